@@ -1,4 +1,4 @@
-"""Another e-mail address for one's account, and what is kept of sign-ups."""
+"""Changes of the e-mail address, and the purge of sign-ups."""
 
 from datetime import timedelta
 
@@ -31,7 +31,7 @@ def client(db) -> Client:
 
 
 def ask(client: Client, email: str = NEW) -> str:
-    """The path of the link that goes to the new address."""
+    """Request a change; return the path of the link that the new address gets."""
     answer = client.post(PAGE, {"email": email, "action_add": ""})
     assert answer.status_code == 302
     return path_mailed_to(email, "ACCOUNT_CONFIRM")
@@ -48,11 +48,11 @@ def test_confirmed_address_replaces_the_old_one_and_mails_it(client):
 
     assert User.objects.get().email == NEW
     assert (can_log_in(NEW), can_log_in(OLD)) == (True, False)
-    # The next one is about the login after that.
+    # A later mail is about the next login.
     told = Notification.objects.filter(kind="ACCOUNT_CHANGED").earliest("id")
     assert (told.recipient, told.context["what"]) == (OLD, "email")
     assert AuditEvent.objects.get().action == "user.email-changed"
-    # Who was here before is given no workspace for it.
+    # Only the first confirmed address creates a workspace.
     assert not Workspace.objects.exists()
 
 

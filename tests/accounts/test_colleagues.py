@@ -1,4 +1,4 @@
-"""Superusers add colleagues, who join by a link, and end their access."""
+"""Staff: invitations, promotions, deactivation, and removal of second factors."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -84,7 +84,7 @@ def second_superuser(name: str = "otieno") -> Client:
 
 
 def candidate() -> User:
-    """A colleague who has joined and has a second factor."""
+    """Create a colleague with a password and a second factor."""
     grace = known(is_staff=True)
     give_factor(grace)
     return grace
@@ -119,7 +119,7 @@ def test_invitation_sets_the_password_and_leads_to_the_factor(superuser):
 
     assert is_logged_in(client)
     assert client.get("/admin/")["Location"].startswith("/accounts/totp/activate/")
-    # The password was typed just now.
+    # The new password counts as typed.
     assert client.get("/accounts/totp/activate/").status_code == 200
     assert EmailAddress.objects.get(email=NEW).verified
     assert "user.joined" in audited()
@@ -211,7 +211,7 @@ def test_list_of_staff_shows_only_staff(superuser, workspace):
     for shown in ("Njeri Kamau", NEW, "Finance", "invited until", "wangari"):
         assert shown in html
     assert "otieno" not in html
-    # What stands in an address is in logs and histories, too.
+    # A URL must not find people: logs and browsers store URLs.
     assert NEW not in opened(superuser, listing(Colleague), q="njeri.kamau")
 
 
@@ -258,11 +258,11 @@ def test_promotion_mails_the_colleague_and_all_superusers(superuser, admin_user)
     told = {admin_user.email, grace.email, "otieno@people.test"}
 
     press(superuser, "promote", row, reason="Leads operations")
-    asked = account_letters()
+    asked = account_mails()
     press(superuser, "promote", row, reason="Leads operations")
-    assert len(account_letters()) == len(asked)
+    assert len(account_mails()) == len(asked)
     press(second, "promote", row, reason="We met")
-    made = account_letters()[len(asked) :]
+    made = account_mails()[len(asked) :]
 
     assert {letter.recipient for letter in asked} == told
     assert {letter.recipient for letter in made} == told
@@ -282,13 +282,13 @@ def test_promotion_mails_the_colleague_and_all_superusers(superuser, admin_user)
         assert "Kama hukutarajia hili" in mail.text
 
 
-def account_letters() -> list[Notification]:
+def account_mails() -> list[Notification]:
     return list(Notification.objects.filter(kind="ACCOUNT_CHANGED").order_by("id"))
 
 
 @pytest.mark.parametrize("button", ["promote", "remove_factor"])
 def test_request_ends_when_the_address_changes_by_hand(superuser, button):
-    """However the address was changed: by a page, or by hand."""
+    """The request names the address, so a change outside the pages ends it, too."""
     grace, second = candidate(), second_superuser()
     press(superuser, button, colleague(grace), reason="She called me")
     User.objects.filter(pk=grace.pk).update(email=NEW)
@@ -322,8 +322,8 @@ def test_approval_checks_both_people_again(transactional_db, button, ends, told)
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             colleagues.lock_superusers()
-            agrees = pool.submit(pressed_apart, second, button, colleague(grace))
-            wait_for_one_who_waits()
+            agrees = pool.submit(press_in_a_thread, second, button, colleague(grace))
+            wait_for_a_blocked_query()
             if ends == "by":
                 User.objects.filter(username="otieno").update(is_superuser=False)
             elif ends == "user":
@@ -338,8 +338,8 @@ def test_approval_checks_both_people_again(transactional_db, button, ends, told)
     assert (ends == "factor") != Authenticator.objects.filter(user=grace).exists()
 
 
-def pressed_apart(client: Client, button: str, row: Colleague) -> str:
-    """What is said then, which who is no superuser any more sees on no page."""
+def press_in_a_thread(client: Client, button: str, row: Colleague) -> str:
+    """Press a button in a thread; return the messages, which a page may not show."""
     try:
         client.post(dialog_url(button, row), sent(reason="We met"))
         return str(client.session["_messages"])
@@ -348,7 +348,7 @@ def pressed_apart(client: Client, button: str, row: Colleague) -> str:
 
 
 def test_superuser_alone_makes_no_superuser(superuser):
-    """By no form: neither of a new colleague, nor of an old one, nor of a role."""
+    """The forms of new colleagues, colleagues and roles refuse it."""
     grace = candidate()
 
     assert "not one of the available" in add(superuser, NEW, SUPERUSER).content.decode()
@@ -404,7 +404,7 @@ def test_change_of_address_ends_requests(superuser, button):
 
 @pytest.mark.parametrize("is_superuser", [True, False])
 def test_address_stays_while_a_colleague_has_no_factor(superuser, is_superuser):
-    """Whoever reads the new address would set a password, and then a factor."""
+    """The owner of the new mailbox could set a password, and then a factor."""
     grace = known(is_staff=True, is_superuser=is_superuser)
     if not is_superuser:
         log_in(Client(), grace.email)
@@ -441,7 +441,7 @@ def test_stale_form_does_not_restore_an_ended_access(transactional_db, end):
         with transaction.atomic():
             colleagues.lock_superusers()
             saving = pool.submit(saved_apart, client, wangari, SUPERUSER)
-            wait_for_one_who_waits()
+            wait_for_a_blocked_query()
             if end == "demote":
                 colleagues.set_roles(wangari, [role()])
             else:
@@ -471,7 +471,7 @@ def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
             # The form waits for this row in any case.
             User.objects.select_for_update(no_key=True).get(pk=grace.pk)
             saving = pool.submit(saved_apart, client, grace, "Finance")
-            wait_for_one_who_waits()
+            wait_for_a_blocked_query()
             colleagues.set_roles(ann, [role()])
         assert saving.result(10).status_code == 403
 
@@ -479,15 +479,15 @@ def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
 
 
 def saved_apart(client: Client, user: User, *roles: str):
-    """In a thread of its own, with its own connection."""
+    """Send a form in a thread, with its own database connection."""
     try:
         return save(client, user, *roles)
     finally:
         connection.close()
 
 
-def wait_for_one_who_waits() -> None:
-    """Until another connection waits for a lock."""
+def wait_for_a_blocked_query() -> None:
+    """Wait until another connection waits for a lock."""
     waiting = (
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -519,7 +519,7 @@ def test_superusers_cannot_remove_their_own_access(superuser, admin_user):
 
 
 def test_superuser_by_flag_can_be_renamed(superuser, admin_user):
-    """`createsuperuser` sets the flag alone; the form shows the role."""
+    """`createsuperuser` sets the flag and no role, but the form shows the role."""
     assert save(superuser, admin_user, SUPERUSER, name="Ann").status_code == 302
 
     admin_user.refresh_from_db()
@@ -571,7 +571,7 @@ def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
 
 @pytest.mark.parametrize("is_staff", [True, False])
 def test_session_of_a_deactivated_user_stays_ended(workspace, is_staff):
-    """However the user was deactivated: by a page, or by hand."""
+    """A trigger voids the password, so deactivation in SQL counts, too."""
     grace = known(is_staff=is_staff)
     Member.objects.create(workspace=workspace, user=grace, role="OWNER")
     client = Client()

@@ -1,4 +1,4 @@
-"""Known browsers: guesses do not slow them, and logins elsewhere are told by mail."""
+"""Known browsers: guesses do not slow them, and other browsers send a mail."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +39,7 @@ def grace(db, clock):
 
 @pytest.fixture
 def home(grace) -> Client:
-    """Her own browser, in which she has logged in."""
+    """Log in; return the owner's browser."""
     client = Client(REMOTE_ADDR="198.51.100.7")
     log_in(client, EMAIL)
     client.post("/accounts/logout/")
@@ -64,7 +64,7 @@ def test_guesses_from_many_addresses_get_a_pause(home):
     pages = guess_from_many_addresses(20)
 
     assert [SLOWED in page for page in pages] == [False] * 10 + [True] * 10
-    # The right password is not told from a wrong one meanwhile.
+    # During the pause, the right password gets the same answer.
     stranger = Client(REMOTE_ADDR="203.0.113.99")
     assert SLOWED in log_in(stranger, EMAIL).content.decode()
     assert not is_logged_in(stranger)

@@ -38,7 +38,7 @@ def client(db) -> Client:
 
 
 def signed_up(client: Client) -> str:
-    """The path of the link that confirms the address."""
+    """Sign up; return the path of the link that confirms the address."""
     client.post(SIGN_UP, NEW)
     return path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
 
@@ -109,7 +109,7 @@ def test_sign_up_does_not_reveal_accounts(client):
 
 
 class Counting(MD5PasswordHasher):
-    """What takes the time of a sign-up."""
+    """Count the password hashes, which take most of the time of a sign-up."""
 
     made = 0
 
@@ -221,7 +221,7 @@ def test_staff_need_a_longer_password(client, is_staff, password, is_taken):
         ("grace@people.test", "names that belong to you or to this service"),
         ("kilonzi-kilonzi1", "names that belong to you or to this service"),
         ("baobab-traders", "names that belong to you or to this service"),
-        # Nothing is left without them.
+        # Names only.
         ("gracekilonzi", "names that belong to you or to this service"),
         ("safaricommpesa", "names that belong to you or to this service"),
     ],
@@ -408,7 +408,7 @@ def test_rate_limit_counts_each_form_separately(client):
 
 
 def test_invited_person_signs_up_and_ends_at_the_invitation(client, workspace):
-    """Through sign-up, confirmation in another browser, and login."""
+    """The invitation survives a sign-up, a confirmation elsewhere, and a login."""
     members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
     page = f"/console/invitations/{token_sent_to('grace@people.test')}"
     link = re.search(r'"(/accounts/signup/[^"]+)"', _html(client.get(page)))[1]
@@ -462,5 +462,5 @@ def _html(answer) -> str:
 
 
 def _hidden(html: str) -> dict[str, str]:
-    """The hidden field that carries the way."""
+    """Return the hidden field `next` as form data."""
     return dict(re.findall(r'<input type="hidden" name="(next)" value="([^"]+)"', html))

@@ -1,4 +1,4 @@
-"""What the log says of attempts to get in, as an operator's tools read it."""
+"""The security log, as an operator's tools read it."""
 
 import re
 from datetime import timedelta
@@ -23,7 +23,7 @@ ADDRESS = "198.51.100.7"
 
 
 def lines_of(log_lines: LogLines, *names: str) -> list[tuple]:
-    """The lines of the security log: message, outcome and the members named."""
+    """Return the message and the named members of each line of the security log."""
     found = [one for one in log_lines() if one["name"] == audit.log.name]
     return [tuple(one.get(name) for name in ("message", *names)) for one in found]
 

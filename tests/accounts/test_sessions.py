@@ -42,7 +42,7 @@ def logged_in(**more) -> Client:
 
 
 def confirmed(client: Client, page: str, secret: str = "") -> Client:
-    """With the password or a code typed again."""
+    """Type the password or a code again."""
     again = client.get(page)["Location"]
     client.post(again, {"code": code_of(secret)} if secret else {"password": PASSWORD})
     return client

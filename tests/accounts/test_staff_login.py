@@ -70,7 +70,7 @@ def test_code_works_once_in_all_processes(staff):
     code = code_of(world_staff.give_factor(staff))
     clients = [with_password(Client()) for _ in range(2)]
     for client in clients:
-        # What allauth remembers is in the memory of one process.
+        # Clear allauth's cache, which each process has for itself.
         cache.clear()
         client.post("/accounts/code/", {"code": code})
 
@@ -80,7 +80,7 @@ def test_code_works_once_in_all_processes(staff):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_staff", [True, False])
 def test_used_code_works_on_no_other_form(is_staff, time_machine):
-    """Set up, log in, confirm again: each takes a code of its own."""
+    """The set-up, the login and a confirmation each need another code."""
     time_machine.move_to(datetime(2026, 11, 20, 12, 0, 31, tzinfo=UTC), tick=False)
     known(is_staff=is_staff)
     client = with_password(Client())
@@ -110,7 +110,7 @@ def test_used_code_works_on_no_other_form(is_staff, time_machine):
 
 
 def test_code_sent_twice_at_once_works_once(db):
-    """The minute of the clock ends between the two."""
+    """The code's period ends between the two requests."""
     secret = generate_totp_secret()
     edge = datetime(2026, 11, 20, 12, 0, 59, 999_000, tzinfo=UTC)
     with time_machine.travel(edge, tick=False):

@@ -1,4 +1,4 @@
-"""Somebody in front of the pages that log people in."""
+"""Actions of a visitor on the account pages."""
 
 import re
 import time
@@ -27,7 +27,7 @@ def nobody_was_here_before():
 
 
 def known(name: str = "grace", **fields) -> User:
-    """Somebody who has confirmed their address."""
+    """Create a user with a confirmed address."""
     email = f"{name}@people.test"
     password = fields.pop("password", PASSWORD)
     user = User.objects.create_user(name, email, password, **fields)
@@ -45,10 +45,10 @@ def is_logged_in(client: Client) -> bool:
 
 
 def path_mailed_to(email: str, kind: str) -> str:
-    """The path of the link in the newest letter."""
+    """Return the path of the link in the newest mail."""
     sent = Notification.objects.filter(kind=kind).order_by("-id")
-    letter = next(one for one in sent if one.recipient == email)
-    return re.sub(r"^https?://[^/]+", "", letter.context["url"])
+    mail = next(one for one in sent if one.recipient == email)
+    return re.sub(r"^https?://[^/]+", "", mail.context["url"])
 
 
 def code_of(secret: str, steps: int = 0) -> str:

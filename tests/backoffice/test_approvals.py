@@ -1,4 +1,4 @@
-"""The rule of who is a second person, for every decision that needs one."""
+"""The rule that another person decides on a request."""
 
 import pytest
 

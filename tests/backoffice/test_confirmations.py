@@ -9,7 +9,7 @@ from verification.backoffice.model_admin import CONFIRMED_FIELD, BackofficeAdmin
 from workspaces.models import ApiKey
 
 pytestmark = pytest.mark.django_db
-# Those that ask by a page of their own.
+# Actions with their own confirmation page.
 ASK_THEMSELVES = {
     "resume",
     "run_now",
@@ -69,6 +69,6 @@ def test_action_without_rows_shows_djangos_message(api, superuser):
 
 
 def sent_by(page: str) -> dict[str, str]:
-    """What the page's form sends with its button."""
+    """Return the fields that the form of the page sends."""
     found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)
     return {**dict(found), CONFIRMED_FIELD: "Yes, go on"}

@@ -49,7 +49,7 @@ def boxes(client: Client, of: str = "boxes") -> dict[str, int]:
 
 @pytest.fixture
 def trouble(api):
-    """One of everything that needs a person."""
+    """Create a row for every box."""
     doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     Refund.objects.create(
         checkout=doubted,
@@ -148,7 +148,7 @@ def test_dashboard_costs_few_queries_and_is_cached(
     rows, superuser, django_assert_max_num_queries
 ):
     # Session and user, a count for each box and environment, and three for the figures.
-    # Two of them for who has a second factor.
+    # Two more check the second factor.
     with django_assert_max_num_queries(26):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):

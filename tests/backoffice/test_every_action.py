@@ -1,7 +1,7 @@
 """A browser presses every action of the admin, and opens every page.
 
-Each action is opened, has to say what it does, is cancelled without a trace, and then
-done. `ROWS` makes the row that an action suits; an action that is missing there fails.
+The test opens each action, checks its text, cancels it without a trace, and does it.
+`ROWS` creates a suitable row for each action; an action without an entry fails.
 """
 
 import re
@@ -68,15 +68,15 @@ TYPED = {
     "email": "another{}@people.test",
 }
 PAST = timedelta(minutes=5)
-# Milliseconds that a browser waits for what should be there at once.
+# Milliseconds that the browser waits for an element.
 PATIENCE = 8_000
-# How Python writes what nobody has put into words.
+# Text of Python objects that a page shows by mistake.
 REPR = re.compile(
     r"object at 0x|\b[A-Z]\w+ object \(|<[A-Z]\w+: |datetime\.|Decimal\(|UUID\("
     r"|[\[{]'|^\s*(?:None|True|False)\s*$",
     re.MULTILINE,
 )
-# What makes a page wider than the screen.
+# Elements that are wider than the screen.
 WIDEST = """() => [...document.querySelectorAll('main *, #main *')].filter(
     (e) => e.getBoundingClientRect().right > innerWidth && e.offsetParent
 ).map((e) => `${e.tagName}.${e.className}`).slice(0, 20).join("\\n")"""
@@ -84,7 +84,7 @@ number = count(1)
 
 
 def actions_of(page) -> list[str]:
-    """Buttons and entries of lists, but for those that have nothing to reveal."""
+    """Return the page's actions, without `reveal` if nothing is masked."""
     detail = page._extract_action_names(page.actions_detail)
     names = {*(page.actions or ()), *detail, *page.actions_row, *page.actions_list}
     names |= {*page._extract_action_names(page.actions_submit_line)}
@@ -101,7 +101,7 @@ ACTIONS = {
 
 
 def customer() -> Api:
-    """Of a workspace that no other action is pressed on."""
+    """Create a client with its own workspace, so that actions do not interfere."""
     n = next(number)
     made = create_workspace(name=f"Baobab {n}", owner_email=f"owner@baobab{n}.test")
     let_get_sandbox_messages(made, *READERS)
@@ -385,8 +385,8 @@ def taker(settings) -> Iterator[FakePaystack]:
 
 @pytest.fixture
 def office(page, settings, live_server, rows, live_source, admin_user):
-    """A superuser's browser; what a page should not do is kept in `faults`."""
-    # The server of tests knows files by their plain names alone.
+    """Open a superuser's browser that collects errors of pages in `faults`."""
+    # The server of tests serves static files under their plain names.
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
     settings.GO_LIVE_ENVIRONMENT = "sandbox"
@@ -404,7 +404,7 @@ def office(page, settings, live_server, rows, live_source, admin_user):
 
 
 def check_page(office) -> None:
-    """Fail where the browser found a fault, or the page shows Python."""
+    """Fail if the browser reports an error, or the page shows a Python object."""
     faults, office.faults = office.faults, []
     assert faults == []
     found = REPR.search(office.locator("body").inner_text())
@@ -412,7 +412,7 @@ def check_page(office) -> None:
 
 
 def state_of(row) -> tuple:
-    """What an action that is cancelled leaves as it was."""
+    """Return the state that a cancelled action must not change."""
     acts = AuditEvent.objects.exclude(action__endswith=".opened").count()
     kept = type(row).objects.filter(pk=row.pk).values().get()
     return acts, LedgerEntry.objects.count(), Refund.objects.count(), kept
@@ -442,20 +442,20 @@ def fill(asked) -> None:
 
 
 def confirm(asked, office) -> str:
-    """Every step of it: some show what follows before they act. What they say."""
-    told = ""
+    """Go through all steps of the dialog. Returns their texts."""
+    text = ""
     for _ in range(3):
-        told += asked.inner_text()
+        text += asked.inner_text()
         fill(asked)
         with office.expect_response(lambda r: r.request.method == "POST") as posted:
             asked.locator("[type=submit]").first.click()
-        led = posted.value.headers.get("hx-redirect", "")
-        if led.endswith(".pdf"):
-            return told
-        if led or posted.value.status == 302:
+        target = posted.value.headers.get("hx-redirect", "")
+        if target.endswith(".pdf"):
+            return text
+        if target or posted.value.status == 302:
             asked.wait_for(state="hidden")
             office.wait_for_load_state()
-            return told
+            return text
         assert posted.value.status == 200, posted.value.url
         office.wait_for_timeout(300)
     raise AssertionError(asked.inner_text())
@@ -546,7 +546,7 @@ def test_every_page_opens_and_fits_a_phone(office, rf, admin_user):
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_screenshots_of_the_main_pages_are_taken(office, rows):
-    """Leaves pictures of them, at the widths of a phone and a desk."""
+    """A person looks at the pictures, at the widths of a phone and a desk."""
     pages = {
         "dashboard": "/admin/",
         "customer": change(busy(rows)),
@@ -579,7 +579,7 @@ def test_screenshots_of_the_main_pages_are_taken(office, rows):
 
 
 def busy(api: Api) -> Workspace:
-    """With something in each section of its page."""
+    """Fill the sections of the workspace's page."""
     configured(api.workspace)
     name_change(api)
     return api.workspace
@@ -590,7 +590,7 @@ def see(office, name: str) -> None:
     check_page(office)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for size in (DESK, PHONE):
-        # As high as the page, whose foot would cover it otherwise.
+        # A fixed footer would cover the end of a page that is higher than the window.
         office.set_viewport_size(size)
         height = office.evaluate("document.documentElement.scrollHeight")
         tall = {**size, "height": max(size["height"], height)}

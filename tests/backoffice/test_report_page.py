@@ -54,7 +54,7 @@ def test_a_report_is_cancelled_with_a_reason_and_not_without(api, superuser):
 
 
 def passing(report: Report) -> Report:
-    """Its failed checks might do better now."""
+    """Make the failed checks retryable."""
     report.results.filter(status="FAILED").update(failure_retryable=True)
     return report
 

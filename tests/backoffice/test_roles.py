@@ -20,7 +20,7 @@ STORY = {
     "workspaces.workspace",
     "workspaces.member",
 }
-# What each role may look at, said a second time; and what it may edit on a form.
+# Models that each role may view, written independently of `ROLES`.
 SEES = {
     "Reviewer": STORY
     | {

@@ -29,7 +29,7 @@ SEARCH = "/admin/search"
 
 
 def found(client: Client, term: str) -> set[str]:
-    """`reports.report:<id>` of all that are linked."""
+    """Return `reports.report:<id>` of each linked row."""
     answer = client.post(SEARCH, {"q": term})
     assert answer.status_code == 200
     page = answer.content.decode().partition('class="asked found"')[2]
@@ -190,7 +190,7 @@ def test_search_is_recorded_without_the_term(api, superuser, caplog):
     assert [event.fields for event in events.order_by("id")] == [[], ["reports"]]
     told = str(list(AuditEvent.objects.values())) + caplog.text
     assert "anjiku" not in told
-    # What stands in an address is not looked for.
+    # A term in the URL is ignored.
     assert found_by_get(superuser) == 0
 
 

@@ -1,4 +1,4 @@
-"""Applications to go live, as far as a test needs them.
+"""Applications to go live in a status that a test needs.
 
 def test_something(api):
     application = in_review(member(api.workspace, "OWNER"))
@@ -59,7 +59,7 @@ def reviewer(name: str = "reviewer") -> User:
 
 
 def draft(member: Member, **details: str) -> Application:
-    """With every document."""
+    """Create a draft with every document."""
     who = by(member.user, ActorKind.MEMBER)
     application = applications.describe_company(
         member, NAME, {**DETAILS, **details}, who
@@ -75,7 +75,7 @@ def submitted(member: Member, **details: str) -> Application:
 
 
 def in_review(member: Member, **details: str) -> Application:
-    """Its check has run, in the sandbox or against no source."""
+    """Create an application in review whose check has run."""
     application = submitted(member, **details)
     run_due_checks()
     return decisions.take(application.pk, by(reviewer()))

@@ -8,8 +8,8 @@ from verification.golive import inspection
 
 
 @pytest.fixture(autouse=True)
-def a_folder_of_its_own(settings, tmp_path):
-    """Other tests hand documents in at the same time."""
+def own_folder(settings, tmp_path):
+    """Store documents in a folder of this test."""
     documents = settings.STORAGES["documents"]
     options = {**documents["OPTIONS"], "location": tmp_path / "documents"}
     settings.STORAGES = {
@@ -19,13 +19,13 @@ def a_folder_of_its_own(settings, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def turns_of_its_own(monkeypatch, tmp_path):
-    """Other test processes look into files of this machine, too."""
+def own_lock_file(monkeypatch, tmp_path):
+    """Use a lock file of this test, so that other processes do not block it."""
     (tmp_path / "turn").touch()
     monkeypatch.setattr(inspection, "LOCK_FILE", tmp_path / "turn")
 
 
 @pytest.fixture(autouse=True)
-def the_sandbox_answers(settings):
-    """In production no register is configured."""
+def sandbox_checks(settings):
+    """Order the company's check in the sandbox, which answers without a source."""
     settings.GO_LIVE_ENVIRONMENT = "sandbox"

@@ -35,12 +35,12 @@ def picture(kind="JPEG", size=(60, 40), mode="RGB", **options) -> bytes:
 
 
 def sent(content: bytes, name="cr12.pdf", declared="application/pdf"):
-    """As the field of a form."""
+    """Return the file as a form sends it."""
     return {"file": SimpleUploadedFile(name, content, declared)}
 
 
 def photo_with_place() -> bytes:
-    """From a telephone: where it was taken, by what, and a hint to turn it."""
+    """Return a JPEG of a phone, with location, device and orientation."""
     exif = Image.Exif()
     exif[0x010F] = "Acacia Phones"
     exif[0x0112] = 6
@@ -49,7 +49,7 @@ def photo_with_place() -> bytes:
 
 
 def png_with_words() -> bytes:
-    """With a note beside the picture, and an archive behind it."""
+    """Return a PNG with a text chunk, and an archive after the picture."""
     plain = picture("PNG")
     note = b"Comment\0Taken at home"
     chunk = b"tEXt" + note
@@ -58,7 +58,7 @@ def png_with_words() -> bytes:
 
 
 def huge_picture() -> bytes:
-    """A few kilobytes that are 30,000 pixels wide and high."""
+    """Return a PNG of a few kilobytes with 30,000 by 30,000 pixels."""
     head = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     packed = zlib.compress(b"\0" * 100_000)
     chunks = [(b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")]
@@ -72,7 +72,7 @@ def huge_picture() -> bytes:
 
 
 def pdf_with(member: str, **more: str) -> bytes:
-    """A dictionary like {/S /JavaScript}, which nothing leads to."""
+    """Return a PDF with an unreferenced dictionary, such as {/S /JavaScript}."""
 
     def change(writer):
         words = {NameObject("/S"): NameObject(member)}
@@ -83,7 +83,7 @@ def pdf_with(member: str, **more: str) -> bytes:
 
 
 def pdf_with_object(written: str) -> bytes:
-    """An object that nothing leads to, as it is written."""
+    """Return a PDF with an unreferenced object of this source text."""
     mark = b"(XXXX)"
     found = pdf(lambda writer: writer._add_object(TextStringObject("XXXX")))
     assert found.count(mark) == 1
@@ -97,7 +97,7 @@ def pdf_that_opens_with(action: str) -> bytes:
 
 
 def pdf_of_many_objects(body: bytes = b"[" + b"0 " * 60 + b"]") -> bytes:
-    """A few megabytes that keep a reader busy for half a minute."""
+    """Return a PDF of a few megabytes that needs half a minute to read."""
     bodies = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -120,12 +120,12 @@ def pdf_that_carries_a_file() -> bytes:
 
 
 def pdf_with_a_script_by_another_name() -> bytes:
-    """/J#61vaScript is /JavaScript."""
+    """Return a PDF with the escaped name /J#61vaScript, which is /JavaScript."""
     return pdf_with("/JavaXXript").replace(b"/JavaXXript", b"/J#61vaScript")
 
 
 def pdf_with_a_script_beside_a_long_list() -> bytes:
-    """Too long a list for who looks for the script, and not for who runs it."""
+    """Return a PDF that hides a script in a list too long to inspect."""
 
     def change(writer):
         words = {NameObject("/JS"): TextStringObject("app.alert(1)")}
@@ -136,7 +136,7 @@ def pdf_with_a_script_beside_a_long_list() -> bytes:
 
 
 def pdf_bomb(times: int = 1) -> bytes:
-    """One stream of 200 MB, packed; or packed again."""
+    """Return a PDF with a stream of 200 MB, compressed `times` times."""
     packed = zlib.compress(b"\0" * 200_000_000, 9)
     for _ in range(times - 1):
         packed = zlib.compress(packed, 9)
@@ -156,7 +156,7 @@ def pdf_bomb(times: int = 1) -> bytes:
 
 
 def pdf_with_packed_objects(streams: int, size: int, filters="/FlateDecode") -> bytes:
-    """Objects that stand in packed streams, each of which becomes `size` bytes."""
+    """Return a PDF with object streams that unpack to `size` bytes each."""
     bodies = {
         1: b"<</Type/Catalog/Pages 2 0 R>>",
         2: b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -188,7 +188,7 @@ def pdf_with_packed_objects(streams: int, size: int, filters="/FlateDecode") -> 
 
 
 def pdf_with_tables(count: int, size: int) -> bytes:
-    """Tables of its objects, each before another; the oldest becomes `size` bytes."""
+    """Return a PDF with a chain of tables; the oldest unpacks to `size` bytes."""
     written, at = b"%PDF-1.5\n", []
     for n, body in enumerate(
         (

@@ -1,4 +1,4 @@
-"""What members do in the console until their application is submitted."""
+"""Members fill in and submit an application in the console."""
 
 import os
 import stat
@@ -346,7 +346,7 @@ def test_a_rejected_application_is_corrected_and_submitted_again(owner):
     assert second.details["address"] == "Kenyatta Avenue 2"
     assert read_content(second.documents.get(kind="CR12")) == pdf() + b"\n"
     assert "The CR12 is of last year" not in owner.page("golive")
-    # What was rejected is as it was.
+    # The rejected application does not change.
     first.refresh_from_db()
     assert (first.status, first.details) == ("REJECTED", DETAILS)
     assert read_content(first.documents.get(kind="CR12")) == pdf()

@@ -1,4 +1,4 @@
-"""What staff do with an application, and what follows for the workspace."""
+"""Staff decide on an application, which changes the workspace."""
 
 import re
 
@@ -153,7 +153,7 @@ def test_undelivered_key_is_purged_and_can_be_replaced(owner, status):
     decisions.approve(in_review(owner.member).pk, by(reviewer()))
     message = Notification.objects.filter(kind=Kind.GO_LIVE_KEY)
 
-    # As anybody writes it, the purge in SQL included.
+    # A trigger clears the key, so that updates in SQL do, too.
     message.update(status=status, next_attempt_at=None)
 
     assert message.get().context is None

@@ -1,4 +1,4 @@
-"""Who has to do with a company that wants to go live decides nothing about it."""
+"""Insiders of a company do not decide on its application."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,33 +12,33 @@ from verification.golive.models import DocumentKind
 from workspaces.models import ApiKey
 
 
-def the_other_account_of(user: User) -> User:
+def other_account_of(user: User) -> User:
     named = reviewer("by-day")
     named.email = user.email.upper()
     named.save()
     return named
 
 
-def who_submitted_it_and_left(owner, colleague):
+def submitter_who_left(owner, colleague):
     owner.delete()
     return owner.user
 
 
-def who_handed_a_document_in_and_left(owner, colleague):
+def uploader_who_left(owner, colleague):
     colleague.delete()
     return colleague.user
 
 
-def who_is_a_member_by_another_account(owner, colleague):
-    return the_other_account_of(owner.user)
+def other_account_of_a_member(owner, colleague):
+    return other_account_of(owner.user)
 
 
 @pytest.mark.parametrize(
     "insider",
     [
-        who_submitted_it_and_left,
-        who_handed_a_document_in_and_left,
-        who_is_a_member_by_another_account,
+        submitter_who_left,
+        uploader_who_left,
+        other_account_of_a_member,
     ],
 )
 def test_insiders_do_not_decide(owner, insider):

@@ -223,7 +223,7 @@ def test_machine_inspects_one_file_at_a_time(monkeypatch):
             another.submit(inspect, *sent)
             with pytest.raises(TimeoutError):
                 waiting.result(0.2)
-            # A process lends few threads to files, and none to what is refused anyway.
+            # Two threads are busy. A file of a wrong type needs no thread.
             with pytest.raises(Busy):
                 inspect(*sent)
             assert fault("a.txt", "text/plain", files.pdf()) == Fault.LIES

@@ -1,4 +1,4 @@
-"""The name that people outside are shown, who reviews it, and whom they may ask."""
+"""Reviewed names and contacts of workspaces, and changes of names."""
 
 import pytest
 from django.contrib.auth.models import Group, User

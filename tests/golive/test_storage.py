@@ -1,4 +1,4 @@
-"""Where documents are kept, and that nobody but the service reads them."""
+"""Storage of documents, which only the service can read."""
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -16,7 +16,7 @@ from verification.settings.documents import document_storage
 
 @pytest.fixture
 def in_bucket(bucket, monkeypatch, tmp_path):
-    """As the environment configures it."""
+    """Configure the storage by environment variables."""
     for name, value in {
         "DOCUMENTS_BUCKET": "kyb",
         "DOCUMENTS_S3_URL": bucket.url,

@@ -1,4 +1,4 @@
-"""What members do to go live is in the audit trail, as they did it."""
+"""The audit trail records the verbs of members."""
 
 from tests.golive.applications import COMPANY, DETAILS, by, reviewer
 from tests.golive.files import pdf, sent
@@ -15,7 +15,7 @@ def test_verbs_of_members_are_recorded(owner):
         owner.post("golive-hand-in", sent(pdf()), kind=kind)
     document = Document.objects.get(kind="KRA").pk
     owner.get("golive-document", document=document)
-    # What is refused is no act.
+    # Refusals are not recorded.
     owner.post("golive-company")
     owner.post("golive-hand-in", sent(b"<svg/>"), kind="cr12")
     owner.post("golive-submit", {"confirmed": "on"})

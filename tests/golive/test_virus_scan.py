@@ -21,7 +21,7 @@ EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
 
 class Daemon(socketserver.StreamRequestHandler):
-    """Speaks INSTREAM as clamd does, and knows one signature."""
+    """A daemon that speaks INSTREAM like clamd and knows one signature."""
 
     server: Any
 
