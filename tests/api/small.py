@@ -1,4 +1,4 @@
-"""A small API, to see what every endpoint has in common without being one of them."""
+"""A small API that shows what all operations have in common."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ INVALID = (401, "invalid-api-key", 'Bearer error="invalid_token"')
         f"Bearer {UNKNOWN},{UNKNOWN}",
     ],
 )
-def test_no_key_or_none_that_can_be_read_is_asked_for(
+def test_request_without_a_readable_key_is_refused(
     client: Client, authorization: str | None
 ) -> None:
     assert outcome(ask(client, authorization)) == (
@@ -65,7 +65,7 @@ def test_no_key_or_none_that_can_be_read_is_asked_for(
         "x" * 5000,
     ],
 )
-def test_unknown_and_misspelt_keys_are_not_told_apart(
+def test_unknown_and_misspelt_keys_get_the_same_answer(
     client: Client, text: str
 ) -> None:
     response = ask(client, f"Bearer {text}")
@@ -75,7 +75,7 @@ def test_unknown_and_misspelt_keys_are_not_told_apart(
 
 
 @pytest.mark.parametrize("member", ["revoked_at", "expires_at"])
-def test_an_ended_key_is_answered_like_an_unknown_one(
+def test_ended_key_gets_the_answer_of_an_unknown_one(
     client: Client, member: str
 ) -> None:
     _, text = a_key(**{member: now() - timedelta(seconds=1)})
@@ -93,14 +93,14 @@ def test_a_key_works_until_it_ends(client: Client, member: str) -> None:
     assert ask(client, f"Bearer {text}").status_code == 200
 
 
-def test_the_scheme_is_read_in_any_case(client: Client) -> None:
+def test_authorization_scheme_works_in_any_case(client: Client) -> None:
     _, text = a_key()
 
     assert ask(client, f"bEARER {text}").status_code == 200
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_key_is_refused_at_the_host_of_the_other_environment(
+def test_key_is_refused_at_the_host_of_the_other_environment(
     client: Client, settings: Any, live: bool
 ) -> None:
     settings.SANDBOX_HOST = "sandbox.example.com"
@@ -121,7 +121,7 @@ def test_a_key_is_refused_at_the_host_of_the_other_environment(
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_without_named_hosts_every_host_serves_both(client: Client, live: bool) -> None:
+def test_every_host_serves_both_when_no_host_is_set(client: Client, live: bool) -> None:
     _, text = a_key(live=live)
 
     assert ask(client, f"Bearer {text}", Host="anything.example").status_code == 200
@@ -133,7 +133,7 @@ def test_a_suspended_workspace_is_refused(client: Client) -> None:
     assert outcome(ask(client, f"Bearer {text}")) == (403, "workspace-suspended", None)
 
 
-def test_a_missing_scope_is_named(client: Client) -> None:
+def test_problem_names_the_missing_scope(client: Client) -> None:
     _, text = a_key(scopes=["reports:create"])
 
     response = ask(client, f"Bearer {text}")
@@ -144,7 +144,7 @@ def test_a_missing_scope_is_named(client: Client) -> None:
     assert "reports:read" in response.json()["detail"]
 
 
-def test_each_action_asks_for_its_own_scope(client: Client) -> None:
+def test_each_action_needs_its_own_scope(client: Client) -> None:
     _, text = a_key(scopes=["reports:create"])
 
     created = client.post(
@@ -163,14 +163,14 @@ def test_an_action_without_a_scope_takes_any_valid_key(client: Client) -> None:
     assert response.status_code == 503
 
 
-def test_an_action_nobody_gave_a_scope_cannot_be_used(client: Client) -> None:
+def test_action_without_a_declaration_cannot_be_used(client: Client) -> None:
     _, text = a_key()
 
     with pytest.raises(AssertionError, match=r"Unscoped\.list declares no operation"):
         client.get("/api/v1/unscoped", headers=bearer(text))
 
 
-def test_guessing_is_limited_per_address_and_good_keys_still_work(
+def test_guesses_are_limited_per_address_while_good_keys_work(
     client: Client, settings: Any
 ) -> None:
     settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 3
@@ -197,12 +197,12 @@ def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
 
     settings.TRUSTED_PROXIES = ["127.0.0.0/8", "10.0.0.1"]
     assert [guess("198.51.100.1"), guess("198.51.100.2")] == [401, 401]
-    # What stands left of the nearest untrusted address is the client's own claim.
+    # The client itself wrote the addresses left of the nearest untrusted one.
     assert guess("203.0.113.9, 198.51.100.1, 10.0.0.1") == 429
     assert guess("203.0.113.9, 198.51.100.3, 10.0.0.1") == 401
 
 
-def test_use_is_noted_at_most_once_a_minute(
+def test_use_of_a_key_is_recorded_at_most_once_a_minute(
     client: Client, django_assert_num_queries: Any
 ) -> None:
     key, text = a_key()

@@ -43,7 +43,7 @@ def refusal(raw: bytes | str) -> str:
         {},
     ],
 )
-def test_good_bodies_are_read_as_they_are(
+def test_valid_bodies_are_read_unchanged(
     client: Client, text: str, body: dict[str, Any]
 ) -> None:
     escaped = send(client, text, json.dumps(body))
@@ -75,7 +75,7 @@ def test_numbers_that_are_not_json_are_refused_with_their_place(number: str) -> 
     assert told == f"At #/reports/1/score: {number} is not JSON."
 
 
-def test_numbers_too_large_to_keep_are_refused_with_their_place() -> None:
+def test_too_large_numbers_are_refused_with_their_place() -> None:
     assert refusal('{"a": [1e999]}') == "At #/a/0: the number is too large."
     assert refusal('{"a": -1.5e400}') == "At #/a: the number is too large."
     assert "#/a: the number has more" in refusal('{"a": ' + "9" * 5000 + "}")
@@ -83,19 +83,21 @@ def test_numbers_too_large_to_keep_are_refused_with_their_place() -> None:
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
-def test_nesting_beyond_reason_is_refused(opening: str) -> None:
+def test_too_deep_nesting_is_refused(opening: str) -> None:
     assert "nested too deeply" in refusal('{"a":' + opening * 10_000)
     assert "nested too deeply" in refusal('{"\\u0000":' + opening * 100_000)
 
 
 @pytest.mark.parametrize("depth", range(50, 1000, 50))
-def test_any_depth_is_read_or_refused(client: Client, text: str, depth: int) -> None:
+def test_nesting_of_any_depth_is_read_or_refused(
+    client: Client, text: str, depth: int
+) -> None:
     body = '{"a":' + "[" * depth + '"\\u0000"' + "]" * depth + "}"
 
     assert send(client, text, body).json()["code"] == "malformed-body"
 
 
-def test_a_member_there_twice_is_refused_with_its_place() -> None:
+def test_repeated_member_is_refused_with_its_place() -> None:
     told = refusal('{"reports": [{"draft": true, "purpose": "", "draft": false}]}')
 
     assert told == "At #/reports/0/draft: the member is there twice."
@@ -104,7 +106,7 @@ def test_a_member_there_twice_is_refused_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("escape", ["\\u0000", "\\ud800", "\\uDFFF", "\\udc00\\ud800"])
-def test_texts_that_cannot_be_kept_are_refused_with_their_place(escape: str) -> None:
+def test_texts_that_cannot_be_stored_are_refused_with_their_place(escape: str) -> None:
     assert "At #/a/0:" in refusal(f'{{"a": ["x{escape}y"]}}')
     assert "the name has" in refusal(f'{{"a": {{"x{escape}": 1}}}}')
 
@@ -119,7 +121,7 @@ def test_texts_that_cannot_be_kept_are_refused_with_their_place(escape: str) -> 
         (b'{"a": "\x00"}', "column"),
     ],
 )
-def test_bytes_that_are_not_plain_utf_8_are_refused(raw: bytes, told: str) -> None:
+def test_body_that_is_not_plain_utf_8_is_refused(raw: bytes, told: str) -> None:
     assert told in refusal(raw)
 
 
@@ -127,7 +129,7 @@ def body_of(size: int) -> bytes:
     return b'{"a":"' + b"x" * (size - 8) + b'"}'
 
 
-def test_two_mebibytes_are_read_and_a_byte_more_is_not(
+def test_body_of_two_mebibytes_is_read_and_a_larger_one_refused(
     client: Client, text: str
 ) -> None:
     assert send(client, text, body_of(2 * MIB)).status_code == 201
@@ -155,7 +157,7 @@ def test_two_mebibytes_are_read_and_a_byte_more_is_not(
         ("", 415),
     ],
 )
-def test_bodies_must_be_called_json(
+def test_body_needs_the_content_type_of_json(
     client: Client, text: str, content_type: str, status: int
 ) -> None:
     response = send(client, text, "{}", content_type=content_type)
@@ -171,7 +173,7 @@ def test_compressed_bodies_are_refused(client: Client, text: str) -> None:
     assert response.json()["code"] == "unsupported-media-type"
 
 
-def test_an_operation_without_a_body_takes_none_or_an_empty_one(
+def test_operation_without_a_body_takes_none_or_an_empty_object(
     client: Client, text: str
 ) -> None:
     def delete(body: str = "") -> Any:
@@ -194,7 +196,7 @@ def test_an_operation_without_a_body_takes_none_or_an_empty_one(
     ]
 
 
-def test_query_parameters_must_be_known_and_there_once(
+def test_unknown_and_repeated_query_parameters_are_refused(
     client: Client, text: str
 ) -> None:
     def errors(query: str) -> list[tuple[str, str]]:

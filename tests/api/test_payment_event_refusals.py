@@ -1,4 +1,4 @@
-"""`POST /api/v1/webhooks/payment-provider`: what is not let in."""
+"""Refused events at `POST /api/v1/webhooks/payment-provider`."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def a_signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str
         a_signature_over_nothing,
     ],
 )
-def test_what_is_not_signed_is_refused_and_nothing_of_it_kept(
+def test_unsigned_event_is_refused_and_not_stored(
     taker: CheckoutServer, live_api: Api, log_lines: LogLines, forge: Any
 ):
     paid(taker, live_api)
@@ -85,7 +85,7 @@ def test_what_is_not_signed_is_refused_and_nothing_of_it_kept(
     ]
 
 
-def test_an_old_signature_of_stripe_is_refused(settings: Any, db: None):
+def test_old_stripe_signature_is_refused(settings: Any, db: None):
     with FakeStripe() as stripe:
         settings.PAYMENT_PROVIDERS = dict([configuration(stripe)])
         _live.cache_clear()
@@ -97,12 +97,12 @@ def test_an_old_signature_of_stripe_is_refused(settings: Any, db: None):
     _live.cache_clear()
 
 
-def test_a_provider_that_is_not_configured_is_nobody(db: None):
+def test_event_of_an_unconfigured_provider_is_refused(db: None):
     for fake in (FakePaystack(), FakeStripe()):
         refused(sent(b"{}", fake.sign(b"{}")), 401, "invalid-signature")
 
 
-def test_who_tries_signatures_is_slowed_down_and_the_provider_is_not(
+def test_guessed_signatures_are_limited_and_true_events_are_not(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
     settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 2
@@ -115,7 +115,7 @@ def test_who_tries_signatures_is_slowed_down_and_the_provider_is_not(
     send(taker)
 
 
-def test_too_large_an_event_is_refused_by_its_length_unread(
+def test_too_large_event_is_refused_by_its_length_header(
     taker: CheckoutServer, monkeypatch: Any, db: None
 ):
     body = b'{"a":"' + b"a" * 5_000_000 + b'"}'
@@ -124,7 +124,7 @@ def test_too_large_an_event_is_refused_by_its_length_unread(
     refused(sent(body, taker.sign(body)), 413, "body-too-large")
 
 
-def test_the_largest_event_that_is_taken_has_256_kib(taker: CheckoutServer, db: None):
+def test_event_of_256_kib_is_received(taker: CheckoutServer, db: None):
     body = b"{" + b" " * (LIMIT - 2) + b"}"
     assert sent(body, taker.sign(body)).status_code == 200
 
@@ -133,7 +133,7 @@ def test_the_largest_event_that_is_taken_has_256_kib(taker: CheckoutServer, db: 
 
 
 @pytest.mark.parametrize("body", [b"", b"not JSON", b"[]", b'"text"', b"7", b"{"])
-def test_what_is_signed_and_no_object_is_malformed(
+def test_signed_event_that_is_no_object_is_malformed(
     taker: CheckoutServer, body: bytes, db: None
 ):
     problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
@@ -142,7 +142,7 @@ def test_what_is_signed_and_no_object_is_malformed(
 
 
 @pytest.mark.parametrize("body", [b'{"id": "\xff"}', '{"id": "1"}'.encode("utf-16")])
-def test_signed_bytes_that_are_not_utf_8_are_malformed_and_not_unsigned(
+def test_signed_event_that_is_not_utf_8_is_malformed(
     taker: CheckoutServer, body: bytes, db: None
 ):
     problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")

@@ -1,4 +1,4 @@
-"""`POST /api/v1/webhooks/payment-provider`: what is let in."""
+"""Events received at `POST /api/v1/webhooks/payment-provider`."""
 
 import json
 from collections.abc import Iterator
@@ -39,11 +39,11 @@ from verification.payments.polling import poll_due_checkouts
 from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import POLL_JOB
 
-NOBODYS = "019aa000-0000-7000-8000-000000000000"
+UNKNOWN_ID = "019aa000-0000-7000-8000-000000000000"
 
 
-def taken(taker: Any, api: Api) -> Checkout:
-    """The same, after we have looked."""
+def pay_and_poll(taker: Any, api: Api) -> Checkout:
+    """Pay, and poll the provider."""
     checkout = paid(taker, api)
     look(checkout)
     return checkout
@@ -64,7 +64,7 @@ def test_an_event_pays_the_report(taker: CheckoutServer, live_api: Api):
     assert (report["status"], report["paymentState"]["status"]) == ("RUNNING", "PAID")
 
 
-def test_an_answer_says_nothing_but_that_it_came(taker: CheckoutServer, live_api: Api):
+def test_answer_to_an_event_is_empty(taker: CheckoutServer, live_api: Api):
     paid(taker, live_api)
     body, headers = taker.signed(taker.events[-1])
 
@@ -77,9 +77,7 @@ def test_an_answer_says_nothing_but_that_it_came(taker: CheckoutServer, live_api
     assert "RateLimit" not in answer
 
 
-def test_an_event_is_kept_sealed_and_marks_nothing_paid(
-    taker: CheckoutServer, live_api: Api
-):
+def test_event_is_sealed_and_marks_nothing_paid(taker: CheckoutServer, live_api: Api):
     checkout = paid(taker, live_api)
     send(taker)
 
@@ -101,8 +99,8 @@ def test_a_replayed_event_is_one_event(taker: CheckoutServer, live_api: Api):
     assert (checkout.is_counted, checkout.refunded) == (True, 0)
 
 
-@pytest.mark.parametrize("reference", [NOBODYS, "T1", "", None, 7, {"a": 1}])
-def test_an_event_about_nothing_of_ours_is_received_and_logged(
+@pytest.mark.parametrize("reference", [UNKNOWN_ID, "T1", "", None, 7, {"a": 1}])
+def test_event_about_an_unknown_checkout_is_received_and_logged(
     taker: CheckoutServer, log_lines: LogLines, reference: Any, db: None
 ):
     send(taker, charge(taker, reference))
@@ -133,7 +131,7 @@ def test_an_event_of_an_unknown_type_is_received(
     assert PaymentEvent.objects.get().type == kind.replace("\x00", "")[:100]
 
 
-def test_an_event_that_we_cannot_keep_is_asked_for_again(
+def test_provider_repeats_an_event_that_cannot_be_stored(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any
 ):
     checkout = paid(taker, live_api)
@@ -150,15 +148,15 @@ def test_an_event_that_we_cannot_keep_is_asked_for_again(
     assert checkout.is_counted
 
 
-def test_a_sandbox_checkout_is_not_the_live_providers(taker: CheckoutServer, api: Api):
+def test_live_provider_cannot_pay_a_sandbox_checkout(taker: CheckoutServer, api: Api):
     checkout = opened(api.create(candidate()))
     send(taker, charge(taker, checkout.reference))
 
     assert PaymentEvent.objects.get().checkout is None
 
 
-def test_a_dispute_is_left_to_a_person(taker: CheckoutServer, live_api: Api):
-    checkout = taken(taker, live_api)
+def test_dispute_raises_a_review_flag(taker: CheckoutServer, live_api: Api):
+    checkout = pay_and_poll(taker, live_api)
     taker.dispute(checkout.reference)
 
     send(taker)
@@ -168,7 +166,7 @@ def test_a_dispute_is_left_to_a_person(taker: CheckoutServer, live_api: Api):
     assert PaymentEvent.objects.get().checkout == checkout
 
 
-def test_a_dispute_hides_no_other_doubt(taker: CheckoutServer, live_api: Api):
+def test_dispute_keeps_other_review_flags(taker: CheckoutServer, live_api: Api):
     checkout = opened(live_api.create(candidate()))
     taker.currency = "usd" if checkout.session else "USD"
     taker.pay(checkout.reference)
@@ -181,10 +179,8 @@ def test_a_dispute_hides_no_other_doubt(taker: CheckoutServer, live_api: Api):
     assert checkout.review_flags == [ReviewFlag.OTHER_CURRENCY, ReviewFlag.DISPUTED]
 
 
-def test_a_dispute_that_is_resolved_raises_no_doubt(
-    taker: CheckoutServer, live_api: Api
-):
-    checkout = taken(taker, live_api)
+def test_resolved_dispute_raises_no_review_flag(taker: CheckoutServer, live_api: Api):
+    checkout = pay_and_poll(taker, live_api)
     if isinstance(taker, FakeStripe):
         taker.dispute(checkout.reference, "closed", status="won")
     else:
@@ -196,8 +192,8 @@ def test_a_dispute_that_is_resolved_raises_no_doubt(
     assert checkout.doubt == ""
 
 
-def test_a_dispute_that_was_lost_does(stripe_taker: FakeStripe, live_api: Api):
-    checkout = taken(stripe_taker, live_api)
+def test_lost_dispute_raises_a_review_flag(stripe_taker: FakeStripe, live_api: Api):
+    checkout = pay_and_poll(stripe_taker, live_api)
     stripe_taker.dispute(checkout.reference, "closed", status="lost")
 
     send(stripe_taker)
@@ -206,10 +202,10 @@ def test_a_dispute_that_was_lost_does(stripe_taker: FakeStripe, live_api: Api):
     assert checkout.doubt == ReviewFlag.DISPUTED
 
 
-def test_a_transaction_of_nobody_is_kept_and_leads_nowhere(
+def test_event_of_an_unknown_transaction_is_stored_only(
     stripe_taker: FakeStripe, live_api: Api
 ):
-    checkout = taken(stripe_taker, live_api)
+    checkout = pay_and_poll(stripe_taker, live_api)
     for name in ("pi_other", "", "\x00", None, ["pi"], "\ud800"):
         stripe_taker.dispute(checkout.reference, payment_intent=name)
         send(stripe_taker)
@@ -219,10 +215,8 @@ def test_a_transaction_of_nobody_is_kept_and_leads_nowhere(
     assert PaymentEvent.objects.filter(checkout=None).count() == 6
 
 
-def test_an_event_of_a_refund_has_the_provider_asked_about_it(
-    taker: CheckoutServer, live_api: Api
-):
-    checkout = taken(taker, live_api)
+def test_event_of_a_refund_polls_the_provider(taker: CheckoutServer, live_api: Api):
+    checkout = pay_and_poll(taker, live_api)
     taker.refunds_wait = True
     refund = ask(checkout)
     send_refunds_now()
@@ -249,7 +243,7 @@ def test_an_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
     assert len(repeated) <= 4
 
 
-def test_an_event_has_a_look_of_its_own(taker: CheckoutServer, live_api: Api):
+def test_each_event_causes_a_poll_of_its_own(taker: CheckoutServer, live_api: Api):
     paid(taker, live_api)
     looks = Job.objects.filter(function=POLL_JOB)
     schedule_job(POLL_JOB)
@@ -257,12 +251,12 @@ def test_an_event_has_a_look_of_its_own(taker: CheckoutServer, live_api: Api):
 
     send(taker)
 
-    # One that waits already may have begun before this event is there to be seen.
+    # A job that waits already may start before this event is committed.
     assert looks.count() == before + 1
 
 
 @pytest.mark.parametrize("method", ["get", "put", "patch", "delete", "options"])
-def test_events_are_posted(method: str, db: None):
+def test_event_is_refused_when_the_method_is_not_post(method: str, db: None):
     answer = getattr(HttpClient(), method)(EVENTS)
 
     assert refused(answer, 405, "method-not-allowed")

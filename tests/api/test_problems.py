@@ -68,14 +68,14 @@ def test_a_wrong_method_is_a_problem_that_says_what_is_allowed(
     assert response["Allow"].split(", ")[:2] == ["GET", "POST"]
 
 
-def test_a_wrong_method_of_a_plain_view_is_answered_alike(client: Client) -> None:
+def test_wrong_method_of_a_plain_view_is_the_same_problem(client: Client) -> None:
     response = client.get("/api/v1/hook")
 
     assert problem(response)["code"] == "method-not-allowed"
     assert response["Allow"] == "POST"
 
 
-def test_a_crash_tells_nothing_but_its_request_id(text: str) -> None:
+def test_crash_discloses_only_its_request_id(text: str) -> None:
     client = Client(raise_request_exception=False)
 
     response = client.get("/api/v1/things/crash", headers=bearer(text))
@@ -85,7 +85,7 @@ def test_a_crash_tells_nothing_but_its_request_id(text: str) -> None:
     assert b"KeyError" not in response.content
 
 
-def test_a_crash_is_logged_with_its_place_and_not_its_values(
+def test_crash_is_logged_with_its_place_and_without_values(
     text: str, log_lines: LogLines
 ) -> None:
     client = Client(raise_request_exception=False)
@@ -152,7 +152,7 @@ def test_with_debug_on_errors_of_the_api_are_problems_too(
         ("application/xml, text/*", False),
     ],
 )
-def test_accept_must_let_json_in(
+def test_accept_header_must_allow_json(
     client: Client, text: str, accept: str, is_fine: bool
 ) -> None:
     response = client.get("/api/v1/things", headers=bearer(text) | {"Accept": accept})
@@ -164,9 +164,7 @@ def test_accept_must_let_json_in(
         assert problem(response)["code"] == "not-acceptable"
 
 
-def test_every_answer_of_the_api_is_kept_from_caches_and_browsers(
-    client: Client, text: str
-) -> None:
+def test_every_answer_of_the_api_forbids_caching(client: Client, text: str) -> None:
     fine = client.get("/api/v1/things", headers=bearer(text))
     refused = client.get("/api/v1/nothing")
 
@@ -176,7 +174,7 @@ def test_every_answer_of_the_api_is_kept_from_caches_and_browsers(
         assert response["Content-Security-Policy"].startswith("default-src 'none'")
 
 
-def test_at_most_a_hundred_errors_are_told() -> None:
+def test_problem_lists_at_most_a_hundred_errors() -> None:
     errors = [
         MemberError("required", "Needed.", pointer=pointer("a", i)) for i in range(150)
     ]
@@ -187,7 +185,7 @@ def test_at_most_a_hundred_errors_are_told() -> None:
     assert body["detail"].startswith("More than 100 rules are broken")
 
 
-def test_pointers_escape_what_means_something_in_them() -> None:
+def test_pointer_escapes_special_characters() -> None:
     assert pointer() == "#"
     assert pointer("reports", 17, "subject") == "#/reports/17/subject"
     assert pointer("a/b", "c~d") == "#/a~1b/c~0d"

@@ -27,7 +27,7 @@ def create(client: Client, text: str) -> Any:
     )
 
 
-def test_every_answer_to_a_key_tells_limit_and_rest(client: Client) -> None:
+def test_every_answer_to_a_key_states_limit_and_remainder(client: Client) -> None:
     _, text = a_key()
 
     response = read(client, text)
@@ -36,7 +36,7 @@ def test_every_answer_to_a_key_tells_limit_and_rest(client: Client) -> None:
     assert response["RateLimit"] == '"rest";r=2999;t=30'
 
 
-def test_creating_has_a_limit_of_its_own(client: Client) -> None:
+def test_create_has_its_own_limit(client: Client) -> None:
     _, text = a_key(creates_per_minute=1, requests_per_minute=1)
 
     assert create(client, text)["RateLimit"] == '"create";r=0;t=30'
@@ -44,7 +44,7 @@ def test_creating_has_a_limit_of_its_own(client: Client) -> None:
     assert create(client, text).status_code == read(client, text).status_code == 429
 
 
-def test_beyond_the_limit_requests_are_refused_until_the_minute_is_over(
+def test_requests_over_the_limit_are_refused_for_the_minute(
     client: Client,
 ) -> None:
     _, text = a_key(requests_per_minute=2)
@@ -62,7 +62,7 @@ def test_beyond_the_limit_requests_are_refused_until_the_minute_is_over(
     assert after.status_code == 200
 
 
-def test_keys_of_one_workspace_are_counted_apart(client: Client) -> None:
+def test_keys_of_one_workspace_have_separate_counts(client: Client) -> None:
     workspace = a_workspace()
     _, one = a_key(workspace, requests_per_minute=1)
     _, other = a_key(workspace, requests_per_minute=1)
@@ -70,7 +70,7 @@ def test_keys_of_one_workspace_are_counted_apart(client: Client) -> None:
     assert read(client, one).status_code == read(client, other).status_code == 200
 
 
-def test_a_request_is_counted_once_whatever_becomes_of_it(client: Client) -> None:
+def test_request_counts_once_when_it_fails_too(client: Client) -> None:
     key, text = a_key(scopes=[])
 
     refused = read(client, text)
@@ -81,11 +81,11 @@ def test_a_request_is_counted_once_whatever_becomes_of_it(client: Client) -> Non
     assert RateCount.objects.get(subject=f"rest:{key.id}").count == 2
 
 
-def test_a_suspended_workspace_is_counted_too(client: Client) -> None:
+def test_requests_of_a_suspended_workspace_count(client: Client) -> None:
     _, text = a_key(a_suspended_workspace(), requests_per_minute=1)
 
     assert [read(client, text).status_code for _ in range(2)] == [403, 429]
 
 
-def test_answers_without_a_key_tell_no_limit(client: Client) -> None:
+def test_answer_to_a_request_without_a_key_states_no_limit(client: Client) -> None:
     assert "RateLimit" not in client.get("/api/v1/things").headers

@@ -137,20 +137,20 @@ MEMBER_CODES = {
 @bounded
 @given(body=bodies())
 @example(body={"reports": [{**FULL, "subject": None}]})
-def test_a_request_that_is_nearly_right_never_fails(api: Api, body: Any):
+def test_create_never_crashes_when_the_request_is_nearly_valid(api: Api, body: Any):
     answered(api, "/reports", body)
     answered(api, "/reports/quote", body)
 
 
 @bounded
 @given(body=bodies())
-def test_nor_does_one_with_a_key(api: Api, body: Any):
+def test_create_never_crashes_when_it_has_an_idempotency_key(api: Api, body: Any):
     answered(api, "/reports", body, Idempotency_Key="one for all")
 
 
 @bounded
 @given(body=anything)
-def test_nor_does_any_other_json(api: Api, body: Any):
+def test_create_never_crashes_when_the_body_is_random_json(api: Api, body: Any):
     answered(api, "/reports", body)
     answered(api, "/reports", {"reports": body})
     answered(api, "/reports", {"reports": [body]})
@@ -163,7 +163,9 @@ def draft(api: Api) -> str:
 
 @bounded
 @given(body=bodies())
-def test_nor_does_an_edit(api: Api, draft: str, body: Any):
+def test_edit_never_crashes_when_the_body_is_nearly_valid(
+    api: Api, draft: str, body: Any
+):
     reports = body.get("reports") if isinstance(body, dict) else None
     item = (
         reports[0] if isinstance(reports, list) and reports else {"consent": ATTESTED}
@@ -179,7 +181,7 @@ def test_nor_does_an_edit(api: Api, draft: str, body: Any):
         st.text(max_size=20) | st.sampled_from([*TEXTS[:2], *TEXTS[4:]]),
     )
 )
-def test_nor_does_a_list(api: Api, query: dict[str, str]):
+def test_list_never_crashes_when_the_query_is_random(api: Api, query: dict[str, str]):
     encodable = {k: v.encode(errors="replace").decode() for k, v in query.items()}
 
     assert api.get("/reports", **encodable).status_code in OK

@@ -23,7 +23,7 @@ def test_every_answer_has_a_request_id(client: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["a", "Order.17_b-2", "x" * 128])
-def test_a_request_may_bring_its_id(client: Client, given: str) -> None:
+def test_request_id_of_the_client_is_used(client: Client, given: str) -> None:
     response = client.get("/api/v1/nothing", headers={"X-Request-Id": given})
 
     assert response["X-Request-Id"] == response.json()["requestId"] == given
@@ -32,11 +32,11 @@ def test_a_request_may_bring_its_id(client: Client, given: str) -> None:
 @pytest.mark.parametrize(
     "given", ["", "x" * 129, "a b", "a/b", "a\nb", "é", "a;b", "*"]
 )
-def test_an_unfit_id_is_replaced(client: Client, given: str) -> None:
+def test_invalid_request_id_is_replaced(client: Client, given: str) -> None:
     UUID(client.get("/healthz", headers={"X-Request-Id": given})["X-Request-Id"])
 
 
-def test_a_refused_host_and_a_crash_have_one_too(settings: Any) -> None:
+def test_refused_host_and_crash_have_a_request_id(settings: Any) -> None:
     client = Client(raise_request_exception=False)
     _, text = a_key()
     crash = client.get("/api/v1/things/crash", headers=bearer(text))
@@ -49,7 +49,7 @@ def test_a_refused_host_and_a_crash_have_one_too(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/api/v1/things/crash", "/api/v1/schema"])
-def test_every_answer_to_a_test_key_says_sandbox(path: str) -> None:
+def test_every_answer_to_a_test_key_names_the_sandbox(path: str) -> None:
     client = Client(raise_request_exception=False)
     _, text = a_key(scopes=["reports:create"])
 
@@ -58,7 +58,7 @@ def test_every_answer_to_a_test_key_says_sandbox(path: str) -> None:
     assert response["X-Service-Sandbox"] == "true"
 
 
-def test_refusals_of_a_test_key_say_sandbox(client: Client, settings: Any) -> None:
+def test_refusals_of_a_test_key_name_the_sandbox(client: Client, settings: Any) -> None:
     workspace = a_workspace()
     _, limited = a_key(workspace, requests_per_minute=0)
     settings.SANDBOX_HOST, settings.PRODUCTION_HOST = "sandbox.example", "testserver"
@@ -74,7 +74,7 @@ def test_refusals_of_a_test_key_say_sandbox(client: Client, settings: Any) -> No
         assert response["X-Service-Sandbox"] == "true"
 
 
-def test_no_other_answer_says_sandbox(client: Client) -> None:
+def test_other_answers_do_not_name_the_sandbox(client: Client) -> None:
     key, live = a_key(live=True)
     assert key.environment == Environment.PRODUCTION
 

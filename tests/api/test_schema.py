@@ -57,7 +57,7 @@ def made() -> dict[str, Any]:
     return schema
 
 
-def test_shapes_are_described_by_their_names_outside(made: dict[str, Any]) -> None:
+def test_shapes_are_described_with_camel_case_names(made: dict[str, Any]) -> None:
     shapes = made["components"]["schemas"]
 
     assert shapes["OrderRequest"]["properties"]["parts"]["items"] == {
@@ -68,7 +68,9 @@ def test_shapes_are_described_by_their_names_outside(made: dict[str, Any]) -> No
     assert "title" not in str(shapes["Receipt"])
 
 
-def test_what_has_a_default_is_required_in_answers_alone(made: dict[str, Any]) -> None:
+def test_member_with_a_default_is_required_in_answers_only(
+    made: dict[str, Any],
+) -> None:
     shapes = made["components"]["schemas"]
 
     assert shapes["PartRequest"]["required"] == ["givenName"]
@@ -76,7 +78,7 @@ def test_what_has_a_default_is_required_in_answers_alone(made: dict[str, Any]) -
     assert shapes["PartRequest"]["additionalProperties"] is False
 
 
-def test_an_operation_names_its_key_and_scope(made: dict[str, Any]) -> None:
+def test_operation_names_its_key_and_scope(made: dict[str, Any]) -> None:
     create = made["paths"]["/orders"]["post"]
     retrieve = made["paths"]["/orders/{id}"]["get"]
 
@@ -88,7 +90,7 @@ def test_an_operation_names_its_key_and_scope(made: dict[str, Any]) -> None:
     assert made["components"]["securitySchemes"]["Bearer"]["scheme"] == "bearer"
 
 
-def test_an_operation_lists_the_problems_it_can_end_in(made: dict[str, Any]) -> None:
+def test_operation_lists_its_problems(made: dict[str, Any]) -> None:
     create = made["paths"]["/orders"]["post"]["responses"]
     retrieve = made["paths"]["/orders/{id}"]["get"]["responses"]
 
@@ -104,7 +106,7 @@ def test_an_operation_lists_the_problems_it_can_end_in(made: dict[str, Any]) -> 
 
 
 @pytest.mark.django_db
-def test_the_schema_needs_no_key_and_comes_as_json_or_yaml(client: Client) -> None:
+def test_document_needs_no_key_and_is_json_or_yaml(client: Client) -> None:
     plain = client.get("/api/v1/schema")
     yaml = client.get("/api/v1/schema", headers={"Accept": "application/yaml"})
 
@@ -118,7 +120,7 @@ def test_the_schema_needs_no_key_and_comes_as_json_or_yaml(client: Client) -> No
     )
 
 
-def test_every_operation_says_which_scope_it_needs() -> None:
+def test_every_operation_states_its_scope() -> None:
     for path in document()["paths"].values():
         for described in path.values():
             assert described["security"]

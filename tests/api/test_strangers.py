@@ -1,4 +1,4 @@
-"""Every operation of the OpenAPI document is closed to who has no business there."""
+"""Every operation of the OpenAPI document refuses clients without the right to it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ OPERATIONS = {
 }
 # Operations without a key are named here, each with its reason, or they fail below.
 WITHOUT_KEY: set[tuple[str, str]] = {
-    # The payment provider signs what it sends: test_payment_provider.py.
+    # The payment provider signs its events: test_payment_provider.py.
     ("post", "/api/v1/webhooks/payment-provider"),
 }
 CLOSED = [key for key in OPERATIONS if key not in WITHOUT_KEY]
@@ -73,7 +73,7 @@ OWNED: dict[str, Callable[[Api], str]] = {
     "monitoringId": lambda api: str(stored(api).pk),
     "alertId": lambda api: str(raised(api).pk),
 }
-# Parameters of a path that lead to what is everybody's.
+# Path parameters of objects that every client may read.
 SHARED = {"checkName": "IDENTITY"}
 BODIES = {
     ("post", "/api/v1/reports"): {"reports": [company()]},
@@ -129,7 +129,7 @@ def named(keys: list[tuple[str, str]]) -> Any:
     return pytest.mark.parametrize("key", keys, ids=ids)
 
 
-def test_every_operation_needs_the_scope_it_was_given():
+def test_every_operation_needs_the_documented_scope():
     assert {
         key: operation.get("x-required-scope") for key, operation in OPERATIONS.items()
     } == SCOPES
@@ -137,7 +137,7 @@ def test_every_operation_needs_the_scope_it_was_given():
 
 @named(CLOSED)
 @pytest.mark.django_db
-def test_without_a_key_nothing_is_answered(key):
+def test_operation_is_refused_without_a_key(key):
     answer = call(key, address(key[1]))
 
     assert (answer.status_code, code(answer)) == (401, "authentication-required")
@@ -145,7 +145,7 @@ def test_without_a_key_nothing_is_answered(key):
 
 
 @named(CLOSED)
-def test_a_key_that_is_wrong_or_revoked_opens_nothing(key, api: Api):
+def test_operation_is_refused_when_the_key_is_wrong_or_revoked(key, api: Api):
     url = address(key[1], api)
     wrong = api.text[:-1] + ("0" if api.text[-1] != "0" else "1")
     api.key.__class__.objects.update(revoked_at=api.key.created_at)
@@ -157,19 +157,19 @@ def test_a_key_that_is_wrong_or_revoked_opens_nothing(key, api: Api):
 
 
 @named(OF_AN_OBJECT)
-def test_another_workspaces_object_is_not_found(key, api: Api, another_api: Api):
+def test_object_of_another_workspace_is_not_found(key, api: Api, another_api: Api):
     url = address(key[1], another_api)
     before = rows()
 
     theirs, nobodys = call(key, url, api.text), call(key, address(key[1]), api.text)
 
     assert (theirs.status_code, code(theirs)) == (404, "not-found")
-    assert told(theirs) == told(nobodys)
+    assert problem_of(theirs) == problem_of(nobodys)
     assert rows() == before
 
 
 @named(OF_AN_OBJECT)
-def test_the_other_environments_object_is_not_found(key, api: Api, live_api: Api):
+def test_object_of_the_other_environment_is_not_found(key, api: Api, live_api: Api):
     for owner, stranger in ((api, live_api), (live_api, api)):
         url = address(key[1], owner)
         before = rows()
@@ -180,8 +180,8 @@ def test_the_other_environments_object_is_not_found(key, api: Api, live_api: Api
         assert rows() == before
 
 
-def told(answer: Any) -> dict:
-    """What the problem says, but for what names the request itself."""
+def problem_of(answer: Any) -> dict:
+    """The problem without the members that name the request."""
     own = {"instance", "requestId"}
     return {k: v for k, v in answer.json().items() if k not in own}
 
@@ -210,7 +210,7 @@ def test_a_key_needs_no_other_scope(key, api: Api):
 
     answer = call(key, url, just.text)
 
-    # There is nothing to retry about a draft, and nobody is asked for anything.
+    # A draft has nothing to retry, and this one has sent no link.
     nothing_to_do = {
         "report-not-retryable",
         "consent-not-resendable",
@@ -223,7 +223,7 @@ def test_a_key_needs_no_other_scope(key, api: Api):
 
 
 @named(CLOSED)
-def test_a_suspended_workspace_gets_nothing(key, api: Api):
+def test_operation_is_refused_when_the_workspace_is_suspended(key, api: Api):
     url = address(key[1], api)
     Workspace.objects.get(pk=api.workspace.pk).suspend("Unpaid invoices")
 
@@ -248,7 +248,7 @@ def test_an_unknown_query_parameter_is_refused(key, api: Api):
 
 
 @pytest.mark.parametrize("path", DOCUMENT["paths"])
-def test_a_method_that_is_not_described_is_not_allowed(path: str, api: Api):
+def test_undocumented_method_is_not_allowed(path: str, api: Api):
     described = {method.upper() for method in DOCUMENT["paths"][path]}
     url = address(path, api)
 
@@ -268,7 +268,7 @@ def routes(resolver: URLResolver, before: str = "") -> Iterator[str]:
             yield "/" + here.replace("<uuid:", "<").replace("<str:", "<")
 
 
-def test_there_is_no_operation_that_is_not_described():
+def test_every_operation_is_documented():
     described = {path.replace("{", "<").replace("}", ">") for path in DOCUMENT["paths"]}
     about_the_api = {"/api/v1/schema", "/api/v1/docs"}
 
@@ -279,11 +279,11 @@ def test_there_is_no_operation_that_is_not_described():
     assert found >= described
 
 
-def test_the_sandbox_is_not_told_to_production(live_api: Api):
+def test_sandbox_subjects_are_not_found_in_production(live_api: Api):
     assert live_api.get("/sandbox/subjects").status_code == 404
 
 
-def test_a_revoked_key_in_mid_batch_changes_nothing_more(api: Api):
+def test_key_revoked_during_a_batch_changes_nothing_more(api: Api):
     api.create(person())
     api.key.__class__.objects.update(revoked_at=api.key.created_at)
     before = rows()

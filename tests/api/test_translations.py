@@ -27,7 +27,7 @@ def test_the_compiled_catalogue_is_current() -> None:
     with CATALOGUE.with_suffix(".mo").open("rb") as file:
         compiled = messages(read_mo(file))
 
-    # Made anew by `pybabel compile -d verification/api/locale -D django`.
+    # Compile it again with `pybabel compile -d verification/api/locale -D django`.
     assert compiled == translations()
 
 
@@ -39,7 +39,7 @@ def test_every_text_of_the_pages_is_translated(page: str) -> None:
     assert {text for text in texts if not translations().get(text)} == set()
 
 
-def test_every_word_of_the_problems_is_translated() -> None:
+def test_every_text_of_the_problems_is_translated() -> None:
     texts = {
         t for k in PROBLEM_KINDS.values() for t in (k.title, k.explanation, k.way_out)
     }
@@ -47,7 +47,7 @@ def test_every_word_of_the_problems_is_translated() -> None:
     assert {text for text in texts if not translations().get(text)} == set()
 
 
-def test_the_catalogue_holds_nothing_that_is_not_shown() -> None:
+def test_catalogue_has_no_unused_text() -> None:
     html = "".join(
         Path(settings.BASE_DIR, f"templates/{page}.html").read_text() for page in PAGES
     )

@@ -13,7 +13,7 @@ def whsec(raw: bytes) -> str:
     return f"whsec_{base64.b64encode(raw).decode()}"
 
 
-def test_what_is_configured_is_answered_and_read_back(api: Api):
+def test_configuration_is_returned_and_read_back(api: Api):
     answer = configure(api)
 
     found = Configuration.objects.get()
@@ -47,7 +47,7 @@ def test_a_configuration_is_replaced_wholesale(api: Api):
     assert Configuration.objects.get().secret == SECRET
 
 
-def test_why_the_service_disabled_it_is_told(api: Api):
+def test_configuration_states_why_it_is_disabled(api: Api):
     configured(api.workspace)
     at = Configuration.objects.get().created_at
     Configuration.objects.update(
@@ -65,7 +65,7 @@ def test_why_the_service_disabled_it_is_told(api: Api):
     assert told["failuresInRow"] == 1
 
 
-def test_an_event_named_twice_is_kept_once(api: Api):
+def test_repeated_event_is_stored_once(api: Api):
     events = ["report.ready", "check.failed", "report.ready"]
 
     answer = configure(api, enabledEvents=events)
@@ -138,7 +138,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("wrong", "pointer", "code"), BAD)
-def test_what_is_wrong_with_a_configuration_is_named(
+def test_invalid_configuration_is_refused_with_its_place(
     api: Api, wrong: dict, pointer: str, code: str
 ):
     body = {k: v for k, v in {**CONFIG, **wrong}.items() if v is not ...}
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_a_configuration_is_named(
     assert not Configuration.objects.exists()
 
 
-def test_all_that_is_wrong_is_told_together_and_repeats_no_secret(api: Api):
+def test_all_faults_are_listed_without_the_secret(api: Api):
     wrong = {"url": "http://a.test/", "enabledEvents": ["x"], "secret": "short-one"}
 
     answer = api.post("/webhooks/config", {**wrong, "name": "x"})
@@ -164,7 +164,7 @@ def test_all_that_is_wrong_is_told_together_and_repeats_no_secret(api: Api):
     assert "short-one" not in answer.content.decode()
 
 
-def test_an_opened_host_may_be_configured(api: Api, settings):
+def test_development_host_may_be_configured(api: Api, settings):
     settings.WEBHOOK_DEV_HOSTS = frozenset(["localhost:9443"])
 
     assert configure(api, url="https://localhost:9443/hook")["enabled"]
@@ -172,7 +172,7 @@ def test_an_opened_host_may_be_configured(api: Api, settings):
     assert codes(problem) == {"#/url": "invalid-format"}
 
 
-def test_a_configuration_that_is_not_there_is_not_found(api: Api):
+def test_missing_configuration_is_not_found(api: Api):
     assert api.get("/webhooks/config").status_code == 404
     assert api.delete("/webhooks/config").status_code == 404
 
@@ -188,7 +188,7 @@ def test_a_configuration_is_deleted(api: Api):
     assert api.get(f"/webhooks/deliveries/{delivery.pk}").json()["status"] == "FAILED"
 
 
-def test_environments_have_configurations_of_their_own(
+def test_each_environment_has_its_own_configuration(
     api: Api, live_api: Api, another_api: Api
 ):
     configured(api.workspace)

@@ -20,7 +20,7 @@ def attempted(delivery: Delivery, number: int, **fields: Any) -> Attempt:
     )
 
 
-def test_a_test_event_is_on_its_way(api: Api):
+def test_test_event_is_queued(api: Api):
     configured(api.workspace, events=[])
 
     answer = api.post("/webhooks/test")
@@ -33,7 +33,7 @@ def test_a_test_event_is_on_its_way(api: Api):
     assert listed(api, event="webhook.test") == [told["id"]]
 
 
-def test_too_many_test_events_are_told_when_to_go_on(api: Api):
+def test_test_events_over_the_limit_get_retry_after(api: Api):
     configured(api.workspace)
     for _ in range(5):
         assert api.post("/webhooks/test").status_code == 202
@@ -45,7 +45,7 @@ def test_too_many_test_events_are_told_when_to_go_on(api: Api):
     assert Delivery.objects.count() == 5
 
 
-def test_a_delivery_says_what_became_of_it(api: Api):
+def test_delivery_states_its_outcome(api: Api):
     configured(api.workspace)
     delivery = recorded(api)
     at = delivery.created_at
@@ -68,7 +68,7 @@ def test_a_delivery_says_what_became_of_it(api: Api):
     assert summary == {name: told[name] for name in summary}
 
 
-def test_every_attempt_is_shown_in_its_order(api: Api):
+def test_delivery_lists_attempts_in_order(api: Api):
     configured(api.workspace)
     delivery = recorded(api)
     attempted(delivery, 2, status_code=503, answer="Service Unavailable")
@@ -128,14 +128,14 @@ def test_deliveries_are_found_by_event_and_status(api: Api):
         ({"state": "FAILED"}, "unknown-parameter"),
     ],
 )
-def test_a_filter_that_is_not_understood_is_refused(api: Api, query: dict, code: str):
+def test_invalid_filter_is_refused(api: Api, query: dict, code: str):
     answer = api.get("/webhooks/deliveries", **query)
 
     assert answer.status_code == 400
     assert codes(answer.json()) == {next(iter(query)): code}
 
 
-def test_a_list_reads_no_payloads_and_costs_the_same_for_many(
+def test_list_reads_no_payloads_and_has_constant_cost(
     api: Api, django_assert_max_num_queries
 ):
     configured(api.workspace)
@@ -163,7 +163,7 @@ def test_a_delivery_is_sent_again(api: Api):
     assert answer.json()["nextAttemptAt"]
 
 
-def test_what_failed_since_a_time_is_sent_again(api: Api):
+def test_recover_sends_what_failed_since_a_time(api: Api):
     configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
 
@@ -187,7 +187,7 @@ def test_what_failed_since_a_time_is_sent_again(api: Api):
         ({"since": "2026-01-01T00:00:00Z", "all": True}, "#/all", "unknown-member"),
     ],
 )
-def test_what_is_wrong_with_a_recovery_is_named(api: Api, body, pointer, code):
+def test_invalid_recovery_is_refused_with_its_place(api: Api, body, pointer, code):
     configured(api.workspace)
 
     assert codes(api.refused("/webhooks/recover", body)) == {pointer: code}
@@ -202,7 +202,7 @@ def test_operations_without_a_body_refuse_members(api: Api):
         assert codes(problem) == {"#/force": "unknown-member"}
 
 
-def test_without_a_configuration_nothing_is_sent(api: Api):
+def test_nothing_is_sent_without_a_configuration(api: Api):
     configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     api.delete("/webhooks/config")
@@ -212,7 +212,7 @@ def test_without_a_configuration_nothing_is_sent(api: Api):
         assert (problem["status"], problem["code"]) == (409, "webhook-not-configured")
 
 
-def test_to_a_disabled_configuration_nothing_is_sent(api: Api):
+def test_nothing_is_sent_when_the_configuration_is_disabled(api: Api):
     configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     configured(api.workspace, enabled=False)
@@ -222,7 +222,7 @@ def test_to_a_disabled_configuration_nothing_is_sent(api: Api):
         assert (problem["status"], problem["code"]) == (409, "webhook-disabled")
 
 
-def test_what_is_kept_no_longer_is_not_sent_again(api: Api):
+def test_purged_event_is_not_sent_again(api: Api):
     configured(api.workspace)
     delivery = recorded(api, **ended("FAILED"))
     Event.objects.update(payload=None)

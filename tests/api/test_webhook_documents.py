@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from tests.api.webhooks import configure
 from tests.world.clients import Api
+from tests.world.payments import candidate, pay
 from verification.api import examples
 from verification.api.docs import document
 from verification.api.events import EVENTS, EXAMPLES
@@ -10,6 +13,7 @@ from verification.api.webhook_shapes import (
     DeliverySummary,
     WebhookConfiguration,
 )
+from webhooks.events import envelope
 from webhooks.models import Event
 
 
@@ -40,7 +44,17 @@ def test_the_example_of_an_event_has_its_shape(name: str):
     assert read.model_dump(mode="json", by_alias=True) == example
 
 
-def test_examples_are_what_requests_and_answers_look_like(api: Api):
+def test_payment_event_has_the_documented_shape(api: Api):
+    pay(api, api.create(candidate()))
+    sent = json.loads(envelope(Event.objects.get(name="payment.paid")))
+
+    read = EVENTS["payment.paid"].model_validate(sent)
+
+    assert read.model_dump(mode="json", by_alias=True) == sent
+    assert sent["data"].keys() == EXAMPLES["payment.paid"]["data"].keys()
+
+
+def test_examples_match_requests_and_answers(api: Api):
     answer = configure(api, **examples.CONFIGURATION_REQUEST)
 
     assert answer.keys() == examples.CONFIGURATION.keys()

@@ -1,4 +1,4 @@
-"""Webhooks as a client of the API configures them and looks at them."""
+"""Requests of a client that configures webhooks and lists deliveries."""
 
 from typing import Any
 

@@ -76,7 +76,7 @@ def raised(api: Api) -> dict[str, Event]:
 
 
 @pytest.mark.parametrize("name", RENDERED)
-def test_an_example_is_what_the_service_sends(raised: dict[str, Event], name: str):
+def test_example_equals_what_the_service_sends(raised: dict[str, Event], name: str):
     sent = json.loads(envelope(raised[name]))
 
     assert comparable(sent) == comparable(SHOWN[name])
@@ -84,9 +84,7 @@ def test_an_example_is_what_the_service_sends(raised: dict[str, Event], name: st
 
 
 @pytest.mark.parametrize("name", RENDERED)
-def test_what_is_sent_has_the_shape_of_the_openapi_document(
-    raised: dict[str, Event], name: str
-):
+def test_sent_event_has_the_documented_shape(raised: dict[str, Event], name: str):
     sent = json.loads(envelope(raised[name]))
 
     read = EVENTS[name].model_validate(sent)
@@ -94,7 +92,7 @@ def test_what_is_sent_has_the_shape_of_the_openapi_document(
     assert read.model_dump(mode="json", by_alias=True) == sent
 
 
-def test_every_event_is_shown_as_in_the_openapi_document():
+def test_page_shows_the_examples_of_the_document():
     assert EXAMPLES == SHOWN
     assert list(SHOWN) == list(Event.Name.values)
     assert {name: label for name, label, _ in SECTIONS} == {
@@ -102,7 +100,7 @@ def test_every_event_is_shown_as_in_the_openapi_document():
     }
 
 
-def test_the_rules_of_the_page_are_those_of_the_code():
+def test_rules_of_the_page_match_the_code():
     def words(seconds: float) -> str:
         for unit, size in (("h", 3600), ("min", 60)):
             if seconds >= size:
@@ -168,9 +166,7 @@ def receiver() -> Iterator[Running]:
     running.stop()
 
 
-def test_the_receiver_takes_what_is_signed_and_each_event_once(
-    raised: dict[str, Event], receiver: Running
-):
+def test_receiver_takes_signed_events_once(raised: dict[str, Event], receiver: Running):
     ready, failed = raised["report.ready"], raised["report.failed"]
 
     assert receiver.post(ready, SECRET) == 204

@@ -1,4 +1,4 @@
-"""Who asks: the API key of a request, its workspace, and what the key may do."""
+"""Authentication by API key, and the scope that an operation needs."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ def _is_wrong_host(request: HttpRequest, key: ApiKey) -> bool:
 
 
 def _count_failure(request: HttpRequest) -> None:
-    """Guessing is slowed down; who has a good key is let in from the same address."""
+    """Limit wrong keys by address; valid keys still work from that address."""
     audit.write_security_log("api-key", "refused", request)
     rate = rate_limits.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
         raise throttling.rate_limit_problem(rate)
-    # A flood from one address is counted up to its limit.
+    # After the limit, further failures of this address are not counted.
     count_refused_access("API keys")
 
 
 def key_of(request: Request) -> ApiKey:
-    """The API key the request was made with; only where ApiKeyBearer is required."""
+    """The API key of a request that passed `ApiKeyBearer`."""
     return cast(ApiKey, request.auth)
 
 

@@ -1,7 +1,7 @@
-"""Reads bodies and parameters strictly: what is not meant is refused, not guessed.
+"""Strict reading of bodies and query parameters.
 
-A member twice, NaN, a number too large for a double, a NUL or half a surrogate pair
-are all things that other readers of the same bytes understand in other ways.
+JSON readers disagree about repeated members, NaN, numbers too large for a double, NUL
+and half surrogate pairs, so the API refuses them all.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from verification.api.problems import MemberError, Problem, pointer, validation_
 from workspaces.models import ApiKey, Client
 
 MAX_DIGITS = 100
-# Of one object; the largest of ours has a few dozen.
+# In one object; the largest shape has a few dozen.
 MAX_MEMBERS = 1000
 MAX_NUMBERS = 10_000
-# Where a text may have a NUL or a lone surrogate: everywhere else raw bytes are UTF-8
-# and control characters are refused by the JSON reader.
+# Escapes that can produce a NUL or a lone surrogate. Unescaped ones never get this
+# far: the bytes are UTF-8, and the JSON reader refuses control characters.
 SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Stands in the parsed body where something is wrong, until it is found there."""
+    """A mark in the parsed body at the place of a fault."""
 
     reason: str
 
@@ -66,7 +66,7 @@ def check_encoding(request: HttpRequest) -> None:
 
 
 def check_content_length(request: HttpRequest, limit: int) -> None:
-    """A body that says it is too large need not come first."""
+    """Refuse a too large body by its Content-Length, before it is read."""
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise _too_large(limit)
 
@@ -83,7 +83,7 @@ def read_limited(stream: IO[bytes] | HttpRequest, limit: int) -> bytes:
 
 
 def parse_json_object(raw: bytes) -> dict[str, Any]:
-    """The JSON object in these bytes, or a malformed-body problem."""
+    """Read a JSON object. Raises the problem `malformed-body`."""
     text = _decode(raw)
     reader = _Reader()
     try:
@@ -141,11 +141,11 @@ class _Reader:
         members = dict(pairs)
         if len(members) == len(pairs):
             return members
-        seen: set[str] = set()
+        names: set[str] = set()
         for name, _ in pairs:
-            if name in seen:
+            if name in names:
                 members[name] = self._fault("the member is there twice")
-            seen.add(name)
+            names.add(name)
         return members
 
     def _count_number(self) -> None:
@@ -168,7 +168,7 @@ class _Reader:
 
 
 def _is_valid_unicode(value: Any) -> bool:
-    """A quick look that may be wrong when it says no: emoji are often escaped."""
+    """Check quickly, as emoji are often escaped. False may be wrong."""
     try:
         return b"\\u0000" not in orjson.dumps(value)
     except TypeError:
@@ -200,7 +200,7 @@ def _find_faults(value: Any, steps: Steps) -> Iterator[tuple[_Fault, Steps]]:
 
 
 def refuse_body(request: Request) -> None:
-    """For operations without a body: nothing, or an empty object."""
+    """Refuse a body that is not empty and not an empty object."""
     if request.data:
         raise validation_failed(
             [
@@ -230,8 +230,8 @@ def _parameter_errors(
 ) -> Iterator[MemberError]:
     if name not in allowed:
         known = f"known here: {', '.join(allowed)}" if allowed else "none is known here"
-        told = f"The parameter is not known; {known}."
-        yield MemberError("unknown-parameter", told, parameter=name)
+        detail = f"The parameter is not known; {known}."
+        yield MemberError("unknown-parameter", detail, parameter=name)
     elif len(values) > 1:
         yield MemberError("duplicate", "The parameter is repeated.", parameter=name)
     elif INVALID_CHARACTERS.search(values[0]):
@@ -239,7 +239,7 @@ def _parameter_errors(
 
 
 def client_of(request: Request) -> Client:
-    """The client behind an authenticated request."""
+    """The client of an authenticated request."""
     key = request.auth
     if not isinstance(key, ApiKey):
         raise TypeError("only a request with an API key has a client")
@@ -247,5 +247,5 @@ def client_of(request: Request) -> Client:
 
 
 def body_of(request: Request) -> dict[str, Any]:
-    """The body, which the parser has made sure is an object."""
+    """The body; the parser has checked that it is an object."""
     return dict(request.data)

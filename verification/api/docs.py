@@ -1,7 +1,4 @@
-"""The pages that a problem's `type` leads to.
-
-The OpenAPI document, the page that shows it, and the one to start with.
-"""
+"""Pages about the API: problems, the OpenAPI document, its reference, a first guide."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ SWAGGER_POLICY = (
 @require_safe
 @page
 def getting_started(request: HttpRequest) -> HttpResponse:
-    """What the service is, and commands that work here as they are copied."""
+    """Show a first guide, whose commands name this installation's addresses."""
     scheme = urlsplit(settings.BASE_URL).scheme
     sandbox, production = (
         f"{scheme}://{host}" if host else settings.BASE_URL
@@ -70,7 +67,7 @@ def getting_started(request: HttpRequest) -> HttpResponse:
 
 @cache
 def document() -> dict[str, Any]:
-    """Made once a process: it takes longer than any request should."""
+    """Make the OpenAPI document, once in each process because it takes seconds."""
     return SchemaGenerator().get_schema(request=None, public=True)
 
 

@@ -1,6 +1,6 @@
 """The description of every event: what its body holds, and an example of it.
 
-The OpenAPI document is made from this page. Tests compare it with what the service
+The OpenAPI document is made from this module. Tests compare it with what the service
 renders (`verification.checks.events`, `monitoring.alerts`, `webhooks.redelivery`) and
 with `docs/webhooks.md`.
 """
@@ -399,7 +399,7 @@ RECEIVER_RESPONSES = {
 
 
 class _ReceiverSchema(AutoSchema):
-    """Of what clients offer: it has neither our key nor our problems."""
+    """The schema of a client's receiver, which has no API key and no problems."""
 
 
 def _event_webhook(name: Event.Name) -> OpenApiWebhook:

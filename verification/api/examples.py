@@ -1,9 +1,6 @@
 """The examples of the OpenAPI document; a test sends and checks each of them.
 
-The examples of webhooks in the OpenAPI document and in `docs/webhooks.md`.
-
-Tests compare them with what the service renders in the sandbox; those of events that
-nothing raises yet are compared with their shapes.
+The examples of events are in `events.py`.
 """
 
 from typing import Any

@@ -32,7 +32,7 @@ from workspaces.models import Client, Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What an action takes, what it answers and which problems it can end in."""
+    """The declaration of an action: its query, body, answer, scope and problems."""
 
     name: str
     """The operationId. PUT as the alias of PATCH gets the suffix `ByPut`."""

@@ -1,4 +1,4 @@
-"""Events of payment providers, who sign them: the one operation that is no client's."""
+"""Events that payment providers send and sign."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class _IgnoreAcceptHeader(BaseContentNegotiation):
-    """Providers look at the status alone."""
+    """Any Accept header will do: providers read only the status."""
 
     def select_parser(  # type: ignore[override]
         self, request: Request, parsers: Sequence[BaseParser]
@@ -57,7 +57,7 @@ class _IgnoreAcceptHeader(BaseContentNegotiation):
 
 class _EventSchema(OperationSchema):
     def get_auth(self) -> list[dict[str, Any]]:
-        """Signed by one of them."""
+        """One signature scheme for each payment provider."""
         schemes = {f"{name.capitalize()}Signature": name for name in SIGNATURE_HEADERS}
         for scheme, name in schemes.items():
             described = {
@@ -115,7 +115,7 @@ def _receive_event(request: HttpRequest) -> None:
 
 
 def _refuse_unsigned(request: HttpRequest) -> NoReturn:
-    """Nothing of it is kept; guessing is slowed down, and true events never are."""
+    """Refuse an unsigned event and store nothing; only unsigned events are limited."""
     logger.warning("an event without a payment provider's signature was refused")
     rate = rate_limits.count_for_address(
         str(client_address(request)),
@@ -130,15 +130,15 @@ def _refuse_unsigned(request: HttpRequest) -> NoReturn:
 
 
 def _require_object(body: bytes) -> None:
-    """Read leniently: it is theirs, and nothing in it is relied upon."""
+    """Require a JSON object; the service relies on no member of it."""
     try:
         event = json.loads(body.decode())
     except UnicodeDecodeError as e:
-        told = f"The body is signed, and is not UTF-8 at byte {e.start}."
-        raise Problem("malformed-body", told) from None
+        detail = f"The body is signed, and is not UTF-8 at byte {e.start}."
+        raise Problem("malformed-body", detail) from None
     except (ValueError, RecursionError):
-        told = "The body is signed, and is not JSON."
-        raise Problem("malformed-body", told) from None
+        detail = "The body is signed, and is not JSON."
+        raise Problem("malformed-body", detail) from None
     if not isinstance(event, dict):
-        told = "The body is signed, and is not a JSON object."
-        raise Problem("malformed-body", told)
+        detail = "The body is signed, and is not a JSON object."
+        raise Problem("malformed-body", detail)

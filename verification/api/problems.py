@@ -1,8 +1,8 @@
 """Every error of the API as a problem (RFC 9457), made in one place.
 
-Code raises `Problem`, or an exception of its own that is registered here; views catch
-nothing. `handle` is where the framework hands over what a view raised, and
-`ProblemMiddleware` sees to what never reaches a view.
+Code raises `Problem`, or an exception that `register_problem` translates; views catch
+nothing. The framework passes exceptions of views to `handle_exception`.
+`ProblemMiddleware` answers requests that reach no view.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def pointer(*steps: str | int) -> str:
 
 
 def _escape(step: str) -> str:
-    # What RFC 3986 allows in a fragment stays readable; a lone surrogate becomes "?".
+    # Characters that RFC 3986 allows in a fragment stay; a lone surrogate becomes "?".
     text = step.replace("~", "~0").replace("/", "~1")
     return quote(text, safe="!$&'()*+,;=:@~", errors="replace")
 
 
 class Problem(Exception):
-    """An answer that says what is wrong; `members` are its additional members."""
+    """An error answer; `members` are its additional members."""
 
     def __init__(
         self,
@@ -103,8 +103,7 @@ class Problem(Exception):
         return body
 
     def response(self, request: HttpRequest) -> HttpResponse:
-        # Not orjson: what is quoted may hold lone surrogates, and these can only be
-        # sent escaped.
+        # json escapes lone surrogates, which a quoted value may hold; orjson raises.
         content = json.dumps(self.body(request.path, current_request_id()))
         return HttpResponse(
             content,
@@ -115,7 +114,7 @@ class Problem(Exception):
 
 
 def validation_failed(errors: Sequence[MemberError]) -> Problem:
-    """validation-failed with these errors, of which the first 100 are told."""
+    """Make the problem validation-failed, which lists the first 100 errors."""
     if len(errors) > MAX_ERRORS:
         told = (
             f"More than {MAX_ERRORS} rules are broken, of which {MAX_ERRORS} are told"
@@ -131,7 +130,7 @@ _translations: dict[type[Exception], Callable[[Any], Problem]] = {}
 
 
 def register_problem(exception: type[E], translate: Callable[[E], Problem]) -> None:
-    """Answer this exception, and those derived from it, with a problem."""
+    """Answer this exception and its subclasses with a problem."""
     _translations[exception] = translate
 
 
@@ -141,7 +140,7 @@ def _unavailable(error: Exception) -> Problem:
 
 
 def _insufficient_balance(error: InsufficientBalance) -> Problem:
-    """With the page where the workspace pays, where somebody takes the money."""
+    """Add the page where the workspace can top up, if payments are configured."""
     members: dict[str, Any] = {}
     if accepts_payments(error.environment):
         members["topUpUrl"] = top_up_url(error.account_id)
@@ -179,13 +178,13 @@ def problem_for(error: Exception, request: HttpRequest) -> Problem:
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse:
-    """The framework's exception handler."""
+    """Answer an exception of a view; the setting EXCEPTION_HANDLER names this."""
     request = context["request"]._request
     return problem_for(error, request).response(request)
 
 
 class ProblemMiddleware:
-    """Makes problems of the errors that no view of the API was there to answer."""
+    """Turns error answers of the API that come from no view into problems."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -231,7 +230,7 @@ def _problem_for_status(request: HttpRequest, status: int) -> Problem:
 def _add_headers(request: HttpRequest, response: HttpResponse) -> None:
     for name, value in getattr(request, "api_headers", {}).items():
         response[name] = value
-    # SecurityMiddleware does not see what is made out here.
+    # SecurityMiddleware is further inside and does not see these answers.
     response["X-Content-Type-Options"] = "nosniff"
     response["Cache-Control"] = "no-store"
     response.headers.setdefault(

@@ -51,7 +51,7 @@ Query = TypeVar("Query", bound=Shape)
 
 
 def _digits(value: Any) -> Any:
-    """Not all that Python takes for an integer, such as `1_0`."""
+    """Refuse integers that only Python reads, such as `1_0`."""
     if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
         raise formats.format_error("invalid-type", "An integer is needed")
     return value

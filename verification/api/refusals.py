@@ -1,4 +1,4 @@
-"""Which problem each refusal of the domain is."""
+"""The problem that answers each exception of the domain."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def register_refusals() -> None:
             "rate-limited", str(e), headers={"Retry-After": str(e.seconds)}
         ),
     )
-    # Another request moved the report between our look and our move.
+    # Another request changed the status between the read and the write.
     register_problem(
         InvalidTransition,
         lambda e: Problem(
@@ -103,7 +103,7 @@ def _register_monitoring() -> None:
 
 
 def _invalid_request(e: InvalidRequest) -> Problem:
-    # One more than are told, which says that there are more.
+    # One more than the problem lists: its detail then states that there are more.
     found = e.faults[: MAX_ERRORS + 1]
     return validation_failed(
         [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in found]
@@ -111,15 +111,17 @@ def _invalid_request(e: InvalidRequest) -> Problem:
 
 
 def _invalid_key(e: InvalidIdempotencyKey) -> Problem:
-    told = "1 to 120 printable ASCII characters are needed."
+    detail = "1 to 120 printable ASCII characters are needed."
     return validation_failed(
-        [MemberError("invalid-format", told, header="Idempotency-Key")]
+        [MemberError("invalid-format", detail, header="Idempotency-Key")]
     )
 
 
 def _secret_needed(e: SecretRequired) -> Problem:
-    told = "The first configuration needs its secret."
-    return validation_failed([MemberError("required", told, pointer=pointer("secret"))])
+    detail = "The first configuration needs its secret."
+    return validation_failed(
+        [MemberError("required", detail, pointer=pointer("secret"))]
+    )
 
 
 def _too_many_tests(e: TooManyTests) -> Problem:
@@ -131,8 +133,8 @@ def _too_many_tests(e: TooManyTests) -> Problem:
 
 
 def _not_launchable(e: NotLaunchable) -> Problem:
-    told = " ".join(LAUNCH_REMEDIES[reason] for reason in e.reasons)
-    return Problem("report-not-launchable", told, reasons=e.reasons)
+    detail = " ".join(LAUNCH_REMEDIES[reason] for reason in e.reasons)
+    return Problem("report-not-launchable", detail, reasons=e.reasons)
 
 
 def _conflict(code: str, e: Any) -> Problem:

@@ -1,4 +1,4 @@
-"""JSON out: pydantic shapes by their camelCase names, and plain values."""
+"""Rendering of answers as JSON, and negotiation of their media type."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JsonRenderer(BaseRenderer):
 
 
 def to_json(data: Any) -> bytes:
-    """Bytes are taken for JSON already made."""
+    """Render a shape or a plain value; bytes are JSON already."""
     if isinstance(data, bytes):
         return data
     if isinstance(data, BaseModel):
@@ -55,7 +55,7 @@ def _to_plain(value: Any) -> Any:
 
 
 class JsonOnlyNegotiation(BaseContentNegotiation):
-    # What an operation answers with, problems included.
+    # The media types of the answers, problems included.
     sent: tuple[str, ...] = ANSWER_MEDIA_TYPES
 
     def select_parser(  # type: ignore[override]

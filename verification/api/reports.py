@@ -297,7 +297,7 @@ class ReportViewSet(OperationViewSet):
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:
-    """A stranger's report is not found, like one that does not exist."""
+    """Raises Report.DoesNotExist for the reports of other clients too."""
     return Report.objects.select_related("consent", "payment").get(
         pk=report_id, workspace=client.workspace, environment=client.environment
     )

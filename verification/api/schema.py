@@ -1,10 +1,8 @@
-"""Describes pydantic shapes in the OpenAPI document.
+"""The OpenAPI document: pydantic shapes, and operations by their declarations.
 
-The extension that comes with drf-spectacular describes what is sent as it describes
-what is received. Here a request's shapes are the ones that are validated, with the
-suffix Request, so that a member with a default is not called required.
-
-What every operation of the OpenAPI document has: key, scope, headers, problems.
+The extension of drf-spectacular describes a shape in a request as in an answer. Here
+the shapes of requests are described as they are validated and get the suffix Request,
+so that a member with a default is not required.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ class ShapeExtension(OpenApiSerializerExtension):
     priority = 1
 
     def get_name(self, auto_schema: AutoSchema, direction: str) -> str:
-        # A shape may have been met before inside of another one.
+        # Another shape may contain this one and have registered it.
         set_override(self.target, "suppress_collision_warning", True)
         return _component_name(self.target.__name__).removesuffix("Request")
 
@@ -59,7 +57,7 @@ class ShapeExtension(OpenApiSerializerExtension):
                 ResolvedComponent(
                     name=name,
                     type=ResolvedComponent.SCHEMA,
-                    # Marked as ours: shapes are told apart by their names.
+                    # Any shape will do: the names of shapes are unique.
                     object=self.target,
                     schema=definition,
                 )
@@ -360,7 +358,7 @@ class OperationSchema(AutoSchema):
         return {**extensions, "x-required-scope": scope} if scope else extensions
 
     def _is_list_view(self, serializer: Any = None) -> bool:
-        # Lists are named so, and never wrapped: our envelopes are shapes of their own.
+        # Only the name matters: the envelope of a list is a shape of its own.
         return serializer is None and self.action == "list"
 
     def _get_response_bodies(self, direction: Any = "response") -> Schema:
@@ -419,7 +417,7 @@ class OperationSchema(AutoSchema):
 
     def _example(self, kind: ProblemKind) -> Schema:
         value = {
-            # Not BASE_URL: the document is the same wherever it is made.
+            # A fixed host keeps the document the same on every installation.
             "type": f"https://verify.example.com/problems/{kind.code}",
             "title": kind.title,
             "status": kind.status,

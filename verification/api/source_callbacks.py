@@ -1,4 +1,4 @@
-"""Callbacks of live sources, who sign them: no operation of the API."""
+"""Callbacks that live sources send and sign; they are no operations of the API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verification.providers.smile_id_v3 import SmileIdV3
 from verification.web.client_address import client_address
 from workspaces import rate_limits
 
-# Theirs may hold a photo.
+# An answer may hold a photo.
 MAX_BYTES = 2 * 1024 * 1024
 Source = TypeVar("Source", SmileId, SmileIdV3)
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 @csrf_exempt
 @require_POST
 def smile_id(request: HttpRequest) -> HttpResponse:
-    """Take the name of the job from the callback, and nothing else."""
+    """Record which job has an answer; the check then fetches it."""
 
     def take(source: SmileId, body: bytes) -> None:
         record_callback(source.name, source.read_callback(body))
@@ -41,7 +41,7 @@ def smile_id(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def smile_id_v3(request: HttpRequest) -> HttpResponse:
-    """Keep the answer, which no other call of Smile ID's V3 returns."""
+    """Store the answer, which no other call of Smile ID's V3 returns."""
 
     def take(source: SmileIdV3, body: bytes) -> None:
         if callback := source.read_callback(body, request.headers, now()):
@@ -53,7 +53,7 @@ def smile_id_v3(request: HttpRequest) -> HttpResponse:
 def _handle_callback(
     request: HttpRequest, adapter: type[Source], take: Callable[[Source, bytes], None]
 ) -> HttpResponse:
-    """Let `take` read the body, and answer as its source expects."""
+    """Pass the body to `take`, and answer as the source expects."""
     source = provider_named(adapter.name)
     if not isinstance(source, adapter):
         return JsonResponse({"error": "not configured"}, status=404)

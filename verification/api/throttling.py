@@ -1,4 +1,4 @@
-"""Requests of a key a minute, counted once each, and told in the response."""
+"""Rate limits of API keys by minute, and the headers that state them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
-# A request that orders more checks than these counts as several.
+# A request that orders more checks than this counts as several requests.
 CHECKS_PER_REQUEST = 100
 
 
@@ -37,10 +37,11 @@ def count_request(request: Request, view: APIView, key: ApiKey) -> None:
 
 
 def count_checks(request: Request, view: APIView, reports: object) -> None:
-    """Count a request once more for each CHECKS_A_REQUEST checks beyond the first.
+    """Count a request once more for each CHECKS_PER_REQUEST checks beyond the first.
 
-    The request that crosses the limit is served: a limit below what one request
-    counts would else refuse it for ever."""
+    The request that crosses the limit is served. Otherwise a request that alone counts
+    for more than the limit could never succeed.
+    """
     items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
     asked = [i.get("checksRequested") for i in items if isinstance(i, dict)]
     lengths = [len(names) for names in asked if isinstance(names, list)]
@@ -57,7 +58,7 @@ def _count_in_bucket(
     bucket = declared.rate_bucket if declared else "rest"
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
     rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
-    # Told by the middleware, in whatever response it comes to.
+    # ProblemMiddleware adds these headers to the answer, whatever it is.
     request._request.api_headers = _headers(bucket, rate)  # type: ignore[attr-defined]
     return rate
 
@@ -71,7 +72,7 @@ def rate_limit_problem(rate: rate_limits.Rate) -> problems.Problem:
 
 
 def _headers(bucket: str, rate: rate_limits.Rate) -> dict[str, str]:
-    """As in draft-ietf-httpapi-ratelimit-headers."""
+    """Headers of draft-ietf-httpapi-ratelimit-headers."""
     return {
         "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={rate_limits.WINDOW_SECONDS}',
         "RateLimit": f'"{bucket}";r={rate.remaining};t={rate.resets_in}',

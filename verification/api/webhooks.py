@@ -1,4 +1,4 @@
-"""Webhooks over HTTP: where events go, how that went, and sending them again."""
+"""Webhooks over HTTP: the configuration, deliveries, and sending events again."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _get_configuration(client: Client) -> Configuration:
 
 
 def _delivery_body(client: Client, delivery_id: UUID) -> DeliveryBody:
-    """A stranger's delivery is not found, like one that does not exist."""
+    """Raises Delivery.DoesNotExist for the deliveries of other clients too."""
     delivery = deliveries_of(*_client_key(client)).get(pk=delivery_id)
     attempts = [AttemptBody.of(attempt) for attempt in delivery.attempt_set.all()]
     return DeliveryBody.of(delivery, attempts=attempts)

@@ -1,4 +1,8 @@
-"""What the events of reports and their checks say: the one place that renders them."""
+"""Payloads of the events about reports, checks, references and payments.
+
+`verification.api.events` describes them for clients; tests compare the two. This code
+builds plain dicts because one report raises several events.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ def report_event(
     *,
     consent_status: str,
 ) -> NewEvent:
-    """report.created, report.ready and report.failed."""
+    """Render report.created, report.ready or report.failed."""
     data = {
         **_report_data(report, stack, consent_status),
         "riskScore": report.risk_score,
@@ -51,7 +55,7 @@ def check_event(
     attempt: int,
     consent_status: str,
 ) -> NewEvent:
-    """check.completed and check.failed; `check` is what `check_body` made."""
+    """Render check.completed or check.failed; `check` comes from `check_body`."""
     name = Event.Name.CHECK_FAILED if "failure" in check else Event.Name.CHECK_COMPLETED
     data = {
         **_report_data(report, stack, consent_status),
@@ -77,7 +81,7 @@ def reference_event(
     submitted_at: datetime,
     consent_status: str,
 ) -> NewEvent:
-    """reference.submitted"""
+    """Render reference.submitted."""
     data = {
         **_report_data(report, stack, consent_status),
         "checkResultId": str(reference.result_id),
@@ -92,7 +96,7 @@ def reference_event(
 
 
 def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEvent:
-    """payment.paid"""
+    """Render payment.paid."""
     data = {
         **_report_data(report, stack, consent_status_of(report)),
         "payment": {
@@ -109,7 +113,7 @@ def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEve
 def check_body(
     definition: CheckDefinition, result_id: UUID, outcome: dict[str, Any]
 ) -> dict[str, Any]:
-    """The `check` member; `outcome` holds what depends on how the check ended."""
+    """Render the member `check`; `outcome` has what depends on the result."""
     return {
         "id": str(result_id),
         "resultId": str(result_id),
@@ -162,7 +166,7 @@ def _report_data(
 
 def _public_status(report: Report) -> str:
     """PROCESSING stands for RUNNING and for a PARTIAL that has not ended."""
-    on_its_way = report.status == ReportStatus.RUNNING or (
+    is_running = report.status == ReportStatus.RUNNING or (
         report.status == ReportStatus.PARTIAL and not report.is_ended
     )
-    return "PROCESSING" if on_its_way else report.status
+    return "PROCESSING" if is_running else report.status
