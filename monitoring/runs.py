@@ -300,6 +300,11 @@ def _defer(rule_id: UUID, error: str) -> None:
 
 @transaction.atomic
 def _launch_together(ids: Sequence[UUID]) -> int:
+    """Lock these rules and launch their runs. Returns how many rules were locked.
+
+    There is no claim with a lease, because a run, its charge and the rule's next time
+    are one transaction, and the lock holds as long.
+    """
     due = locked_rules().filter(
         pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now()
     )

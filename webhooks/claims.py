@@ -18,6 +18,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
+from verification.jobs.claims import claim_sql
 from verification.jobs.queue import ensure_job_by
 from webhooks.configuration import SEND_DUE
 from webhooks.models import Configuration, Event
@@ -81,15 +82,15 @@ FOR NO KEY UPDATE OF c SKIP LOCKED
 """  # noqa: S608
 # The first of each configuration before the second of any. One that rested gets a
 # single request to show that it is back.
-CLAIM = """
+DUE = """
 WITH room AS (
     SELECT c.id, CASE WHEN c.resting_until IS NULL THEN ready.share ELSE 1 END - (
         SELECT count(*) FROM webhooks_delivery d
         WHERE d.configuration_id = c.id AND d.leased_until > statement_timestamp()
     ) AS places
-    FROM unnest(%(ready)s::uuid[], %(shares)s::int[]) AS ready(id, share)
+    FROM unnest(%s::uuid[], %s::int[]) AS ready(id, share)
     JOIN webhooks_configuration c USING (id)
-), due AS (
+), ranked AS (
     SELECT d.event_id,
         row_number() OVER (PARTITION BY room.id ORDER BY next_attempt_at) AS rank
     FROM room CROSS JOIN LATERAL (
@@ -99,16 +100,18 @@ WITH room AS (
         FOR NO KEY UPDATE SKIP LOCKED
     ) d
 )
-UPDATE webhooks_delivery d
-SET fence = fence + 1,
-    next_attempt_at = statement_timestamp() + %(lease)s * interval '1 second',
-    leased_until = statement_timestamp() + %(lease)s * interval '1 second'
-FROM webhooks_event e
-WHERE d.event_id IN (SELECT event_id FROM due ORDER BY rank LIMIT %(limit)s)
-    AND e.id = d.event_id
-RETURNING e.id, e.name, e.created_at, e.payload,
-    d.configuration_id, d.fence, d.failures, d.attempts
+SELECT first.event_id, e.name, e.created_at, e.payload
+FROM (SELECT event_id FROM ranked ORDER BY rank LIMIT %s) AS first
+JOIN webhooks_event e ON e.id = first.event_id
 """
+CLAIM = claim_sql(
+    "webhooks_delivery",
+    DUE,
+    "fence = fence + 1, next_attempt_at = lease.ends, leased_until = lease.ends",
+    key="event_id",
+    returning="due.event_id AS id, due.name, due.created_at, due.payload, "
+    "configuration_id, fence, failures, attempts",
+)
 RELEASE = """
 UPDATE webhooks_delivery d
 SET next_attempt_at = statement_timestamp() + %s * interval '1 second',
@@ -155,12 +158,13 @@ def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
     lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
     claimed: Iterable[Any] = Event.objects.raw(
         CLAIM,
-        {
-            "ready": list(ready),
-            "shares": [shares.get(pk, MAX_CONCURRENT_REQUESTS) for pk in ready],
-            "limit": limit,
-            "lease": lease,
-        },
+        [
+            list(ready),
+            [shares.get(pk, MAX_CONCURRENT_REQUESTS) for pk in ready],
+            limit,
+            None,
+            lease,
+        ],
     )
     return [
         Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)

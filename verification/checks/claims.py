@@ -23,6 +23,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from verification.checks.models import CheckResult
+from verification.jobs.claims import claim_sql
 from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report
 
@@ -99,17 +100,14 @@ class Claim:
 
 
 DUE = """
-SELECT id, '' AS source,
-    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
-FROM checks_checkresult
+SELECT id, '' AS source FROM checks_checkresult
 WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
-ORDER BY turn_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+ORDER BY turn_at, id LIMIT %s FOR UPDATE SKIP LOCKED
 """
 # The index of what waits has the sources first.
 QUEUED = """
-SELECT w.id, free.source,
-    statement_timestamp() + %(lease)s * interval '1 second' AS lease_end
-FROM unnest(%(sources)s::text[], %(rooms)s::int[]) AS free(source, room)
+SELECT w.id, free.source
+FROM unnest(%s::text[], %s::int[]) AS free(source, room)
 CROSS JOIN LATERAL (
     SELECT id FROM checks_checkresult
     WHERE waits_for <> '' AND waits_for = free.source
@@ -117,18 +115,22 @@ CROSS JOIN LATERAL (
     ORDER BY turn_at, id LIMIT free.room FOR UPDATE SKIP LOCKED
 ) AS w
 """
-CLAIM = """
-WITH due AS ({due})
-UPDATE checks_checkresult r
-SET status = 'RUNNING', claims = r.claims + 1, fence = r.fence + 1, waits_for = '',
-    started_at = COALESCE(r.started_at, statement_timestamp()),
-    next_attempt_at = due.lease_end, turn_at = due.lease_end
-FROM due WHERE r.id = due.id
-RETURNING r.id, r.report_id, r.definition_id, r.name, r.attempt, r.tries,
-    r.claims, r.fence, r.started_at, r.reused_from_id, due.source,
-    r.started_at = statement_timestamp()
-"""
-CLAIM_DUE, CLAIM_QUEUED = CLAIM.format(due=DUE), CLAIM.format(due=QUEUED)
+CLAIM_DUE, CLAIM_QUEUED = (
+    claim_sql(
+        "checks_checkresult",
+        due,
+        """
+    status = 'RUNNING', claims = claims + 1, fence = fence + 1, waits_for = '',
+    started_at = COALESCE(started_at, lease.begins),
+    next_attempt_at = lease.ends, turn_at = lease.ends
+        """,
+        returning="""
+    claimed.id, report_id, definition_id, name, attempt, tries,
+    claims, fence, started_at, reused_from_id, due.source, started_at = lease.begins
+        """,
+    )
+    for due in (DUE, QUEUED)
+)
 
 
 def claim(limit: int) -> list[Claim]:
@@ -137,18 +139,18 @@ def claim(limit: int) -> list[Claim]:
     The count of claims is raised here and not when one ends: a check that kills its
     worker is then seen for what it is.
     """
-    return _claim(CLAIM_DUE, {"limit": limit})
+    return _claim(CLAIM_DUE, [limit])
 
 
 def claim_queued(rooms: Mapping[str, int]) -> list[Claim]:
     """Up to so many of those that wait for each source, in the order of their turns."""
-    return _claim(CLAIM_QUEUED, {"sources": list(rooms), "rooms": list(rooms.values())})
+    return _claim(CLAIM_QUEUED, [list(rooms), list(rooms.values())])
 
 
 @transaction.atomic
-def _claim(sql: str, values: dict[str, Any]) -> list[Claim]:
+def _claim(sql: str, values: list[Any]) -> list[Claim]:
     with connection.cursor() as cursor:
-        cursor.execute(sql, {"lease": settings.CHECK_LEASE_SECONDS, **values})
+        cursor.execute(sql, [*values, None, settings.CHECK_LEASE_SECONDS])
         rows = cursor.fetchall()
     if not rows:
         return []

@@ -139,7 +139,11 @@ class WakeUpBroker(Broker):
         return [job.package() for job in jobs]
 
     def claim(self) -> list[ClaimedJob]:
-        """Lease a batch of due jobs, and count the attempts."""
+        """Claim a batch of due jobs, and count the attempt.
+
+        Not by `verification.jobs.claims`: this statement also deletes the wake-ups that
+        wait for the same function, and runs on the broker's own connection.
+        """
         values = {
             "limit": Conf.BULK,
             "lease": Conf.RETRY,

@@ -11,11 +11,13 @@ import logging
 import time
 from datetime import timedelta
 
-from django.db.models import Min, Q
+from django.db.models import QuerySet
+from django.db.models.functions import Now
 from django.utils.timezone import now
 
+from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import ensure_job_by, job
+from verification.jobs.queue import job
 from verification.notifications.mail import Mailer
 from verification.notifications.models import (
     Channel,
@@ -44,50 +46,31 @@ def next_retry_delay(attempts: int) -> timedelta | None:
     return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
 
 
-# Longer than any job may run: who holds a lease that has ended is dead.
-LEASE_SECONDS = 150
+# Longer than any job may run: the holder of a lease that has ended is dead.
+LEASE = timedelta(seconds=150)
 
-CLAIM = """
-WITH due AS MATERIALIZED (
-    SELECT id FROM notifications_notification
-    WHERE next_attempt_at <= statement_timestamp() AND (
-        workspace_id IS NULL OR workspace_id <> ALL (ARRAY(
-            SELECT id FROM workspaces_workspace WHERE suspended_at IS NOT NULL
-        ))
+
+def _waiting() -> QuerySet[Notification]:
+    """Return what is to be sent: not what a suspended workspace would send."""
+    return Notification.objects.filter(
+        next_attempt_at__isnull=False, workspace__suspended_at=None
     )
-    ORDER BY next_attempt_at, id LIMIT 1
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE notifications_notification n
-SET fence = fence + 1, attempts = attempts + 1,
-    next_attempt_at = statement_timestamp() + %(lease)s * interval '1 second',
-    leased_until = statement_timestamp() + %(lease)s * interval '1 second'
-FROM due WHERE n.id = due.id
-RETURNING n.*
-"""
 
 
 def claim() -> Notification | None:
-    """The one that is due longest, committed as this sender's until its lease ends.
+    """Claim the notification that has been due longest, and count the attempt.
 
-    What a suspended workspace would send waits until it works again. An attempt
-    counts from here on, so that one that kills its sender ends, too.
+    The attempt counts from here on, so that the attempts of a message that kills its
+    sender come to an end.
     """
-    return next(iter(Notification.objects.raw(CLAIM, {"lease": LEASE_SECONDS})), None)
-
-
-def schedule_next_run() -> None:
-    """Have a sender look again when the next is due, unless one will anyway.
-
-    Every run ends with this. What is left then waits for its time, or for the lease
-    of a sender that may have died.
-    """
-    waiting = Notification.objects.filter(
-        Q(workspace=None) | Q(workspace__suspended_at=None),
-        next_attempt_at__isnull=False,
+    due = _waiting().filter(next_attempt_at__lte=Now())
+    claimed = claim_due(
+        due.order_by("next_attempt_at", "pk")[:1],
+        "fence = fence + 1, attempts = attempts + 1, "
+        "next_attempt_at = lease.ends, leased_until = lease.ends",
+        LEASE,
     )
-    due_at = waiting.aggregate(due=Min("next_attempt_at"))["due"]
-    ensure_job_by(send_due_notifications, due_at)
+    return claimed[0] if claimed else None
 
 
 logger = logging.getLogger(__name__)
@@ -108,7 +91,7 @@ def send_due_notifications() -> None:
             if claimed is None:
                 break
             record(claimed, attempt(claimed, mailer))
-    schedule_next_run()
+    schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
 
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:

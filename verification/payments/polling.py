@@ -20,8 +20,9 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils.timezone import now
 
+from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import ensure_job_by, job, schedule_job
+from verification.jobs.queue import job, schedule_job
 from verification.payments.disputes import record_disputes
 from verification.payments.models import (
     PROMPT_LIFETIME,
@@ -133,23 +134,15 @@ def poll_due_checkouts() -> None:
     while beat() and time.monotonic() < stop_at and (due := _claim()):
         _poll(due)
     waiting = Checkout.objects.filter(next_poll_at__isnull=False)
-    times = waiting.order_by("next_poll_at").values_list("next_poll_at", flat=True)
-    ensure_job_by(poll_due_checkouts, times.first())
+    schedule_next_run(poll_due_checkouts, waiting, "next_poll_at")
 
 
-@transaction.atomic
 def _claim() -> list[Checkout]:
-    """Take some that are due, so that nobody else looks at them meanwhile."""
+    """Claim a batch of due checkouts. `next_poll_at` is the fence of the claim."""
     at = now()
-    due = list(
-        Checkout.objects.select_for_update(skip_locked=True, no_key=True)
-        .filter(next_poll_at__lte=at)
-        .order_by("next_poll_at")[:BATCH_SIZE]
-    )
-    for checkout in due:
-        checkout.next_poll_at, checkout.polled_at = at + LEASE, at
-    Checkout.objects.bulk_update(due, ["next_poll_at", "polled_at"])
-    return due
+    due = Checkout.objects.filter(next_poll_at__lte=at).order_by("next_poll_at")
+    assignments = "next_poll_at = lease.ends, polled_at = lease.begins"
+    return claim_due(due[:BATCH_SIZE], assignments, LEASE, at)
 
 
 def _poll(checkouts: Sequence[Checkout]) -> None:

@@ -8,8 +8,9 @@ from datetime import timedelta
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.heartbeat import beat
-from verification.jobs.queue import advisory_lock, ensure_job_by, job
+from verification.jobs.queue import advisory_lock, job
 from verification.payments.models import Refund, RefundStatus, ReviewFlag
 from verification.payments.refunds import (
     end_refund,
@@ -46,9 +47,7 @@ def send_refunds() -> None:
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
     waiting = Refund.objects.filter(next_try_at__isnull=False)
-    times = waiting.order_by("next_try_at").values_list("next_try_at", flat=True)
-    if next_at := times.first():
-        ensure_job_by(send_refunds, next_at)
+    schedule_next_run(send_refunds, waiting, "next_try_at")
 
 
 def _send(refund: Refund) -> None:
@@ -62,15 +61,13 @@ def _send(refund: Refund) -> None:
         _record(lock_refund(refund.pk), refund.tries, seen)
 
 
-@transaction.atomic
 def _claim() -> Refund | None:
-    due = Refund.objects.select_for_update(of=("self",), skip_locked=True)
-    due = due.select_related("checkout").filter(next_try_at__lte=now())
-    refund = due.order_by("next_try_at").first()
-    if refund:
-        refund.next_try_at, refund.tries = now() + LEASE, refund.tries + 1
-        refund.save(update_fields=["next_try_at", "tries"])
-    return refund
+    """Claim the refund that has been due longest. `tries` is the fence of the claim."""
+    at = now()
+    due = Refund.objects.filter(next_try_at__lte=at).order_by("next_try_at")
+    assignments = "next_try_at = lease.ends, tries = tries + 1"
+    claimed = claim_due(due[:1], assignments, LEASE, at)
+    return claimed[0] if claimed else None
 
 
 def _is_claim_current(refund: Refund) -> bool:
