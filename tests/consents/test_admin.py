@@ -53,7 +53,7 @@ def act(client: Client, action: str, consent: Consent, **more: str):
     return client.post(listing(Consent), data, follow=True)
 
 
-def test_a_record_is_shown_with_its_evidence_and_that_it_is_unchanged(
+def test_staff_see_an_unchanged_record_with_its_evidence(
     consent: Consent, superuser: Client
 ):
     record = grant(consent.pk, 1, EVIDENCE)
@@ -78,16 +78,14 @@ def test_staff_send_a_new_link(consent: Consent, superuser: Client):
     assert Consent.objects.get().generation == 2
 
 
-def test_a_link_that_cannot_be_sent_is_told(consent: Consent, superuser: Client):
+def test_staff_read_why_no_link_is_sent(consent: Consent, superuser: Client):
     assert (
         "within the last minute" in act(superuser, "resend", consent).content.decode()
     )
     assert Consent.objects.get().generation == 1
 
 
-def test_staff_revoke_with_a_reason_and_not_without(
-    consent: Consent, superuser: Client
-):
+def test_staff_revoke_only_with_a_reason(consent: Consent, superuser: Client):
     grant(consent.pk, 1, EVIDENCE)
     asked = act(superuser, "revoke", consent).content.decode()
     assert "This cannot be undone" in asked
@@ -100,7 +98,7 @@ def test_staff_revoke_with_a_reason_and_not_without(
     assert (record.evidence["staff"], record.evidence["typedName"]) == ("admin", "")
 
 
-def test_a_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
+def test_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
     grant(consent.pk, 1, EVIDENCE)
     act(superuser, "revoke", consent, reason="Letter of 20 November")
     record = ConsentRecord.objects.get(happened="WITHDRAWN")
@@ -148,7 +146,7 @@ def test_mail_page_and_timeline_say_that_staff_withdrew(
 
 
 @pytest.mark.parametrize("action", ["resend", "revoke"])
-def test_who_may_only_look_changes_nothing(consent: Consent, action: str):
+def test_reader_cannot_act(consent: Consent, action: str):
     grant(consent.pk, 1, EVIDENCE)
     act(staff("view_consent"), action, consent, reason="Because")
     found = Consent.objects.get()

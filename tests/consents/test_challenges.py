@@ -24,25 +24,25 @@ def hosted(api: Api, **subject: str) -> Consent:
 
 
 @pytest.mark.parametrize("answer", ["1990-01-31", " 1990-01-31 "])
-def test_who_knows_the_date_of_birth_is_let_in(api: Api, answer: str):
+def test_date_of_birth_passes_the_challenge(api: Api, answer: str):
     consent = hosted(api, dateOfBirth="1990-01-31")
     assert challenge_for_consent(consent) == "DATE_OF_BIRTH"
     assert answer_challenge(consent.pk, 1, answer)
 
 
 @pytest.mark.parametrize("answer", ["5678", "56 78", "56-78"])
-def test_without_it_the_end_of_the_id_number_is_asked_for(api: Api, answer: str):
+def test_challenge_asks_for_the_id_number_without_a_birthday(api: Api, answer: str):
     consent = hosted(api)
     assert challenge_for_consent(consent) == "ID_NUMBER_END"
     assert answer_challenge(consent.pk, 1, answer)
 
 
 @pytest.mark.parametrize("answer", ["", "1234", "12345678", "678", "1990-01-31"])
-def test_anything_else_is_wrong(api: Api, answer: str):
+def test_other_answers_are_wrong(api: Api, answer: str):
     assert not answer_challenge(hosted(api).pk, 1, answer)
 
 
-def test_a_report_that_knows_no_number_asks_nothing(api: Api):
+def test_report_without_details_has_no_challenge(api: Api):
     item = person(idNumber=None, **EMPLOYMENT)
     item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
     consent = Consent.objects.get(report=api.create(item)["id"])
@@ -62,14 +62,14 @@ def test_five_wrong_answers_lock_the_link_for_15_minutes(api: Api):
     assert answer_challenge(consent.pk, 1, "5678")
 
 
-def test_a_right_answer_forgets_the_wrong_ones(api: Api):
+def test_right_answer_resets_the_wrong_ones(api: Api):
     consent = hosted(api)
     for answer in ["0000"] * 4 + ["5678"] + ["0000"] * 4:
         answer_challenge(consent.pk, 1, answer)
     assert Consent.objects.get().wrong_answers == 4
 
 
-def test_a_link_that_was_replaced_asks_nothing(api: Api):
+def test_replaced_link_takes_no_answer(api: Api):
     consent = hosted(api)
     Consent.objects.update(generation=2)
     with pytest.raises(Consent.DoesNotExist):
@@ -88,7 +88,7 @@ def lock(consent: Consent) -> timedelta | None:
     return until and until - now()
 
 
-def test_each_lock_in_a_row_is_longer_and_the_fourth_is_for_good(api: Api):
+def test_locks_get_longer_and_the_fourth_never_ends(api: Api):
     consent = hosted(api, email="wanjiku@kamau.test")
     send_due_notifications()
     mail.outbox.clear()
@@ -112,7 +112,7 @@ def test_each_lock_in_a_row_is_longer_and_the_fourth_is_for_good(api: Api):
     assert changes[-1]["from"] == changes[-1]["to"] == "PENDING_CONSENT"
 
 
-def test_a_right_answer_begins_again_with_the_shortest_lock(api: Api):
+def test_right_answer_resets_the_locks(api: Api):
     consent = hosted(api)
     lock(consent)
     lock(consent)
@@ -122,7 +122,7 @@ def test_a_right_answer_begins_again_with_the_shortest_lock(api: Api):
     assert lock(consent) <= timedelta(minutes=15)
 
 
-def test_a_new_link_takes_the_place_of_one_that_is_locked_for_good(api: Api):
+def test_new_link_replaces_one_locked_for_good(api: Api):
     consent = hosted(api)
     for _ in range(4):
         lock(consent)
@@ -134,7 +134,7 @@ def test_a_new_link_takes_the_place_of_one_that_is_locked_for_good(api: Api):
     assert answer_challenge(consent.pk, 2, "5678")
 
 
-def test_the_link_of_a_granted_consent_is_never_locked_for_good(api: Api):
+def test_granted_consent_is_never_locked_for_good(api: Api):
     consent = hosted(api)
     grant(consent.pk, 1, EVIDENCE)
 
@@ -145,7 +145,7 @@ def test_the_link_of_a_granted_consent_is_never_locked_for_good(api: Api):
     assert answer_challenge(consent.pk, 1, "5678")
 
 
-def test_nobody_is_reminded_of_a_link_that_is_locked_for_good(api: Api):
+def test_locked_link_gets_no_reminder(api: Api):
     consent = hosted(api, email="wanjiku@kamau.test")
     for _ in range(4):
         lock(consent)
@@ -164,7 +164,7 @@ def test_nobody_is_reminded_of_a_link_that_is_locked_for_good(api: Api):
         {"locks": 4, "locked_until": now()},
     ],
 )
-def test_the_database_knows_no_other_locks(api: Api, wrong: dict):
+def test_database_refuses_other_locks(api: Api, wrong: dict):
     hosted(api)
     with pytest.raises(IntegrityError), transaction.atomic():
         Consent.objects.update(**wrong)

@@ -65,7 +65,7 @@ def events() -> list[str]:
     return sorted(Event.objects.values_list("name", flat=True))
 
 
-def test_a_granted_report_runs_at_once_and_gets_ready(api: Api):
+def test_granted_report_runs_at_once_and_gets_ready(api: Api):
     consent = hosted(api)
     record = grant(consent.pk, 1, EVIDENCE)
     assert status(api, consent) == "RUNNING"
@@ -89,7 +89,7 @@ def with_birthday(consent: Consent, born: str) -> Consent:
     ("at", "may_grant"),
     [("2026-11-22T20:59:59Z", False), ("2026-11-22T21:00:01Z", True)],
 )
-def test_a_subject_can_grant_from_the_18th_birthday_in_nairobi(
+def test_subject_can_grant_from_the_18th_birthday_in_nairobi(
     api: Api, at: str, may_grant: bool
 ):
     with time_machine.travel(datetime.fromisoformat(at), tick=False):
@@ -102,7 +102,7 @@ def test_a_subject_can_grant_from_the_18th_birthday_in_nairobi(
     assert ConsentRecord.objects.count() == may_grant
 
 
-def test_who_was_born_on_29_february_is_18_on_1_march(api: Api):
+def test_birthday_of_29_february_is_on_1_march(api: Api):
     consent = with_birthday(hosted(api), "2008-02-29")
     with time_machine.travel(datetime.fromisoformat("2026-02-28T12:00:00Z")):
         Consent.objects.update(expires_at=now() + timedelta(days=9))
@@ -112,7 +112,7 @@ def test_who_was_born_on_29_february_is_18_on_1_march(api: Api):
         grant(consent.pk, 1, EVIDENCE)
 
 
-def test_a_subject_under_18_can_decline_and_the_client_learns_why(api: Api):
+def test_minor_can_decline_and_the_client_reads_why(api: Api):
     consent = with_birthday(hosted(api), "2013-05-01")
     decline(consent.pk, 1, replace(EVIDENCE, typed_name=""), "UNDER_AGE")
     report = api.report(str(consent.report_id))
@@ -123,7 +123,7 @@ def test_a_subject_under_18_can_decline_and_the_client_learns_why(api: Api):
     assert report["consentState"]["reason"] == "UNDER_AGE"
 
 
-def test_the_client_reads_the_reason_that_the_subject_gave(api: Api):
+def test_client_reads_the_reason_of_the_subject(api: Api):
     consent = hosted(api)
     decline(consent.pk, 1, EVIDENCE, "I did not apply")
     assert api.report(str(consent.report_id))["consentState"]["reason"] == (
@@ -153,7 +153,7 @@ def test_the_client_reads_the_reason_that_the_subject_gave(api: Api):
         ("Wanjiku", "Otieno Odhiambo", False),
     ],
 )
-def test_a_signature_is_like_the_name_of_the_subject(
+def test_signature_is_like_the_subjects_name(
     api: Api, known: str, typed: str, is_taken: bool
 ):
     made = api.create({**person(fullName=known), "consent": HOSTED})
@@ -167,7 +167,7 @@ def test_a_signature_is_like_the_name_of_the_subject(
     assert ConsentRecord.objects.count() == is_taken
 
 
-def test_who_decides_for_a_company_needs_a_position(api: Api):
+def test_signer_of_a_company_needs_a_position(api: Api):
     made = api.create({**company(), "consent": HOSTED})
     consent = Consent.objects.get(report=made["id"])
     with pytest.raises(NotSigned):
@@ -176,7 +176,7 @@ def test_who_decides_for_a_company_needs_a_position(api: Api):
     assert record.evidence["position"] == "Director"
 
 
-def test_a_granted_report_that_somebody_else_pays_waits_for_the_payment(api: Api):
+def test_granted_report_waits_for_its_payer(api: Api):
     item = {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
     consent = Consent.objects.get(report=api.create(item)["id"])
     grant(consent.pk, 1, EVIDENCE)
@@ -185,7 +185,7 @@ def test_a_granted_report_that_somebody_else_pays_waits_for_the_payment(api: Api
     assert status(api, consent) == "PENDING_PAYMENT"
 
 
-def test_a_granted_draft_can_be_launched(api: Api):
+def test_granted_draft_can_be_launched(api: Api):
     consent = hosted(api, draft=True)
     path = f"/reports/{consent.report_id}/launch"
     assert api.refused(path)["reasons"] == ["CONSENT_OUTSTANDING"]
@@ -194,7 +194,7 @@ def test_a_granted_draft_can_be_launched(api: Api):
     assert api.post(path).status_code == 200
 
 
-def test_a_declined_report_has_failed_and_costs_nothing(paying_api: Api):
+def test_declined_report_fails_and_costs_nothing(paying_api: Api):
     consent = hosted(paying_api)
     decline(consent.pk, 1, EVIDENCE, "I did not apply")
     report = paying_api.report(str(consent.report_id))
@@ -207,14 +207,14 @@ def test_a_declined_report_has_failed_and_costs_nothing(paying_api: Api):
     assert events() == ["report.created", "report.failed"]
 
 
-def test_a_declined_draft_stays_one(api: Api):
+def test_declined_draft_stays_a_draft(api: Api):
     consent = hosted(api, draft=True)
     decline(consent.pk, 1, EVIDENCE, "")
     assert status(api, consent) == "DRAFT"
     assert events() == ["report.created"]
 
 
-def test_a_consent_withdrawn_in_time_stops_what_was_not_asked(paying_api: Api):
+def test_early_withdrawal_cancels_open_checks(paying_api: Api):
     consent = hosted(paying_api)
     grant(consent.pk, 1, EVIDENCE)
     withdraw(consent.pk, 1, EVIDENCE, "")
@@ -226,7 +226,7 @@ def test_a_consent_withdrawn_in_time_stops_what_was_not_asked(paying_api: Api):
     assert paying_api.report(str(consent.report_id)) == report
 
 
-def test_a_consent_withdrawn_late_leaves_what_was_found(api: Api):
+def test_late_withdrawal_leaves_the_findings(api: Api):
     consent = hosted(api)
     grant(consent.pk, 1, EVIDENCE)
     api.work()
@@ -239,13 +239,13 @@ def test_a_consent_withdrawn_late_leaves_what_was_found(api: Api):
     assert record.evidence["made"] == "all"
 
 
-def test_what_was_not_granted_cannot_be_withdrawn(api: Api):
+def test_only_a_granted_consent_can_be_withdrawn(api: Api):
     consent = hosted(api)
     with pytest.raises(ConsentClosed, match="PENDING"):
         withdraw(consent.pk, 1, EVIDENCE, "")
 
 
-def test_a_report_whose_consent_was_withdrawn_is_not_retried(paying_api: Api):
+def test_report_is_not_retried_after_a_withdrawal(paying_api: Api):
     consent = hosted(paying_api)
     grant(consent.pk, 1, EVIDENCE)
     paying_api.work()  # no live source: all of them fail
@@ -255,14 +255,14 @@ def test_a_report_whose_consent_was_withdrawn_is_not_retried(paying_api: Api):
 
 
 @pytest.mark.parametrize("verb", [grant, lambda *a: decline(*a, "")])
-def test_the_same_answer_twice_is_one_answer(api: Api, verb: Any):
+def test_repeated_decision_is_recorded_once(api: Api, verb: Any):
     consent = hosted(api)
     first = verb(consent.pk, 1, EVIDENCE)
     assert verb(consent.pk, 1, EVIDENCE) == first
     assert ConsentRecord.objects.count() == 1
 
 
-def test_the_other_answer_comes_too_late(api: Api):
+def test_second_decision_is_refused(api: Api):
     consent = hosted(api)
     grant(consent.pk, 1, EVIDENCE)
     with pytest.raises(ConsentClosed, match="GRANTED"):
@@ -270,7 +270,7 @@ def test_the_other_answer_comes_too_late(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_a_grant_and_a_refusal_at_once_one_wins(transactional_db, api: Api):
+def test_one_of_a_simultaneous_grant_and_refusal_wins(transactional_db, api: Api):
     consent = hosted(api)
 
     def either(number: int) -> str:
@@ -285,14 +285,14 @@ def test_of_a_grant_and_a_refusal_at_once_one_wins(transactional_db, api: Api):
     assert ConsentRecord.objects.count() == 1
 
 
-def test_a_report_that_was_cancelled_takes_no_consent(api: Api):
+def test_cancelled_report_takes_no_consent(api: Api):
     consent = hosted(api)
     api.post(f"/reports/{consent.report_id}/cancel")
     with pytest.raises(ConsentClosed, match="REPORT_ENDED"):
         grant(consent.pk, 1, EVIDENCE)
 
 
-def test_a_link_that_was_replaced_takes_no_consent(api: Api):
+def test_replaced_link_takes_no_consent(api: Api):
     consent = hosted(api)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
     before = api.get(f"/reports/{consent.report_id}/consent/state").json()
@@ -304,7 +304,7 @@ def test_a_link_that_was_replaced_takes_no_consent(api: Api):
     grant(consent.pk, 2, EVIDENCE)
 
 
-def test_a_link_is_made_once_a_minute_at_most(api: Api):
+def test_link_is_renewed_once_a_minute(api: Api):
     consent = hosted(api)
     path = f"/reports/{consent.report_id}/consent/resend"
     answer = api.post(path)
@@ -313,7 +313,7 @@ def test_a_link_is_made_once_a_minute_at_most(api: Api):
 
 
 @pytest.mark.parametrize("item", [person(), company()])
-def test_who_is_not_asked_gets_no_link(api: Api, item: Any):
+def test_attested_consent_has_no_link(api: Api, item: Any):
     report_id = api.create(item)["id"]
     refused = api.refused(f"/reports/{report_id}/consent/resend")
     assert refused["code"] == "consent-not-resendable"
@@ -325,7 +325,7 @@ def test_another_workspace_cannot_send_a_link(api: Api, another_api: Api):
     assert refused["code"] == "not-found"
 
 
-def test_a_link_that_nobody_answers_expires_and_the_report_has_failed(paying_api: Api):
+def test_unanswered_link_expires_and_fails_the_report(paying_api: Api):
     consent = hosted(paying_api)
     expire_consents()
     assert status(paying_api, consent) == "PENDING_CONSENT"
@@ -343,7 +343,7 @@ def test_a_link_that_nobody_answers_expires_and_the_report_has_failed(paying_api
     assert ConsentRecord.objects.get().happened == "EXPIRED"
 
 
-def test_a_link_that_cannot_be_closed_holds_up_no_other(api: Api):
+def test_link_that_fails_to_expire_blocks_no_other(api: Api):
     bad, good = hosted(api), hosted(api)
     Event.objects.create(
         workspace=api.workspace,
@@ -359,7 +359,7 @@ def test_a_link_that_cannot_be_closed_holds_up_no_other(api: Api):
     assert status(api, good) == "FAILED"
 
 
-def test_a_draft_whose_link_expired_can_have_another(api: Api):
+def test_draft_gets_a_new_link_after_expiry(api: Api):
     consent = hosted(api, draft=True)
     later = now() + timedelta(days=15)
     Consent.objects.update(expires_at=now(), link_made_at=now() - timedelta(days=14))
@@ -371,7 +371,7 @@ def test_a_draft_whose_link_expired_can_have_another(api: Api):
         grant(consent.pk, 2, EVIDENCE)
 
 
-def test_a_record_cannot_be_changed_and_its_evidence_can_be_erased(api: Api):
+def test_record_cannot_be_changed_and_its_evidence_can_be_erased(api: Api):
     grant(hosted(api).pk, 1, EVIDENCE)
     records = ConsentRecord.objects.all()
     for change in ({"language": "en"}, {"created_at": now()}, {"evidence": b"other"}):
@@ -382,14 +382,14 @@ def test_a_record_cannot_be_changed_and_its_evidence_can_be_erased(api: Api):
     assert records.update(evidence=None) == 1
 
 
-def test_a_record_shows_when_somebody_changed_it(api: Api):
+def test_changed_record_is_detected(api: Api):
     record = grant(hosted(api).pk, 1, EVIDENCE)
     stored = ConsentRecord.objects.get()
     assert bytes(stored.digest) == digest_of(stored, stored.evidence)
     assert digest_of(record, {**stored.evidence, "typedName": "x"}) != record.digest
 
 
-def test_nothing_is_asked_before_consent(api: Api):
+def test_no_source_is_called_before_consent(api: Api):
     consent = hosted(api)
     api.work()
     assert not CheckResult.objects.filter(
@@ -416,7 +416,7 @@ def while_held(report_id: Any, first: Any, then: Any) -> list[Any]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_edit_that_waited_for_a_grant_voids_it(transactional_db, api: Api):
+def test_edit_after_a_grant_voids_it(transactional_db, api: Api):
     consent = hosted(api, draft=True)
     path = f"/reports/{consent.report_id}/draft"
     while_held(
@@ -430,7 +430,7 @@ def test_an_edit_that_waited_for_a_grant_voids_it(transactional_db, api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_launch_that_waited_for_a_withdrawal_is_refused(transactional_db, api: Api):
+def test_launch_after_a_withdrawal_is_refused(transactional_db, api: Api):
     consent = hosted(api, draft=True)
     grant(consent.pk, 1, EVIDENCE)
     path = f"/reports/{consent.report_id}/launch"
@@ -444,7 +444,7 @@ def test_a_launch_that_waited_for_a_withdrawal_is_refused(transactional_db, api:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_new_link_that_waited_for_a_grant_is_refused(transactional_db, api: Api):
+def test_new_link_after_a_grant_is_refused(transactional_db, api: Api):
     consent = hosted(api, draft=True)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
     _, answer = while_held(
@@ -456,7 +456,7 @@ def test_a_new_link_that_waited_for_a_grant_is_refused(transactional_db, api: Ap
     assert Consent.objects.get().status == "GRANTED"
 
 
-def test_who_is_to_pay_is_shown_and_so_a_change_of_it_asks_anew(api: Api):
+def test_edit_of_the_payer_asks_for_consent_again(api: Api):
     consent = hosted(api, draft=True)
     grant(consent.pk, 1, EVIDENCE)
     api.post(f"/reports/{consent.report_id}/draft", {"paymentMode": "CANDIDATE"})

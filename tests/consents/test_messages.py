@@ -35,7 +35,7 @@ def url(api: Api, consent: Consent) -> str:
     return api.get(path).json()["consentUrl"]
 
 
-def test_who_has_not_chosen_a_language_is_asked_in_both(api: Api):
+def test_request_is_in_both_languages(api: Api):
     consent = hosted(api)
     (message,) = sent()
 
@@ -45,7 +45,7 @@ def test_who_has_not_chosen_a_language_is_asked_in_both(api: Api):
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_a_receipt_is_in_the_language_that_was_read(api: Api, language: str):
+def test_receipt_is_in_the_language_of_the_page(api: Api, language: str):
     consent = hosted(api)
     sent()
     grant(consent.pk, 1, replace(EVIDENCE, language=language))
@@ -56,7 +56,7 @@ def test_a_receipt_is_in_the_language_that_was_read(api: Api, language: str):
 
 
 @pytest.mark.parametrize("draft", [False, True])
-def test_the_subject_is_sent_the_link(api: Api, draft: bool):
+def test_subject_gets_the_link(api: Api, draft: bool):
     consent = hosted(api, draft=draft)
     (message,) = sent()
     assert message.to == [ADDRESS]
@@ -65,7 +65,7 @@ def test_the_subject_is_sent_the_link(api: Api, draft: bool):
     assert sent() == []
 
 
-def test_each_of_many_subjects_is_sent_a_link(api: Api):
+def test_each_subject_of_a_batch_gets_a_link(api: Api):
     items = [
         {**person(email=f"p{n}@kamau.test", idNumber=f"1234{n:04}"), "consent": HOSTED}
         for n in range(30)
@@ -74,12 +74,12 @@ def test_each_of_many_subjects_is_sent_a_link(api: Api):
     assert len({message.to[0] for message in sent()}) == 30
 
 
-def test_who_has_no_address_and_who_is_not_asked_is_sent_nothing(api: Api):
+def test_subject_without_address_or_request_gets_no_message(api: Api):
     api.create({**person(), "consent": HOSTED}, person(email=ADDRESS))
     assert sent() == []
 
 
-def test_a_new_link_is_sent_in_place_of_one_that_waits(api: Api):
+def test_new_link_cancels_the_waiting_message(api: Api):
     consent = hosted(api)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
     api.post(f"/reports/{consent.report_id}/consent/resend")
@@ -87,13 +87,13 @@ def test_a_new_link_is_sent_in_place_of_one_that_waits(api: Api):
     assert url(api, consent) in message.body
 
 
-def test_a_report_that_was_cancelled_asks_nobody(api: Api):
+def test_cancelled_report_sends_no_request(api: Api):
     consent = hosted(api)
     api.post(f"/reports/{consent.report_id}/cancel")
     assert sent() == []
 
 
-def test_a_subject_who_does_not_answer_is_reminded_once_at_half_time(api: Api):
+def test_silent_subject_is_reminded_once_at_half_time(api: Api):
     consent = hosted(api)
     sent()
     Consent.objects.update(
@@ -110,7 +110,7 @@ def test_a_subject_who_does_not_answer_is_reminded_once_at_half_time(api: Api):
     assert url(api, consent) in message.body
 
 
-def test_a_subject_who_has_answered_is_not_reminded(api: Api):
+def test_subject_gets_no_reminder_after_a_decision(api: Api):
     grant(hosted(api).pk, 1, EVIDENCE)
     sent()
     Consent.objects.update(link_made_at=now() - timedelta(days=13))
@@ -118,7 +118,7 @@ def test_a_subject_who_has_answered_is_not_reminded(api: Api):
     assert sent() == []
 
 
-def test_the_subject_gets_a_receipt_with_the_document(api: Api):
+def test_subject_gets_a_receipt_with_the_document(api: Api):
     consent = hosted(api)
     sent()
     record = grant(consent.pk, 1, EVIDENCE)
@@ -130,14 +130,14 @@ def test_the_subject_gets_a_receipt_with_the_document(api: Api):
     assert content.startswith(b"%PDF")
 
 
-def test_what_is_sent_is_kept_sealed(api: Api):
+def test_messages_are_sealed(api: Api):
     hosted(api)
     stored = str(list(Notification.objects.values_list()))
     assert ADDRESS not in stored
     assert "/c/" not in stored
 
 
-def test_a_draft_whose_subject_is_corrected_asks_the_right_one(api: Api):
+def test_corrected_draft_asks_the_right_subject(api: Api):
     consent = hosted(api, draft=True)
     old = url(api, consent)
     sent()
@@ -149,7 +149,7 @@ def test_a_draft_whose_subject_is_corrected_asks_the_right_one(api: Api):
     assert url(api, Consent.objects.get()) in message.body
 
 
-def test_an_answer_cancels_the_reminder_that_waits(api: Api):
+def test_decision_cancels_the_waiting_reminder(api: Api):
     consent = hosted(api)
     sent()
     Consent.objects.update(link_made_at=now() - timedelta(days=15))
@@ -161,7 +161,7 @@ def test_an_answer_cancels_the_reminder_that_waits(api: Api):
 
 
 @pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])
-def test_a_request_says_what_the_subject_pays(api: Api, mode: str):
+def test_request_says_what_the_subject_pays(api: Api, mode: str):
     item = {**person(email=ADDRESS), "consent": HOSTED, "paymentMode": mode}
     api.create(item)
     (message,) = sent()
@@ -172,7 +172,7 @@ def test_a_request_says_what_the_subject_pays(api: Api, mode: str):
     assert ("costs you nothing" in message.body) is not pays
 
 
-def test_request_to_a_company_says_that_the_page_asks_for_its_kra_pin(api: Api):
+def test_request_to_a_company_names_the_kra_pin(api: Api):
     subject = {"registrationNumber": None, "kraPin": "P123456789Z", "email": ADDRESS}
     item = {**company(**subject), "checksRequested": ["KRA_PIN"], "consent": HOSTED}
     api.create(item)
@@ -182,7 +182,7 @@ def test_request_to_a_company_says_that_the_page_asks_for_its_kra_pin(api: Api):
     assert "asks you to confirm who you are" in message.body
 
 
-def test_request_promises_no_question_when_the_page_asks_none(api: Api):
+def test_request_names_no_question_without_a_challenge(api: Api):
     item = person(idNumber=None, email=ADDRESS, **EMPLOYMENT)
     item |= {"checksRequested": ["EMPLOYER_VERIFICATION"], "consent": HOSTED}
     api.create(item)
@@ -192,7 +192,7 @@ def test_request_promises_no_question_when_the_page_asks_none(api: Api):
     assert "asks you to confirm who you are" not in messages[0].body
 
 
-def test_the_receipt_of_a_late_withdrawal_says_that_the_checks_had_ended(api: Api):
+def test_receipt_of_a_late_withdrawal_says_so(api: Api):
     consent = hosted(api)
     grant(consent.pk, 1, EVIDENCE)
     api.work()

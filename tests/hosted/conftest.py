@@ -8,13 +8,13 @@ from verification.consents.models import Consent
 
 @pytest.fixture
 def ask(api):
-    """Create a report that asks its subject; returns who got the link."""
+    """Create a report that asks its subject; returns the visitor with the link."""
     return asking(api)
 
 
 @pytest.fixture
 def live_ask(paying_api):
-    """The same in production."""
+    """Create a production report that asks its subject; returns the visitor."""
     return asking(paying_api)
 
 
@@ -32,7 +32,7 @@ def asking(api):
 
 @pytest.fixture
 def ask_minor(ask):
-    """Like `ask`, of a subject born in 2013, whom the API does not let a client ask."""
+    """Like `ask` for a subject born in 2013; the API refuses such an order."""
 
     def create(**members):
         visitor = ask(**members)
@@ -46,7 +46,7 @@ def ask_minor(ask):
 
 @pytest.fixture
 def ask_company(api):
-    """Create a report that asks a company; returns who got the link."""
+    """Create a report that asks a company; returns the visitor with the link."""
 
     def create(**subject):
         item = {**company(kraPin="P123456789Z", **subject), "consent": HOSTED}

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 WRONG = {"day": "1", "month": "1", "year": "1990"}
 
 
-def test_nothing_of_the_subject_is_told_before_it(ask):
+def test_page_shows_no_detail_before_the_challenge(ask):
     visitor = ask(subject={"email": "w@kamau.test"}, purpose="Loan for Kamau's shop")
     visitor.open()
 
@@ -22,7 +22,7 @@ def test_nothing_of_the_subject_is_told_before_it(ask):
             assert known not in text
 
 
-def test_what_is_told_after_it_is_masked(ask):
+def test_page_masks_details_after_the_challenge(ask):
     visitor = ask(subject={"email": "w@kamau.test", "phone": "+254712345678"})
 
     page = visitor.enter().content.decode()
@@ -47,7 +47,7 @@ def test_page_names_the_employer_and_the_referee(ask):
     assert "Otieno Ouma, o••••@baobab.test" in page
 
 
-def test_a_wrong_answer_says_how_many_are_left(ask):
+def test_wrong_answer_says_how_many_are_left(ask):
     visitor = ask()
     visitor.open()
 
@@ -88,7 +88,7 @@ def test_five_wrong_answers_lock_the_link_for_a_while(ask):
         {"day": "27\0", "month": "3", "year": "1990"},
     ],
 )
-def test_what_is_no_date_is_not_counted_as_an_answer(ask, typed):
+def test_invalid_date_does_not_count_as_an_answer(ask, typed):
     visitor = ask()
     visitor.open()
 
@@ -101,7 +101,7 @@ def test_what_is_no_date_is_not_counted_as_an_answer(ask, typed):
 
 
 @pytest.mark.parametrize("typed", ["678A", "678a", " 678 A "])
-def test_the_end_of_the_id_number_does_as_well(ask, typed):
+def test_end_of_the_id_number_passes_the_challenge(ask, typed):
     visitor = ask(subject={"dateOfBirth": None, "idNumber": "1234-5678A"})
     visitor.open()
     assert b"last four characters" in visitor.get().content
@@ -113,7 +113,7 @@ def test_the_end_of_the_id_number_does_as_well(ask, typed):
 
 
 @pytest.mark.parametrize("year", ["90", "190", "0"])
-def test_a_year_without_its_century_is_no_try(ask, year):
+def test_two_digit_year_does_not_count_as_an_answer(ask, year):
     visitor = ask()
     visitor.open()
 
@@ -142,7 +142,7 @@ def lock_link(visitor, times):
         (3, "Then this link does not work any more."),
     ],
 )
-def test_a_wrong_answer_says_how_long_the_next_lock_is(ask, locks, told):
+def test_wrong_answer_says_how_long_the_next_lock_is(ask, locks, told):
     visitor = ask()
     visitor.open()
     lock_link(visitor, locks) if locks else None
@@ -153,7 +153,7 @@ def test_a_wrong_answer_says_how_long_the_next_lock_is(ask, locks, told):
     assert told in visitor.browser.get(answer["Location"]).content.decode()
 
 
-def test_who_locked_the_link_for_good_can_ask_the_client_for_another(api, ask):
+def test_visitor_of_a_locked_link_can_ask_the_client_for_another(api, ask):
     visitor = ask()
     visitor.open()
     lock_link(visitor, 4)
@@ -174,7 +174,7 @@ def test_who_locked_the_link_for_good_can_ask_the_client_for_another(api, ask):
     assert api.report(visitor.report_id)["status"] == "FAILED"
 
 
-def test_a_network_that_tries_too_much_waits(ask, settings):
+def test_network_with_too_many_tries_waits(ask, settings):
     visitor = ask()
     visitor.open()
 
@@ -185,7 +185,7 @@ def test_a_network_that_tries_too_much_waits(ask, settings):
 
 
 @pytest.mark.parametrize("typed", ["PVT-12345", "pvt 12345", " PVT/123-45 "])
-def test_a_company_is_confirmed_by_its_registration_number(ask_company, typed):
+def test_company_is_confirmed_by_its_registration_number(ask_company, typed):
     visitor = ask_company()
     visitor.open()
     page = visitor.text()
@@ -199,7 +199,7 @@ def test_a_company_is_confirmed_by_its_registration_number(ask_company, typed):
 
 
 @pytest.mark.parametrize("typed", ["12345", "2345", "PVT-1234", "PVT-12346"])
-def test_a_part_of_the_registration_number_is_wrong(ask_company, typed):
+def test_part_of_the_registration_number_is_wrong(ask_company, typed):
     visitor = ask_company()
     visitor.open()
 
@@ -243,7 +243,7 @@ def test_person_with_a_kra_pin_alone_confirms_it_in_kiswahili(ask):
     assert ConsentRecord.objects.get().evidence["confirmedBy"] == "KRA_PIN"
 
 
-def test_a_visit_to_one_company_is_none_to_another(api, ask_company):
+def test_visit_to_one_company_opens_no_other(api, ask_company):
     visitor = ask_company()
     visitor.open()
     visitor.confirm(answer="PVT-12345")

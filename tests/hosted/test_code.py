@@ -109,9 +109,7 @@ def test_client_that_knows_the_birthday_cannot_consent(visitor: Visitor):
     assert visitor.consent.status == "PENDING"
 
 
-def test_code_is_sent_to_the_phone_where_there_is_a_gateway(
-    live_ask: Any, settings: Any
-):
+def test_code_goes_to_the_phone_with_a_gateway(live_ask: Any, settings: Any):
     settings.AFRICASTALKING_USERNAME, settings.AFRICASTALKING_API_KEY = "acacia", "key"
     visitor = live_ask(subject={"email": EMAIL, "phone": PHONE})
 
@@ -135,7 +133,7 @@ def test_report_without_an_address_asks_for_no_code(live_ask: Any):
     assert _consent_receipt(record)["linkGiven"] == "handed"
 
 
-def test_sandbox_asks_only_subjects_whom_its_messages_reach(ask: Any, api: Api):
+def test_sandbox_asks_only_reachable_subjects(ask: Any, api: Api):
     stranger = ask(subject={"email": "stranger@kamau.test"})
     assert DECISION in confirmed(stranger).content.decode()
 
@@ -178,7 +176,7 @@ def test_code_works_for_fifteen_minutes(visitor: Visitor):
     with time_machine.travel(sent + CODE_LIFETIME + timedelta(seconds=1)):
         assert "That code does not work any more" in prove(visitor)
 
-        # Who comes back gets another one.
+        # A returning subject gets another code.
         confirmed(visitor)
         assert len(codes()) == 2
         assert DECISION in prove(visitor)
@@ -236,7 +234,7 @@ def test_fifteen_wrong_codes_lock_the_link_for_good(visitor: Visitor):
     assert DECISION not in prove(visitor)
 
 
-def test_wrong_codes_do_not_lock_a_consent_that_was_answered_meanwhile(
+def test_wrong_codes_do_not_lock_an_answered_consent(
     visitor: Visitor,
 ):
     confirmed(visitor)
@@ -253,9 +251,7 @@ def test_wrong_codes_do_not_lock_a_consent_that_was_answered_meanwhile(
         send_code(consent.pk, consent.generation, "EMAIL", "en")
 
 
-def test_codes_that_are_asked_for_at_once_count_before_they_go_out(
-    live_ask: Any, settings: Any
-):
+def test_simultaneous_codes_count_before_they_go_out(live_ask: Any, settings: Any):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
 
     pages = [confirmed(live_ask(subject={"email": EMAIL})) for _ in range(3)]
@@ -264,7 +260,7 @@ def test_codes_that_are_asked_for_at_once_count_before_they_go_out(
     assert "Send a code" in pages[2].content.decode()
 
 
-def test_workspace_sends_so_many_codes_a_day(live_ask: Any, settings: Any):
+def test_workspace_has_a_daily_limit_of_codes(live_ask: Any, settings: Any):
     settings.MESSAGES_PER_WORKSPACE_PER_DAY = 1
 
     for number in range(2):
@@ -273,9 +269,7 @@ def test_workspace_sends_so_many_codes_a_day(live_ask: Any, settings: Any):
     assert len(codes()) == 1
 
 
-def test_one_workspace_does_not_use_up_the_codes_of_another(
-    live_ask: Any, settings: Any
-):
+def test_workspace_does_not_use_the_limit_of_another(live_ask: Any, settings: Any):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     confirmed(live_ask(subject={"email": EMAIL}))
     other = create_workspace(name="Baobab", owner_email="o@baobab.test")
@@ -284,7 +278,7 @@ def test_one_workspace_does_not_use_up_the_codes_of_another(
     assert is_sendable(reader)
 
 
-def test_button_that_is_pressed_twice_keeps_the_confirmation(visitor: Visitor):
+def test_second_click_keeps_the_confirmation(visitor: Visitor):
     visitor.open()
     first = visitor.browser.cookies.copy()
     visitor.confirm()
@@ -305,7 +299,7 @@ def test_subject_without_a_code_can_decline(visitor: Visitor):
     assert (kept["codeSentTo"], kept["text"]) == ("", "")
 
 
-def test_minor_needs_no_code_to_say_so(ask_minor: Any):
+def test_minor_can_decline_without_a_code(ask_minor: Any):
     visitor = ask_minor(subject={"email": EMAIL, "dateOfBirth": "1990-03-27"})
     visitor.open()
     visitor.post("confirm", day="27", month="3", year="2013")
@@ -314,7 +308,7 @@ def test_minor_needs_no_code_to_say_so(ask_minor: Any):
     assert not codes()
 
 
-def test_code_that_is_late_is_not_sent(visitor: Visitor):
+def test_late_code_is_not_sent(visitor: Visitor):
     confirmed(visitor)
     (message,) = codes()
     message.attempts, message.fence = 3, 1
@@ -327,7 +321,7 @@ def test_code_that_is_late_is_not_sent(visitor: Visitor):
     assert message.status == "FAILED"
 
 
-def test_answer_takes_back_a_code_that_waits(visitor: Visitor):
+def test_decision_cancels_a_waiting_code(visitor: Visitor):
     confirmed(visitor)
     visitor.post("not-me")
 
@@ -341,7 +335,7 @@ def test_staff_find_the_codes_of_a_report(visitor: Visitor):
     assert {one.cause for one in codes()} <= set(message_causes(report))
 
 
-def test_code_that_would_be_withheld_cannot_be_guessed(visitor: Visitor):
+def test_withheld_code_cannot_be_guessed(visitor: Visitor):
     workspace = visitor.consent.report.workspace_id
     block(workspace, [(Channel.EMAIL, EMAIL)], Block.Reason.UNWANTED)
 
@@ -365,7 +359,7 @@ def test_edit_to_another_address_asks_again(live_ask: Any, paying_api: Api):
     assert ASKED in reads(visitor)
 
 
-def test_record_says_what_was_the_clients_own(live_ask: Any, paying_api: Api):
+def test_record_names_signs_of_the_client(live_ask: Any, paying_api: Api):
     """The address of the test's browser is that of the test's client."""
     user = User.objects.create(username="m", email="m@acacia.test")
     Member.objects.create(workspace=paying_api.workspace, user=user, role="OWNER")

@@ -21,11 +21,11 @@ def request_after(kind, row=ROW, value=1):
     return request
 
 
-def test_a_visit_is_read_as_it_was_remembered():
+def test_cookie_returns_the_stored_visit():
     assert KIND.value_of(request_after(KIND, value={"a": 1}), ROW) == {"a": 1}
 
 
-def test_nothing_of_a_visit_can_be_read():
+def test_cookie_is_sealed():
     (cookie,) = request_after(KIND, value={"name": "Wanjiku" * 9}).COOKIES.values()
 
     for text in (cookie.encode(), urlsafe_b64decode(cookie)):
@@ -35,14 +35,14 @@ def test_nothing_of_a_visit_can_be_read():
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "AQJrMQ==", "é", "A" * 200])
-def test_a_cookie_that_is_not_ours_is_none(cookie):
+def test_foreign_cookie_is_ignored(cookie):
     request = RequestFactory().get("/")
     request.COOKIES = {"visit": cookie}
 
     assert KIND.value_of(request, ROW) is None
 
 
-def test_a_cookie_of_an_encrypted_connection_says_so(settings):
+def test_secure_cookie_has_the_secure_prefix(settings):
     settings.SESSION_COOKIE_SECURE = True
 
     assert list(request_after(KIND).COOKIES) == ["__Secure-visit"]
@@ -55,9 +55,9 @@ def test_a_cookie_of_an_encrypted_connection_says_so(settings):
         VisitCookie("/c/v/", "hosted.consent", seconds=-1),
     ],
 )
-def test_a_visit_of_another_kind_or_one_that_is_over_is_none(other):
+def test_cookie_of_another_kind_or_too_old_is_ignored(other):
     assert other.value_of(request_after(KIND), ROW) is None
 
 
-def test_a_visit_to_another_row_is_none():
+def test_cookie_of_another_row_is_ignored():
     assert KIND.value_of(request_after(KIND), UUID(int=8)) is None

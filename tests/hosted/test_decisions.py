@@ -20,7 +20,7 @@ def records(visitor):
     return [record.happened for record in found]
 
 
-def test_a_subject_grants_and_the_report_moves_on(api, ask):
+def test_grant_advances_the_report(api, ask):
     visitor = ask()
     visitor.enter()
 
@@ -34,7 +34,7 @@ def test_a_subject_grants_and_the_report_moves_on(api, ask):
     assert "You agreed to the checks" in visitor.text()
 
 
-def test_the_record_holds_what_was_shown(ask):
+def test_record_holds_the_shown_notice(ask):
     visitor = ask()
     page = words(visitor.enter().content.decode())
 
@@ -50,7 +50,7 @@ def test_the_record_holds_what_was_shown(ask):
             assert part in page
 
 
-def test_a_receipt_tells_number_time_hash_and_how_to_withdraw(ask):
+def test_receipt_has_number_time_hash_and_withdrawal(ask):
     visitor = ask()
     visitor.enter()
     visitor.grant()
@@ -67,7 +67,7 @@ def test_a_receipt_tells_number_time_hash_and_how_to_withdraw(ask):
     assert pdf.content.startswith(b"%PDF")
 
 
-def test_declining_needs_nothing_and_takes_a_reason(api, ask):
+def test_reason_to_decline_is_optional(api, ask):
     visitor = ask()
     visitor.enter()
     assert b"need not say" in visitor.get("decline").content
@@ -81,7 +81,7 @@ def test_declining_needs_nothing_and_takes_a_reason(api, ask):
     assert "You did not agree" in visitor.text()
 
 
-def test_a_consent_is_withdrawn_by_the_same_link(api, ask):
+def test_consent_is_withdrawn_by_the_same_link(api, ask):
     visitor = ask()
     visitor.enter()
     visitor.grant()
@@ -96,7 +96,7 @@ def test_a_consent_is_withdrawn_by_the_same_link(api, ask):
 
 
 @pytest.mark.parametrize("verb", ["grant", "decline", "withdraw"])
-def test_a_double_click_is_one_answer(ask, verb):
+def test_double_click_is_one_decision(ask, verb):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -110,7 +110,7 @@ def test_a_double_click_is_one_answer(ask, verb):
     assert visitor.get().status_code == 200
 
 
-def test_a_tab_that_stayed_open_cannot_undo_what_the_other_did(ask):
+def test_old_tab_cannot_undo_a_decision(ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -122,7 +122,7 @@ def test_a_tab_that_stayed_open_cannot_undo_what_the_other_did(ask):
     assert records(visitor) == ["DECLINED"]
 
 
-def test_a_wrong_person_says_so_without_confirming_anything(api, ask):
+def test_wrong_person_declines_without_a_challenge(api, ask):
     visitor = ask()
     visitor.open()
 
@@ -133,7 +133,7 @@ def test_a_wrong_person_says_so_without_confirming_anything(api, ask):
     assert api.report(visitor.report_id)["status"] == "FAILED"
 
 
-def test_a_report_that_knows_nothing_of_its_subject_asks_at_once(ask):
+def test_report_without_details_asks_at_once(ask):
     visitor = ask(
         subject={"dateOfBirth": None, "idNumber": None, **EMPLOYMENT},
         checksRequested=["EMPLOYER_VERIFICATION"],
@@ -165,7 +165,7 @@ def test_grant_after_the_report_was_cancelled_changes_nothing(api, ask):
 BORN_2013 = {"day": "27", "month": "3", "year": "2013"}
 
 
-def test_a_subject_under_18_reads_what_happens_instead_and_cannot_grant(api, ask_minor):
+def test_minor_cannot_grant(api, ask_minor):
     visitor = ask_minor()
     visitor.open()
     visitor.confirm(**BORN_2013)
@@ -180,7 +180,7 @@ def test_a_subject_under_18_reads_what_happens_instead_and_cannot_grant(api, ask
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_a_subject_under_18_tells_the_client(api, ask_minor, language):
+def test_minor_declines_and_the_client_reads_why(api, ask_minor, language):
     visitor = ask_minor()
     visitor.open()
     visitor.confirm(**BORN_2013)
@@ -203,7 +203,7 @@ def test_a_subject_under_18_tells_the_client(api, ask_minor, language):
     assert visitor.get("receipt.pdf").status_code == 200
 
 
-def test_an_adult_cannot_decline_as_a_child(ask):
+def test_adult_cannot_decline_as_a_minor(ask):
     visitor = ask()
     visitor.enter()
 
@@ -212,7 +212,7 @@ def test_an_adult_cannot_decline_as_a_child(ask):
     assert records(visitor) == []
 
 
-def test_another_name_is_no_signature_and_the_page_does_not_say_whose_is(ask):
+def test_other_name_is_refused_without_naming_the_subject(ask):
     visitor = ask(
         subject={"dateOfBirth": None, "idNumber": None, **EMPLOYMENT},
         checksRequested=["EMPLOYER_VERIFICATION"],
@@ -243,7 +243,7 @@ def test_signatures_of_one_link_are_limited(ask):
     assert statuses == [303] * 10 + [429]
 
 
-def test_who_decides_for_a_company_signs_with_name_and_position(api, ask_company):
+def test_signer_of_a_company_types_name_and_position(api, ask_company):
     visitor = ask_company()
     visitor.open()
     visitor.confirm(answer="PVT-12345")
@@ -274,7 +274,7 @@ def granted(ask, **members):
     return visitor
 
 
-def test_the_page_of_a_grant_tells_how_far_the_checks_are(api, ask):
+def test_page_of_a_grant_shows_the_status_of_checks(api, ask):
     visitor = granted(ask)
     assert "They have begun" in words(visitor.text())
 
@@ -286,7 +286,7 @@ def test_the_page_of_a_grant_tells_how_far_the_checks_are(api, ask):
     assert "Acacia Lenders gets the results" not in page
 
 
-def test_a_grant_leads_the_subject_who_pays_on_to_the_payment(api, ask):
+def test_grant_leads_a_paying_subject_to_the_payment(api, ask):
     visitor = granted(ask, paymentMode="CANDIDATE")
     state = api.report(visitor.report_id)["paymentState"]
 
@@ -299,7 +299,7 @@ def test_a_grant_leads_the_subject_who_pays_on_to_the_payment(api, ask):
 
 
 @pytest.mark.parametrize("draft", [False, True])
-def test_a_grant_leads_nobody_to_the_payment_of_somebody_else(api, ask, draft):
+def test_grant_links_to_no_payment_of_a_third_party(api, ask, draft):
     visitor = granted(ask, paymentMode="THIRD_PARTY", payer=PAYER, draft=draft)
 
     html = visitor.text()
@@ -309,7 +309,7 @@ def test_a_grant_leads_nobody_to_the_payment_of_somebody_else(api, ask, draft):
     assert waits is not draft
 
 
-def test_a_grant_names_the_client_for_a_payer_whom_no_message_reaches(ask):
+def test_grant_names_the_client_for_an_unreachable_payer(ask):
     visitor = granted(ask, paymentMode="THIRD_PARTY", payer=PAYER)
     address = [("EMAIL", PAYER["email"])]
     block(visitor.consent.report.workspace_id, address, Block.Reason.UNWANTED)
@@ -342,7 +342,7 @@ def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):
 
 
 @pytest.mark.parametrize("draft", [False, True])
-def test_a_withdrawal_before_any_check_says_so(ask, draft):
+def test_withdrawal_before_any_check_says_so(ask, draft):
     visitor = granted(ask, draft=draft)
 
     visitor.post("withdraw")

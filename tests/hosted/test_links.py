@@ -40,7 +40,7 @@ def token_of(visitor):
     return visitor.link.removeprefix("/c/")
 
 
-def test_a_link_leads_to_a_page_without_its_token(ask):
+def test_link_leads_to_a_page_without_its_token(ask):
     visitor = ask()
 
     answer = visitor.browser.get(visitor.link)
@@ -53,7 +53,7 @@ def test_a_link_leads_to_a_page_without_its_token(ask):
     assert token_of(visitor) not in answer.content.decode() + cookie.value
 
 
-def test_the_cookie_is_sent_over_tls_only_where_there_is_tls(ask, settings):
+def test_cookie_is_sent_over_tls_only_where_there_is_tls(ask, settings):
     settings.SESSION_COOKIE_SECURE = True
     visitor = ask()
 
@@ -87,7 +87,7 @@ def test_every_wrong_link_gets_the_same_answer(ask):
         assert not answer.cookies, kind
 
 
-def test_a_visit_opens_no_other_report(ask):
+def test_visit_opens_no_other_report(ask):
     mine, another = ask(), ask()
     mine.open(), another.open()
     cookie = mine.browser.cookies["visit"].value
@@ -111,7 +111,7 @@ def test_without_a_visit_every_page_asks_for_the_link(ask, cookie):
         assert visitor.post(place).status_code in {403, 405}
 
 
-def test_a_visit_ends_after_an_hour(ask):
+def test_visit_ends_after_an_hour(ask):
     visitor = ask()
     visitor.enter()
 
@@ -119,7 +119,7 @@ def test_a_visit_ends_after_an_hour(ask):
         assert visitor.get().status_code == 403
 
 
-def test_a_scanner_that_gets_everything_changes_nothing(api, ask):
+def test_get_requests_change_nothing(api, ask):
     visitor = ask()
     for _ in range(2):
         visitor.open()
@@ -135,14 +135,14 @@ def test_a_scanner_that_gets_everything_changes_nothing(api, ask):
 
 
 def is_replaced(link):
-    """Whether the link, opened once more, says that there is another."""
+    """Return whether the link now says that there is a newer one."""
     again = Visitor(link)
     again.open()
     page = again.get()
     return page.status_code == 410 and b"There is a newer link" in page.content
 
 
-def test_a_link_that_a_new_one_replaced_says_so_and_takes_no_answer(api, ask):
+def test_renewed_link_says_so_and_takes_no_answer(api, ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -164,14 +164,14 @@ def edit(api, visitor, **body):
     assert Consent.objects.get().pk != made_before
 
 
-def test_a_link_that_an_edit_replaced_says_so(api, ask):
+def test_link_that_an_edit_replaced_says_so(api, ask):
     visitor = ask(draft=True)
     edit(api, visitor, consent=ATTESTED)
 
     assert is_replaced(visitor.link)
 
 
-def test_who_granted_keeps_the_receipt_when_an_edit_asks_anew(api, ask):
+def test_subject_keeps_the_receipt_after_an_edit(api, ask):
     visitor = ask(draft=True)
     visitor.enter()
     visitor.grant()
@@ -185,7 +185,7 @@ def test_who_granted_keeps_the_receipt_when_an_edit_asks_anew(api, ask):
     pdf = visitor.get("receipt.pdf")
     assert pdf["Content-Type"] == "application/pdf"
 
-    # Who opens the old link anew has confirmed nothing.
+    # A new visit by the old link has passed no challenge.
     another = Visitor(visitor.link)
     another.open()
     assert record.number in another.text()
@@ -193,7 +193,7 @@ def test_who_granted_keeps_the_receipt_when_an_edit_asks_anew(api, ask):
     assert another.get("receipt.pdf").status_code == 303
 
 
-def test_an_edit_to_another_person_shows_nobody_else_the_receipt(api, ask):
+def test_edit_to_another_person_shows_nobody_else_the_receipt(api, ask):
     visitor = ask(draft=True)
     visitor.enter()
     visitor.grant()
@@ -203,7 +203,7 @@ def test_an_edit_to_another_person_shows_nobody_else_the_receipt(api, ask):
     assert "Otieno" not in visitor.text()
 
 
-def test_the_database_keeps_every_link_that_was_replaced_and_nothing_else(api, ask):
+def test_database_keeps_replaced_links_without_personal_data(api, ask):
     visitor = ask(draft=True)
     digest = bytes(visitor.consent.token_digest)
     Consent.objects.update(wrong_answers=1, token_digest=digest)
@@ -224,7 +224,7 @@ def expire(visitor):
     )
 
 
-def test_an_expired_link_takes_no_answer(ask):
+def test_expired_link_takes_no_answer(ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -239,9 +239,7 @@ def test_an_expired_link_takes_no_answer(ask):
 
 
 @pytest.mark.parametrize("why", ["no address", "blocked", "sandbox", "limit"])
-def test_expired_link_lives_on_when_no_address_would_get_another(
-    api, ask, settings, why
-):
+def test_expired_link_stays_when_the_subject_is_unreachable(api, ask, settings, why):
     address = {"no address": None, "sandbox": "stranger@elsewhere.test"}
     email = address.get(why, "wanjiku@kamau.test")
     visitor = ask(draft=True, subject={"email": email})
@@ -267,7 +265,7 @@ def test_expired_link_lives_on_when_no_address_would_get_another(
     assert api.post(f"/reports/{visitor.report_id}/consent/resend").status_code == 200
 
 
-def test_who_opens_an_expired_link_of_a_draft_can_have_another(api, ask):
+def test_subject_renews_the_expired_link_of_a_draft(api, ask):
     visitor = ask(draft=True, subject={"email": "wanjiku@kamau.test"})
     expire(visitor)
     visitor.open()
@@ -290,9 +288,7 @@ def wishes(api, visitor):
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_who_opens_an_expired_request_can_ask_the_client_for_another(
-    api, ask, is_closed
-):
+def test_subject_asks_the_client_for_another_link_once(api, ask, is_closed):
     visitor = ask(reference="LN-2041")
     expire(visitor)
     if is_closed:
@@ -316,7 +312,7 @@ def test_who_opens_an_expired_request_can_ask_the_client_for_another(
 
 
 @pytest.mark.parametrize("way", ["open", "draft", "granted", "cancelled"])
-def test_the_client_is_asked_only_for_a_link_that_nobody_else_can_make(api, ask, way):
+def test_client_gets_requests_only_for_links_it_can_renew(api, ask, way):
     reached = {"email": "wanjiku@kamau.test"}
     visitor = ask(draft=way == "draft", subject=reached)
     visitor.enter()
@@ -332,7 +328,7 @@ def test_the_client_is_asked_only_for_a_link_that_nobody_else_can_make(api, ask,
     assert wishes(api, visitor) == ([], [])
 
 
-def test_an_edit_that_attests_closes_the_page(api, ask):
+def test_edit_that_attests_closes_the_page(api, ask):
     visitor = ask(draft=True)
     visitor.enter()
     edit(api, visitor, consent=ATTESTED)
@@ -354,7 +350,7 @@ def test_after_an_edit_to_another_person_the_link_shows_nothing(api, ask):
     assert "newer link" in page, page
 
 
-def test_the_log_names_no_token(ask, caplog):
+def test_log_names_no_token(ask, caplog):
     visitor = ask()
     visitor.open()
 

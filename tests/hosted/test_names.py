@@ -21,13 +21,13 @@ TURNED = "Acme\u202e\n\n\u2066DO NOT AGREE\u2028<b>"
 CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
 
-def test_a_name_is_isolated_on_one_line():
+def test_name_is_isolated_on_one_line():
     assert bdi(TURNED) == "<bdi>Acme DO NOT AGREE &lt;b&gt;</bdi>"
     assert bdi(None) == "<bdi></bdi>"
     assert initial("\u202e\nacme") == "A"
 
 
-def test_a_name_is_isolated_in_a_sentence_and_no_part_of_a_word_is():
+def test_name_is_isolated_in_a_sentence_and_no_part_of_a_word_is():
     assert (
         bdi_of("we ask, or were <told>", "we")
         == "<bdi>we</bdi> ask, or were &lt;told&gt;"
@@ -43,7 +43,7 @@ def turned(api, ask):
     return ask(purpose=TURNED, reference=TURNED, subject={"fullName": TURNED})
 
 
-def test_no_name_or_purpose_turns_a_page_of_a_consent_around(turned):
+def test_reversed_names_stay_isolated_on_the_consent_page(turned):
     turned.open()
     pages = {"challenge": turned.text(), "not me": turned.text("not-me")}
     turned.confirm()
@@ -63,7 +63,7 @@ def test_no_name_or_purpose_turns_a_page_of_a_consent_around(turned):
     assert pages["asked"].count("<bdi>Acme DO NOT AGREE") > 8
 
 
-def test_no_name_turns_a_page_of_a_referee_around(paying_api):
+def test_reversed_names_stay_isolated_on_the_referees_page(paying_api):
     paying_api.workspace.name = TURNED
     paying_api.workspace.save()
     reference = asked(
@@ -81,7 +81,7 @@ def test_no_name_turns_a_page_of_a_referee_around(paying_api):
     assert f"A reference for {words(bdi(TURNED))}" in words(pages[0])
 
 
-def test_no_name_turns_a_receipt_around():
+def test_reversed_names_stay_isolated_on_a_receipt():
     evidence = dict.fromkeys(("requester", "purpose", "typedName", "reason"), TURNED)
 
     text = text_of({**EVIDENCE, **evidence})
@@ -91,7 +91,7 @@ def test_no_name_turns_a_receipt_around():
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
-def test_every_template_isolates_whom_it_names(template):
+def test_every_template_isolates_names(template):
     source = template.read_text()
     blocks = re.findall(
         r"{% blocktranslate([^%]*)%}(.*?){% endblocktranslate %}", source, re.DOTALL

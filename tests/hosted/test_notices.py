@@ -41,7 +41,7 @@ def shape(value):
 
 
 @pytest.mark.parametrize("version", IN_USE)
-def test_a_text_says_the_same_in_every_language(version):
+def test_text_says_the_same_in_every_language(version):
     english, *others = (source(version, language) for language in LANGUAGES)
 
     for other in others:
@@ -49,13 +49,13 @@ def test_a_text_says_the_same_in_every_language(version):
 
 
 @pytest.mark.parametrize("version", IN_USE)
-def test_a_text_knows_every_check(version):
+def test_text_knows_every_check(version):
     assert {entry.name for entry in CATALOGUE} < set(source(version, "en")["checks"])
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_text_is_whole_and_its_hash_its_own(ask, language):
+def test_text_is_whole_and_its_hash_its_own(ask, language):
     consent = ask(purpose="Loan {for} a %s").consent
 
     notice = notice_for(consent, language)
@@ -68,7 +68,7 @@ def test_the_text_is_whole_and_its_hash_its_own(ask, language):
 
 
 @pytest.mark.django_db
-def test_the_text_names_the_contacts_of_client_and_operator(ask, settings):
+def test_text_names_the_contacts_of_client_and_operator(ask, settings):
     settings.OPERATOR_CONTACT = "privacy@operator.test"
 
     text = notice_for(ask().consent, "en").text
@@ -86,7 +86,7 @@ def test_other_countries_have_a_text_as_well(api, ask):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_test_says_that_nobody_is_asked(ask, language):
+def test_sandbox_notice_says_that_no_source_is_asked(ask, language):
     notice = notice_for(ask(checksRequested=CHECKS, subject=REFEREE).consent, language)
 
     words = source(DEFAULT_VERSION, language)
@@ -115,7 +115,7 @@ def sent(notice):
 
 
 @pytest.mark.django_db
-def test_a_notice_names_every_source_that_the_routes_ask(live_sources, live_ask):
+def test_notice_names_every_source_that_the_routes_ask(live_sources, live_ask):
     notice = notice_for(live_ask(checksRequested=CHECKS, subject=REFEREE).consent, "en")
 
     register = "which asks the national register of persons (IPRS)"
@@ -145,7 +145,7 @@ def test_a_notice_names_every_source_that_the_routes_ask(live_sources, live_ask)
 
 
 @pytest.mark.django_db
-def test_notice_says_what_the_referee_is_told_and_that_it_may_leave_kenya(live_ask):
+def test_notice_names_the_details_for_the_referee(live_ask):
     words = {"checksRequested": ["EMPLOYER_VERIFICATION"], "subject": REFEREE}
     notice = notice_for(live_ask(**words).consent, "en")
 
@@ -162,7 +162,7 @@ def test_notice_says_what_the_referee_is_told_and_that_it_may_leave_kenya(live_a
 
 
 @pytest.mark.django_db
-def test_a_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
+def test_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
     notice = notice_for(live_ask(checksRequested=["IDENTITY"]).consent, "sw")
 
     assert "Kwa: Smile Identity, Inc. (Marekani), ambayo huuliza sajili" in notice.text
@@ -170,7 +170,7 @@ def test_a_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
 
 
 @pytest.mark.django_db
-def test_lists_that_are_kept_here_are_sent_to_nobody(live_sources, live_ask):
+def test_watch_lists_of_the_service_send_nothing(live_sources, live_ask):
     live_sources.setenv("OPENSANCTIONS_URL", "https://yente.operator.test")
     live_sources.setenv("SOURCES_AML_SCREENING_OTHERS", "opensanctions")
     registry.configure(live_providers(Env()), source_routes(Env()))
@@ -202,7 +202,7 @@ def test_every_source_has_its_name_and_country_in_each_language(live_sources):
 
 
 @pytest.mark.django_db
-def test_a_check_that_no_source_answers_is_said_to_be_sent_to_nobody(live_ask):
+def test_notice_says_that_a_check_without_sources_sends_nothing(live_ask):
     consent = live_ask(checksRequested=["CRB_SCORE"]).consent
     registry.configure({}, {})
 

@@ -13,7 +13,7 @@ PAGE_BYTES = 40 * 1024
 SCRIPT = "<script>alert(1)</script>{{ 7 }}{purpose}"
 
 
-def test_a_whole_page_is_small(ask):
+def test_whole_page_is_small(ask):
     visitor = ask()
     page = visitor.enter()
 
@@ -74,7 +74,7 @@ def test_scripts_in_names_and_purposes_are_text(api, ask):
 @pytest.mark.parametrize(
     "kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=b"]
 )
-def test_a_form_of_10_mb_is_refused_before_it_is_read(ask, kind):
+def test_form_of_10_mb_is_refused_before_it_is_read(ask, kind):
     visitor = ask()
     visitor.open()
 
@@ -95,7 +95,7 @@ def test_a_form_of_10_mb_is_refused_before_it_is_read(ask, kind):
         ({"agreed": ""}, "Tick the box if you agree"),
     ],
 )
-def test_what_is_missing_is_named_and_the_rest_kept(ask, form, error):
+def test_invalid_form_names_errors_and_keeps_the_rest(ask, form, error):
     visitor = ask()
     visitor.enter()
 
@@ -108,7 +108,7 @@ def test_what_is_missing_is_named_and_the_rest_kept(ask, form, error):
     assert not ConsentRecord.objects.exists()
 
 
-def test_what_was_typed_stays(ask):
+def test_invalid_form_keeps_the_typed_text(ask):
     visitor = ask()
     visitor.enter()
 
@@ -118,7 +118,7 @@ def test_what_was_typed_stays(ask):
     assert 'value="Wanjiku Kamau"' in visitor.text("?lang=sw")
 
 
-def test_what_was_not_read_cannot_be_agreed_to(api, ask):
+def test_grant_of_a_changed_notice_is_refused(api, ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -133,7 +133,7 @@ def test_what_was_not_read_cannot_be_agreed_to(api, ask):
     assert "3650 days" in ConsentRecord.objects.get().evidence["text"]
 
 
-def test_the_browser_chooses_the_language_and_the_visitor_another(ask):
+def test_browser_chooses_the_language_and_the_visitor_another(ask):
     visitor = ask()
     visitor.browser = Client(headers={"Accept-Language": "sw-KE,sw;q=0.9,en;q=0.5"})
     visitor.open()
@@ -147,7 +147,7 @@ def test_the_browser_chooses_the_language_and_the_visitor_another(ask):
     assert "Confirm that it is you" in visitor.text()
 
 
-def test_the_record_says_in_which_language_it_was_read(ask):
+def test_record_says_in_which_language_it_was_read(ask):
     visitor = ask()
     visitor.enter()
     visitor.get(lang="sw")
@@ -160,7 +160,7 @@ def test_the_record_says_in_which_language_it_was_read(ask):
     assert "Ulikubali ukaguzi" in visitor.text()
 
 
-def test_a_language_switched_in_another_tab_is_asked_about_again(ask):
+def test_language_switched_in_another_tab_is_asked_about_again(ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
@@ -171,7 +171,7 @@ def test_a_language_switched_in_another_tab_is_asked_about_again(ask):
     assert not ConsentRecord.objects.exists()
 
 
-def test_a_form_of_another_site_is_refused_with_a_page(ask):
+def test_form_of_another_site_is_refused_with_a_page(ask):
     visitor = ask()
     visitor.enter()
     browser = Client(enforce_csrf_checks=True)
@@ -184,7 +184,7 @@ def test_a_form_of_another_site_is_refused_with_a_page(ask):
     assert not ConsentRecord.objects.exists()
 
 
-def test_a_page_asks_the_database_little(ask, django_assert_max_num_queries):
+def test_page_needs_few_queries(ask, django_assert_max_num_queries):
     visitor = ask()
     visitor.enter()
 
@@ -192,13 +192,13 @@ def test_a_page_asks_the_database_little(ask, django_assert_max_num_queries):
         visitor.get()
 
 
-def test_what_the_candidate_pays_is_told(ask):
+def test_page_shows_the_price_to_a_paying_candidate(ask):
     page = words(ask(paymentMode="CANDIDATE").enter().content.decode())
 
     assert "KES 250.00, which you are asked to pay" in page
 
 
-def test_a_company_is_asked_as_one(ask_company):
+def test_page_addresses_a_company(ask_company):
     visitor = ask_company()
     visitor.open()
     assert "Confirm that it is your company" in visitor.text()

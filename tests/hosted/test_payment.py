@@ -47,7 +47,7 @@ pytestmark = pytest.mark.django_db
 THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 
 
-def test_the_page_says_what_for_to_whom_how_much_and_until_when(api: Api, settings):
+def test_page_shows_client_checks_amount_and_expiry(api: Api, settings):
     settings.OPERATOR_NAME = "Hakiki Ltd"
     page = payer(api, reference="LN-2041").reads()
 
@@ -67,14 +67,14 @@ def test_the_page_says_what_for_to_whom_how_much_and_until_when(api: Api, settin
         assert said in page
 
 
-def test_a_candidate_is_shown_no_personal_data(api: Api):
+def test_candidate_is_shown_no_personal_data(api: Api):
     page = payer(api).text()
 
     for known in ("Wanjiku", "Kamau", "W••••", "12345678", "wanjiku@"):
         assert known not in page
 
 
-def test_a_nominated_payer_is_shown_a_masked_name(api: Api):
+def test_nominated_payer_is_shown_a_masked_name(api: Api):
     page = payer(api, **THIRD_PARTY).reads()
 
     assert "About W•••• K••••" in page
@@ -83,7 +83,7 @@ def test_a_nominated_payer_is_shown_a_masked_name(api: Api):
         assert known not in page
 
 
-def test_what_is_paid_makes_the_report_go_on_and_gives_a_receipt(api: Api):
+def test_payment_advances_the_report_and_gives_a_receipt(api: Api):
     visitor = payer(api)
 
     back = visitor.choose("pay")
@@ -105,7 +105,7 @@ def test_what_is_paid_makes_the_report_go_on_and_gives_a_receipt(api: Api):
     assert pdf.content.startswith(b"%PDF")
 
 
-def test_what_is_paid_while_the_page_is_made_is_shown_as_paid(api: Api):
+def test_page_shows_a_payment_settled_during_the_request(api: Api):
     visitor = payer(api)
     visitor.come_back(visitor.choose("pay"))
     left = ["once"]
@@ -121,7 +121,7 @@ def test_what_is_paid_while_the_page_is_made_is_shown_as_paid(api: Api):
     assert not left
 
 
-def test_a_paid_draft_waits_for_its_launch(api: Api):
+def test_paid_draft_waits_for_its_launch(api: Api):
     visitor = payer(api, draft=True)
     visitor.choose("pay")
     work()
@@ -142,7 +142,7 @@ def test_a_paid_draft_waits_for_its_launch(api: Api):
         ("CANCELLED", True, "The report was cancelled", "Ripoti ilighairiwa"),
     ],
 )
-def test_what_it_says_of_the_checks_is_true(api: Api, status, ends, said, imesemwa):
+def test_page_shows_the_status_of_the_checks(api: Api, status, ends, said, imesemwa):
     visitor = payer(api)
     visitor.choose("pay")
     work()
@@ -157,7 +157,7 @@ def test_what_it_says_of_the_checks_is_true(api: Api, status, ends, said, imesem
     assert ("have begun" in page) == (said == "The checks have begun")
 
 
-def test_a_suspended_workspace_is_not_paid(api: Api):
+def test_suspended_workspace_takes_no_payment(api: Api):
     visitor = payer(api)
     api.workspace.suspend("fraud")
 
@@ -176,7 +176,7 @@ def test_a_suspended_workspace_is_not_paid(api: Api):
     assert "Pay KES 250.00" in visitor.reads()
 
 
-def test_what_a_suspended_workspace_is_paid_all_the_same_is_counted(api: Api):
+def test_late_payment_of_a_suspended_workspace_counts(api: Api):
     visitor = payer(api)
     at = visitor.pay()
     api.workspace.suspend("fraud")
@@ -202,7 +202,7 @@ def in_kiswahili(visitor: Payer) -> str:
     return words(answer.content.decode())
 
 
-def test_coming_back_without_paying_pays_nothing(api: Api):
+def test_return_without_payment_pays_nothing(api: Api):
     visitor = payer(api)
     visitor.pay()
     back = f"{visitor.page}back/{visitor.checkout.pk}"
@@ -217,7 +217,7 @@ def test_coming_back_without_paying_pays_nothing(api: Api):
     assert api.report(visitor.report_id)["status"] == "PENDING_PAYMENT"
 
 
-def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
+def test_waiting_payer_sees_the_result_of_the_poll(api: Api):
     visitor = payer(api)
     visitor.pay()
     visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
@@ -232,7 +232,7 @@ def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
         assert "Not paid yet." in visitor.reload()
 
 
-def test_who_goes_on_waiting_has_the_provider_asked_again(api: Api):
+def test_waiting_page_polls_the_provider_again(api: Api):
     visitor = payer(api)
     visitor.pay()
     visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
@@ -248,7 +248,7 @@ def test_who_goes_on_waiting_has_the_provider_asked_again(api: Api):
         assert "You paid KES 250.00" in visitor.reload()
 
 
-def test_what_failed_can_be_tried_again(api: Api):
+def test_failed_payment_can_be_repeated(api: Api):
     visitor = payer(api)
     back = visitor.choose("fail")
     visitor.come_back(back)
@@ -265,7 +265,7 @@ def test_what_failed_can_be_tried_again(api: Api):
     assert "You paid KES 250.00" in visitor.reads()
 
 
-def test_who_left_the_provider_can_still_pay(api: Api):
+def test_payer_who_left_the_provider_can_still_pay(api: Api):
     visitor = payer(api)
 
     back = visitor.choose("cancel")
@@ -280,7 +280,7 @@ def test_who_left_the_provider_can_still_pay(api: Api):
     assert "You paid" in visitor.reads()
 
 
-def test_who_opens_the_link_again_is_asked_whether_it_is_paid(api: Api):
+def test_reopened_link_offers_to_check_the_payment(api: Api):
     visitor = payer(api)
     visitor.choose("lost")
     visitor = Payer(visitor.report_id)
@@ -295,7 +295,7 @@ def test_who_opens_the_link_again_is_asked_whether_it_is_paid(api: Api):
     assert "You paid" in visitor.reload()
 
 
-def test_a_payer_who_closed_the_browser_has_paid_all_the_same(api: Api):
+def test_payment_counts_when_the_browser_is_closed(api: Api):
     visitor = payer(api)
     visitor.choose("lost")
     work()
@@ -308,7 +308,7 @@ def test_a_payer_who_closed_the_browser_has_paid_all_the_same(api: Api):
     assert api.report(visitor.report_id)["status"] == "RUNNING"
 
 
-def test_what_is_paid_twice_is_said_to_be_given_back(api: Api):
+def test_page_shows_the_refund_of_a_double_payment(api: Api):
     visitor = payer(api)
     visitor.choose("twice")
     work()
@@ -321,7 +321,7 @@ def test_what_is_paid_twice_is_said_to_be_given_back(api: Api):
     assert Refund.objects.get().amount == Decimal(250)
 
 
-def test_what_is_paid_too_much_is_said_to_be_given_back(api: Api):
+def test_page_shows_the_refund_of_a_surplus(api: Api):
     visitor = payer(api)
     visitor.choose("more")
     work()
@@ -338,7 +338,7 @@ def test_what_is_paid_too_much_is_said_to_be_given_back(api: Api):
     assert visitor.get("receipt.pdf").content.startswith(b"%PDF")
 
 
-def test_the_rest_of_what_was_paid_too_little_is_paid(api: Api):
+def test_payer_pays_the_rest_of_a_part(api: Api):
     visitor = payer(api)
     visitor.choose("less")
     work()
@@ -359,7 +359,7 @@ def test_the_rest_of_what_was_paid_too_little_is_paid(api: Api):
     assert visitor.get("receipt.pdf").content.startswith(b"%PDF")
 
 
-def test_a_payer_who_paid_too_little_gets_it_back(api: Api):
+def test_payer_gets_a_part_back(api: Api):
     visitor = payer(api)
     visitor.choose("less")
     work()
@@ -400,7 +400,7 @@ def test_part_goes_back_while_the_workspace_is_suspended(api: Api):
     assert "Give me" not in page
 
 
-def test_page_shows_what_came_in_while_it_was_made(
+def test_page_shows_a_payment_that_came_during_the_request(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ):
     visitor = payer(api)
@@ -418,7 +418,7 @@ def test_page_shows_what_came_in_while_it_was_made(
     assert "USD 250.00 came in" in page
 
 
-def test_nobody_pays_while_a_person_looks_at_another_currency(api: Api):
+def test_payment_is_closed_while_staff_review_a_currency(api: Api):
     visitor = payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
@@ -485,7 +485,7 @@ def partly_given_back(checkout: Checkout) -> None:
     ],
     ids=["examined", "disputed", "lost", "kept", "partly given back"],
 )
-def test_page_says_what_becomes_of_money_that_pays_for_nothing(
+def test_page_explains_extra_payments(
     api: Api, happens: Callable[[Checkout], None], told: str, imesemwa: str
 ):
     visitor = payer(api)
@@ -505,7 +505,7 @@ def test_page_says_what_becomes_of_money_that_pays_for_nothing(
         assert f"name the number {visitor.checkout.number}" in page
 
 
-def test_refund_that_waits_for_a_second_person_is_not_promised(api: Api, settings: Any):
+def test_page_promises_no_refund_before_its_approval(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     visitor = payer(api)
     visitor.choose("pay")
@@ -522,7 +522,7 @@ def test_refund_that_waits_for_a_second_person_is_not_promised(api: Api, setting
 
 
 @pytest.mark.parametrize("reason", ["", "Looks like fraud"])
-def test_page_promises_no_surplus_that_is_not_given_back(
+def test_page_promises_no_refund_of_a_kept_surplus(
     paystack_api: Api, paystack: FakePaystack, reason: str
 ):
     visitor = payer(paystack_api)
@@ -545,7 +545,7 @@ def test_page_promises_no_surplus_that_is_not_given_back(
     assert "on its way back" not in page
 
 
-def test_ended_page_promises_nothing_about_money_that_came(api: Api):
+def test_ended_page_promises_no_refund(api: Api):
     visitor = payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
@@ -561,7 +561,7 @@ def test_ended_page_promises_nothing_about_money_that_came(api: Api):
 
 
 @pytest.mark.parametrize("is_doubted", [False, True])
-def test_paid_page_promises_nothing_that_staff_decide(api: Api, is_doubted: bool):
+def test_paid_page_promises_no_refund_that_staff_decide(api: Api, is_doubted: bool):
     visitor = payer(api)
     visitor.choose("pay")
     work()
@@ -576,7 +576,7 @@ def test_paid_page_promises_nothing_that_staff_decide(api: Api, is_doubted: bool
     assert ("Mtu anaamua" in in_kiswahili(visitor)) == is_doubted
 
 
-def test_a_refund_is_shown_whole_or_in_part(api: Api):
+def test_refund_is_shown_whole_or_in_part(api: Api):
     visitor = payer(api)
     visitor.choose("pay")
     work()

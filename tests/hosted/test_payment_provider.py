@@ -42,9 +42,7 @@ def test_only_the_page_with_the_button_may_lead_to_the_provider(
     assert "test" not in words
 
 
-def test_what_the_provider_was_paid_is_paid_however_the_browser_comes_back(
-    visitor: Payer, paystack: FakePaystack
-):
+def test_paid_checkout_counts_after_any_return(visitor: Payer, paystack: FakePaystack):
     at = visitor.post("pay")["Location"]
     assert at.startswith(paystack.url)
     paid = requests.post(at, {"choice": "pay"}, allow_redirects=False, timeout=10)
@@ -59,9 +57,7 @@ def test_what_the_provider_was_paid_is_paid_however_the_browser_comes_back(
     assert "(Paystack)" in page
 
 
-def test_a_return_that_claims_to_have_paid_pays_nothing(
-    visitor: Payer, paystack: FakePaystack
-):
+def test_forged_return_pays_nothing(visitor: Payer, paystack: FakePaystack):
     visitor.post("pay")
     checkout = visitor.checkout
 
@@ -74,7 +70,7 @@ def test_a_return_that_claims_to_have_paid_pays_nothing(
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_a_provider_that_is_out_of_order_takes_nothing_and_is_tried_again(
+def test_provider_outage_takes_nothing_and_allows_a_retry(
     visitor: Payer, paystack: FakePaystack, fault
 ):
     vars(paystack.faults).update(fault)
@@ -89,9 +85,7 @@ def test_a_provider_that_is_out_of_order_takes_nothing_and_is_tried_again(
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_a_provider_that_does_not_answer_is_asked_on(
-    visitor: Payer, paystack: FakePaystack, fault
-):
+def test_silent_provider_is_polled_again(visitor: Payer, paystack: FakePaystack, fault):
     visitor.post("pay")
     checkout = visitor.checkout
     vars(paystack.faults).update(fault)
@@ -108,9 +102,7 @@ def test_a_provider_that_does_not_answer_is_asked_on(
     assert "You paid KES 250.00" in visitor.reload()
 
 
-def test_nobody_pays_a_production_checkout_in_the_sandbox(
-    visitor: Payer, paystack: FakePaystack
-):
+def test_sandbox_opens_no_production_checkout(visitor: Payer, paystack: FakePaystack):
     visitor.post("pay")
     path = f"/sandbox/checkout/{visitor.checkout.pk}"
 

@@ -1,4 +1,4 @@
-"""What must not happen on the pages of payments."""
+"""Security rules of the payment page."""
 
 import re
 from datetime import timedelta
@@ -27,7 +27,7 @@ TURNED = "Acme\u202e\n\n\u2066DO NOT PAY\u2028<b>"
 PAGE_BYTES = 40 * 1024
 
 
-def test_a_link_leads_to_a_page_without_its_token(api: Api):
+def test_link_leads_to_a_page_without_its_token(api: Api):
     visitor = payer(api)
 
     answer = Client().get(visitor.link)
@@ -65,7 +65,7 @@ def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
     assert not Checkout.objects.exists()
 
 
-def test_a_visit_opens_no_other_payment(api: Api):
+def test_visit_opens_no_other_payment(api: Api):
     mine = payer(api)
     another = payer(api, subject={**person_of(mine), "idNumber": "87654321"})
     stranger = Client()
@@ -84,7 +84,7 @@ def person_of(visitor: Payer):
     }
 
 
-def test_a_visit_ends_after_an_hour(api: Api):
+def test_visit_ends_after_an_hour(api: Api):
     visitor = payer(api)
 
     with time_machine.travel(now() + timedelta(seconds=3601)):
@@ -94,7 +94,7 @@ def test_a_visit_ends_after_an_hour(api: Api):
     assert b"what you paid is counted all the same" in page.content
 
 
-def test_a_scanner_that_gets_everything_changes_nothing(api: Api):
+def test_get_requests_change_nothing(api: Api):
     visitor = payer(api)
     visitor.pay()
     back = f"back/{visitor.checkout.pk}"
@@ -115,7 +115,7 @@ def test_a_scanner_that_gets_everything_changes_nothing(api: Api):
     assert Notification.objects.count() == told
 
 
-def test_coming_back_asks_the_provider_at_most_once_in_five_seconds(api: Api):
+def test_return_polls_once_in_five_seconds(api: Api):
     visitor = payer(api)
     visitor.pay()
     back = f"{visitor.page}back/{visitor.checkout.pk}"
@@ -130,7 +130,7 @@ def test_coming_back_asks_the_provider_at_most_once_in_five_seconds(api: Api):
     assert looks == [True, False, False, True, False, True]
 
 
-def test_a_return_to_a_checkout_that_is_unknown_is_harmless(api: Api):
+def test_return_to_an_unknown_checkout_is_harmless(api: Api):
     visitor = payer(api)
 
     page = visitor.come_back(f"{visitor.page}back/{uuid4()}?since=9")
@@ -141,7 +141,7 @@ def test_a_return_to_a_checkout_that_is_unknown_is_harmless(api: Api):
         assert visitor.get("state", since=since).status_code == 200
 
 
-def test_the_return_of_another_payment_says_nothing_of_it(api: Api):
+def test_return_shows_no_other_payment(api: Api):
     mine = payer(api)
     another = payer(api, subject={**person_of(mine), "idNumber": "87654321"})
     another.choose("pay")
@@ -152,7 +152,7 @@ def test_the_return_of_another_payment_says_nothing_of_it(api: Api):
     assert "We are asking" not in page
 
 
-def test_a_double_click_and_two_tabs_lead_to_one_checkout(api: Api):
+def test_double_click_and_two_tabs_lead_to_one_checkout(api: Api):
     visitor = payer(api)
 
     first, second = visitor.pay(), visitor.pay()
@@ -178,7 +178,7 @@ def test_paying_again_after_it_is_paid_opens_nothing(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_clicks_at_once_money_is_kept_once(api: Api):
+def test_simultaneous_clicks_keep_money_once(api: Api):
     visitor = payer(api)
     cookies = visitor.browser.cookies
 
@@ -195,7 +195,7 @@ def test_of_many_clicks_at_once_money_is_kept_once(api: Api):
     assert Checkout.objects.filter(is_counted=True).count() == 1
 
 
-def test_a_form_of_another_site_is_refused(api: Api):
+def test_form_of_another_site_is_refused(api: Api):
     visitor = payer(api)
     browser = Client(enforce_csrf_checks=True)
     browser.cookies = visitor.browser.cookies
@@ -204,7 +204,7 @@ def test_a_form_of_another_site_is_refused(api: Api):
     assert not Checkout.objects.exists()
 
 
-def test_who_clicks_without_end_is_slowed_down(api: Api):
+def test_checkouts_of_one_link_are_limited(api: Api):
     visitor = payer(api)
 
     # Within one minute of the clock.
@@ -215,7 +215,7 @@ def test_who_clicks_without_end_is_slowed_down(api: Api):
     assert statuses == [303] * 30 + [429]
 
 
-def test_a_form_of_70_kb_is_refused(api: Api):
+def test_form_of_70_kb_is_refused(api: Api):
     visitor = payer(api)
     large = {"x": "y" * 70_000}
 
@@ -243,7 +243,7 @@ def test_every_answer_is_private_and_strict(api: Api):
         assert "noindex" in answer["X-Robots-Tag"]
 
 
-def test_the_script_runs_only_for_who_comes_back(api: Api):
+def test_script_runs_only_after_a_return(api: Api):
     visitor = payer(api)
     visitor.pay()
     assert b"<script" not in visitor.get().content
@@ -264,7 +264,7 @@ def test_the_script_runs_only_for_who_comes_back(api: Api):
         assert len(file.read()) < 512
 
 
-def test_scripts_and_turned_names_are_text_on_one_line(api: Api):
+def test_scripts_and_reversed_names_are_plain_text(api: Api):
     api.workspace.name = f"{TURNED}{SCRIPT}"
     api.workspace.save()
     third = {"paymentMode": "THIRD_PARTY", "payer": {**PAYER, "name": TURNED}}
@@ -283,9 +283,7 @@ def test_scripts_and_turned_names_are_text_on_one_line(api: Api):
         assert "Acme DO NOT PAY" in page
 
 
-def test_a_page_is_small_and_asks_the_database_little(
-    api: Api, django_assert_max_num_queries
-):
+def test_page_is_small_and_needs_few_queries(api: Api, django_assert_max_num_queries):
     visitor = payer(api, checksRequested=["IDENTITY", "KRA_PIN", "CRB_SCORE"])
     visitor.choose("twice")
     work()
@@ -299,7 +297,7 @@ def test_a_page_is_small_and_asks_the_database_little(
     assert size < PAGE_BYTES
 
 
-def test_the_pages_speak_kiswahili(api: Api):
+def test_pages_are_in_kiswahili(api: Api):
     visitor = payer(api, paymentMode="THIRD_PARTY", payer=PAYER)
     visitor.get(lang="sw")
 
@@ -312,7 +310,7 @@ def test_the_pages_speak_kiswahili(api: Api):
     assert visitor.checkout.language == "sw"
 
 
-def test_the_log_names_neither_token_nor_person(api: Api, caplog):
+def test_log_names_neither_token_nor_person(api: Api, caplog):
     visitor = payer(api)
     visitor.choose("pay")
     work()

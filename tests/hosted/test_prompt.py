@@ -76,7 +76,7 @@ def workspace_of(visitor: Payer) -> UUID:
 
 
 def charges(paystack: FakePaystack) -> list[dict[str, Any]]:
-    """What Paystack was asked to charge."""
+    """Return the charges that Paystack received."""
     asked = [one for one in paystack.requests if one.path == "/charge"]
     return [json.loads(one.body) for one in asked]
 
@@ -113,16 +113,14 @@ def test_payer_pays_by_the_prompt(visitor: Payer, paystack: FakePaystack):
     assert (checkout.kind, checkout.status, checkout.failure) == ("PROMPT", "PAID", "")
 
 
-def test_event_that_is_lost_is_made_up_by_asking(
-    visitor: Payer, paystack: FakePaystack
-):
+def test_poll_replaces_a_lost_event(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     paystack.pay(visitor.checkout.reference)
 
     assert "You paid KES 250.00" in wait(visitor, timedelta(minutes=1))
 
 
-def test_button_has_the_provider_asked_now(visitor: Payer, paystack: FakePaystack):
+def test_button_polls_the_provider(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     back = f"{visitor.page}back/{visitor.checkout.pk}"
     assert back in visitor.text()
@@ -176,7 +174,7 @@ def test_failed_prompt_says_why_and_can_be_sent_again(
     assert "You paid KES 250.00" in visitor.reads()
 
 
-def test_kiswahili_page_says_it_too(visitor: Payer, paystack: FakePaystack):
+def test_failed_prompt_says_why_in_kiswahili(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     assert "Ombi la malipo limetumwa kwa +254••••678" in visitor.reads(lang="sw")
     paystack.end_prompt(visitor.checkout.reference, "Request cancelled by user")
@@ -185,7 +183,7 @@ def test_kiswahili_page_says_it_too(visitor: Payer, paystack: FakePaystack):
     assert "Ombi la malipo lilighairiwa kwenye simu" in visitor.reads()
 
 
-def test_prompt_that_nobody_answers_times_out(visitor: Payer, paystack: FakePaystack):
+def test_unanswered_prompt_times_out(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     assert ASKED in wait(visitor, PROMPT_LIFETIME - timedelta(seconds=1))
 
@@ -207,9 +205,7 @@ def test_late_success_after_a_time_out_pays(visitor: Payer, paystack: FakePaysta
     assert visitor.checkout.failure == ""
 
 
-def test_late_success_after_a_retry_is_given_back(
-    visitor: Payer, paystack: FakePaystack
-):
+def test_late_success_after_a_retry_is_refunded(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     first = visitor.checkout
     wait(visitor)
@@ -229,7 +225,7 @@ def test_late_success_after_a_retry_is_given_back(
     assert "came in that was not needed" in visitor.reads()
 
 
-def test_lost_answer_is_resolved_by_asking(visitor: Payer, paystack: FakePaystack):
+def test_poll_resolves_a_lost_answer(visitor: Payer, paystack: FakePaystack):
     paystack.faults.path, paystack.faults.half = "/charge", True
 
     page = prompted(visitor)
@@ -250,7 +246,7 @@ def test_prompt_that_the_provider_never_took_can_be_sent_again(
     vars(paystack.faults).update(path="/charge", **fault)
     prompted(visitor)
     vars(paystack.faults).update(status=None, html=False)
-    # Not before the provider is sure to know it.
+    # The provider may not know it earlier.
     assert ASKED in wait(visitor, SENT_WITHIN - timedelta(seconds=1))
 
     assert "The prompt could not be sent" in wait(visitor, SENT_WITHIN)
@@ -289,7 +285,7 @@ def pay_another_way(visitor: Payer, first: Checkout) -> str:
         return visitor.reads()
 
 
-def test_payer_can_pay_another_way_when_the_provider_does_not_answer(
+def test_silent_provider_leaves_other_ways_to_pay(
     visitor: Payer, unanswered: Checkout, paystack: FakePaystack
 ):
     with time_machine.travel(unanswered.created_at, tick=False) as clock:
@@ -317,7 +313,7 @@ def test_payer_can_pay_another_way_when_the_provider_does_not_answer(
     assert visitor.post("pay")["Location"].startswith(paystack.url)
 
 
-def test_late_payment_of_a_prompt_given_up_is_given_back(
+def test_late_payment_of_an_abandoned_prompt_is_refunded(
     visitor: Payer, unanswered: Checkout, paystack: FakePaystack
 ):
     pay_another_way(visitor, unanswered)
@@ -341,7 +337,7 @@ def test_late_payment_of_a_prompt_given_up_is_given_back(
     assert "KES 250.00 is on its way back to you" in visitor.reads()
 
 
-def test_late_payment_of_a_prompt_given_up_pays_what_is_still_unpaid(
+def test_late_payment_of_an_abandoned_prompt_pays_an_open_payment(
     visitor: Payer, unanswered: Checkout, paystack: FakePaystack
 ):
     pay_another_way(visitor, unanswered)
@@ -357,7 +353,7 @@ def test_late_payment_of_a_prompt_given_up_pays_what_is_still_unpaid(
     assert not Refund.objects.exists()
 
 
-def test_prompt_that_was_paid_meanwhile_is_not_given_up(
+def test_paid_prompt_cannot_be_abandoned(
     visitor: Payer, unanswered: Checkout, paystack: FakePaystack
 ):
     paystack.faults.status = None
@@ -399,7 +395,7 @@ def test_second_click_sends_no_second_prompt(visitor: Payer, paystack: FakePayst
 
 
 @pytest.mark.django_db(transaction=True)
-def test_clicks_at_once_send_one_prompt(paystack_api: Api, paystack: FakePaystack):
+def test_simultaneous_clicks_send_one_prompt(paystack_api: Api, paystack: FakePaystack):
     visitor = payer(paystack_api)
 
     answers = at_once(4, lambda _: visitor.post("prompt", phone="0712345678"))
@@ -447,7 +443,9 @@ def test_no_page_is_opened_while_a_prompt_waits(visitor: Payer, paystack: FakePa
         "(0712) 345.678",
     ],
 )
-def test_kenyan_numbers_are_taken(visitor: Payer, paystack: FakePaystack, typed: str):
+def test_kenyan_numbers_are_accepted(
+    visitor: Payer, paystack: FakePaystack, typed: str
+):
     assert ASKED in prompted(visitor, typed)
 
     sent = charges(paystack)[0]["mobile_money"]["phone"]
@@ -472,7 +470,7 @@ def test_kenyan_numbers_are_taken(visitor: Payer, paystack: FakePaystack, typed:
         "9" * 5000,
     ],
 )
-def test_other_numbers_are_not(visitor: Payer, paystack: FakePaystack, typed: str):
+def test_other_numbers_are_refused(visitor: Payer, paystack: FakePaystack, typed: str):
     page = prompted(visitor, typed)
 
     assert "Error: Enter a Kenyan mobile number" in page
@@ -483,7 +481,7 @@ def test_other_numbers_are_not(visitor: Payer, paystack: FakePaystack, typed: st
 @pytest.mark.parametrize(
     ("amount", "currency"), [("250.50", "KES"), ("250001", "KES"), ("250", "USD")]
 )
-def test_prompt_is_not_offered_for_what_mpesa_cannot_carry(
+def test_page_offers_no_prompt_beyond_the_limit_of_mpesa(
     visitor: Payer, paystack: FakePaystack, amount: str, currency: str
 ):
     Payment.objects.update(amount=amount, currency=currency)
@@ -493,9 +491,7 @@ def test_prompt_is_not_offered_for_what_mpesa_cannot_carry(
     assert charges(paystack) == []
 
 
-def test_prompt_asks_for_the_rest_where_a_part_has_come(
-    visitor: Payer, paystack: FakePaystack
-):
+def test_prompt_asks_for_the_rest_after_a_part(visitor: Payer, paystack: FakePaystack):
     paystack.pays = 20_000
     visitor.post("pay")
     paystack.pay(visitor.checkout.reference)
@@ -549,7 +545,7 @@ def test_phone_gets_few_prompts_a_day_by_any_link(
         ("sw", "Nambari hii haipokei maombi ya malipo"),
     ],
 )
-def test_blocked_phone_gets_no_prompt_and_the_page_offers_another_way(
+def test_blocked_phone_gets_no_prompt(
     visitor: Payer, paystack: FakePaystack, language: str, told: str
 ):
     block(workspace_of(visitor), [("SMS", PHONE)], Block.Reason.UNWANTED)
@@ -621,7 +617,7 @@ def test_phone_is_in_no_log_url_or_job_and_sealed_in_the_table(
 
 
 @pytest.mark.parametrize("status", [400, 401])
-def test_refused_prompt_is_told_and_is_no_alarm(
+def test_refused_prompt_shows_an_error_without_an_alert(
     visitor: Payer, paystack: FakePaystack, status: int, monkeypatch: Any
 ):
     if status == 400:
@@ -644,7 +640,7 @@ def test_prompt_that_gets_no_answer_alerts(visitor: Payer, paystack: FakePaystac
     assert OperatorAlert.objects.get().kind == "UNOPENED"
 
 
-def test_status_that_needs_more_of_the_payer_leads_to_another_way(
+def test_prompt_that_needs_more_input_offers_another_way(
     visitor: Payer, paystack: FakePaystack
 ):
     paystack.prompt_status = "send_otp"
@@ -686,7 +682,7 @@ def test_sandbox_plays_the_phone(api: Api, choice: str, told: str):
     assert told in visitor.reads()
 
 
-def test_phones_are_forgotten_after_90_days(visitor: Payer, paystack: FakePaystack):
+def test_phones_are_purged_after_90_days(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     made = visitor.checkout.created_at
     for days, phone in ((89, PHONE), (91, None)):

@@ -6,7 +6,7 @@ from verification.consents.models import ConsentRecord
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_of_grant_and_decline_at_once_exactly_one_wins(api, ask):
+def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
     for _ in range(5):
         visitor = ask()
         visitor.enter()

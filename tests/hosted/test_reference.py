@@ -17,7 +17,7 @@ from verification.notifications.delivery import send_due_notifications
 from verification.references.notices import VERSION
 
 
-def test_a_referee_answers_and_the_report_is_made(paying_api: Api, referee: Visitor):
+def test_answers_of_a_referee_complete_the_report(paying_api: Api, referee: Visitor):
     referee.open()
     page = words(referee.text())
     assert "Acacia Lenders asks you to confirm" in page
@@ -43,7 +43,7 @@ def test_a_referee_answers_and_the_report_is_made(paying_api: Api, referee: Visi
     assert paying_api.report(str(referee.reference.report_id))["riskScore"] == 5
 
 
-def test_who_never_worked_there_is_an_answer(referee: Visitor):
+def test_no_employment_is_an_answer(referee: Visitor):
     referee.open()
     referee.post("submit", **ANSWER | NO)
 
@@ -52,14 +52,14 @@ def test_who_never_worked_there_is_an_answer(referee: Visitor):
     assert answers["jobTitle"] is answers["wouldRehire"] is None
 
 
-def test_who_still_works_there_has_no_last_day(referee: Visitor):
+def test_present_employment_has_no_last_day(referee: Visitor):
     referee.open()
     referee.post("submit", **ANSWER, still="on")
 
     assert said(referee).answers["employedTo"] is None
 
 
-def test_the_visit_leaves_evidence(referee: Visitor):
+def test_visit_leaves_evidence(referee: Visitor):
     referee.browser = Client(headers={"User-Agent": "Opera Mini" + "x" * 1000})
     referee.open()
     referee.get(lang="sw")
@@ -76,7 +76,7 @@ def test_the_visit_leaves_evidence(referee: Visitor):
     assert "anwani yako ya intaneti na kivinjari chako" in text
 
 
-def test_a_referee_who_cannot_answer_declines(paying_api: Api, referee: Visitor):
+def test_referee_declines(paying_api: Api, referee: Visitor):
     referee.open()
     assert "You cannot answer?" in referee.text("decline")
     assert said(referee).status == "PENDING"
@@ -114,7 +114,7 @@ def test_a_referee_who_cannot_answer_declines(paying_api: Api, referee: Visitor)
         ({"may_answer": ""}, "Tick the box if you may answer"),
     ],
 )
-def test_what_is_wrong_is_named_and_the_rest_kept(referee: Visitor, form, error):
+def test_invalid_form_names_errors_and_keeps_the_rest(referee: Visitor, form, error):
     referee.open()
 
     page = referee.post("submit", **ANSWER | form).content.decode()
@@ -137,7 +137,7 @@ def test_every_error_leads_to_its_field(referee: Visitor):
         assert page.count(f'id="id_{name}"') == 1
 
 
-def test_a_scanner_that_gets_everything_changes_nothing(referee: Visitor):
+def test_get_requests_change_nothing(referee: Visitor):
     for _ in range(2):
         referee.open()
         for place in [*PLACES, "?lang=sw"]:
@@ -156,7 +156,7 @@ def test_a_scanner_that_gets_everything_changes_nothing(referee: Visitor):
         ("sw", "decline", "Ulikataa kujibu.", "Ulikataa kutoa uthibitisho"),
     ],
 )
-def test_a_referee_keeps_a_receipt_by_page_pdf_and_email(
+def test_referee_gets_a_receipt_by_page_pdf_and_email(
     referee: Visitor, language: str, place: str, done: str, subject: str
 ):
     send_due_notifications()
@@ -176,7 +176,7 @@ def test_a_referee_keeps_a_receipt_by_page_pdf_and_email(
     assert pdf["Content-Type"] == "application/pdf"
     for text in (done, number, "Acacia Lenders"):
         assert text in read(pdf.content)
-    # Whoever has the link can open it.
+    # Any holder of the link can open it.
     for known in ("Wanjiku", "Baraka", "Amina", "Always on time"):
         assert known not in read(pdf.content)
 
@@ -189,7 +189,7 @@ def test_a_referee_keeps_a_receipt_by_page_pdf_and_email(
     assert (name, attached) == (f"{number}.pdf", pdf.content)
 
 
-def test_a_double_click_and_the_back_button_are_harmless(referee: Visitor):
+def test_double_click_and_the_back_button_are_harmless(referee: Visitor):
     referee.open()
     referee.post("submit", **ANSWER)
     first = said(referee).submitted_at
@@ -200,7 +200,7 @@ def test_a_double_click_and_the_back_button_are_harmless(referee: Visitor):
     assert said(referee).answers["wouldRehire"] == "YES"
 
 
-def test_the_link_of_answers_shows_neither_them_nor_whom_they_are_about(
+def test_answered_link_shows_neither_answers_nor_subject(
     referee: Visitor,
 ):
     referee.open()
@@ -214,7 +214,7 @@ def test_the_link_of_answers_shows_neither_them_nor_whom_they_are_about(
         assert personal not in page
 
 
-def test_an_expired_link_takes_no_answer(referee: Visitor):
+def test_expired_link_takes_no_answer(referee: Visitor):
     referee.open()
     days_pass(14)
 
@@ -244,7 +244,7 @@ def test_an_expired_link_takes_no_answer(referee: Visitor):
         ("sw", ["Loan application", "Siku 365", "kifungu cha 26", "kivinjari chako"]),
     ],
 )
-def test_page_says_to_referees_what_is_kept_and_their_rights(
+def test_notice_names_stored_data_and_rights(
     referee: Visitor, language: str, texts: list[str]
 ):
     referee.open()
@@ -254,7 +254,7 @@ def test_page_says_to_referees_what_is_kept_and_their_rights(
     assert [text for text in texts if text not in page] == []
 
 
-def test_consent_is_said_to_be_given_only_where_it_is_on_record(referee: Visitor):
+def test_notice_mentions_consent_only_on_record(referee: Visitor):
     referee.open()
     attested = words(referee.text())
     Consent.objects.update(
@@ -271,7 +271,7 @@ def test_consent_is_said_to_be_given_only_where_it_is_on_record(referee: Visitor
     assert "Wanjiku Kamau agreed on a page of this service" in granted
 
 
-def test_answers_to_another_notice_than_the_present_one_are_not_taken(
+def test_answers_to_an_old_notice_are_refused(
     referee: Visitor,
 ):
     referee.open()

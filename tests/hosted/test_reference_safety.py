@@ -18,7 +18,7 @@ from verification.references.links import reference_links
 SCRIPT = "<script>alert(1)</script>{{ 7 }}"
 
 
-def test_a_replaced_link_says_so_and_works_nowhere(
+def test_replaced_link_says_so_and_works_nowhere(
     referee: Visitor,
 ):
     referee.open()
@@ -36,7 +36,7 @@ def test_a_replaced_link_says_so_and_works_nowhere(
     assert said(referee).status == "SUBMITTED"
 
 
-def test_the_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
+def test_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
     referee.open()
     paying_api.post(f"/reports/{referee.reference.report_id}/cancel")
 
@@ -62,7 +62,7 @@ def test_every_wrong_link_gets_the_same_answer(referee: Visitor):
     assert Client().get(f"/c/{token}").status_code == 404
 
 
-def test_a_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
+def test_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
     another = visitor(asked(paying_api, idNumber="87654321"))
     referee.open(), another.open()
     stranger = Client()
@@ -83,7 +83,7 @@ def test_without_a_visit_every_page_asks_for_the_link(referee: Visitor, cookie):
         assert referee.post(place).status_code in {403, 405}
 
 
-def test_a_visit_ends_after_four_hours(referee: Visitor):
+def test_visit_ends_after_four_hours(referee: Visitor):
     referee.open()
 
     with time_machine.travel(now() + timedelta(seconds=4 * 3600 + 1)):
@@ -111,7 +111,7 @@ def test_every_answer_is_private_and_strict(referee: Visitor):
     assert answers[-1].status_code == 413
 
 
-def test_scripts_in_what_people_typed_are_text(paying_api: Api):
+def test_typed_scripts_are_plain_text(paying_api: Api):
     paying_api.workspace.name = SCRIPT
     paying_api.workspace.save()
     referee = visitor(asked(paying_api, fullName=f"Ann {SCRIPT}", refereeName=SCRIPT))
@@ -123,7 +123,7 @@ def test_scripts_in_what_people_typed_are_text(paying_api: Api):
         assert SCRIPT in words(page)
 
 
-def test_a_form_of_another_site_is_refused(referee: Visitor):
+def test_form_of_another_site_is_refused(referee: Visitor):
     referee.open()
     browser = Client(enforce_csrf_checks=True)
     browser.cookies = referee.browser.cookies
@@ -132,7 +132,7 @@ def test_a_form_of_another_site_is_refused(referee: Visitor):
     assert said(referee).status == "PENDING"
 
 
-def test_the_page_is_small_and_asks_the_database_little(
+def test_page_is_small_and_needs_few_queries(
     referee: Visitor, django_assert_max_num_queries
 ):
     referee.open()
@@ -148,7 +148,7 @@ def test_the_page_is_small_and_asks_the_database_little(
     assert len(gzip.compress(page.content)) < size / 4
 
 
-def test_the_page_speaks_kiswahili(referee: Visitor):
+def test_page_is_in_kiswahili(referee: Visitor):
     referee.browser = Client(headers={"Accept-Language": "sw-KE,sw;q=0.9,en;q=0.5"})
     referee.open()
 
@@ -157,7 +157,7 @@ def test_the_page_speaks_kiswahili(referee: Visitor):
     assert "Andika jina la mwajiri" in wrong
 
 
-def test_the_log_names_no_token(referee: Visitor, caplog):
+def test_log_names_no_token(referee: Visitor, caplog):
     referee.open()
     referee.post("submit", **ANSWER)
 

@@ -24,7 +24,7 @@ def visitor(api: Api) -> Payer:
     return payer(api)
 
 
-def test_it_cannot_be_mistaken_for_a_real_one(visitor: Payer):
+def test_sandbox_checkout_is_marked_as_a_test(visitor: Payer):
     page = words(visitor.browser.get(visitor.pay()).content.decode())
 
     for said in (
@@ -53,7 +53,7 @@ def test_it_cannot_be_mistaken_for_a_real_one(visitor: Payer):
         ("less", "PAID", "PENDING", 1),
     ],
 )
-def test_it_plays_every_ending_and_tells_of_it(
+def test_each_button_ends_the_checkout_and_sends_an_event(
     visitor: Payer, choice, status, payment, events
 ):
     visitor.choose(choice)
@@ -64,7 +64,7 @@ def test_it_plays_every_ending_and_tells_of_it(
     assert PaymentEvent.objects.count() == events
 
 
-def test_an_event_that_is_lost_brings_no_look(visitor: Payer):
+def test_lost_event_causes_no_poll(visitor: Payer):
     visitor.choose("lost")
     work()
 
@@ -72,7 +72,7 @@ def test_an_event_that_is_lost_brings_no_look(visitor: Payer):
     assert Checkout.objects.get().status == "OPEN"
 
 
-def test_it_leads_back_once_it_is_paid_and_cannot_be_paid_again(visitor: Payer):
+def test_paid_checkout_leads_back_and_cannot_be_paid_again(visitor: Payer):
     at = visitor.pay()
     back = visitor.choose("pay", at)
     visitor.choose("more", at)
@@ -84,7 +84,7 @@ def test_it_leads_back_once_it_is_paid_and_cannot_be_paid_again(visitor: Payer):
     assert SandboxCheckout.objects.get().paid_amount == 250
 
 
-def test_what_failed_or_was_left_can_be_paid_there_still(visitor: Payer):
+def test_failed_checkout_can_still_be_paid(visitor: Payer):
     at = visitor.pay()
     for choice, said in [("fail", "The last try failed"), ("cancel", "You left")]:
         visitor.choose(choice, at)
@@ -96,14 +96,14 @@ def test_what_failed_or_was_left_can_be_paid_there_still(visitor: Payer):
 
 
 @pytest.mark.parametrize("choice", ["", "PAY", "x"])
-def test_a_choice_that_is_none_is_asked_again(visitor: Payer, choice):
+def test_unknown_button_shows_the_page_again(visitor: Payer, choice):
     at = visitor.pay()
 
     assert visitor.browser.post(at, {"choice": choice}).status_code == 200
     assert SandboxCheckout.objects.get().state == "OPEN"
 
 
-def test_what_is_not_known_there_is_not_found(api: Api):
+def test_unknown_checkout_is_not_found(api: Api):
     checkout = opened(api.create(candidate()))
     SandboxCheckout.objects.all().delete()
 
@@ -113,7 +113,7 @@ def test_what_is_not_known_there_is_not_found(api: Api):
         assert Client().post(path, {"choice": "pay"}).status_code == 404
 
 
-def test_a_form_of_another_site_is_refused(visitor: Payer):
+def test_form_of_another_site_is_refused(visitor: Payer):
     at = visitor.pay()
 
     stranger = Client(enforce_csrf_checks=True)

@@ -1,4 +1,4 @@
-"""Whoever has a top-up link pays into the account, and learns nothing of it."""
+"""A visitor with a top-up link pays into the account and sees no balance."""
 
 from decimal import Decimal
 from uuid import uuid4
@@ -30,7 +30,7 @@ def owner(api: Api) -> Visitor:
     return visitor
 
 
-def test_a_suspended_workspace_is_not_topped_up(api: Api):
+def test_suspended_workspace_takes_no_top_up(api: Api):
     visitor = owner(api)
     api.workspace.suspend("fraud")
 
@@ -62,7 +62,7 @@ def reload(visitor: Visitor) -> str:
     return words(visitor.browser.get(visitor.path).content.decode())
 
 
-def test_the_page_says_whose_account_and_which_and_not_what_is_in_it(api: Api):
+def test_page_names_the_account_without_its_balance(api: Api):
     LedgerEntry.objects.all().delete()
     type(api.account).objects.filter(pk=api.account.pk).update(balance=7654)
     api.workspace.contact = "privacy@acacia.test"
@@ -84,7 +84,7 @@ def test_the_page_says_whose_account_and_which_and_not_what_is_in_it(api: Api):
 
 
 @pytest.mark.parametrize("typed", ["5000", "5,000", "5 000.00", " 5000.0 "])
-def test_what_is_paid_is_on_the_balance(api: Api, typed):
+def test_top_up_raises_the_balance(api: Api, typed):
     visitor = owner(api)
 
     assert "We are asking whether you have paid" in paid(visitor, "pay", typed)
@@ -98,7 +98,7 @@ def test_what_is_paid_is_on_the_balance(api: Api, typed):
     assert Checkout.objects.get().number in page
 
 
-def test_a_top_up_that_failed_adds_nothing(api: Api):
+def test_failed_top_up_adds_nothing(api: Api):
     visitor = owner(api)
 
     paid(visitor, "fail")
@@ -108,7 +108,7 @@ def test_a_top_up_that_failed_adds_nothing(api: Api):
     assert not LedgerEntry.objects.exists()
 
 
-def test_a_top_up_in_another_currency_is_left_to_a_person(api: Api):
+def test_top_up_in_another_currency_waits_for_review(api: Api):
     visitor = owner(api)
 
     paid(visitor, "pay")
@@ -126,7 +126,7 @@ def test_a_top_up_in_another_currency_is_left_to_a_person(api: Api):
 @pytest.mark.parametrize(
     ("choice", "came"), [("more", "KES 5,001.00"), ("less", "KES 2,500.00")]
 )
-def test_a_top_up_of_another_amount_adds_what_arrived(api: Api, choice, came):
+def test_top_up_of_another_amount_adds_the_paid_amount(api: Api, choice, came):
     visitor = owner(api)
 
     paid(visitor, choice)
@@ -138,7 +138,7 @@ def test_a_top_up_of_another_amount_adds_what_arrived(api: Api, choice, came):
     assert LedgerEntry.objects.get().amount == Checkout.objects.get().paid_amount
 
 
-def test_who_comes_back_without_paying_is_told_so(api: Api):
+def test_return_without_payment_says_so(api: Api):
     visitor = owner(api)
     visitor.post("", amount="5000")
     back = f"{visitor.page}back/{Checkout.objects.get().pk}"
@@ -151,7 +151,7 @@ def test_who_comes_back_without_paying_is_told_so(api: Api):
     assert not LedgerEntry.objects.exists()
 
 
-def test_an_event_that_is_lost_is_healed_by_coming_back(api: Api):
+def test_return_replaces_a_lost_event(api: Api):
     visitor = owner(api)
     paid(visitor, "lost")
     work()
@@ -176,7 +176,7 @@ def test_an_event_that_is_lost_is_healed_by_coming_back(api: Api):
         ("9" * 50, "at most 20"),
     ],
 )
-def test_what_is_no_amount_is_named(api: Api, typed, error):
+def test_invalid_amount_shows_an_error(api: Api, typed, error):
     page = owner(api).post("", amount=typed).content.decode()
 
     assert "<title>Error: " in page
@@ -217,7 +217,7 @@ def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
     assert not Checkout.objects.exists()
 
 
-def test_a_visit_opens_no_other_account_and_shows_no_other_checkout(
+def test_visit_opens_no_other_account_and_shows_no_other_checkout(
     api: Api, another_api: Api
 ):
     mine, another = owner(api), owner(another_api)
@@ -233,7 +233,7 @@ def test_a_visit_opens_no_other_account_and_shows_no_other_checkout(
     assert mine.get("state", back=str(checkout.pk)).content == b"unknown"
 
 
-def test_a_scanner_that_gets_everything_opens_nothing(api: Api):
+def test_get_requests_open_nothing(api: Api):
     visitor = owner(api)
 
     for place in ("", "paid", "state", "?amount=5000", f"back/{uuid4()}"):
@@ -243,7 +243,7 @@ def test_a_scanner_that_gets_everything_opens_nothing(api: Api):
     assert not Checkout.objects.exists()
 
 
-def test_a_form_of_another_site_is_refused(api: Api):
+def test_form_of_another_site_is_refused(api: Api):
     visitor = owner(api)
     browser = Client(enforce_csrf_checks=True)
     browser.cookies = visitor.browser.cookies
@@ -283,7 +283,7 @@ def test_every_answer_is_private_and_strict(api: Api):
         assert "noindex" in answer["X-Robots-Tag"]
 
 
-def test_it_speaks_kiswahili(api: Api):
+def test_pages_are_in_kiswahili(api: Api):
     visitor = owner(api)
     visitor.get(lang="sw")
 
@@ -291,7 +291,7 @@ def test_it_speaks_kiswahili(api: Api):
     assert "Andika kiasi" in visitor.post("", amount="").content.decode()
 
 
-def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
+def test_waiting_payer_sees_the_result_of_the_poll(api: Api):
     visitor = owner(api)
     visitor.post("", amount="5000")
     back = f"{visitor.page}back/{Checkout.objects.get().pk}"
@@ -305,6 +305,6 @@ def test_who_waits_is_told_once_the_provider_has_been_asked(api: Api):
         assert not is_due(Checkout.objects.get())
         page = words(visitor.browser.get(path).content.decode())
         assert "Nothing has been paid so far" in page
-        # On that page it goes on asking.
+        # That page continues to poll.
         assert not visitor.script(path)()
         assert is_due(Checkout.objects.get())

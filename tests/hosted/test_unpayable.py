@@ -1,4 +1,4 @@
-"""Pages of links by which nothing, or nothing more, can be paid."""
+"""Pages of links that take no payment."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 
 
-def test_nobody_pays_before_the_subject_has_agreed(api: Api):
+def test_payment_waits_for_consent(api: Api):
     visitor = payer(api, consent=HOSTED)
 
     page = visitor.reads()
@@ -35,7 +35,7 @@ def test_nobody_pays_before_the_subject_has_agreed(api: Api):
     assert not Checkout.objects.exists()
 
 
-def test_an_expired_link_takes_nothing(api: Api):
+def test_expired_link_takes_no_payment(api: Api):
     visitor = payer(api)
     with time_machine.travel(now() + timedelta(days=15)):
         visitor.open()
@@ -53,7 +53,7 @@ def test_an_expired_link_takes_nothing(api: Api):
     assert visitor.payment.generation == 1
 
 
-def test_the_expired_link_of_a_draft_is_sent_anew_once_a_minute(api: Api):
+def test_payer_renews_an_expired_link_once_a_minute(api: Api):
     visitor = payer(api, draft=True)
     with time_machine.travel(now() + timedelta(days=15)) as clock:
         visitor.open()
@@ -120,7 +120,7 @@ def test_payer_cannot_ask_the_client_when_no_link_is_needed(api: Api, way: str):
     assert wishes(api, visitor) == ([], [])
 
 
-def test_expired_payment_link_lives_on_when_the_payer_has_blocked_us(api: Api):
+def test_expired_link_stays_when_the_payer_has_blocked_the_client(api: Api):
     visitor = payer(api, draft=True)
     email = payer_of(visitor.payment.report)["email"]
     block(api.workspace.pk, [("EMAIL", email)], Block.Reason.UNWANTED)
@@ -142,7 +142,7 @@ def test_expired_payment_link_lives_on_when_the_payer_has_blocked_us(api: Api):
     assert visitor.payment.link_requested_at is None
 
 
-def test_waiting_payer_is_promised_a_message_that_would_be_sent(api: Api):
+def test_page_promises_only_messages_that_would_be_sent(api: Api):
     visitor = payer(api, consent=HOSTED)
     assert "You get a message when you can pay" in visitor.reads()
 
@@ -152,7 +152,7 @@ def test_waiting_payer_is_promised_a_message_that_would_be_sent(api: Api):
     assert "Open this link again later" in visitor.reads()
 
 
-def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):
+def test_replaced_link_shows_the_receipt_of_its_payment(api: Api):
     visitor = payer(api)
     at = visitor.pay()
     Payment.objects.update(link_made_at="2026-01-01T00:00:00Z")
@@ -164,7 +164,7 @@ def test_who_pays_while_the_link_is_replaced_sees_the_receipt(api: Api):
     assert "You paid KES 250.00" in visitor.reads()
 
 
-def test_the_link_of_a_cancelled_report_is_dead(api: Api):
+def test_link_of_a_cancelled_report_is_dead(api: Api):
     visitor = payer(api)
     at = visitor.pay()
     api.post(f"/reports/{visitor.report_id}/cancel")
@@ -179,7 +179,7 @@ def test_the_link_of_a_cancelled_report_is_dead(api: Api):
     assert "KES 250.00 was given back on" in visitor.reads()
 
 
-def test_a_draft_that_asks_somebody_else_shows_the_first_one_nothing(api: Api):
+def test_replaced_payer_sees_nothing_of_the_draft(api: Api):
     visitor = payer(api, draft=True)
     other = {"name": "Other", "email": "other@payer.test"}
     body = {"paymentMode": "THIRD_PARTY", "payer": other}
@@ -193,7 +193,7 @@ def test_a_draft_that_asks_somebody_else_shows_the_first_one_nothing(api: Api):
     assert visitor.browser.get(visitor.link, follow=True).content == page.content
 
 
-def test_a_price_edited_after_the_quote_changes_nothing(api: Api):
+def test_price_edited_after_the_quote_changes_nothing(api: Api):
     visitor = payer(api)
     CheckDefinition.objects.update(price=999)
 
@@ -205,7 +205,7 @@ def test_a_price_edited_after_the_quote_changes_nothing(api: Api):
     assert visitor.payment.status == "PAID"
 
 
-def test_checks_that_are_known_already_cost_nothing(api: Api):
+def test_reused_checks_cost_nothing(api: Api):
     api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()
 
@@ -215,17 +215,17 @@ def test_checks_that_are_known_already_cost_nothing(api: Api):
     assert "Total KES 150.00" in page
 
 
-def test_a_name_of_staff_s_own_is_shown_as_it_is(api: Api):
+def test_check_renamed_by_staff_keeps_its_name(api: Api):
     CheckDefinition.objects.filter(name="IDENTITY").update(display_name="Passport <b>")
 
     assert "Passport <b> KES 50.00" in payer(api).reads(lang="sw")
 
 
-def test_payments_that_nobody_takes_are_not_asked_for(live_api: Api, settings):
+def test_page_asks_for_no_payment_without_a_provider(live_api: Api, settings):
     settings.PAYMENT_PROVIDER = "paystack"
     settings.PAYMENT_PROVIDERS = {"paystack": ("tests.payments.shop.shop", {})}
     visitor = payer(live_api)
-    # The operator has ended the contract meanwhile.
+    # The operator has ended the contract.
     settings.PAYMENT_PROVIDER = ""
 
     assert "Nothing can be paid at the moment" in visitor.reads()

@@ -26,7 +26,7 @@ def a_minute_passes() -> None:
 
 
 @pytest.mark.parametrize("draft", [True, False])
-def test_the_payer_is_sent_another_link(api: Api, draft: bool):
+def test_client_sends_the_payer_a_new_link(api: Api, draft: bool):
     item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     made = api.create(item, draft=draft)
     Payment.objects.update(expires_at=now() + timedelta(days=1))
@@ -46,7 +46,7 @@ def test_the_payer_is_sent_another_link(api: Api, draft: bool):
     assert new.context["link"] == state["paymentUrl"]
 
 
-def test_the_link_before_opens_no_checkout(api: Api):
+def test_old_link_opens_no_checkout(api: Api):
     made = api.create(candidate())
     a_minute_passes()
     resend(api, made)
@@ -56,7 +56,7 @@ def test_the_link_before_opens_no_checkout(api: Api):
     assert pay(api, made)["status"] == "RUNNING"
 
 
-def test_what_was_opened_by_the_link_before_can_be_paid(api: Api):
+def test_checkout_of_the_old_link_can_be_paid(api: Api):
     made = api.create(candidate())
     checkout = opened(made)
     a_minute_passes()
@@ -66,7 +66,7 @@ def test_what_was_opened_by_the_link_before_can_be_paid(api: Api):
     assert api.report(made["id"])["status"] == "RUNNING"
 
 
-def test_a_link_is_sent_once_a_minute(api: Api):
+def test_link_is_renewed_once_a_minute(api: Api):
     made = api.create(candidate())
 
     answer = resend(api, made)
@@ -78,7 +78,7 @@ def test_a_link_is_sent_once_a_minute(api: Api):
     assert resend(api, made).status_code == 429
 
 
-def test_a_draft_that_expired_is_asked_anew(api: Api):
+def test_expired_draft_gets_a_new_link(api: Api):
     made = api.create(candidate(), draft=True)
     past = now() - timedelta(hours=1)
     Payment.objects.update(status="EXPIRED", expires_at=past, reminded_at=past)
@@ -96,7 +96,7 @@ def refused(api: Api, made: dict) -> str:
     return problem["paymentStatus"]
 
 
-def test_who_is_not_asked_yet_gets_no_link(api: Api):
+def test_payer_gets_no_link_before_consent(api: Api):
     made = api.create(candidate(consent=HOSTED))
 
     assert refused(api, made) == "PENDING"
@@ -105,11 +105,11 @@ def test_who_is_not_asked_yet_gets_no_link(api: Api):
 
 
 @pytest.mark.parametrize("status", ["DRAFT", "RUNNING", "CANCELLED"])
-def test_what_the_workspace_pays_asks_nobody(api: Api, status: str):
+def test_report_paid_by_the_workspace_has_no_link(api: Api, status: str):
     assert refused(api, {"id": report_in(api, status)}) == "NOT_REQUIRED"
 
 
-def test_what_is_paid_expired_cancelled_or_given_back_needs_no_link(api: Api):
+def test_ended_payment_needs_no_link(api: Api):
     paid, expired, cancelled, refunded = api.create(*[candidate()] * 4)
     pay(api, paid)
     Payment.objects.filter(report=expired["id"]).update(expires_at=now())
@@ -123,7 +123,7 @@ def test_what_is_paid_expired_cancelled_or_given_back_needs_no_link(api: Api):
     assert said == ["PAID", "EXPIRED", "CANCELLED", "REFUNDED"]
 
 
-def test_it_takes_no_body_and_no_parameters(api: Api):
+def test_resend_takes_no_body_and_no_parameters(api: Api):
     made = api.create(candidate())
     path = f"/reports/{made['id']}/payment/resend"
 
@@ -131,7 +131,7 @@ def test_it_takes_no_body_and_no_parameters(api: Api):
     assert api.refused(f"{path}?now=1")["code"] == "validation-failed"
 
 
-def test_staff_and_payers_get_one_in_the_same_way(api: Api):
+def test_staff_and_payers_renew_links_in_the_same_way(api: Api):
     made = api.create(candidate())
     a_minute_passes()
 

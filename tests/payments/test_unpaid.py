@@ -1,4 +1,4 @@
-"""Who does not pay is reminded once, and in the end nobody can pay any more."""
+"""Unpaid payments are reminded of once and expire."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ def reminders() -> QuerySet[Notification]:
     return Notification.objects.filter(kind="PAYMENT_REMINDER")
 
 
-def test_a_report_that_nobody_pays_has_failed(api: Api):
+def test_unpaid_report_fails(api: Api):
     made = api.create(candidate())
     over(made)
     over(made)
@@ -52,7 +52,7 @@ def test_a_report_that_nobody_pays_has_failed(api: Api):
     assert [m["trigger"] for m in moves] == ["created", "payment expired"]
 
 
-def test_the_timeline_shows_that_it_was_paid(api: Api):
+def test_timeline_shows_that_it_was_paid(api: Api):
     made = api.create(candidate())
     pay(api, made)
 
@@ -61,7 +61,7 @@ def test_the_timeline_shows_that_it_was_paid(api: Api):
     assert (move["trigger"], move["actor"]) == ("paid", "payer")
 
 
-def test_what_has_time_left_or_was_paid_does_not_expire(api: Api):
+def test_paid_and_unexpired_payments_stay(api: Api):
     waits, paid = api.create(candidate(), candidate())
     pay(api, paid)
     expire_payments()
@@ -72,7 +72,7 @@ def test_what_has_time_left_or_was_paid_does_not_expire(api: Api):
     assert api.report(paid["id"])["status"] == "RUNNING"
 
 
-def test_a_failed_attempt_expires_as_well(api: Api):
+def test_failed_attempt_expires_as_well(api: Api):
     made = api.create(candidate())
     opened(made)
     Payment.objects.update(status="FAILED")
@@ -81,7 +81,7 @@ def test_a_failed_attempt_expires_as_well(api: Api):
     assert api.report(made["id"])["status"] == "FAILED"
 
 
-def test_who_is_paying_when_time_is_up_may_end_it(api: Api):
+def test_open_checkout_delays_the_expiry(api: Api):
     made = api.create(candidate())
     checkout = opened(made)
     Payment.objects.update(expires_at=now() - PAST)
@@ -94,7 +94,7 @@ def test_who_is_paying_when_time_is_up_may_end_it(api: Api):
     assert api.report(made["id"])["status"] == "RUNNING"
 
 
-def test_who_pays_when_all_is_over_gets_it_back(api: Api):
+def test_payment_after_expiry_is_refunded(api: Api):
     made = api.create(candidate())
     checkout = opened(made)
     over(made)
@@ -108,17 +108,17 @@ def test_who_pays_when_all_is_over_gets_it_back(api: Api):
     assert not Event.objects.filter(name="payment.paid").exists()
 
 
-def test_nothing_can_be_opened_once_the_time_is_over(api: Api):
+def test_expired_payment_opens_no_checkout(api: Api):
     made = api.create(candidate())
     Payment.objects.update(expires_at=now() - PAST)
 
-    # Also before a job has written it down.
+    # No job has recorded the expiry yet.
     assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
     with pytest.raises(PaymentClosed, match="EXPIRED"):
         opened(made)
 
 
-def test_a_draft_stays_one_and_cannot_be_launched(api: Api):
+def test_unpaid_draft_stays_and_cannot_be_launched(api: Api):
     made = api.create(candidate(), draft=True)
     over(made)
 
@@ -129,7 +129,7 @@ def test_a_draft_stays_one_and_cannot_be_launched(api: Api):
     assert not Event.objects.filter(name="report.failed").exists()
 
 
-def test_time_does_not_pass_while_consent_is_awaited(api: Api):
+def test_time_to_pay_begins_after_consent(api: Api):
     made = api.create(candidate(consent=HOSTED))
     Payment.objects.update(link_made_at=now() - timedelta(days=20))
     over(made)
@@ -151,7 +151,7 @@ def test_time_does_not_pass_while_consent_is_awaited(api: Api):
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 
-def test_a_payer_is_reminded_once_at_half_time(api: Api):
+def test_payer_is_reminded_once_at_half_time(api: Api):
     made = api.create(candidate())
     Payment.objects.update(
         link_made_at=now() - timedelta(days=6, hours=23),
@@ -169,7 +169,7 @@ def test_a_payer_is_reminded_once_at_half_time(api: Api):
     assert reminder.context["link"] == made["paymentState"]["paymentUrl"]
 
 
-def test_nobody_is_reminded_of_what_is_over_paid_or_not_asked(api: Api):
+def test_ended_paid_and_unrequested_payments_get_no_reminder(api: Api):
     items = [candidate(), candidate(), candidate(), candidate(consent=HOSTED)]
     expired, paid, cancelled, waits = api.create(*items)
     pay(api, paid)
@@ -184,7 +184,7 @@ def test_nobody_is_reminded_of_what_is_over_paid_or_not_asked(api: Api):
 
 
 @pytest.mark.parametrize("end_it", ["expire", "cancel", "withdraw", "pay"])
-def test_who_cannot_pay_any_more_is_not_asked_to(api: Api, end_it: str):
+def test_closed_payment_cancels_waiting_messages(api: Api, end_it: str):
     made = api.create(candidate(consent=HOSTED))
     consent = Consent.objects.get(report=made["id"])
     grant(consent.pk, consent.generation, EVIDENCE)
@@ -206,7 +206,7 @@ def test_who_cannot_pay_any_more_is_not_asked_to(api: Api, end_it: str):
     assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
 
 
-def test_money_that_comes_after_a_withdrawal_is_given_back(api: Api):
+def test_payment_after_a_withdrawal_is_refunded(api: Api):
     made = api.create(candidate(consent=HOSTED))
     consent = Consent.objects.get(report=made["id"])
     grant(consent.pk, consent.generation, EVIDENCE)

@@ -24,14 +24,14 @@ from verification.providers.payment_provider import CheckoutState
 
 
 def looks(checkout: Checkout) -> int:
-    """Run what is due now, and say whether this checkout was among it."""
+    """Run due polls; return whether they included this checkout."""
     before = checkout.polled_at
     poll_due_checkouts()
     checkout.refresh_from_db()
     return int(checkout.polled_at != before)
 
 
-def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api):
+def test_waiting_payer_causes_one_poll_in_five_seconds(api: Api):
     checkout = opened(api.create(candidate()))
     with time_machine.travel(now(), tick=False) as clock:
         for _ in range(3):
@@ -45,16 +45,14 @@ def test_a_payer_who_waits_has_the_provider_asked_once_in_five_seconds(api: Api)
         assert looks(checkout) == 1
 
 
-def test_what_is_paid_is_not_asked_about_again_by_a_payer_who_waits(api: Api):
+def test_paid_checkout_is_not_polled_for_a_waiting_payer(api: Api):
     checkout = end(opened(api.create(candidate())))
 
     with time_machine.travel(now() + MIN_POLL_INTERVAL):
         assert not poll_soon(checkout.pk)
 
 
-def test_who_comes_back_during_a_look_has_another_one_follow_it(
-    api: Api, monkeypatch: Any
-):
+def test_return_during_a_poll_causes_another_poll(api: Api, monkeypatch: Any):
     checkout = opened(api.create(candidate()))
     came_back = []
 
@@ -81,7 +79,7 @@ def test_who_comes_back_during_a_look_has_another_one_follow_it(
 
 @pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("back", ["before", "meanwhile"])
-def test_while_a_look_is_under_way_nobody_is_told_that_nothing_was_paid(
+def test_page_waits_for_a_poll_under_way(
     api: Api, monkeypatch: Any, back: str, lost: bool
 ):
     visitor = payer(api)

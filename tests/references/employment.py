@@ -1,4 +1,4 @@
-"""What tests of references order, answer and look at."""
+"""Orders, answers and queries for tests of references."""
 
 from datetime import timedelta
 from typing import Any

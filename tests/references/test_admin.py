@@ -37,7 +37,7 @@ def send_new_link(client: Client, reference: Reference) -> list[str]:
     return [str(message) for message in answer.context["messages"]]
 
 
-def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: Api):
+def test_staff_see_the_status_without_the_answers(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     looking = User.objects.create_user("wangari", is_staff=True)
@@ -56,7 +56,7 @@ def test_staff_see_how_a_reference_stands_and_nothing_that_was_said(paying_api: 
         assert personal not in listed + page
 
 
-def test_what_was_answered_is_seen_once_revealed(paying_api: Api, staff: Client):
+def test_staff_see_answers_after_revealing_them(paying_api: Api, staff: Client):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     for personal in PERSONAL:
@@ -68,7 +68,7 @@ def test_what_was_answered_is_seen_once_revealed(paying_api: Api, staff: Client)
     assert "Always on time" not in staff.get(LIST).content.decode()
 
 
-def test_staff_change_nothing_by_hand(paying_api: Api, staff: Client):
+def test_staff_cannot_edit_a_reference(paying_api: Api, staff: Client):
     reference = asked(paying_api)
 
     assert staff.post(change(reference), {"status": "DECLINED"}).status_code == 403
@@ -88,7 +88,7 @@ def test_staff_send_a_new_link(paying_api: Api, staff: Client):
     assert len(messages()) == 2
 
 
-def test_who_has_answered_is_sent_nothing(paying_api: Api, staff: Client):
+def test_answered_reference_gets_no_link(paying_api: Api, staff: Client):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
@@ -98,7 +98,7 @@ def test_who_has_answered_is_sent_nothing(paying_api: Api, staff: Client):
     assert len(messages()) == 1
 
 
-def test_who_may_only_look_cannot_send_links(paying_api: Api):
+def test_reader_cannot_send_links(paying_api: Api):
     asked(paying_api)
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_reference"))
@@ -108,7 +108,7 @@ def test_who_may_only_look_cannot_send_links(paying_api: Api):
     assert "Send a new link" not in client.get(LIST).content.decode()
 
 
-def test_the_list_costs_the_same_however_many_rows(
+def test_list_needs_the_same_queries_for_more_rows(
     paying_api: Api, staff: Client, django_assert_max_num_queries
 ):
     for number in range(5):

@@ -34,7 +34,7 @@ from webhooks.events import envelope
 from webhooks.models import Event
 
 
-def test_an_answer_makes_the_report_ready(paying_api: Api):
+def test_answer_makes_the_report_ready(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     assert paying_api.report(str(reference.report_id))["status"] == "RUNNING"
@@ -65,7 +65,7 @@ def test_an_answer_makes_the_report_ready(paying_api: Api):
     assert paid() == {"CHARGE": -500}
 
 
-def test_the_order_of_events_is_that_of_what_happened(paying_api: Api):
+def test_events_are_in_the_order_of_what_happened(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
@@ -78,7 +78,7 @@ def test_the_order_of_events_is_that_of_what_happened(paying_api: Api):
     ]
 
 
-def test_the_event_has_the_shape_of_the_openapi_document(paying_api: Api):
+def test_event_has_the_shape_of_the_openapi_document(paying_api: Api):
     configured(paying_api.workspace)
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
@@ -93,7 +93,7 @@ def test_the_event_has_the_shape_of_the_openapi_document(paying_api: Api):
     assert sent["data"]["reference"]["refereeName"] == "Amina Said"
 
 
-def test_differences_are_flags_and_not_failures(paying_api: Api):
+def test_differences_become_flags(paying_api: Api):
     reference = asked(paying_api)
     said = {"employer": "Simba Haulage", "jobTitle": "Driver", "wouldRehire": "NO"}
     submit(reference.pk, 1, ANSWERS | said | {"employedTo": None}, EVIDENCE)
@@ -109,7 +109,7 @@ def test_differences_are_flags_and_not_failures(paying_api: Api):
     assert (result["score"], result["riskLevel"]) == (75, "HIGH")
 
 
-def test_an_employment_that_never_was_is_a_flag(paying_api: Api):
+def test_missing_employment_becomes_a_flag(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, NOT_EMPLOYED, EVIDENCE)
     paying_api.work()
@@ -120,7 +120,7 @@ def test_an_employment_that_never_was_is_a_flag(paying_api: Api):
     assert result["details"]["employed"] is False
 
 
-def test_how_it_was_answered_is_kept(paying_api: Api):
+def test_evidence_of_the_answer_is_stored(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
@@ -136,7 +136,7 @@ def test_how_it_was_answered_is_kept(paying_api: Api):
     assert stored.submitted_at is not None
 
 
-def test_a_referee_who_declines_fails_the_check(paying_api: Api):
+def test_refusal_fails_the_check(paying_api: Api):
     reference = asked(paying_api)
     decline(reference.pk, 1, EVIDENCE, "I left the company")
     decline(reference.pk, 1, EVIDENCE, "")
@@ -150,7 +150,7 @@ def test_a_referee_who_declines_fails_the_check(paying_api: Api):
     assert paid() == {"CHARGE": -500, "REVERSAL": 500}
 
 
-def test_the_same_answers_twice_are_one_answer(paying_api: Api):
+def test_repeated_answers_are_stored_once(paying_api: Api):
     reference = asked(paying_api)
     first = submit(reference.pk, 1, ANSWERS, EVIDENCE)
     again = submit(reference.pk, 1, ANSWERS | {"wouldRehire": "NO"}, EVIDENCE)
@@ -162,7 +162,7 @@ def test_the_same_answers_twice_are_one_answer(paying_api: Api):
     assert events().count("reference.submitted") == 1
 
 
-def test_the_other_answer_comes_too_late(paying_api: Api):
+def test_second_decision_is_refused(paying_api: Api):
     reference = asked(paying_api)
     decline(reference.pk, 1, EVIDENCE, "")
     with pytest.raises(ReferenceClosed, match="DECLINED"):
@@ -170,7 +170,7 @@ def test_the_other_answer_comes_too_late(paying_api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_answers_at_once_one_wins(transactional_db, paying_api: Api):
+def test_one_of_simultaneous_answers_wins(transactional_db, paying_api: Api):
     reference = asked(paying_api)
 
     def either(number: int) -> str:
@@ -185,7 +185,7 @@ def test_of_answers_at_once_one_wins(transactional_db, paying_api: Api):
     assert events().count("reference.submitted") <= 1
 
 
-def test_a_cancelled_report_takes_no_answer(paying_api: Api):
+def test_cancelled_report_takes_no_answer(paying_api: Api):
     reference = asked(paying_api)
     paying_api.post(f"/reports/{reference.report_id}/cancel")
 
@@ -197,7 +197,7 @@ def test_a_cancelled_report_takes_no_answer(paying_api: Api):
     assert only_result().next_attempt_at is None
 
 
-def test_a_new_link_replaces_the_old_one(paying_api: Api):
+def test_new_link_replaces_the_old_one(paying_api: Api):
     reference = asked(paying_api)
     with pytest.raises(ResendTooSoon):
         reference_links.renew(reference.pk)
@@ -217,14 +217,14 @@ def test_a_new_link_replaces_the_old_one(paying_api: Api):
     assert paying_api.report(str(reference.report_id))["status"] == "READY"
 
 
-def test_who_has_answered_gets_no_new_link(paying_api: Api):
+def test_answered_reference_gets_no_new_link(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     with pytest.raises(ReferenceClosed, match="SUBMITTED"):
         reference_links.renew(reference.pk)
 
 
-def test_who_has_not_answered_is_reminded_once_after_three_days(paying_api: Api):
+def test_silent_referee_is_reminded_once_after_three_days(paying_api: Api):
     asked(paying_api)
     days_pass(2)
     remind_and_expire_references()
@@ -241,7 +241,7 @@ def test_who_has_not_answered_is_reminded_once_after_three_days(paying_api: Api)
 
 
 @pytest.mark.parametrize("ended", ["submitted", "declined", "cancelled"])
-def test_who_need_not_answer_is_not_reminded(paying_api: Api, ended: str):
+def test_referee_of_an_ended_report_gets_no_reminder(paying_api: Api, ended: str):
     reference = asked(paying_api)
     if ended == "submitted":
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
@@ -255,7 +255,7 @@ def test_who_need_not_answer_is_not_reminded(paying_api: Api, ended: str):
     assert len(messages()) == 1
 
 
-def test_links_of_reports_that_were_stopped_expire_too(paying_api: Api):
+def test_links_of_stopped_reports_expire(paying_api: Api):
     reference = asked(paying_api)
     paying_api.post(f"/reports/{reference.report_id}/cancel")
     days_pass(14)
@@ -266,7 +266,7 @@ def test_links_of_reports_that_were_stopped_expire_too(paying_api: Api):
     assert only_result().status == "CANCELLED"
 
 
-def test_the_net_ends_a_check_whose_link_expired(paying_api: Api):
+def test_job_ends_a_check_after_expiry(paying_api: Api):
     reference = asked(paying_api)
     Reference.objects.update(expires_at=now())
     remind_and_expire_references()
@@ -276,7 +276,7 @@ def test_the_net_ends_a_check_whose_link_expired(paying_api: Api):
     assert failure["code"] == "REFEREE_NO_ANSWER"
 
 
-def test_a_request_that_was_not_sent_yet_is_not_sent_after_an_answer(paying_api: Api):
+def test_answer_cancels_the_unsent_request(paying_api: Api):
     reference = asked(paying_api)
     decline(reference.pk, 1, EVIDENCE, "")
 
@@ -284,7 +284,7 @@ def test_a_request_that_was_not_sent_yet_is_not_sent_after_an_answer(paying_api:
     assert request.status == "CANCELLED"
 
 
-def test_the_database_refuses_what_does_not_agree(paying_api: Api):
+def test_database_refuses_contradicting_fields(paying_api: Api):
     reference = asked(paying_api)
     for wrong in (
         {"status": "SUBMITTED"},
@@ -299,7 +299,7 @@ def test_the_database_refuses_what_does_not_agree(paying_api: Api):
         reference.save(force_insert=True)
 
 
-def test_answers_are_in_no_log_and_in_no_column_as_they_are(paying_api: Api, log_lines):
+def test_answers_are_sealed_and_not_logged(paying_api: Api, log_lines):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
@@ -322,7 +322,7 @@ def test_erased_answers_end_the_check_without_a_finding(paying_api: Api):
     assert failure["code"] == "SUBJECT_ERASED"
 
 
-def test_a_suspended_client_waits_and_loses_no_answer(paying_api: Api):
+def test_suspended_client_waits_and_loses_no_answer(paying_api: Api):
     made = paying_api.create(item())
     paying_api.work()
     paying_api.workspace.suspend("Unpaid invoices")

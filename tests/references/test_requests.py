@@ -29,7 +29,7 @@ from verification.references.answers import ReferenceClosed, submit
 from verification.references.models import Reference
 
 
-def test_the_referee_is_asked_once_by_a_link(paying_api: Api):
+def test_referee_gets_one_request_with_a_link(paying_api: Api):
     reference = asked(paying_api)
     let_time_pass()
     paying_api.work()
@@ -51,7 +51,7 @@ def test_the_referee_is_asked_once_by_a_link(paying_api: Api):
     assert bytes(reference.token_digest) == links.digest(link.rpartition("/")[2])
 
 
-def test_a_referee_is_asked_in_both_languages(paying_api: Api):
+def test_request_is_in_both_languages(paying_api: Api):
     asked(paying_api)
     send_due_notifications()
 
@@ -63,9 +63,7 @@ def test_a_referee_is_asked_in_both_languages(paying_api: Api):
 
 
 @pytest.mark.parametrize("environment", ["sandbox", "production"])
-def test_what_is_sent_to_referees_for_the_sandbox_is_marked_so(
-    paying_api: Api, environment: str
-):
+def test_messages_of_the_sandbox_are_marked(paying_api: Api, environment: str):
     reference = asked(paying_api)
     reference.report.environment = environment
 
@@ -75,7 +73,7 @@ def test_what_is_sent_to_referees_for_the_sandbox_is_marked_so(
         assert wanted.workspace_id == paying_api.workspace.pk
 
 
-def test_a_check_that_waits_for_its_referee_is_due_when_the_link_expires(
+def test_waiting_check_is_due_when_the_link_expires(
     paying_api: Api,
 ):
     reference = asked(paying_api)
@@ -98,7 +96,7 @@ def test_other_checks_do_not_wait_for_the_referee(paying_api: Api):
     assert [r["status"] for r in report["checkResults"]] == ["FAILED", "RUNNING"]
 
 
-def test_a_live_source_is_asked_instead_where_there_is_one(paying_api: Api, source):
+def test_live_source_replaces_the_referee(paying_api: Api, source):
     paying_api.create(item())
     paying_api.work()
 
@@ -106,7 +104,7 @@ def test_a_live_source_is_asked_instead_where_there_is_one(paying_api: Api, sour
     assert not Reference.objects.exists()
 
 
-def test_nobody_is_asked_in_the_sandbox(api: Api):
+def test_sandbox_asks_no_referee(api: Api):
     made = api.create(item())
     api.work()
 
@@ -115,7 +113,7 @@ def test_nobody_is_asked_in_the_sandbox(api: Api):
     assert messages() == []
 
 
-def test_who_does_not_answer_in_time_fails_the_check(paying_api: Api):
+def test_expired_link_fails_the_check(paying_api: Api):
     reference = asked(paying_api)
     days_pass(14)
     with pytest.raises(ReferenceClosed, match="EXPIRED"):
@@ -133,7 +131,7 @@ def test_who_does_not_answer_in_time_fails_the_check(paying_api: Api):
     assert paid() == {"CHARGE": -500, "REVERSAL": 500}
 
 
-def test_a_retry_asks_anew_by_another_link(paying_api: Api):
+def test_retry_sends_another_link(paying_api: Api):
     first = asked(paying_api)
     days_pass(14)
     paying_api.work()
@@ -150,7 +148,7 @@ def test_a_retry_asks_anew_by_another_link(paying_api: Api):
     assert paying_api.report(str(first.report_id))["status"] == "READY"
 
 
-def test_a_worker_that_dies_after_asking_has_asked_once(paying_api: Api):
+def test_crashed_worker_has_sent_one_request(paying_api: Api):
     paying_api.create(item())
     (claimed,) = claim(1)
     requests.run_reference_check(claimed)  # and it dies
@@ -161,9 +159,7 @@ def test_a_worker_that_dies_after_asking_has_asked_once(paying_api: Api):
     assert only_result().next_attempt_at == Reference.objects.get().expires_at
 
 
-def test_a_worker_that_comes_late_does_not_put_off_what_was_submitted(
-    paying_api: Api, monkeypatch
-):
+def test_late_worker_does_not_postpone_an_answered_check(paying_api: Api, monkeypatch):
     reference = asked(paying_api)
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
     read = requests.run_reference_check
@@ -180,7 +176,7 @@ def test_a_worker_that_comes_late_does_not_put_off_what_was_submitted(
     assert paying_api.report(str(reference.report_id))["status"] == "READY"
 
 
-def test_nobody_is_asked_for_a_report_that_was_cancelled_meanwhile(paying_api: Api):
+def test_cancelled_report_asks_no_referee(paying_api: Api):
     made = paying_api.create(item())
     (claimed,) = claim(1)
     paying_api.post(f"/reports/{made['id']}/cancel")
@@ -191,7 +187,7 @@ def test_nobody_is_asked_for_a_report_that_was_cancelled_meanwhile(paying_api: A
     assert messages() == []
 
 
-def test_a_referee_who_answers_wakes_the_workers(paying_api: Api):
+def test_answer_wakes_the_workers(paying_api: Api):
     reference = asked(paying_api)
     Job.objects.all().delete()
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
@@ -201,7 +197,7 @@ def test_a_referee_who_answers_wakes_the_workers(paying_api: Api):
     assert only_result().next_attempt_at <= now()
 
 
-def test_trouble_with_asking_is_tried_again_and_logged_without_names(
+def test_failed_request_is_retried_and_logged_without_names(
     paying_api: Api, monkeypatch, log_lines
 ):
     def broken(*wanted):
@@ -222,7 +218,7 @@ def test_trouble_with_asking_is_tried_again_and_logged_without_names(
     assert "amina" not in logged.lower()
 
 
-def test_findings_of_a_referee_are_used_again(paying_api: Api):
+def test_findings_of_a_referee_are_reused(paying_api: Api):
     reference = asked(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()

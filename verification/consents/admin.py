@@ -50,13 +50,14 @@ class ConsentAdmin(ReadOnlyAdmin):
             try:
                 with transaction.atomic():
                     consent_links.renew(consent.pk)
-                    told = "sent a new link"
-                    self.log_change(request, consent, told, verb="link-sent")
+                    self.log_change(
+                        request, consent, "sent a new link", verb="link-sent"
+                    )
             except (NotRenewable, ResendTooSoon) as e:
                 self.message_user(request, f"{consent.pk}: {e}", messages.ERROR)
             else:
-                told = f"{consent.pk}: a new link goes to the subject."
-                self.message_user(request, told, messages.SUCCESS)
+                message = f"{consent.pk}: a new link goes to the subject."
+                self.message_user(request, message, messages.SUCCESS)
 
     @admin.action(description="Revoke, as the subject asked", permissions=["act"])
     def revoke(self, request, consents):

@@ -83,13 +83,13 @@ def notice_for(consent: Consent, language: str) -> Notice:
     version = VERSIONS.get(report.country, DEFAULT_VERSION)
     source, values = _source(version, language), _values(report)
     asked = _asked_sources(report)
-    told = _recipients(report, asked, source["sent"], values, language)
+    recipients_by_check = _recipients(report, asked, source["sent"], values, language)
     has_referee = any(
         not providers and asks_referee(name, report.environment)
         for name, providers in asked.items()
     )
     values["abroad"] = _transfers_abroad(
-        told, source["abroad"], values, has_referee=has_referee
+        recipients_by_check, source["abroad"], values, has_referee=has_referee
     )
     values["protected"] = source["protected"]["referee"] if has_referee else ""
     form = "_company" if report.subject_type == SubjectType.COMPANY else ""
@@ -101,7 +101,9 @@ def notice_for(consent: Consent, language: str) -> Notice:
         lead=source["lead"].format(**values),
         facts=tuple(_facts(source["facts"], report)),
         checks=tuple(
-            replace(point, sent=_sent(source, name, told.get(name), values))
+            replace(
+                point, sent=_sent(source, name, recipients_by_check.get(name), values)
+            )
             for name, point in _points_of_checks(
                 source["checks"], report.checks_requested
             )
@@ -212,7 +214,7 @@ def _step(
 
 
 def _transfers_abroad(
-    told: _Recipients,
+    recipients_by_check: _Recipients,
     words: dict[str, str],
     values: dict[str, Any],
     *,
@@ -222,7 +224,7 @@ def _transfers_abroad(
 
     A referee may be in any country, so the text names them as well.
     """
-    if not told:
+    if not recipients_by_check:
         return words["test"]
     places = {
         words["some"].format(
@@ -230,7 +232,7 @@ def _transfers_abroad(
             country=one.country,
             safeguards=one.safeguards.format(**values),
         )
-        for recipients in told.values()
+        for recipients in recipients_by_check.values()
         for one in recipients
         if one and one.is_abroad
     }

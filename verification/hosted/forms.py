@@ -47,8 +47,8 @@ class PhoneForm(forms.Form):
         try:
             return kenyan_mobile(self.cleaned_data["phone"])
         except ValueError:
-            told = self.fields["phone"].error_messages["required"]
-            raise forms.ValidationError(told) from None
+            message = self.fields["phone"].error_messages["required"]
+            raise forms.ValidationError(message) from None
 
 
 class DateOfBirthForm(forms.Form):

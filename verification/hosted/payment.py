@@ -250,9 +250,9 @@ return_view = payment_page.make_return_view(
 @pages.visit_required
 def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Answer the script of a waiting page, and poll the provider again."""
-    told = payment_page.state_response(*_state(visited))
+    answer = payment_page.state_response(*_state(visited))
     left = visited.came_back
-    return payment_page.poll_again(request, left.checkout, told) if left else told
+    return payment_page.poll_again(request, left.checkout, answer) if left else answer
 
 
 def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
@@ -286,8 +286,8 @@ def _state(visited: OpenPayment) -> tuple[object, ...]:
         return visited.stage, None, count
     left, is_prompted = came_back.checkout, visited.stage == Stage.PROMPTED
     # After "Check now" the page says that nothing is paid yet.
-    is_told = is_prompted and came_back.is_polled
-    return visited.stage, left.status, count, left.is_overdue_prompt, is_told
+    says_unpaid = is_prompted and came_back.is_polled
+    return visited.stage, left.status, count, left.is_overdue_prompt, says_unpaid
 
 
 def _counted_checkouts(visited: OpenPayment) -> list[Checkout]:

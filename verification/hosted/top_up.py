@@ -60,13 +60,13 @@ class AmountForm(forms.Form):
         amount = Decimal(typed)
         least, currency = checkouts.minimum_top_up(self.account), self.account.currency
         if amount < least:
-            told = _("Enter at least %(least)s")
+            message = _("Enter at least %(least)s")
             named = {"least": context.format_money(least, currency)}
-            raise forms.ValidationError(told, params=named)
+            raise forms.ValidationError(message, params=named)
         if amount > checkouts.MAX_TOP_UP:
-            told = _("Enter at most %(most)s")
+            message = _("Enter at most %(most)s")
             named = {"most": context.format_money(checkouts.MAX_TOP_UP, currency)}
-            raise forms.ValidationError(told, params=named)
+            raise forms.ValidationError(message, params=named)
         return amount
 
 

@@ -65,13 +65,14 @@ class ReferenceAdmin(ReadOnlyAdmin):
             try:
                 with transaction.atomic():
                     reference_links.renew(reference.pk)
-                    told = "sent a new link"
-                    self.log_change(request, reference, told, verb="link-sent")
+                    self.log_change(
+                        request, reference, "sent a new link", verb="link-sent"
+                    )
             except ReferenceClosed as e:
-                told = f"{reference} takes no answer any more: {e.status}."
-                self.message_user(request, told, messages.ERROR)
+                message = f"{reference} takes no answer any more: {e.status}."
+                self.message_user(request, message, messages.ERROR)
             except ResendTooSoon as e:
                 self.message_user(request, f"{reference}: {e}", messages.ERROR)
             else:
-                told = f"A new link goes to the referee of {reference}."
-                self.message_user(request, told, messages.SUCCESS)
+                message = f"A new link goes to the referee of {reference}."
+                self.message_user(request, message, messages.SUCCESS)
