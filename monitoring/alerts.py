@@ -1,9 +1,4 @@
-"""What the event of an alert says, and an alert as it crosses the wire.
-
-What clients do with alerts: read them, and say that they were dealt with.
-
-Forgetting alerts when their workspace's time of keeping is over.
-"""
+"""Alerts: their event, the changes that clients make to them, and their purge."""
 
 from __future__ import annotations
 
@@ -38,7 +33,7 @@ def alert_body(alert: Alert) -> dict[str, Any]:
 
 
 def alert_event(alert: Alert, rule: Rule) -> NewEvent:
-    """monitoring.alert.created"""
+    """Return the event `monitoring.alert.created`."""
     data = {
         "workspaceId": str(alert.workspace_id),
         "monitoringId": str(rule.pk),
@@ -60,7 +55,7 @@ def alert_event(alert: Alert, rule: Rule) -> NewEvent:
 def edit_alert(
     client: Client, alert_id: UUID, *, read: bool | None, actioned: bool | None
 ) -> Alert:
-    """None leaves it as it is. Raises Alert.DoesNotExist where it is not theirs."""
+    """Change an alert; None leaves a field as it is. Raises Alert.DoesNotExist."""
     alert = alerts_of(client).select_for_update(no_key=True).get(pk=alert_id)
     alert.read = alert.read if read is None else read
     alert.actioned = alert.actioned if actioned is None else actioned
@@ -69,7 +64,7 @@ def edit_alert(
 
 
 def mark_all_read(client: Client) -> int:
-    """How many there were."""
+    """Mark all unread alerts as read; return how many there were."""
     return alerts_of(client).filter(read=False).update(read=True)
 
 

@@ -1,4 +1,4 @@
-"""What changed in a check since the run before, how grave it is, and in words."""
+"""The changes of a check since the run before: their severity and their text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitoring.models import Severity
 from verification.documents.report import as_text, humanise_name
 from verification.reports.models import RiskLevel
 
-# What is not known is not worse than a low one.
+# An unknown severity counts as low.
 RANKS = {RiskLevel.UNKNOWN: 0, RiskLevel.LOW: 0, RiskLevel.MEDIUM: 1, RiskLevel.HIGH: 2}
 FLAG_RANKS = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
 MESSAGE_LENGTH = 1000
@@ -41,10 +41,10 @@ class Change:
 
 
 def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
-    """In risk level, flags and output fields, each with how grave it is.
+    """Return changes of risk level, flags and output fields with their severity.
 
-    A field that only one of them has was added to the definition or taken from it: that
-    says nothing of the subject.
+    A field that only one snapshot has is left out: the definition changed, not the
+    subject.
     """
     changes = []
 
@@ -65,7 +65,7 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
 
 
 def higher_severity(one: str, other: str) -> str:
-    """Of two severities of a flag."""
+    """Return the higher of two severities."""
     return max(one, other, key=lambda severity: FLAG_RANKS[severity])
 
 
@@ -74,7 +74,7 @@ def _listed(flags: dict[str, str]) -> list[dict[str, str]]:
 
 
 def _unordered(value: Any) -> Any:
-    """The same for lists of the same members: sources give them in any order."""
+    """Make lists with equal members equal, as sources return them in any order."""
     if isinstance(value, dict):
         return {name: _unordered(member) for name, member in value.items()}
     if isinstance(value, list):
@@ -101,7 +101,7 @@ def _flags_severity(old: dict[str, str], new: dict[str, str]) -> Severity:
 
 
 def title_of(changes: Sequence[Change]) -> str:
-    """At most 200 characters, and no values of fields."""
+    """Return a title of at most 200 characters, without values of fields."""
     checks = list(dict.fromkeys(change.check_name for change in changes))
     if len(checks) > 1:
         return f"{len(checks)} checks changed"
@@ -111,7 +111,7 @@ def title_of(changes: Sequence[Change]) -> str:
 
 
 def message_of(changes: Sequence[Change]) -> str:
-    """Without what the source said of the subject: that is in the changes alone."""
+    """Return a message without data about the subject, which only the changes hold."""
     checks = dict.fromkeys(change.check_name for change in changes)
     told = (
         _describe_check([c for c in changes if c.check_name == name]) for name in checks
@@ -121,7 +121,7 @@ def message_of(changes: Sequence[Change]) -> str:
 
 
 def describe_changes(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """An alert's `changes` as people read them; blank where there was nothing."""
+    """Return an alert's `changes` as text for people; a missing value is blank."""
     return [
         {
             "check": change["checkName"],
@@ -143,7 +143,7 @@ def _value_text(field: str, value: Any) -> str:
 
 
 def _describe_check(changes: Sequence[Change]) -> str:
-    """What changed in one check."""
+    """Return the sentence about one check."""
     told, fields = [], []
     for change in changes:
         if change.field == "riskLevel":

@@ -1,7 +1,7 @@
 """The runs of a rule over time as a small drawing: a line, a mark a run.
 
-Plain SVG without scripts. Marks differ in shape and height as well as in colour, and
-the same is said in words for who does not see them.
+Plain SVG without scripts. Marks differ in shape and height as well as in colour, and a
+text says the same for people who cannot see it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monitoring.models import Severity
 from verification.values.local_time import format_nairobi
 
 WIDTH, HEIGHT, MARGIN, LINE = 640, 96, 16, 72
-# How a run is drawn: height above the line, colour, and the points of its shape.
+# By severity: height of a mark above the line, its colour, and the points of its shape.
 SHAPES: dict[str, tuple[int, str, str]] = {
     "": (0, "#5b6b7a", "-3,0 0,3 3,0 0,-3"),
     Severity.INFO: (14, "#1f6fb2", "-5,-5 5,-5 5,5 -5,5"),
@@ -30,7 +30,7 @@ WORDS = {"": "without a change"} | {s: f"with a change, {s.value}" for s in Seve
 
 
 class Mark(NamedTuple):
-    """A run: its number, when it was, and the severity of its alert or nothing."""
+    """A run: its number, its time, and the severity of its alert or ""."""
 
     number: int
     at: datetime
@@ -38,7 +38,7 @@ class Mark(NamedTuple):
 
 
 def timeline(marks: Sequence[Mark]) -> SafeString:
-    """Of runs in the order of their times."""
+    """Draw runs, which come in the order of their times."""
     if not marks:
         return format_html("<p>{}</p>", "No runs yet.")
     first, last = marks[0].at, marks[-1].at
@@ -57,7 +57,7 @@ def timeline(marks: Sequence[Mark]) -> SafeString:
 
 
 def describe_marks(marks: Sequence[Mark]) -> str:
-    """What the drawing shows."""
+    """Return the drawing's content as text."""
     counts = Counter(mark.severity for mark in marks)
     told = ", ".join(f"{counts[s]} {WORDS[s]}" for s in SHAPES if counts[s])
     runs = "1 run" if len(marks) == 1 else f"{len(marks)} runs"

@@ -1,7 +1,7 @@
-"""Comparing what a run found with what the run before it did, and saying what changed.
+"""Compare the findings of a run with those of the run before, and raise alerts.
 
-The rule is locked while its baselines are read and moved, so that the same change is
-told once, however often and by whomever it is compared.
+The rule is locked while its baselines are read and moved, so each change raises one
+alert, however often a run is compared.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from webhooks.events import event_rows
 logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 100
-# A rule raises an alert when a check has failed in so many runs in a row; of longer
-# cadences after one, since the next look is a month or more away.
+# A rule raises an alert when a check has failed in this many runs in a row. With longer
+# cadences one failure suffices, as the next run is a month or more away.
 FAILURES_BEFORE_ALERT = {Cadence.DAILY: 3, Cadence.WEEKLY: 2}
-# A job compares at once; what is left after so long was left by one that died.
+# Runs are compared at once. After this time the job must have been lost.
 LOST_AFTER = timedelta(minutes=2)
 
 
 class ComparisonFailed(Exception):
-    """Some runs could not be compared; all others of the job were."""
+    """Some runs could not be compared; the job has compared all others."""
 
 
 @job
@@ -63,8 +63,10 @@ def compare_runs(*report_ids: str) -> None:
 
 @job
 def compare_lost_runs() -> None:
-    """Those whose report has ended and whose job was given up, or had nothing to end
-    with: the report was cancelled."""
+    """Compare runs whose report has ended and whose job was given up or never made.
+
+    A cancelled report makes no job.
+    """
     left = Run.objects.filter(
         compared_at=None,
         created_at__lte=now() - LOST_AFTER,
@@ -78,7 +80,7 @@ def _compare_run(run_id: UUID) -> None:
 
 
 def _compare_all(report_ids: Sequence[UUID]) -> int:
-    """Together, or each alone where that fails; how many failed."""
+    """Compare runs in one transaction, or one by one; return how many failed."""
     try:
         _compare(report_ids)
     except Exception as e:
@@ -91,7 +93,7 @@ def _compare_alone(report_id: UUID) -> bool:
     try:
         _compare([report_id])
     except Exception as e:
-        # The message may hold what the source said of the subject.
+        # The message is left out, because it may hold data about the subject.
         logger.error("run of report %s not compared: %s", report_id, type(e).__name__)
         return False
     return True
@@ -138,7 +140,7 @@ def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:
         report__in=report_ids, status__in=[ResultStatus.COMPLETED, ResultStatus.FAILED]
     )
     for result in ended.order_by("report_id", "position"):
-        # Erased meanwhile: there is nothing to compare.
+        # The result was erased: there is nothing to compare.
         if result.finding is not None or result.status == ResultStatus.FAILED:
             results[result.report_id].append(result)
     return results
@@ -147,11 +149,11 @@ def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:
 def _compare_result(
     run: Run, result: CheckResult, known: dict[Any, Baseline]
 ) -> list[Change] | None:
-    """What is new in it, its baseline moved on; None where it is no later one."""
+    """Move the check's baseline and return its changes; None if a later run did."""
     key = (run.rule_id, result.name)
     base = known.setdefault(key, Baseline(rule_id=run.rule_id, check_name=result.name))
     if result.status == ResultStatus.FAILED:
-        # Counted before, or a later run has an answer.
+        # The failure was counted before, or a later run has an answer.
         if run.number <= max(base.run_number, base.failed_number):
             return None
         base.failed_number, base.unanswered = run.number, base.unanswered + 1
@@ -163,13 +165,14 @@ def _compare_result(
     changes = find_changes(result.name, base.said, said) if base.said else []
     base.result_id, base.run_number, base.said = result.pk, run.number, said
     base.completed_at = result.completed_at
-    # Where a later run has failed, this one was retried: that one still counts.
+    # If a later run has failed, this one is a retry, and the later failure still
+    # counts.
     base.unanswered = 0 if base.failed_number <= run.number else 1
     return changes
 
 
 def _alerts_no_answer(rule: Rule, base: Baseline) -> bool:
-    """Whether the check has just failed so often that it is told; once."""
+    """Return whether the check has just reached the failures that raise an alert."""
     return base.unanswered == FAILURES_BEFORE_ALERT.get(Cadence(rule.cadence), 1)
 
 

@@ -1,4 +1,4 @@
-"""Telling owners that rules were paused: once for all of one reason and time."""
+"""Notify owners of paused rules, once for all rules of one reason and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.wire import one_line
 from workspaces.models import Environment, Workspace
 
-# Those that nobody at the client has paused.
+# Reasons of the service: the client did not pause these rules.
 NOTIFIED_REASONS = {
     PauseReason.CONSENT_WITHDRAWN,
     PauseReason.INSUFFICIENT_BALANCE,
@@ -31,14 +31,14 @@ MAX_NAMED_RULES = 10
 
 
 def schedule_message(reason: PauseReason, at: datetime) -> None:
-    """With the caller's transaction, which has paused rules."""
+    """Schedule the message in the caller's transaction, which has paused rules."""
     if reason in NOTIFIED_REASONS:
         schedule_job(notify_paused, at=at + GATHER_DELAY)
 
 
 @job
 def notify_paused() -> None:
-    """Any number of these may run at once; of one pause nobody is told twice."""
+    """Notify owners of paused rules, once for each pause. Jobs may run at once."""
     groups = _unnotified().values_list("workspace", "environment", "pause_reason")
     for workspace_id, environment, reason in list(groups.order_by().distinct()):
         _notify_owner(workspace_id, environment, PauseReason(reason))
@@ -82,5 +82,5 @@ def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> 
 
 
 def _rule_labels(rules: Iterable[tuple[UUID, str | None]]) -> list[str]:
-    """Whom they are about is not said in an e-mail."""
+    """Return labels without the subjects' names, which an e-mail must not hold."""
     return [f"{pk} ({one_line(own)})" if own else str(pk) for pk, own in rules]

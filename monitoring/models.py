@@ -1,4 +1,7 @@
-"""When a rule runs: at whole periods after it was made, in UTC."""
+"""Rules, runs, baselines and alerts.
+
+A rule runs at whole periods after its creation, in UTC.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +44,10 @@ MONTHS = {
 
 
 def next_run_time(start: datetime, cadence: str, after: datetime) -> datetime:
-    """The first time after that moment, however many went by.
+    """Return the first time of a rule after a moment; missed times are skipped.
 
-    Each is counted from the start: a rule of the 31st runs on the last day of a
-    shorter month, and on the 31st again after it.
+    Each time is counted from the start: a rule that was made on the 31st runs on the
+    last day of a shorter month, and on the 31st of the next.
     """
     cadence, start = Cadence(cadence), start.astimezone(UTC)
     passed = max(0, _periods(start, cadence, after) - 1)
@@ -54,7 +57,7 @@ def next_run_time(start: datetime, cadence: str, after: datetime) -> datetime:
 
 
 def _periods(start: datetime, cadence: Cadence, after: datetime) -> int:
-    """How many whole periods there are between them, give or take one."""
+    """Return the number of whole periods between two moments, with an error of one."""
     if cadence in DAYS:
         return (after - start) // timedelta(days=DAYS[cadence])
     after = after.astimezone(UTC)
@@ -82,18 +85,18 @@ class PauseReason(models.TextChoices):
 
 
 class Rule(models.Model):
-    """Re-runs chosen checks on one subject on a cadence.
+    """A rule: it runs chosen checks on one subject again and again.
 
-    It is due when `next_run_at` has passed. Whoever launches a run moves that to the
-    next time in the same transaction, so that each time runs once. One that cannot be
-    launched, or may not now, is put off, so that it does not stay ahead of others.
+    It is due when `next_run_at` has passed. The transaction that launches a run also
+    moves `next_run_at`, so that each time runs once. A rule that cannot be launched now
+    is put off, so that it does not block the rules behind it.
     """
 
     Status = RuleStatus
     Cadence = Cadence
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # `rule_list` serves for what an index of its own would.
+    # The index `rule_list` serves these queries.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="monitoring_rules", db_index=False
     )
@@ -102,14 +105,14 @@ class Rule(models.Model):
     subject_id = KeyedUUIDField()
     subject_type = models.CharField(max_length=10, choices=SubjectType)
     subject_name = models.CharField(max_length=620)
-    # The name as it is searched, and what the rule is found by, as of a report.
+    # The name for searches, and the hashed search terms, as for a report.
     search_name = models.TextField(default="", editable=False)
     terms = KeyedTermsField(models.BigIntegerField(), editable=False)
     # The members of the interface's Subject object, and the inputs of the checks.
     subject = EncryptedJSONField()
     check_names = ArrayField(models.CharField(max_length=40))
     cadence = models.CharField(max_length=13, choices=Cadence)
-    # As a report's request would have it; null where no check needs consent.
+    # In the form of a report's request; null if no check needs consent.
     consent = EncryptedJSONField(null=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
     status = models.CharField(
@@ -117,25 +120,25 @@ class Rule(models.Model):
     )
     pause_reason = models.CharField(max_length=20, choices=PauseReason, blank=True)
     paused_at = models.DateTimeField(null=True)
-    # Until the client attests a consent that was given after it.
+    # Set until the client attests a consent that was given later.
     consent_withdrawn_at = models.DateTimeField(null=True)
-    # When the owner was told of the pause; null where nobody was yet.
+    # The time of the owners' notification of the pause; null before it.
     notified_at = models.DateTimeField(null=True)
     # All times are counted from here.
     starts_at = models.DateTimeField()
     next_run_at = models.DateTimeField()
-    # Not to be tried before, however long it is due.
+    # The rule is not tried before this time, even if it is due.
     put_off_until = models.DateTimeField(null=True)
     launch_at = models.GeneratedField(
         expression=Greatest("next_run_at", "put_off_until"),
         output_field=models.DateTimeField(),
         db_persist=True,
     )
-    # How often in a row it could not be launched, and the class of the last exception:
-    # its message may hold personal data.
+    # Failed launches in a row, and the class of the last exception, whose message may
+    # hold personal data.
     launch_failures = models.PositiveIntegerField(default=0, db_default=0)
     last_error = models.CharField(max_length=100, blank=True, default="", db_default="")
-    # Runs so far; the next one's number.
+    # The number of runs so far.
     runs_made = models.PositiveIntegerField(default=0)
     created_by = models.CharField(max_length=100)
     created_at = models.DateTimeField(default=now, editable=False)
@@ -170,13 +173,13 @@ class Rule(models.Model):
                 condition=Q(status="ACTIVE"),
                 name="rules_due",
             ),
-            # What staff look for.
+            # Searches of staff.
             models.Index(
                 fields=["id"],
                 condition=Q(launch_failures__gt=0),
                 name="rules_not_launched",
             ),
-            # What owners were not told of yet.
+            # Pauses that owners were not notified of.
             models.Index(
                 fields=["workspace", "environment", "pause_reason"],
                 condition=Q(
@@ -211,29 +214,29 @@ class Rule(models.Model):
 
 
 class Run(models.Model):
-    """One run of a rule, and the report it made; gone with the rule."""
+    """One run of a rule, and its report. Deleting the rule deletes its runs."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(Rule, models.CASCADE, related_name="runs")
     report = models.OneToOneField(Report, models.CASCADE, related_name="monitoring_run")
     # 1 is the baseline.
     number = models.PositiveIntegerField()
-    # The time it was due, or that of who asked for it.
+    # The time that it was due, or the time of the request for it.
     due_at = models.DateTimeField()
-    # Null until its results were compared with those before.
+    # Null until its results are compared with those of the run before.
     compared_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
-            # Whoever holds the rule makes its next run and moves its time: that a time
-            # runs once needs no more.
+            # No constraint on rule and time: the lock on the rule ensures that a time
+            # runs once.
             models.UniqueConstraint(
                 fields=["rule", "number"], name="runs_of_a_rule_are_counted"
             ),
         ]
         indexes = [
-            # What the sweep looks for.
+            # The query for lost runs.
             models.Index(
                 fields=["created_at"],
                 condition=Q(compared_at=None),
@@ -246,21 +249,23 @@ class Run(models.Model):
 
 
 class Baseline(models.Model):
-    """What a check of a rule said last, which the next run is compared with, and how
-    many runs it has not answered since."""
+    """The last finding of a rule's check, for comparison with the next run.
+
+    It also counts the runs in which the check has failed since.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(
         Rule, models.CASCADE, related_name="baselines", db_index=False
     )
     check_name = models.CharField(max_length=40)
-    # Of the last run that it answered; null and 0 where it never did.
+    # Of the last run in which the check completed; null and 0 before the first one.
     result_id = models.UUIDField(null=True)
     run_number = models.PositiveIntegerField(default=0)
     completed_at = models.DateTimeField(null=True)
     # {riskLevel, flags: {code: severity}, details}
     said = EncryptedJSONField(null=True)
-    # How many runs in a row it failed, and the number of the last of them.
+    # The failed runs in a row, and the number of the last one.
     unanswered = models.PositiveIntegerField(default=0, db_default=0)
     failed_number = models.PositiveIntegerField(default=0, db_default=0)
 
@@ -287,8 +292,10 @@ class AlertKind(models.TextChoices):
 
 
 class Alert(models.Model):
-    """That a run found something else than the run before, or that a check was not
-    answered for several runs. It outlives its rule."""
+    """A change since the run before, or a check that failed in several runs.
+
+    An alert stays if its rule is deleted.
+    """
 
     Severity = Severity
     Kind = AlertKind
@@ -308,10 +315,10 @@ class Alert(models.Model):
         db_default=AlertKind.CHANGE,
     )
     title = models.CharField(max_length=200)
-    # Text that names flags, which say something of the subject.
+    # Sealed, because the text names flags of the subject.
     message = EncryptedJSONField()
     severity = models.CharField(max_length=8, choices=Severity)
-    # [{checkName, field, old, new}]; none where nothing was found.
+    # [{checkName, field, old, new}]; empty if the alert is about failed checks.
     changes = EncryptedJSONField()
     read = models.BooleanField(default=False)
     actioned = models.BooleanField(default=False)
@@ -327,7 +334,7 @@ class Alert(models.Model):
                 include=["severity", "read"],
                 name="alert_list",
             ),
-            # Those that read-all marks, and a list of them.
+            # Unread alerts: their list, and the request that marks all as read.
             models.Index(
                 "workspace",
                 "environment",
@@ -337,9 +344,9 @@ class Alert(models.Model):
                 include=["severity"],
                 name="alerts_unread",
             ),
-            # The newest of a rule.
+            # The newest alert of a rule.
             models.Index("rule_id", F("id").desc(), name="alerts_of_a_rule"),
-            # What the purge looks for.
+            # The query of the purge.
             models.Index(fields=["created_at"], name="alerts_by_age"),
         ]
 

@@ -1,4 +1,4 @@
-"""Rules that stop running, and go on."""
+"""Pause and resume rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workspaces.models import Client
 # A path, because `runs` imports this module.
 LAUNCH_JOB = "monitoring.runs.launch_due_runs"
 SUBJECT_ACTOR = "subject"
-# Reasons that may hold still when somebody resumes.
+# Reasons that a resume checks again, because they may still hold.
 RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
 
 
@@ -38,7 +38,7 @@ class NotResumable(Exception):
 
 
 def locked_rules() -> QuerySet[Rule]:
-    """Rules that are locked as they are read, in one order everywhere.
+    """Return rules that are locked as they are read, in the same order everywhere.
 
     Rules come before the reports of their runs, and accounts last.
     """
@@ -47,14 +47,14 @@ def locked_rules() -> QuerySet[Rule]:
 
 
 def lock_rule(client: Client, rule_id: UUID) -> Rule:
-    """The client's rule, locked; Rule.DoesNotExist where it is not theirs."""
+    """Return the client's rule, locked; raise Rule.DoesNotExist if it has none."""
     return locked_rules().get(
         pk=rule_id, workspace=client.workspace, environment=client.environment
     )
 
 
 def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
-    """How many of the held rules it paused: the others were, and keep their reason."""
+    """Pause locked rules; return how many. Paused rules keep their reason."""
     at, ids = now(), [rule.pk for rule in rules if rule.is_active]
     if not ids:
         return 0
@@ -67,8 +67,11 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
 
 
 def pause_for_withdrawal(report: Report) -> None:
-    """The subject of this report withdrew consent: whatever its rules were paused for,
-    they take a new consent to go on. Runs that are under way are stopped."""
+    """Pause all rules on this report's subject, who withdrew consent.
+
+    The rules need a new consent to be resumed, even if they were paused before. Their
+    running reports are cancelled.
+    """
     rules = locked_rules().filter(
         workspace=report.workspace_id,
         environment=report.environment,
@@ -80,7 +83,8 @@ def pause_for_withdrawal(report: Report) -> None:
     by_staff = Q(pause_reason=PauseReason.BY_STAFF)
     Rule.objects.filter(pk__in=ids).update(
         status=RuleStatus.PAUSED,
-        # What staff paused only staff resume; they come to the withdrawal after that.
+        # Rules that staff paused stay with staff; the withdrawal counts when staff
+        # resume them.
         pause_reason=Case(
             When(by_staff, then=F("pause_reason")),
             default=Value(PauseReason.CONSENT_WITHDRAWN.value),
@@ -113,7 +117,7 @@ def pause_for_client(client: Client, rule_id: UUID) -> Rule:
 
 @transaction.atomic
 def pause_for_staff(rule_id: UUID) -> bool:
-    """Whatever it was paused for, staff alone resume it now. False if they had."""
+    """Pause a rule so that only staff can resume it; return False if it was so."""
     rule = locked_rules().get(pk=rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         return False
@@ -127,11 +131,11 @@ def pause_for_staff(rule_id: UUID) -> bool:
 def resume_for_client(
     client: Client, rule_id: UUID, consent: ConsentInput | None, definitions: Catalogue
 ) -> Rule:
-    """A run that was missed is made at once, and the next at its time.
+    """Resume a rule: a missed run is made at once, and the next at its time.
 
-    `consent` is the attestation that a rule needs whose subject withdrew. Raises
-    NotResumable, InvalidRequest where that consent does not do, or InsufficientBalance
-    where what it was paused for still lacks.
+    `consent` is the attestation that the rule needs if its subject withdrew. Raises
+    NotResumable, InvalidRequest if that consent is not valid, or InsufficientBalance if
+    the account still cannot pay.
     """
     rule = lock_rule(client, rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
@@ -145,15 +149,16 @@ def resume_for_client(
 
 @transaction.atomic
 def resume_for_staff(rule_id: UUID) -> bool:
-    """False if it was not paused.
+    """Resume a rule; return False if it was not paused.
 
-    Raises NotResumable, as staff consent for nobody, or InsufficientBalance.
+    Raises InsufficientBalance, or NotResumable if a consent is needed, which staff
+    cannot give.
     """
     rule = locked_rules().get(pk=rule_id)
     if rule.is_active:
         return False
     if rule.pause_reason == PauseReason.BY_STAFF and rule.consent_withdrawn_at:
-        # From here on the client can, with a new consent.
+        # Now the client can resume it, with a new consent.
         rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
         rule.save(update_fields=["pause_reason"])
         return True
@@ -183,12 +188,12 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
             "last_error",
         ]
     )
-    # Not `wake_up_by`: a job that waits already may look before this is committed.
+    # `ensure_job_by` would not do: a job that waits already may run before the commit.
     schedule_job(LAUNCH_JOB, at=rule.next_run_at)
 
 
 def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
-    """It would be paused for the same again."""
+    """Raise NotResumable if the reason of the pause still holds."""
     if why := find_run_obstacle(rule, definitions):
         raise NotResumable(rule.pause_reason, why)
     if rule.pause_reason != PauseReason.INSUFFICIENT_BALANCE:
@@ -202,5 +207,5 @@ def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
 
 @transaction.atomic
 def delete_rule(client: Client, rule_id: UUID) -> None:
-    """Its reports and alerts stay; a run that is under way ends without an alert."""
+    """Delete a rule. Its reports and alerts stay; a current run raises no alert."""
     lock_rule(client, rule_id).delete()

@@ -30,7 +30,7 @@ class ResultPage(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
-    """When a check of a rule last completed, and how many runs it has failed since."""
+    """The time a check of a rule last completed, and its failed runs since."""
 
     name: str
     completed_at: datetime | None
@@ -41,7 +41,7 @@ class CheckState:
 def list_rules(
     client: Client, search: str | None, *, page: int, size: int
 ) -> ResultPage[Rule]:
-    """`search` is any part of the subject's name, or exactly an identifier."""
+    """List rules; `search` is a part of the subject's name or a whole identifier."""
     rules = rules_of(client)
     if search:
         rules = rules.filter(_matching(client, search))
@@ -70,7 +70,7 @@ def alerts_of(client: Client) -> QuerySet[Alert]:
 
 
 def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
-    """The newest of each rule, in one query that reads no more than these."""
+    """Return the newest alerts of each rule, in one query that reads only these."""
     newest = RawSQL(
         """
         SELECT a.id FROM unnest(%s::uuid[]) AS r(id) CROSS JOIN LATERAL (
@@ -87,7 +87,7 @@ def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
 
 
 def check_states(rules: Sequence[Rule]) -> dict[UUID, list[CheckState]]:
-    """Of each rule its checks, in the rule's order."""
+    """Return the states of each rule's checks, in the rule's order."""
     rows = Baseline.objects.filter(rule__in=[rule.pk for rule in rules])
     fields = ("rule_id", "check_name", "completed_at", "unanswered")
     known = {(rule, name): more for rule, name, *more in rows.values_list(*fields)}
@@ -111,14 +111,14 @@ def _matching(client: Client, search: str) -> Q:
 
 
 def _bigint_values(terms: Any) -> list[Value]:
-    """Django takes the members of an array for 32 bits where it is not told."""
+    """Cast the numbers, because Django takes members of an array for 32 bits."""
     return [Value(term, BigIntegerField()) for term in terms]
 
 
 def _page(rows: QuerySet[Row], page: int, size: int) -> ResultPage[Row]:
     first = page * size
     found = list(rows.order_by("-created_at", "-id")[first : first + size])
-    # A page that is not full is the last one, and tells the total itself.
+    # A page that is not full is the last one, so the total is known without a count.
     total = first + len(found)
     if len(found) == size or (first and not found):
         total = rows.count()

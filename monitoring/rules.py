@@ -1,4 +1,4 @@
-"""From a request to a rule, and from a rule to the report of each of its runs."""
+"""Make a rule from a request, and the order of each run from its rule."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RuleRequest(RequestShape):
 def read_rule(
     body: Mapping[str, Any], environment: str, definitions: Catalogue
 ) -> tuple[RuleRequest, Order]:
-    """The request and the order of its first run, or InvalidRequest."""
+    """Return the request and the order of its first run, or raise InvalidRequest."""
     request, faults = None, []
     try:
         request = RuleRequest.model_validate(body)
@@ -71,7 +71,7 @@ def read_rule(
 
 
 def order_of(rule: Rule, definitions: Catalogue) -> Order:
-    """The report of the rule's next run, for today's price."""
+    """Return the order of the rule's next run, at today's price."""
     return Order(
         subject=Subject(rule.subject),
         definitions=[definitions[name] for name in rule.check_names],
@@ -80,7 +80,7 @@ def order_of(rule: Rule, definitions: Catalogue) -> Order:
         payment_mode=PaymentMode.SELF.value,
         payer=None,
         draft=False,
-        # What was found before is what a run is compared with.
+        # No reuse of earlier findings, because a run is compared with them.
         reuse=False,
         reference=rule.reference,
         monitoring_id=rule.pk,
@@ -88,14 +88,14 @@ def order_of(rule: Rule, definitions: Catalogue) -> Order:
 
 
 def price_of(rule: Rule, definitions: Catalogue) -> Decimal:
-    """What a run costs today, of a rule that can run."""
+    """Return today's price of a run. The rule must be able to run."""
     return sum((definitions[name].price for name in rule.check_names), Decimal(0))
 
 
 def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:
-    """Why its checks cannot be ordered for its subject today; empty if they can.
+    """Return why the rule's checks cannot be ordered today, or "" if they can.
 
-    Definitions are edited: a check may be gone, or need what the rule does not know.
+    Definitions change: a check may be withdrawn, or need an input that the rule lacks.
     """
     item = {"subject": rule.subject, "checksRequested": rule.check_names}
     known = RuleContext(
@@ -120,13 +120,13 @@ def _consent_of(rule: Rule, definitions: Catalogue) -> ConsentInput | None:
     if rule.consent:
         return ConsentInput.model_validate(rule.consent)
     if any(definitions[name].requires_consent for name in rule.check_names):
-        # It did not when the rule was made, which attested it all the same.
+        # No check needed consent when the rule was made, but the request attested it.
         return ConsentInput.model_validate(_implied_attestation(rule.created_at))
     return None
 
 
 def set_subject(rule: Rule, order: Order) -> None:
-    """Write the subject of the order on the rule, with what it is found by."""
+    """Write the subject of the order on the rule, with its search terms."""
     subject = order.subject
     known = subject.in_workspace(rule.workspace_id, rule.environment)
     rule.subject_id, rule.subject_type = known.id, subject.type
@@ -139,9 +139,9 @@ def set_subject(rule: Rule, order: Order) -> None:
 def read_new_attestation(
     rule: Rule, consent: ConsentInput, definitions: Catalogue
 ) -> dict[str, Any]:
-    """The consent that a held rule is resumed with, or InvalidRequest.
+    """Return the consent for resuming a locked rule, or raise InvalidRequest.
 
-    It is given where the subject withdrew, and after that.
+    The subject must have withdrawn, and given this consent later.
     """
     withdrawn_at = rule.consent_withdrawn_at
     if withdrawn_at is None:
@@ -168,15 +168,17 @@ def read_new_attestation(
 
 
 def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
-    """Return the attestation in the form in which a rule keeps it: the `consent` member
-    of a report's request."""
+    """Return the attestation as a rule stores it.
+
+    It has the form of `consent` in a report's request.
+    """
     if consent is None:
         return None
     return consent.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _report_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
-    """The request item that would order the first run."""
+    """Return the request item that would order the first run."""
     item: dict[str, Any] = {"purpose": PURPOSE}
     for name, called in ITEM_MEMBERS.items():
         if name in body:
@@ -187,7 +189,7 @@ def _report_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, A
 
 
 def _implied_attestation(at: datetime) -> dict[str, Any]:
-    """Who creates a rule and sends no consent attests it by that."""
+    """Return the attestation of a client that creates a rule without `consent`."""
     return {
         "mode": Consent.Mode.CUSTOMER_ATTESTED.value,
         "obtained": True,

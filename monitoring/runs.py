@@ -1,13 +1,13 @@
-"""Making rules and their runs: a run is an ordinary report, and its row.
+"""Create rules and launch their runs. A run is an ordinary report, and a row.
 
 Rule, run, report, charge and the rule's next time are one transaction, so that a time
-runs once, whatever dies and however many clusters look.
+runs once, even if processes die or several clusters launch at once.
 
-Launching the runs that are due: each time once, by whichever cluster is first.
+A job launches the runs that are due.
 
-Rules are taken in the order of their times, some at once in one transaction. A rule
-that cannot be launched, or whose workspace is suspended, is put off and so holds up no
-other, however many of them there are.
+It takes rules in the order of their times, several in one transaction. A rule that
+cannot be launched, or whose workspace is suspended, is put off, so that others do not
+wait for it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FROM unnest(%s::uuid[], %s::timestamptz[]) AS u(id, next_run_at) WHERE r.id = u.
 
 @dataclass(frozen=True, slots=True)
 class DueRun:
-    """A run to be, of a held rule that comes with its workspace."""
+    """A run to launch, of a locked rule that is read with its workspace."""
 
     rule: Rule
     due_at: datetime
@@ -70,7 +70,7 @@ class RunRefused(Exception):
 
 
 def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
-    """The rule, and its first run, which is the baseline.
+    """Create a rule and its first run, which is the baseline.
 
     Raises InsufficientBalance when a prepaid workspace cannot pay for that run.
     """
@@ -106,10 +106,10 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
 
 @transaction.atomic
 def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
-    """One more run, and the id of its report; the next time stays as it is.
+    """Launch an additional run; return the id of its report. `next_run_at` stays.
 
-    `made` is how many runs there were when it was asked for, so that asking twice runs
-    once. Raises RunRefused.
+    `made` is the number of runs at the time of the request, so that a repeated request
+    launches one run. Raises RunRefused.
     """
     rule = locked_rules().select_related("workspace").get(pk=rule_id)
     definitions, at = catalogue(), now()
@@ -140,7 +140,7 @@ def launch_runs(
     at: datetime,
     actor: str,
 ) -> list[UUID]:
-    """The ids of the reports, by account."""
+    """Launch these runs; return the ids of their reports by account."""
     batches: dict[UUID, list[DueRun]] = defaultdict(list)
     clients = {}
     for one in due:
@@ -174,7 +174,7 @@ def launch_runs(
 
 
 def accounts_of(rules: Iterable[Rule]) -> Accounts:
-    """(workspace, environment) -> who pays for its runs."""
+    """Return the paying accounts by (workspace, environment)."""
     workspaces = {rule.workspace_id for rule in rules}
     found = Account.objects.filter(workspace__in=list(workspaces))
     return {(account.workspace_id, account.environment): account for account in found}
@@ -198,11 +198,11 @@ logger = logging.getLogger(__name__)
 ACTOR = "monitoring"
 # Rules whose runs are launched in one transaction.
 BATCH_SIZE = 200
-# A job ends after this long, so that the cluster can be stopped and watched.
+# A job ends after this time, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
 BUSY_DELAY = timedelta(seconds=1)
-# Rules of a suspended workspace are looked at again after this; they are let go at once
-# when it is resumed.
+# Rules of a suspended workspace are tried again after this time. When it is resumed,
+# they are released at once.
 SUSPENDED_DELAY = timedelta(hours=1)
 DEFER_FAILED = """
 UPDATE monitoring_rule SET last_error = %(error)s,
@@ -231,7 +231,7 @@ def launch_due_runs() -> None:
         if not beat() or time.monotonic() > stop_at:
             ensure_job_by(launch_due_runs, now())
             return
-    # Others hold some of them at this moment.
+    # Other workers have locked some of them.
     ensure_job_by(launch_due_runs, now() + BUSY_DELAY if busy else _next_launch_at())
 
 
@@ -243,7 +243,7 @@ def release_rules(workspace_id: str) -> None:
 
 
 def _due_ids() -> Iterator[list[UUID]]:
-    """Onward from the last ones, so that none that stays due is met twice."""
+    """Yield the ids of due rules in batches, each rule once."""
     due = _active_rules().filter(launch_at__lte=now()).order_by("launch_at", "pk")
     page = due
     while rows := list(page.values_list("launch_at", "pk")[:BATCH_SIZE]):
@@ -265,7 +265,10 @@ def _active_rules() -> QuerySet[Rule]:
 
 
 def _launch(ids: Sequence[UUID]) -> int:
-    """How many of these nobody else held; each alone where not all can be together."""
+    """Launch the rules in one transaction, or one by one if that fails.
+
+    Returns how many were locked.
+    """
     try:
         return _launch_together(ids)
     except Exception as e:
@@ -277,13 +280,14 @@ def _launch_alone(rule_id: UUID) -> int:
     try:
         return _launch_together([rule_id])
     except InsufficientBalance:
-        # Spent between our look and the charge: the next look sees it.
+        # The balance was spent between the check and the charge; the next run sees
+        # that.
         return 0
     except Exception as e:
-        # Not the message, which may hold personal data.
+        # The message is left out, because it may hold personal data.
         logger.error("rule %s could not be run: %s", rule_id, type(e).__name__)
         if not connection.in_atomic_block:
-            # One that was lost is opened anew for the others.
+            # The next rule opens another connection if this one is lost.
             connection.close_if_unusable_or_obsolete()
         _defer(rule_id, type(e).__name__)
         return 1
@@ -331,10 +335,10 @@ def _launch_together(ids: Sequence[UUID]) -> int:
 
 
 def _defer_suspended(rules: Sequence[Rule]) -> int:
-    """How many: not those whose workspace is resumed at this moment."""
+    """Put off rules of suspended workspaces; return how many."""
     if not rules:
         return 0
-    # Locked, so that whoever resumes it finds what is put off here.
+    # Locked, so that a resume at the same time finds the rules that are put off here.
     still = Workspace.objects.select_for_update(no_key=True).filter(
         pk__in={rule.workspace_id for rule in rules}, suspended_at__isnull=False
     )
@@ -354,7 +358,9 @@ def _partition(
 
 
 def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
-    """Tells of one rule after another whether its workspace can pay for it as well."""
+    """Return a test that says of one rule after another whether its workspace can pay
+    for it, too.
+    """
     left = {
         account.pk: account.spendable
         for account in accounts.values()
@@ -374,5 +380,5 @@ def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], boo
 
 
 def _next_run_after(rule: Rule, at: datetime) -> datetime:
-    # A clock that was set back does not bring a time twice.
+    # A clock that was set back does not repeat a time.
     return next_run_time(rule.starts_at, rule.cadence, max(at, rule.next_run_at))

@@ -1,7 +1,7 @@
-"""A source says that it has the answer to an inquiry: the check is due at once.
+"""Callbacks: a source has the answer to an inquiry, and its check is due at once.
 
-The check then asks the source, as it would have later. Where the source tells the
-answer in its callback alone, the body is kept, sealed, until the check has read it.
+The check then calls the source, as it would have done later. If a source gives its
+answer in the callback alone, the sealed body is kept until the check has read it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verification.sources.models import Call, CallOutcome
 
 logger = logging.getLogger(__name__)
 
-# An answer is read within seconds, unless its check was stopped.
+# Checks read their answers within seconds, unless they were stopped.
 ANSWER_RETENTION = timedelta(days=1)
 ERASE_ANSWERS = """
 UPDATE sources_call SET answer = NULL WHERE id IN (
@@ -33,7 +33,7 @@ UPDATE sources_call SET answer = NULL WHERE id IN (
 
 @transaction.atomic
 def record_callback(source: str, job: str) -> bool:
-    """Note it once; False where it came before, or names nothing that we asked."""
+    """Record a callback once; return False if it is a repetition or names no call."""
     # A later job of the same inquiry has a number of its own behind the reference.
     names = [job, job.rpartition("-")[0]]
     calls = Call.objects.select_for_update().order_by("-id")
@@ -51,8 +51,10 @@ def record_callback(source: str, job: str) -> bool:
 
 @transaction.atomic
 def store_answer(source: str, callback: Callback) -> bool:
-    """Keep the first answer to a question that is still open, for its check to read.
-    False where it is another, or comes too late."""
+    """Keep the first answer to an open call, for its check to read.
+
+    Returns False for a second answer, and for one that comes too late.
+    """
     calls = Call.objects.filter(
         source=source, reference=callback.reference, tries=callback.attempt - 1
     )
@@ -77,12 +79,15 @@ def store_answer(source: str, callback: Callback) -> bool:
 
 @job
 def erase_unread_answers() -> None:
-    """Erase answers whose checks have ended otherwise, or wait for something else."""
+    """Erase answers that no check will read, as it ended or waits for another call."""
     execute_in_batches(ERASE_ANSWERS, before=now() - ANSWER_RETENTION)
 
 
 def _make_due(call: Call, at: datetime) -> None:
-    """One that is under way is made due when it is recorded that it has no answer."""
+    """Make the check of a call due, unless a worker is running it.
+
+    The worker makes it due itself when it records that there is no answer yet.
+    """
     if call.end == CallOutcome.NOT_YET:
         waiting = CheckResult.objects.filter(pk=call.result_id, claims=0)
         waiting.filter(status=ResultStatus.RUNNING).update(

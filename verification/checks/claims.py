@@ -1,14 +1,12 @@
-"""Whose check is next, when there are more than can be run.
+"""Claims: take due checks in the order of their turns, each for one worker at a time.
 
-Checks run in the order of their turns. A small request's turn is when it comes. The
-checks of a large one take turns at a fixed distance, after those of the account's
-earlier large ones; so whoever comes in the middle is served in the middle, and not
-after the last of 100,000. While nobody else waits turns are taken early.
+Checks run in the order of their turns. The turn of a small request is the time of the
+request. The checks of a large request take turns at a fixed distance, after the
+account's earlier large requests. So another account does not wait for the last of
+100,000 checks. Workers run checks before their turn if no other checks wait.
 
-Taking due checks from the table, so that each is run by one worker at a time.
-
-Those that wait until a source has room for them are apart: `waits_for` names it, and
-they are taken by `claim_waiting` when it has.
+Checks that wait until a source has room are claimed apart: `waits_for` names the
+source, and `claim_queued` takes them when it has room.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ from verification.jobs.claims import claim_sql
 from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report
 
-# Up to so many checks a request is small.
+# A request with at most this many checks is small.
 MAX_SMALL_REQUEST = 50
-# Each account's share while several want to be served: 200 checks a second.
+# Each account's share while several accounts wait: 200 checks a second.
 TURN_INTERVAL = timedelta(milliseconds=5)
 
 
 def assign_turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
-    """The turns of this many checks that are ordered together."""
+    """Return turns for this many checks that are ordered together."""
     if count <= MAX_SMALL_REQUEST:
         return [at] * count
     first = _reserve_turns(account_id, count, at)
@@ -59,7 +57,7 @@ def _reserve_turns(account_id: UUID, count: int, at: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A result this worker may run until its lease ends."""
+    """A check result that this worker may run until its lease ends."""
 
     result_id: UUID
     report: Report
@@ -71,9 +69,9 @@ class Claim:
     fence: int
     started_at: datetime
     reused_from_id: UUID | None
-    # The source that it waited for, if it did.
+    # The source that the check waited for, or "".
     queued_source: str = ""
-    # Whether this claim begins the run: `started_at` is its time.
+    # True if this claim begins the run, at `started_at`.
     is_first: bool = False
     # The call of a live source that is made for it, whether another is left to ask, and
     # when that source was first asked: a check may have waited long for its turn there.
@@ -83,19 +81,20 @@ class Claim:
     # What that source has already taken, and the consent where it is told that.
     begun: PendingInquiry | None = None
     given: ConsentEvidence | None = None
-    # When the provider was asked for this claim, and when it had answered.
+    # The times of the call to the provider and of its answer.
     began_at: datetime | None = None
     ended_at: datetime | None = None
 
     @property
     def run_began_at(self) -> datetime:
-        """When the run of the check began, without the wait for its turn."""
+        """Return the start of the run, without the wait for the check's turn."""
         return (self.began_at if self.is_first else None) or self.started_at
 
     @property
     def key(self) -> tuple[UUID, int]:
-        """A check that is claimed again while a slow answer is on its way is ours by
-        the newest fence alone."""
+        """Tell two claims of the same check apart, if a slow answer comes after the
+        lease.
+        """
         return self.result_id, self.fence
 
 
@@ -104,7 +103,7 @@ SELECT id, '' AS source FROM checks_checkresult
 WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
 ORDER BY turn_at, id LIMIT %s FOR UPDATE SKIP LOCKED
 """
-# The index of what waits has the sources first.
+# The index of waiting checks begins with the source.
 QUEUED = """
 SELECT w.id, free.source
 FROM unnest(%s::text[], %s::int[]) AS free(source, room)
@@ -134,16 +133,16 @@ CLAIM_DUE, CLAIM_QUEUED = (
 
 
 def claim(limit: int) -> list[Claim]:
-    """Up to `limit` due results, in the order of their turns.
+    """Claim up to `limit` due results, in the order of their turns.
 
-    The count of claims is raised here and not when one ends: a check that kills its
-    worker is then seen for what it is.
+    Claims are counted here and not at the end, to recognise a check that kills its
+    worker.
     """
     return _claim(CLAIM_DUE, [limit])
 
 
 def claim_queued(rooms: Mapping[str, int]) -> list[Claim]:
-    """Up to so many of those that wait for each source, in the order of their turns."""
+    """Claim up to this many waiting results for each source, in the order of turns."""
     return _claim(CLAIM_QUEUED, [list(rooms), list(rooms.values())])
 
 
@@ -154,7 +153,7 @@ def _claim(sql: str, values: list[Any]) -> list[Claim]:
         rows = cursor.fetchall()
     if not rows:
         return []
-    # Read with the claim: what they say of consent and suspension holds for the call.
+    # Read with the claim, so that consent and suspension are current for the call.
     reports = Report.objects.select_related("workspace", "consent").in_bulk(
         {row[1] for row in rows}
     )
@@ -162,5 +161,5 @@ def _claim(sql: str, values: list[Any]) -> list[Claim]:
 
 
 def find_earlier_result(result_id: UUID) -> CheckResult | None:
-    """The result whose findings are used again, unless it was erased since."""
+    """Return the result whose finding is reused, or None if it was erased."""
     return CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()

@@ -1,6 +1,6 @@
-"""Calls that are under way: sources are waited for by threads, which touch no rows.
+"""Calls to live sources: threads wait for the answers and touch no rows.
 
-Which checks may ask their source now, and what becomes of those that may not.
+`admit_calls` decides which checks may call their source now; the others wait.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from verification.sources.calls import (
 from verification.sources.health import Tally
 from verification.sources.models import CallOutcome, Source
 
-# Of one job: more than sources that hang can hold, each of which gets no more than its
+# The threads of one job. Sources that hang cannot hold them all, as each has its own
 # limit.
 MAX_IN_FLIGHT = 256
 CLAIM_BATCH_SIZE = 64
@@ -53,7 +53,7 @@ Policy = Mapping[str, Any]
 
 
 class CallPool:
-    """The calls of one job that are under way, each in a thread of its own."""
+    """The calls of one job that are under way, each in its own thread."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(MAX_IN_FLIGHT, thread_name_prefix="ask")
@@ -83,11 +83,11 @@ class CallPool:
         asked.add_done_callback(self._landed.put)
 
     def ask(self, provider: Provider, claimed: Claim, policy: Policy) -> EndedCheck:
-        """At once: of who answers from memory."""
+        """Call an in-memory provider synchronously."""
         return self._note(_call(provider, claimed, policy))
 
     def collect(self) -> list[EndedCheck]:
-        """Answers that have come; waits a little for the first of them."""
+        """Return the answers that have come; wait a little for the first one."""
         ended: list[EndedCheck] = []
         while self.under_way:
             try:
@@ -106,9 +106,10 @@ class CallPool:
 
 
 class SourceQueues:
-    """What this worker knows of the checks that wait for a source, and of its room.
+    """A worker's knowledge of the checks that wait for each source, and of its room.
 
-    Others queue checks and end calls as well, so it looks anew once a second.
+    It is read again once a second, because other workers queue checks and end calls,
+    too.
     """
 
     def __init__(self) -> None:
@@ -117,13 +118,15 @@ class SourceQueues:
         self._look_at = 0.0
 
     def rooms(self, left: int) -> dict[str, int]:
-        """How many to claim of those that wait for each source, `left` in all.
+        """Return how many waiting checks to claim for each source, `left` at most in
+        all.
 
-        One without a thread would use up its lease before it is asked.
+        A check without a thread would use up its lease before its call.
         """
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + REFRESH_SECONDS
-            # Also of those that are not configured any more: nobody is left waiting.
+            # Include sources that are no longer configured, so that their checks do not
+            # wait for ever.
             self._waiting = set(Source.objects.values_list("name", flat=True))
             self._room = dict.fromkeys(self._waiting, CLAIM_BATCH_SIZE)
         rooms = {}
@@ -149,7 +152,7 @@ class SourceQueues:
         self._room[name] = self._room.get(name, 0) + 1
 
     def update_rooms(self, rooms: Mapping[str, int]) -> None:
-        """What the gate has just said."""
+        """Remember the rooms that the sources have just reported."""
         self._room |= rooms
 
 
@@ -188,7 +191,7 @@ def admit_calls(
     definitions: Mapping[Any, CheckDefinition],
     queues: SourceQueues,
 ) -> Iterator[tuple[Claim, CallPermit | Outcome]]:
-    """Each with the call that may be made now, or with how it ends or waits."""
+    """Yield each claim with its permitted call, or with its outcome."""
     if not live:
         return
     wishes = [_call_request(claimed, route) for claimed, route in live]
@@ -232,7 +235,7 @@ def _outcome_of_decision(
         case SourceFull(source):
             return Retry(now(), claimed.tries, waits_for=source)
         case CallDelay(at):
-            # Not all of them at once.
+            # At different times, so that they do not all come back together.
             late = timedelta(seconds=random.random())  # noqa: S311
             return Retry(at + late, claimed.tries)
         case NoSourceAvailable(until):

@@ -1,7 +1,7 @@
-"""Running checks: claim what is due, ask the sources, record how it ended.
+"""The engine: claim due checks, call their sources, record the outcomes.
 
-Sources are asked outside any transaction, many at once in threads, because they wait
-on the network; threads touch no database. What they answer is recorded in batches.
+Calls wait on the network, so they run outside any transaction, many at once, in threads
+that touch no database. The outcomes are recorded in batches.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from verification.sources.calls import close_calls
 
 logger = logging.getLogger(__name__)
 
-# A job ends after this long, so that the cluster can be stopped and watched.
+# A job ends after this time, so that the cluster can be stopped and watched.
 JOB_SECONDS = 20.0
-# A check claimed this often without an end kills its workers, or takes for ever.
+# A check that was claimed this often without an outcome kills its workers, or never
+# ends.
 MAX_CLAIMS = 5
 SUSPENDED_PAUSE = timedelta(minutes=5)
 
@@ -58,7 +59,7 @@ def run_due_checks() -> None:
         if not is_free:
             return
         is_idle = _run_checks()
-    # After the slot is given back: a job that found none relies on this look.
+    # Only after the slot is free again: a job that found no slot relies on this one.
     if is_idle:
         schedule_next_run()
     else:
@@ -77,9 +78,9 @@ def _run_checks() -> bool:
 
 
 def _record_in_flight(flight: CallPool) -> None:
-    """Whatever went wrong: answers that are on their way may have been paid for."""
+    """Record the answers of calls under way, as they may have been paid for."""
     if not connection.is_usable():
-        # It is made anew for the next statement.
+        # The next statement opens another connection.
         connection.close()
     definitions = _definitions()
     while flight.under_way:
@@ -94,7 +95,7 @@ def _run_until_idle(flight: CallPool, definitions: Definitions) -> bool:
         room = min(CLAIM_BATCH_SIZE, flight.room)
         claims = claim(room) if in_time and room else []
         if claims and len(claims) == room and not helped:
-            # There is more than one worker's share: let another begin as well.
+            # There is enough for another worker.
             helped = True
             wake_up()
         claims += _claim_queued(flight, len(claims)) if in_time else []
@@ -104,13 +105,13 @@ def _run_until_idle(flight: CallPool, definitions: Definitions) -> bool:
         landed = flight.collect()
         record_outcomes(landed, definitions)
         flight.tally.flush()
-        # While the last answers were on their way more may have come due.
+        # More checks may have become due while the last answers came in.
         if not (claims or flight.under_way or landed):
             return in_time
 
 
 def _claim_queued(flight: CallPool, claimed: int) -> list[Claim]:
-    """Those that waited for sources, as far as these and this worker have room."""
+    """Claim checks that waited for sources, up to the room of sources and worker."""
     room = flight.room - claimed
     rooms = flight.queues.rooms(room) if flight.room >= CLAIM_BATCH_SIZE else {}
     claims = claim_queued(rooms) if rooms else []
@@ -125,7 +126,7 @@ def _definitions() -> Definitions:
 def _start_checks(
     claims: Iterable[Claim], definitions: Definitions, flight: CallPool
 ) -> list[EndedCheck]:
-    """Send each claim to its source; those that need no network have ended."""
+    """Call the source of each claim; return checks that ended without the network."""
     at_once: list[EndedCheck] = []
     live: list[tuple[Claim, Route]] = []
     for claimed in claims:
@@ -138,8 +139,8 @@ def _start_checks(
             policy = definitions[claimed.definition_id].retry_policy
             claimed, outcome = call_provider(route.providers[0], claimed, policy)
         at_once.append((claimed, outcome))
-    # Of what was claimed before and has ended without being asked, a call may be left
-    # whose worker died in the midst of it.
+    # A check that was claimed before may have left a call under way when its worker
+    # died.
     unasked = [c for c, o in at_once if c.fence > 1 and not isinstance(o, Retry)]
     close_calls(claimed.result_id for claimed in unasked)
     return at_once + _start_calls(live, definitions, flight)
@@ -148,7 +149,7 @@ def _start_checks(
 def _start_calls(
     live: list[tuple[Claim, Route]], definitions: Definitions, flight: CallPool
 ) -> list[EndedCheck]:
-    """Have those asked that may ask now; what becomes of the others."""
+    """Start the calls that may be made now; return the outcomes of the other checks."""
     ended: list[EndedCheck] = []
     for claimed, then in admit_calls(live, definitions, flight.queues):
         if not isinstance(then, CallPermit):
@@ -163,7 +164,7 @@ def _start_calls(
 
 
 def _outcome_without_call(claimed: Claim) -> Outcome | None:
-    """How the check ends, if no source may or need be asked."""
+    """Return the outcome of a check that may not or need not call a source, or None."""
     report = claimed.report
     if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
         return Cancelled()
@@ -185,9 +186,9 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
 
 
 def _reuse_finding(result_id: UUID) -> Completed | None:
-    """The earlier findings; None if they were erased since, or cannot be read.
+    """Return the earlier finding, or None if it was erased or cannot be read.
 
-    The source is asked then, for the price that was promised.
+    Without it the source is called, for the promised price.
     """
     earlier = find_earlier_result(result_id)
     try:

@@ -1,4 +1,4 @@
-"""Asking a source, and what is to be done without an answer."""
+"""Call a source, and decide what follows if it does not answer."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from workspaces.models import Environment
 logger = logging.getLogger(__name__)
 
 MIN_POLL_INTERVAL = timedelta(seconds=1)
-# After a rest of their source checks come back over so long.
+# After a source's rest, its checks come back spread over this time.
 RECOVERY_JITTER_SECONDS = 5.0
 
 
 def find_route(claimed: Claim) -> Route:
-    """Who may be asked; in the sandbox the subject's country does not matter."""
+    """Return the check's route; in the sandbox it is the same for all countries."""
     environment, country = claimed.report.environment, ""
     if environment == Environment.PRODUCTION:
-        # A subject that cannot be read is found out when it is asked about.
+        # If the subject cannot be read, the call will fail and say so.
         with suppress(InvalidTag, UnknownKey):
             country = str((claimed.report.subject or {}).get("country") or "")
     consent = getattr(claimed.report, "consent", None)
@@ -49,8 +49,10 @@ def find_route(claimed: Claim) -> Route:
 
 
 def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
-    """The claim with the consent that some source of the route is told, and the route
-    less those that need to be told more than is known, if others are left."""
+    """Return the claim with the consent for its sources, and the route that can use it.
+
+    Sources that need more of the consent than is known are left out if others remain.
+    """
     if not any(isinstance(one, ConsentAware) for one in route.providers):
         return claimed, route
     consent = getattr(claimed.report, "consent", None)
@@ -58,7 +60,7 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
         subject = claimed.report.subject or {}
         given = load_given_consent(consent) if consent else None
     except (InvalidTag, UnknownKey):
-        # Found out when the source is asked.
+        # The call will fail and say so.
         return claimed, route
     able = tuple(
         one
@@ -72,7 +74,7 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
 
 
 def call_reference(claimed: Claim) -> str:
-    """What this run of the check is called at every source."""
+    """Return the reference of this run of the check, the same at every source."""
     return f"{claimed.result_id}-{claimed.attempt}"
 
 
@@ -92,8 +94,10 @@ def _inquiry(claimed: Claim) -> Inquiry:
 def call_provider(
     provider: Provider, claimed: Claim, policy: Mapping[str, Any]
 ) -> tuple[Claim, Outcome]:
-    """The source's answer, or what is to be done without one; and the claim, with when
-    it was asked. Never raises."""
+    """Call the provider; return the claim with the times of the call, and the outcome.
+
+    Never raises an exception.
+    """
     began_at = now()
     outcome = _outcome_or_fault(provider, claimed, policy)
     return replace(claimed, began_at=began_at, ended_at=now()), outcome
@@ -105,7 +109,7 @@ def _outcome_or_fault(
     try:
         return _call_provider(provider, claimed, policy)
     except Exception as e:
-        # The message may hold what the source said of the subject: it is not logged.
+        # The message is not logged, because it may hold data about the subject.
         logger.error("%s raised %s", provider.name, type(e).__name__)
         told = "The source's answer was not understood."
         fault = Unavailable("SOURCE_ERROR", told, may_be_charged=True)
@@ -117,13 +121,15 @@ def _call_provider(
 ) -> Outcome:
     is_live = claimed.call_id is not None
     if not is_live and asks_referee(claimed.name, claimed.report.environment):
-        # No provider is configured, so this is the job's own thread: it may use rows.
+        # Without a configured provider this is the job's own thread, which may read
+        # rows.
         return run_reference_check(claimed)
     try:
         not_told = provider.not_told.get(claimed.name, ())
         return completed_with(provider.ask(_inquiry(claimed)), not_told)
     except AnswerPending as e:
-        # The service pauses before it asks a source again, whatever the source said.
+        # The service pauses before it calls a source again, even if the source names an
+        # earlier time.
         at = max(e.ask_at, now() + MIN_POLL_INTERVAL)
         return Retry(at, tries=claimed.tries, job=e.job)
     except Unavailable as e:
@@ -138,7 +144,7 @@ def outcome_of_unavailable(
     policy: Mapping[str, Any],
     not_before: datetime | None = None,
 ) -> Outcome:
-    """The next source at once, if there is one; else the same again, by the policy."""
+    """Try the next source at once, or this one again by the retry policy."""
     ended: dict[str, Any] = {
         "end": CallOutcome.UNAVAILABLE,
         "why": e.code,
@@ -159,7 +165,7 @@ def outcome_of_unavailable(
         policy["maxDelaySeconds"],
         policy["initialDelaySeconds"] * policy["backoffMultiplier"] ** (attempt - 1),
     )
-    # Full jitter: sources that come back are not met by everybody at once.
+    # Full jitter, so that checks do not all call a source when it comes back.
     at = now() + timedelta(seconds=random.uniform(0, longest))  # noqa: S311
     if not_before and not_before > at:
         late = random.uniform(0, RECOVERY_JITTER_SECONDS)  # noqa: S311

@@ -13,7 +13,7 @@ from verification.reports.models import Report, RiskLevel, SubjectType
 
 
 class CheckDefinition(models.Model):
-    """A check that can be requested: what it needs, costs and answers."""
+    """A check that clients can request: its inputs, price and output fields."""
 
     class Category(models.TextChoices):
         IDENTITY = "IDENTITY"
@@ -72,18 +72,19 @@ class CheckResult(models.Model):
 
     A row is due when `next_attempt_at` has passed. Due rows run in the order of
     `turn_at`, which is later than that for most of a large request. A worker claims a
-    row by moving both past the lease and counting `claims`; what it then writes names
-    the `fence` it claimed with, so that a worker that comes late overwrites nothing.
+    row by moving both to the end of the lease and by raising `claims` and `fence`. It
+    writes its result with the `fence` of its claim, so a late worker cannot overwrite
+    anything.
     """
 
     Status = ResultStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # Found by the index of the unique constraint.
+    # The unique constraint has an index that finds these.
     report = models.ForeignKey(
         Report, models.CASCADE, related_name="results", db_index=False
     )
-    # Definitions are withdrawn, not deleted, so nothing looks from there.
+    # No index, because definitions are withdrawn and not deleted.
     definition = models.ForeignKey(CheckDefinition, models.PROTECT, db_index=False)
     name = models.CharField(max_length=40)
     position = models.PositiveSmallIntegerField()
@@ -91,13 +92,13 @@ class CheckResult(models.Model):
         max_length=9, choices=ResultStatus, default=ResultStatus.PENDING
     )
     price = models.DecimalField(max_digits=10, decimal_places=2, default=Decimal(0))
-    # Which time it is run for the client: 1, and one more for each retry.
+    # The number of the client's attempt: 1, and one more for each retry.
     attempt = models.PositiveSmallIntegerField(default=1)
-    # Answers "unavailable" of this attempt, against the retry policy.
+    # Unavailable answers in this attempt, which the retry policy limits.
     tries = models.PositiveSmallIntegerField(default=0)
-    # Claims since a worker last recorded how one ended.
+    # Claims since a worker last recorded an outcome.
     claims = models.PositiveSmallIntegerField(default=0)
-    # Every claim ever, which fences a late worker off.
+    # Claims since the row was made: the fence.
     fence = models.PositiveIntegerField(default=0)
     next_attempt_at = models.DateTimeField(null=True)
     turn_at = models.DateTimeField(default=now)
@@ -105,15 +106,15 @@ class CheckResult(models.Model):
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(null=True)
-    # Equal for the same question: workspace, environment, check, subject and inputs.
+    # The same for equal workspace, environment, check, subject and inputs.
     question = KeyedHashField()
-    # The earlier result whose findings this one repeats.
+    # The earlier result whose finding this one reuses.
     reused_from_id = models.UUIDField(null=True)
     score = models.PositiveSmallIntegerField(null=True)
     risk_level = models.CharField(
         max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN
     )
-    # {summary, flags, details, evidence}: what the source said about the subject.
+    # {summary, flags, details, evidence}: the source's finding about the subject.
     finding = EncryptedJSONField(null=True)
     failure_code = models.CharField(max_length=40, blank=True)
     failure_message = models.CharField(max_length=300, blank=True)
@@ -156,19 +157,19 @@ class CheckResult(models.Model):
                 condition=Q(next_attempt_at__isnull=False, waits_for=""),
                 name="results_due",
             ),
-            # The claim of what waits for a source.
+            # The claim of rows that wait for a source.
             models.Index(
                 fields=["waits_for", "turn_at", "id"],
                 condition=Q(next_attempt_at__isnull=False) & ~Q(waits_for=""),
                 name="results_waiting",
             ),
-            # What staff look at: of very many, few have failed.
+            # The admin's list of failed checks, which are few.
             models.Index(
                 fields=["id"],
                 condition=Q(status=R.FAILED),
                 name="results_failed",
             ),
-            # The newest answer to a question, for reuse.
+            # The newest finding for the same question, for reuse.
             models.Index(
                 F("question"),
                 F("completed_at").desc(),
@@ -186,7 +187,7 @@ class CheckResult(models.Model):
 
 
 class TurnReservation(models.Model):
-    """Until when the large requests of an account have taken their turns."""
+    """The time up to which an account's large requests have taken turns."""
 
     account_id = models.UUIDField(primary_key=True)
     until = models.DateTimeField()

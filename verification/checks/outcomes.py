@@ -1,4 +1,4 @@
-"""How one run of a check can end."""
+"""The outcomes of one run of a check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The check could not be done. `end` is what the source's part in it was."""
+    """The check could not be done. `end` is the outcome of the source's call."""
 
     code: str
     message: str
@@ -36,9 +36,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Nothing yet: the check is due again at this time.
+    """There is no answer yet: the check is due again at this time.
 
-    With `waits_for` it is due when that source has room for it.
+    With `waits_for`, the check is due when that source has room for it.
     """
 
     at: datetime
@@ -47,20 +47,20 @@ class Retry:
     end: CallOutcome = field(default=CallOutcome.NOT_YET, compare=False)
     why: str = field(default="", compare=False)
     may_be_charged: bool = field(default=False, compare=False)
-    # The source's own name of what it has taken.
+    # The source's own id of the inquiry that it has accepted.
     job: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Report cancelled or consent withdrawn before the source was asked."""
+    """The report was cancelled or the consent withdrawn before the call."""
 
 
 Outcome = Completed | Failed | Retry | Cancelled
 
 
 def call_end_of(outcome: Outcome) -> EndedCall:
-    """How the call ended that the outcome comes from."""
+    """Return the end of the call that led to this outcome."""
     match outcome:
         case Failed(code=code, end=end, may_be_charged=charged):
             return EndedCall(end, code, charged)

@@ -1,6 +1,6 @@
-"""What the ends of its checks make of a report.
+"""Record outcomes: results, reports, money and events in one transaction.
 
-Recording how checks ended: results, reports, money and events in one transaction.
+The outcomes of its checks decide a report's status, score and events.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHECK_ENDED = "check ended"
 
 @dataclass(frozen=True, slots=True)
 class UpdatedReport:
-    """A report after its checks were looked at, and the event that makes if any."""
+    """A report after its checks were counted, and the event for it, if any."""
 
     report: Report
     stack: list[tuple[str, str, UUID]]
@@ -56,12 +56,12 @@ class UpdatedReport:
 
 @dataclass(slots=True)
 class _CheckSummary:
-    """How the checks of one report stand, and its consent."""
+    """The state of one report's checks, and of its consent."""
 
     stack: list[tuple[str, str, UUID]]
     consent_status: str = ConsentStatus.NOT_REQUIRED.value
     score: int | None = None
-    # Over all checks; a retry raises it, so each end of a report has its own.
+    # The sum over all checks. A retry raises it, so each end of a report has its own.
     runs: int = 0
 
     def count(self, status: str) -> int:
@@ -76,9 +76,9 @@ class _CheckSummary:
 def update_reports(
     reports: Mapping[UUID, Report], at: datetime
 ) -> dict[UUID, UpdatedReport]:
-    """Move each report where its checks have brought it. The caller holds the reports.
+    """Move each report to the status of its checks. The caller has locked the reports.
 
-    A report that was cancelled meanwhile stays so.
+    A cancelled report stays cancelled.
     """
     standings = _summarize_checks(reports)
     moves, scored = [], []
@@ -105,7 +105,8 @@ def update_reports(
 
 def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _CheckSummary]:
     standings: dict[UUID, _CheckSummary] = defaultdict(lambda: _CheckSummary([]))
-    # With the consent: read together with the lock, it could be older than that.
+    # A second query, because a consent that is read by the locking statement could be
+    # older than the lock.
     rows = (
         CheckResult.objects.filter(report__in=list(reports))
         .order_by("report_id", "position")
@@ -118,7 +119,7 @@ def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _CheckSummar
         standing.stack.append((name, status, result_id))
         standing.runs += attempt
         if status == ResultStatus.COMPLETED and score is not None:
-            # The worst finding decides; no average hides it.
+            # The worst finding decides, as an average would hide it.
             standing.score = max(score, standing.score or 0)
     return standings
 
@@ -126,7 +127,7 @@ def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _CheckSummar
 def _next_move(
     report: Report, standing: _CheckSummary, at: datetime
 ) -> Transition | None:
-    """The move that is due, if one is."""
+    """Return the status change that is due, or None."""
     changes: dict[str, Any] = {
         "risk_score": standing.score,
         "risk_level": RiskLevel.of(standing.score).value,
@@ -151,7 +152,7 @@ def _next_move(
 
 
 def _update_score(report: Report, standing: _CheckSummary) -> bool:
-    """Bring the report's score up to date; True if it changed."""
+    """Update the report's score; return True if it changed."""
     changed = report.risk_score != standing.score
     report.risk_score = standing.score
     report.risk_level = RiskLevel.of(standing.score).value
@@ -213,10 +214,10 @@ RETURNING r.id, r.fence, r.price
 
 
 def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
-    """Record these ends, together if the database takes them together.
+    """Record these outcomes in one transaction, or one by one if that fails.
 
-    If it does not, each is recorded alone, so that one bad row holds up no other; the
-    bad one is claimed again until the engine gives it up.
+    One by one, a bad row does not stop the others. It is claimed again until the engine
+    gives it up.
     """
     if not ended:
         return
@@ -262,19 +263,21 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
 
 
 def _comparisons(settled: Iterable[UpdatedReport], at: datetime) -> list[Rows]:
-    """A job that compares the runs of monitoring rules that have just ended."""
+    """Return a job that compares the monitoring runs that have just ended."""
     runs = [s.report.pk for s in settled if s.event and s.report.monitoring_id]
     return [job_row(COMPARE, *runs, at=at)] if runs else []
 
 
 def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
-    """The reports, held until the commit: the last check to end sees all the others."""
+    """Lock the reports until the commit: the last check to end sees all others."""
     reports = locked_reports().filter(pk__in=report_ids).order_by("pk")
     return {report.pk: report for report in reports} if report_ids else {}
 
 
 def _update(ended: Sequence[EndedCheck], at: datetime) -> dict[tuple[UUID, int], Any]:
-    """Write the results that are still ours; key of the claim -> price of those."""
+    """Write the results whose fence is current; return their prices by key of the
+    claim.
+    """
     seal = CheckResult._meta.get_field("finding").seal
     rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
     with connection.cursor() as cursor:
@@ -283,8 +286,9 @@ def _update(ended: Sequence[EndedCheck], at: datetime) -> dict[tuple[UUID, int],
 
 
 def _end_calls(ended: Sequence[EndedCheck], at: datetime) -> None:
-    """Together with what came of them: a call without an end is one whose answer is
-    lost, and nothing else."""
+    """Record the ends of calls with their results, so a call without an end is one
+    whose answer was lost.
+    """
     read = [c.result_id for c, _ in ended if c.begun and c.begun.answer is not None]
     if read:
         erase_answers(read)
@@ -310,7 +314,7 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
             return (*claimed.key, "FAILED", *took_only, *why, started)
         case Retry(due, spent, queue):
             waits = (spent, due, None, None, level, None)
-            # One that only waited for its turn has not begun.
+            # A check that only waited for its turn has not begun.
             since = None if claimed.is_first and not claimed.began_at else started
             return (*claimed.key, "RUNNING", *waits, "", "", False, queue, since)
         case Cancelled():
@@ -319,12 +323,13 @@ def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any
 
 
 def _duration_ms(claimed: Claim, at: datetime) -> int:
-    """How long the check took, without waiting for its turn or for the others that are
-    recorded with it."""
+    """Return the duration of the check, without the wait for its turn or for the others
+    of its batch.
+    """
     took = round(
         ((claimed.ended_at or at) - claimed.run_began_at) / timedelta(milliseconds=1)
     )
-    # A check may wait for longer than the 25 days that the column holds.
+    # The column holds 25 days, and a check may wait for longer.
     return min(max(0, took), MAX_DURATION_MS)
 
 
@@ -333,7 +338,7 @@ def _reversals(
     prices: Mapping[tuple[UUID, int], Any],
     reports: Mapping[UUID, Report],
 ) -> list[Movement]:
-    """A check that could not be done, or was not begun, is given back."""
+    """Return reversals for the checks that failed or were not begun."""
     given_back = [
         (claimed, reports[claimed.report.pk])
         for claimed, outcome in mine
@@ -360,7 +365,7 @@ def _reversals(
 
 
 def accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
-    """(workspace, environment) -> the account that paid for these reports."""
+    """Return the accounts that paid for these reports by (workspace, environment)."""
     workspaces = {report.workspace_id for report in reports}
     if not workspaces:
         return {}

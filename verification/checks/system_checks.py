@@ -1,4 +1,4 @@
-"""What `manage.py check`, and with it every start, says of the live sources."""
+"""Warnings of `manage.py check`, and so of every start, about the live sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HINT = "docs/providers.md says how to configure the sources."
 
 
 def check_sources(**options: Any) -> list[CheckMessage]:
-    """Registered by the app."""
+    """Return warnings about credentials, routes and test hosts of the sources."""
     found: list[CheckMessage] = []
     for name in settings.PROVIDERS_LACK:
         told = f"{name} is not set; its source is not asked."
@@ -33,7 +33,7 @@ def check_sources(**options: Any) -> list[CheckMessage]:
 
 
 def _routes_outside_coverage() -> list[str]:
-    """Sources on routes of countries that they cannot be asked about."""
+    """Yield the sources on routes of countries that they do not cover."""
     return [
         f"SOURCES_{check}_{OTHERS if country == EVERYWHERE else country}: {name} is "
         f"asked about subjects in {', '.join(sorted(countries))} alone."
@@ -41,7 +41,7 @@ def _routes_outside_coverage() -> list[str]:
         for country, names in by_country.items()
         for name in set(names) & set(settings.PROVIDERS)
         if (countries := import_string(settings.PROVIDERS[name][0]).countries)
-        # Others are those that have no route of their own.
+        # OTHERS are the countries without a route of their own.
         and not (
             countries - set(by_country)
             if country == EVERYWHERE
@@ -51,7 +51,7 @@ def _routes_outside_coverage() -> list[str]:
 
 
 def _routes_without_source() -> list[str]:
-    """Routes on which nobody is configured, where others are."""
+    """Yield the routes without a configured source, if other routes have one."""
     return [
         f"No source is configured for {check} "
         + ("elsewhere" if country == EVERYWHERE else f"in {country}")

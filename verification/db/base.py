@@ -1,6 +1,6 @@
-"""Which statements are planned anew each time.
+"""Django's PostgreSQL backend, with a cheap check of kept connections.
 
-Django's PostgreSQL backend, with a check of kept connections that asks nobody.
+`force_custom_plan` plans chosen statements each time they run.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from django.db.backends.postgresql import base
 def force_custom_plan() -> Iterator[None]:
     """Plan the statements within for the values they come with.
 
-    Statements that come again and again are planned once, for values like most. Where
-    one value has a million rows and another none, that plan is wrong for many.
+    PostgreSQL plans repeated statements once, for average values. That plan is wrong if
+    one value has a million rows and another has none.
     """
     connection.ensure_connection()
     used, connection.connection.prepare_threshold = (
@@ -35,15 +35,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
     connection: psycopg.Connection[Any] | None
 
     def is_usable(self) -> bool:
-        """Whether the server has not closed the connection since it was last used.
+        """Return whether the server has kept the connection open since its last use.
 
-        Django asks before each request. Its own SELECT 1 is a journey to the server
-        and back; that the server has gone is on this side of the socket already.
+        Django asks before each request. Its own SELECT 1 is a round trip; the end of
+        the connection shows on this side of the socket.
         """
         if self.connection is None:
             return False
         try:
-            # The end is found behind the server's last words, if there are any.
+            # The end of the stream comes after the server's last messages.
             for _ in range(2):
                 self.connection.pgconn.consume_input()
         except psycopg.Error:

@@ -38,7 +38,7 @@ SERVER_USER = "pgserver"
 SOCKET_PATH_LIMIT = 107
 START_SECONDS = 60
 STOP_SECONDS = 20
-# Backends of a postmaster that was killed end by themselves, or else are ended.
+# Backends of a killed postmaster have this long to end by themselves.
 ORPHAN_SECONDS = 1
 MAJOR_VERSION = 18
 
@@ -100,7 +100,7 @@ def data_dir() -> Path:
 
 
 def url(data_dir: Path) -> str:
-    """Where the server of this folder answers, whether or not it runs."""
+    """Return the URL of this folder's server, even if it does not run."""
     host = quote(str(socket_dir(data_dir)), safe="")
     return f"postgresql://postgres@{host}/{DATABASE}"
 
@@ -118,7 +118,7 @@ def socket_dir(data_dir: Path) -> Path:
 
 
 def start_if_needed(argv: Sequence[str]) -> None:
-    """Have the server running for as long as this command runs."""
+    """Keep the server running for as long as this command runs."""
     command = argv[1] if len(argv) > 1 else "help"
     if (
         os.environ.get("DATABASE_URL")
@@ -134,13 +134,15 @@ def start_if_needed(argv: Sequence[str]) -> None:
 
 
 def acquire(data_dir: Path) -> None:
-    """Start the server unless it runs, and keep it until `release` or our end."""
+    """Start the server unless it runs, and keep it until `release` or this process
+    ends.
+    """
     if data_dir in _users:
         return
     with _explain_folder_errors(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
         users = os.open(data_dir / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
-    # Waits while the last user before us is stopping the server.
+    # Waits while the last user is stopping the server.
     fcntl.flock(users, fcntl.LOCK_SH)
     try:
         start(data_dir)
@@ -186,7 +188,7 @@ def start(data_dir: Path) -> None:
 
 
 def stop(data_dir: Path) -> None:
-    """Stop the server, whoever uses it; nothing to do if it does not run."""
+    """Stop the server even if other processes use it."""
     for mode in ("fast", "immediate"):
         if not is_running(data_dir):
             break
@@ -245,7 +247,10 @@ def _pid_file(data_dir: Path) -> list[str]:
 
 
 def is_running(data_dir: Path) -> bool:
-    """After kill -9 the pid file stays, and its pid may be another process by now."""
+    """Return whether the server runs.
+
+    After kill -9 the pid file stays, and its pid may belong to another process.
+    """
     # A power cut may leave an empty file.
     pid = next(iter(_pid_file(data_dir)), "").strip()
     return pid.isdigit() and _is_server_process(int(pid), data_dir)
@@ -266,7 +271,7 @@ def _is_server_process(pid: int, data_dir: Path) -> bool:
 
 
 def _remove_old_locks(data_dir: Path) -> None:
-    """Remove what a killed server left, once none of its processes lives.
+    """Remove the lock files of a killed server after all its processes have ended.
 
     PostgreSQL refuses to start while its lock files are empty or name any process,
     such as the killed one until its parent has noticed.
@@ -317,7 +322,8 @@ def _initialise(data_dir: Path) -> None:
         _run(
             "initdb",
             *("-D", new, "--username=postgres", "--auth=trust", "--encoding=UTF8"),
-            # The same order on every machine, without its locales.
+            # This sort order is the same on every machine, as it uses none of its
+            # locales.
             *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
         )
     except EmbeddedServerError as e:

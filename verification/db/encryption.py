@@ -1,9 +1,9 @@
 """Encryption of fields at rest, and keyed hashes to look rows up without reading them.
 
 A sealed value is AES-256-GCM under a key of its own column (HKDF from the ring
-FIELD_KEYS), bound to column and row: a value copied to another row or column, a
-changed byte or an unknown key raises `cryptography.exceptions.InvalidTag` or
-`UnknownKey`; nothing is ever returned as it stands in the table.
+FIELD_KEYS), bound to column and row: a value copied to another row or column, a changed
+byte or an unknown key raises `cryptography.exceptions.InvalidTag` or `UnknownKey`; a
+stored value is never returned without decryption.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class _UnsealOnAccess(DeferredAttribute):
         return value
 
     def __set__(self, instance: Any, value: Any) -> None:
-        # Without this Python reads the instance's dictionary before it asks us.
+        # With `__set__`, Python calls the descriptor before it reads the instance's
+        # dictionary.
         instance.__dict__[self.field.attname] = value
 
 
@@ -101,7 +102,7 @@ class EncryptedJSONField(models.BinaryField):
     """
 
     descriptor_class = _UnsealOnAccess
-    # For the type checker: what is read and written is any JSON value.
+    # For the type checker: the value is any JSON value.
     _pyi_private_get_type: Any
     _pyi_private_set_type: Any
 
@@ -135,11 +136,11 @@ class EncryptedJSONField(models.BinaryField):
 
 
 def keyed_hash(purpose: str, *parts: object) -> bytes:
-    """HMAC-SHA256 under LOOKUP_KEY: finds equal values, tells nothing else.
+    """Return HMAC-SHA256 under LOOKUP_KEY, which finds equal values and reveals no
+    more.
 
-    Each further key of LOOKUP_KEY hashes the hash again. So `manage.py rehash` brings
-    a stored hash up to date from the hash alone, and whoever knows only the former
-    keys can make none.
+    Each further key of LOOKUP_KEY hashes the hash again. So `manage.py rehash` updates
+    a stored hash from the hash alone, and the former keys alone cannot make one.
     """
     return keyed_hashes(purpose, *parts)[-1]
 
@@ -169,10 +170,10 @@ def _to_uuid8(hashed: bytes) -> uuid.UUID:
 
 
 class KeyedHashField(models.BinaryField):
-    """What `keyed_hash` returned."""
+    """A column for the results of `keyed_hash`."""
 
     def deconstruct(self) -> Any:
-        # To the database, and so to migrations, it is the field it derives from.
+        # In the database and in migrations it is its base field.
         name, _, *rest = super().deconstruct()
         return name, "django.db.models.BinaryField", *rest
 
@@ -185,7 +186,7 @@ class KeyedHashField(models.BinaryField):
 
 
 class KeyedUUIDField(models.UUIDField):
-    """What `keyed_uuid` returned."""
+    """A column for the results of `keyed_uuid`."""
 
     def deconstruct(self) -> Any:
         name, _, *rest = super().deconstruct()

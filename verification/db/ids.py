@@ -16,7 +16,7 @@ RANDOM_BITS = 80
 
 # Of the id, in the number that is printed and read out: P-1234-ABCD-5678.
 NUMBER_DIGITS = 12
-# As people type it.
+# A number in the form that people type.
 FOUR_DIGITS = "([0-9A-F]{4})"
 NUMBER = re.compile(
     rf"([A-Z])[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}", re.IGNORECASE
@@ -32,7 +32,7 @@ def time_of_id(row_id: UUID) -> datetime:
 def filter_by_number(
     rows: QuerySet[Row], letter: str, typed: str
 ) -> QuerySet[Row] | None:
-    """Return the rows with this number; None where it is none of this letter.
+    """Return the rows with this number, or None if it has another letter.
 
     Their table has an index on the last digits of the id.
     """

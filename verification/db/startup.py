@@ -1,6 +1,6 @@
-"""What to do about a database that no command can work with, in one sentence.
+"""Explain database errors at the start in one sentence that says what to do.
 
-Count the migrations that are not applied, without loading them.
+It also counts unapplied migrations, without loading them.
 """
 
 import os
@@ -15,7 +15,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-# What PostgreSQL and its client say, and what helps; the first that fits.
+# Messages of PostgreSQL and its client, and what to do; the first match counts.
 ADVICE = {
     r'database ".*" does not exist': "create that database, or name another",
     r'role ".*" (does not exist|is not permitted)|password|pg_hba': (
@@ -30,11 +30,11 @@ ADVICE = {
 
 
 class DatabaseRefused(OperationalError):
-    """The database answers, and this process must not work with it, as it says."""
+    """The database answers but cannot be used; the text says why."""
 
 
 def explain_error(error: OperationalError) -> str:
-    """How to reach the database, or "" for an error of a statement."""
+    """Return what to do about a failed connection, or "" for a failed statement."""
     if isinstance(error, DatabaseRefused):
         return str(error)
     if getattr(error.__cause__, "sqlstate", None) is not None:
@@ -52,7 +52,7 @@ def explain_error(error: OperationalError) -> str:
 
 
 def is_unreachable(error: OperationalError) -> bool:
-    """Whether the server does not answer at all, and may do so later."""
+    """Return whether the server does not answer, but may do so later."""
     text = str(error)
     refuses = isinstance(error, DatabaseRefused) or "FATAL" in text
     return not refuses or "starting up" in text

@@ -1,4 +1,4 @@
-"""Database rules that Django has no words for, as migration operations."""
+"""Database rules that Django cannot express, as migration operations."""
 
 from django.db import migrations
 
@@ -11,7 +11,7 @@ END $$;
 
 
 def append_only_except(table: str, erasable: str) -> migrations.RunSQL:
-    """The same, but that the column `erasable` may be made NULL."""
+    """Like `append_only`, but the column `erasable` may be set to NULL."""
     return migrations.RunSQL(
         f"""{CREATE_FUNCTION}
         CREATE FUNCTION {table}_only_erases() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -38,7 +38,7 @@ def append_only_except(table: str, erasable: str) -> migrations.RunSQL:
 
 
 def append_only(table: str) -> migrations.RunSQL:
-    """Refuse UPDATE, DELETE and TRUNCATE on this table, whoever asks."""
+    """Refuse UPDATE, DELETE and TRUNCATE on this table to every role."""
     return migrations.RunSQL(
         f"""{CREATE_FUNCTION}
         CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
