@@ -1,8 +1,8 @@
-"""An SMS gateway that answers as Africa's Talking's does, over a real socket.
+"""A fake of Africa's Talking's SMS gateway, over a real socket.
 
 def test_something(sms_gateway):
     sms_gateway.codes["+254711000111"] = 406
-    ...  # have something sent
+    ...  # send a message
     assert sms_gateway.sent == [("+254711000111", "the text")]
 
 https://developers.africastalking.com/docs/sms/sending/bulk
@@ -24,13 +24,13 @@ STATUS = {100: "Processed", 101: "Sent", 102: "Queued"}
 
 class SmsGateway:
     def __init__(self) -> None:
-        # number -> status code of its recipient
+        # Number -> status code of its recipient.
         self.codes: dict[str, int] = {}
-        # The HTTP status and body of every answer, where set
+        # The HTTP status and body of every answer, if set.
         self.broken: tuple[int, str] | None = None
-        # Where every answer leads to
+        # The URL to which every answer redirects, if set.
         self.leads_to = ""
-        # (number, text) of each message that was taken
+        # (number, text) of each accepted message.
         self.sent: list[tuple[str, str]] = []
         self.requests: list[dict[str, str]] = []
         self.headers: list[dict[str, str]] = []
@@ -49,7 +49,7 @@ class SmsGateway:
         self._thread.join()
 
     def answer(self, path: str, key: str | None, form: dict[str, str]) -> Any:
-        """HTTP status, and a body that is JSON unless it is text."""
+        """Return the HTTP status and the body: a text, or a value for JSON."""
         self.requests.append(form)
         if self.broken:
             return self.broken
@@ -57,9 +57,9 @@ class SmsGateway:
             return 404, "Not found"
         if (key, form["username"]) != (KEY, USERNAME):
             return 401, "The supplied authentication is invalid"
-        return 201, {"SMSMessageData": self._taken(form)}
+        return 201, {"SMSMessageData": self._accept(form)}
 
-    def _taken(self, form: dict[str, str]) -> dict[str, Any]:
+    def _accept(self, form: dict[str, str]) -> dict[str, Any]:
         if form.get("from") == "UNKNOWN":
             return {"Message": "InvalidSenderId", "Recipients": []}
         number = form["to"]
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def sms_gateway(settings: Any) -> Iterator[SmsGateway]:
-    """The one that the service is configured for."""
+    """Configure the service for this gateway."""
     settings.AFRICASTALKING_USERNAME, settings.AFRICASTALKING_API_KEY = USERNAME, KEY
     with SmsGateway() as gateway:
         settings.SMS_URL = gateway.url

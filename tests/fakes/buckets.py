@@ -1,4 +1,4 @@
-"""A server that speaks as Amazon S3 does, over a real socket, as far as files need it.
+"""A fake of Amazon S3 over a real socket, with the calls that stored files need.
 
 def test_something(bucket):
     settings.STORAGES = {"documents": ... "endpoint_url": bucket.url}
@@ -15,7 +15,7 @@ import pytest
 class FakeBucket:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
-        # Refuses to delete anything.
+        # The bucket refuses deletions.
         self.keeps_all = False
         self.headers: list[dict[str, str]] = []
         handler = type("HandlerOfThis", (Handler,), {"bucket": self})
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Not into the test's output."""
+        """Keep the log out of the test's output."""
 
 
 @pytest.fixture

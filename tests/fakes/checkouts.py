@@ -1,4 +1,4 @@
-"""What the fake payment providers share: what is paid, pages, and their way back.
+"""The parts that all fake payment providers share: payments, pages, return URLs.
 
 paystack.pay("PR-1")                  # the payer pays, as by the page's button
 paystack.fees = 283                   # ... and bears the fees
@@ -11,14 +11,14 @@ from tests.fakes.server import Answer, FakeServer, Request
 
 
 class CheckoutServer(FakeServer):
-    """A fake payment provider; the subclass says what it answers, signs and shows."""
+    """A fake payment provider; the subclass makes answers, signatures and pages."""
 
     def __init__(self) -> None:
         super().__init__()
-        # What is paid instead of the amount asked for, in cents, and its currency.
+        # Amount (in cents) and currency of the payment, in place of the requested ones.
         self.pays: int | None = None
         self.currency: str | None = None
-        # Refunds are taken, and come to nothing when `settle_refunds` is called.
+        # Refunds are accepted, and fail in `settle_refunds`.
         self.refund_fails = False
 
     @abstractmethod
@@ -28,8 +28,8 @@ class CheckoutServer(FakeServer):
     def sign(self, body: bytes, secret: str | None = None) -> dict[str, str]: ...
 
 
-def page(title: str, told: str, choices: dict[str, str] | None = None) -> str:
-    """A checkout page; `choices` are buttons, value -> label."""
+def page(title: str, text: str, choices: dict[str, str] | None = None) -> str:
+    """Return a checkout page; `choices` are buttons, value -> label."""
     buttons = "".join(
         f'<button name="choice" value="{value}">{escape(label)}</button>\n'
         for value, label in (choices or {}).items()
@@ -38,7 +38,7 @@ def page(title: str, told: str, choices: dict[str, str] | None = None) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         f"<title>{escape(title)}</title><main><h1>{escape(title)}</h1>"
-        f'<p role="status">{escape(told)}</p>{form}</main></html>'
+        f'<p role="status">{escape(text)}</p>{form}</main></html>'
     )
 
 

@@ -67,12 +67,12 @@ class FakeCompaniesHouse(FakeServer):
         self.profile: dict[str, Any] = {}
         self.officers: list[dict[str, Any]] | None = OFFICERS
         self.owners: list[dict[str, Any]] | None = OWNERS
-        # What a search shows beside the company itself: number -> name.
+        # Other companies in the results of a search: number -> name.
         self.others: dict[str, str] = {}
-        # Requests that are left, and when there will be more, by their clock.
+        # Remaining requests, and seconds until the limit resets.
         self.left = 600
         self.reset_in: int | None = 120
-        # Answered instead, as (status, body).
+        # An answer in place of the real one: (status, body).
         self.says: tuple[int, Any] | None = None
 
     def adapter(self, key: str = KEY) -> CompaniesHouse:

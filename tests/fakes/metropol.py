@@ -75,14 +75,14 @@ class FakeMetropol(FakeServer):
     def __init__(self) -> None:
         super().__init__()
         self.wraps = False
-        # Put over what is answered, over each account; `says` takes its place.
+        # Members to replace in every answer and account; `says` are whole answers.
         self.data: dict[str, Any] = {}
         self.account: dict[str, Any] = {}
         self.says: list[tuple[int, Any]] = []
-        # How far its clock is ahead, and how often it is.
+        # Lead of the server's clock, and the number of calls with that lead.
         self.ahead, self.ahead_times = timedelta(0), 0
         self.is_sold = True
-        # What it knows of people who are not among its test identities.
+        # Name and delinquency code of all people beside the test identities.
         self.anybody: tuple[int, str] | None = None
         self.seen: set[bytes] = set()
 
@@ -99,7 +99,7 @@ class FakeMetropol(FakeServer):
         asked = json.loads(request.body)
         if asked["report_type"] not in PATHS.get(path, ()):
             return Answer(404, "<html>no such page</html>")
-        # In this order, or it is an error.
+        # Another order of the members is an error.
         first = list(asked)[:3]
         if first != ["report_type", "identity_number", "identity_type"]:
             return _error("E016")

@@ -67,7 +67,7 @@ class FakeOpenSanctions(FakeServer):
             part = {"name": "un_sc_sanctions", "index_version": self.version}
             listed = {
                 "name": "default",
-                # What there is to be indexed, and what is indexed.
+                # The newest version, and the version of the index.
                 "version": f"{now():%Y%m%d%H%M%S}-new",
                 "index_version": self.version,
                 "children": ["un_sc_sanctions", "eu_fsf"],
@@ -84,7 +84,7 @@ class FakeOpenSanctions(FakeServer):
         (name, one), *more = asked["queries"].items()
         if more or query["algorithm"] not in {"logic-v2", "best"}:
             return Answer(400, {"detail": "Unknown algorithm"})
-        # Every word of a name has a weight; what is below the threshold is left out.
+        # Each word of a name has a weight; results below the threshold are left out.
         found = [
             result
             for number, caption in enumerate(ENTITIES)

@@ -73,23 +73,23 @@ class FakePaystack(CheckoutServer):
         self.key = KEY
         self.transactions: dict[str, Transaction] = {}
         self.refunds: list[Refund] = []
-        # As Paystack lists them, by their id.
+        # Disputes in the form of Paystack's list, by their id.
         self.disputes: dict[int, dict[str, Any]] = {}
-        # What names the time that a refund was made at, and whether lists tell pages.
+        # The member with the time of a refund, and whether lists have page counts.
         self.refund_time = "createdAt"
         self.tells_pages = True
-        # In cents, on top of what is asked for, and borne by the customer.
+        # Cents on top of the price, which the customer pays.
         self.fees = 0
-        # What a transaction's metadata comes back as, where set.
+        # The metadata in answers about transactions, if set.
         self.metadata: Any = None
-        # Whether refunds are listed by their transaction, or all of them.
+        # Whether the list of refunds honours the transaction of the request.
         self.filters_refunds = True
         self.most_per_page = 100
-        # The status that a charge of mobile money is answered with.
+        # The status in the answer to a charge of mobile money.
         self.prompt_status = "pay_offline"
 
     def adapter(self, **options: Any) -> Paystack:
-        """One that is configured for this server."""
+        """Return an adapter that is configured for this server."""
         options = {"fallback_email": "pay.example.org", **options}
         return Paystack(
             self.key, self.url, [self.host], checkout_origin=self.url, **options
@@ -99,7 +99,7 @@ class FakePaystack(CheckoutServer):
         key = (secret or self.key).encode()
         return {"x-paystack-signature": hmac.new(key, body, "sha512").hexdigest()}
 
-    # What the payer and Paystack's people do.
+    # Actions of the payer and of Paystack's staff.
 
     def pay(self, reference: str) -> None:
         paid = self.transactions[reference]
@@ -113,24 +113,24 @@ class FakePaystack(CheckoutServer):
         self.happened({"event": "charge.success", "data": shapes.charge(paid, self)})
 
     def fail(self, reference: str) -> None:
-        """The attempt is declined; there is no event for that."""
+        """Decline the attempt to pay; Paystack sends no event for that."""
         failed = self.transactions[reference]
         failed.status, failed.gateway_response = "failed", "Declined"
 
     def end_prompt(self, reference: str, message: str, status: str = "failed") -> None:
-        """The phone, or the network, ends an M-Pesa prompt; no event tells it."""
+        """End an M-Pesa prompt as the phone or the network does, without an event."""
         ended = self.transactions[reference]
         ended.status, ended.message = status, message
         ended.gateway_response = "Declined"
 
     def abandon(self, reference: str) -> None:
-        left = self.transactions[reference]
-        if left.status != "success":
-            left.status = "abandoned"
-            left.gateway_response = "The transaction was not completed"
+        abandoned = self.transactions[reference]
+        if abandoned.status != "success":
+            abandoned.status = "abandoned"
+            abandoned.gateway_response = "The transaction was not completed"
 
     def settle_refunds(self) -> None:
-        """The banks have answered about all that are on their way."""
+        """End all pending refunds, as the banks do."""
         word = "failed" if self.refund_fails else "processed"
         for refund in self.refunds:
             if refund.status in ("pending", "processing"):

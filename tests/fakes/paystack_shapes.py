@@ -412,7 +412,7 @@ ANSWERS: dict[str, Any] = {
 
 
 def wrong(answer: Any, shape: Any, path: str = "") -> list[str]:
-    """Where an answer is not of its shape."""
+    """Return the places where an answer differs from its shape."""
     if isinstance(shape, dict):
         if not isinstance(answer, dict):
             return [f"{path} is no object"]

@@ -1,12 +1,12 @@
-"""What the fake sources and payment providers share: a server, its faults and events.
+"""The server behind all fake sources and payment providers, with faults and events.
 
-    paystack.faults.status = 503          # every call of the API is answered so
-    paystack.faults.half = True           # done, but the answer breaks off
-    paystack.deliver(url)                 # events go out, signed as the real ones
+    paystack.faults.status = 503          # the status of every answer of the API
+    paystack.faults.half = True           # the API acts, but its answer breaks off
+    paystack.deliver(url)                 # sends events, signed like real ones
     body, headers = paystack.signed(paystack.events[0])
 
-Where `webhook_url` is set, each event is delivered to it as soon as it happens, before
-the payer is sent back.
+With a `webhook_url`, the fake delivers each event as soon as it happens, before it
+sends the payer back.
 """
 
 import json
@@ -27,22 +27,22 @@ HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
 
 @dataclass
 class Faults:
-    """Of calls to the API by `method` whose path contains `path`; pages go on working.
+    """Faults of API calls by `method` whose path contains `path`; pages keep working.
 
-    Left empty, these stand for any.
+    An empty `method` or `path` stands for all.
     """
 
     method: str = ""
     path: str = ""
-    # Answered instead of doing what is asked.
+    # The API answers with this and does not act.
     status: int | None = None
     html: bool = False
-    # What is asked is done, and then the answer takes this many seconds, or breaks off.
+    # The API acts, and then the answer takes this many seconds, or breaks off.
     slow: float = 0
     half: bool = False
-    # Events that are made while it is set are never delivered.
+    # The fake never delivers events that happen while this is set.
     events_lost: bool = False
-    # How `deliver` sends those that are left.
+    # Changes to the way in which `deliver` sends the other events.
     events_twice: bool = False
     events_backwards: bool = False
     wrong_signature: bool = False
@@ -55,7 +55,7 @@ class Faults:
 class Request:
     method: str
     path: str
-    # Names in lower case.
+    # Keys are lower case.
     headers: dict[str, str]
     query: dict[str, str]
     body: bytes
@@ -71,20 +71,20 @@ class Answer:
 
 
 class FakeServer(ABC):
-    """A fake API; the subclass says what it answers."""
+    """A fake API; the subclass makes its answers."""
 
     api_prefixes: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         self.faults = Faults()
         self.webhook_url = ""
-        # Every event that happened, in order, and those that `deliver` will send.
+        # All events in order, and the events that `deliver` will send.
         self.events: list[dict[str, Any]] = []
         self.outbox: list[dict[str, Any]] = []
-        # Calls of the API.
+        # Requests to the API.
         self.requests: list[Request] = []
-        # One call of the API at a time; no event is sent meanwhile, as the service may
-        # ask something before it answers to one.
+        # The API handles one call at a time and sends events afterwards: the service
+        # may call the API before it answers to an event.
         self._lock = threading.Lock()
         self._calling = threading.local()
 
@@ -93,7 +93,7 @@ class FakeServer(ABC):
         self._server = _Server(("127.0.0.1", 0), handler)
         self.host = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.host}"
-        # Looks whether it shall stop this often.
+        # A short interval, so that the server stops quickly.
         serve = partial(self._server.serve_forever, poll_interval=0.01)
         self._thread = threading.Thread(target=serve)
         self._thread.start()
@@ -108,11 +108,11 @@ class FakeServer(ABC):
     def api(self, request: Request) -> Answer: ...
 
     def page(self, request: Request) -> Answer:
-        """What is not of the API; most have no pages."""
+        """Answer a request outside the API; most fakes have no pages."""
         return Answer(404, HTML)
 
     def sign(self, body: bytes, secret: str | None = None) -> dict[str, str]:
-        """Headers of an event; of some it is signed within the body."""
+        """Return the headers that sign an event; some fakes sign inside the body."""
         return {}
 
     # Events.
@@ -120,7 +120,7 @@ class FakeServer(ABC):
     def signed(
         self, event: dict[str, Any], secret: str | None = None
     ) -> tuple[bytes, dict[str, str]]:
-        """The body and the headers of an event, as they are sent."""
+        """Return the body and the headers of an event."""
         body = json.dumps(event, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json", **self.sign(body, secret)}
         return body, headers
@@ -132,17 +132,17 @@ class FakeServer(ABC):
         *,
         secret: str | None = None,
     ) -> int:
-        """Send one, or the latest, and return the status it is answered with."""
+        """Send an event, or the latest one. Returns the status of the answer."""
         wrong = "of somebody else" if self.faults.wrong_signature else None
         body, headers = self.signed(event or self.events[-1], secret or wrong)
-        # Without the environment's proxies.
+        # Ignore the environment's proxies.
         with requests.Session() as session:
             session.trust_env = False
             answer = session.post(url, data=body, headers=headers, timeout=30)
         return answer.status_code
 
     def deliver(self, url: str) -> list[int]:
-        """Send all that have not been sent, as `faults` says."""
+        """Send all events of the outbox, changed by `faults`."""
         events, self.outbox = self.outbox, []
         if self.faults.events_backwards:
             events = events[::-1]
@@ -165,9 +165,9 @@ class FakeServer(ABC):
         self.requests.append(request)
         faulty = self.faults.concern(request)
         if faulty and self.faults.status:
-            # Real ones, too, repeat in errors what they were asked.
-            told = {"message": f"Out of order: {request.body.decode()}"}
-            return Answer(self.faults.status, {**told, "error": told})
+            # Real providers also repeat the request in errors.
+            error = {"message": f"Out of order: {request.body.decode()}"}
+            return Answer(self.faults.status, {**error, "error": error})
         if faulty and self.faults.html:
             return Answer(200, HTML)
         with self._lock:
@@ -186,7 +186,7 @@ class FakeServer(ABC):
 
 
 class _Server(ThreadingHTTPServer):
-    # Hundreds may come at once.
+    # Tests may open hundreds of connections at once.
     request_queue_size = 1024
 
 
@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         if len(body) < length:
-            # Whoever asks died in the midst of it: nobody acts on half a request.
+            # The caller died during the request: ignore the half of it.
             return
         request = Request(
             self.command,

@@ -1,13 +1,13 @@
-"""A Smile ID that answers as the real one does, over a real socket.
+"""A fake of Smile ID over a real socket.
 
 def test_something(smile_id):
-    smile_id.adapter().ask(...)      # the last digit of the number decides, as theirs
-    smile_id.results = {"ResultCode": "1016"}     # put over every answer
+    smile_id.adapter().ask(...)      # the number's last digit decides the outcome
+    smile_id.results = {"ResultCode": "1016"}     # members to replace in every answer
 
-Where `callback_url` is set, jobs are only begun; `events` are the callbacks.
+A request with a `callback_url` only begins a job; `events` are the callbacks.
 
-0 found, 1 not found, 2 wrong format, 3 register away. `checkouts` says what faults it
-knows. https://docs.usesmileid.com
+Last digits: 0 found, 1 not found, 2 wrong format, 3 register away. `server.Faults`
+lists the faults. https://docs.usesmileid.com
 """
 
 import hmac

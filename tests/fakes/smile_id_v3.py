@@ -1,12 +1,12 @@
-"""Smile ID's V3 as its specification has it, over a real socket.
+"""A fake of Smile ID's V3, after its specification, over a real socket.
 
 def test_something(smile_id_v3):
-    smile_id_v3.webhook_url = ...    # where callbacks go; else `events` keeps them
+    smile_id_v3.webhook_url = ...    # the target of callbacks; else `events` keeps them
     smile_id_v3.tells = {"status": "block", "reason": "identifier_not_found"}
 
-Jobs are accepted and end at once, or stay at work while `is_at_work`. The shapes are
-those of github.com/smileidentity/api-reference, and its client `usesmileid` 12.1 takes
-them; callbacks are those that its clients quote.
+The fake accepts jobs and ends them at once, or lets them run while `is_at_work`. Its
+shapes come from github.com/smileidentity/api-reference, and the official client
+`usesmileid` 12.1 accepts them. Clients of Smile ID quote the shapes of callbacks.
 """
 
 import hmac
@@ -177,7 +177,7 @@ def signed(stamp: str, key: str = KEY, partner: str = "85") -> dict[str, str]:
 
 
 def parts(request: Request) -> dict[str, Any] | None:
-    """The parts of a multipart form; those that are JSON are read."""
+    """Return the parts of a multipart form, with JSON parsed."""
     kind = request.headers.get("content-type", "")
     if not kind.startswith("multipart/form-data"):
         return None

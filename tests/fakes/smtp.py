@@ -1,8 +1,8 @@
-"""A mail server that takes messages, or refuses them, over a real socket.
+"""A mail server that accepts or refuses messages, over a real socket.
 
 def test_something(mail_server):
     mail_server.refuses["amina@example.com"] = 550
-    ...  # have something mailed
+    ...  # send a mail
     assert mail_server.messages[0]["Subject"] == "Hello"
 """
 
@@ -19,9 +19,9 @@ import pytest
 
 class MailServer:
     def __init__(self) -> None:
-        # address -> what RCPT is answered
+        # Address -> code of the answer to RCPT.
         self.refuses: dict[str, int] = {}
-        # What the end of DATA is answered
+        # Code of the answer to the end of DATA.
         self.data_code = 250
         self.messages: list[EmailMessage] = []
         self.connections = 0
@@ -83,7 +83,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def mail_server(settings: Any) -> Iterator[MailServer]:
-    """The one that the service is configured for."""
+    """Configure the service for this server."""
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST = "127.0.0.1"
     with MailServer() as server:

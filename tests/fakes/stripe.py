@@ -40,7 +40,7 @@ class FakeStripe(CheckoutServer):
     def __init__(self) -> None:
         super().__init__()
         self.key, self.secret = KEY, SECRET
-        # All by their id, oldest first.
+        # Objects by their id, oldest first.
         self.sessions: dict[str, dict[str, Any]] = {}
         self.intents: dict[str, dict[str, Any]] = {}
         self.charges: dict[str, dict[str, Any]] = {}
@@ -48,19 +48,19 @@ class FakeStripe(CheckoutServer):
         self.disputes: dict[str, dict[str, Any]] = {}
         # The money comes days after the payer has gone through the pages.
         self.pays_later = False
-        # Refunds wait for `settle_refunds`; those that fail do in any case.
+        # Refunds wait for `settle_refunds`. Failing refunds always wait for it.
         self.refunds_wait = False
-        # Seconds since the events that are sent were signed.
+        # Age of the signatures of events, in seconds.
         self.event_age = 0
         self.most_per_page = 100
-        # idempotency key -> (what was asked, the answer)
+        # Idempotency key -> (request, answer).
         self.answered: dict[str, tuple[Any, Answer]] = {}
-        # Instead of doing the next thing by a key, this is answered, and stored.
+        # The answer to store for the next idempotency key, in place of acting.
         self.stored_error: Answer | None = None
         self._made = 0
 
     def adapter(self, **options: Any) -> StripeCheckout:
-        """One that is configured for this server."""
+        """Return an adapter that is configured for this server."""
         options = {"webhook_secrets": [self.secret], **options}
         return StripeCheckout(
             self.key,
@@ -76,7 +76,7 @@ class FakeStripe(CheckoutServer):
         digest = hmac.new((secret or self.secret).encode(), signed, "sha256")
         return {"Stripe-Signature": f"t={at},v1={digest.hexdigest()},v0=0"}
 
-    # What the payer and the banks do.
+    # Actions of the payer and of banks.
 
     def pay(self, reference: str) -> None:
         session = self.session_of(reference)
@@ -93,7 +93,7 @@ class FakeStripe(CheckoutServer):
         self._try(self.session_of(reference), DECLINED)
 
     def abandon(self, reference: str) -> None:
-        """The payer goes back, which changes nothing."""
+        """Let the payer go back, which changes nothing."""
 
     def expire(self, reference: str) -> None:
         session = self.session_of(reference)
@@ -101,7 +101,7 @@ class FakeStripe(CheckoutServer):
         self._event("checkout.session.expired", session)
 
     def settle_payment(self, reference: str, *, fails: bool = False) -> None:
-        """The money of a payment by `pays_later` comes, or does not."""
+        """Let the money of a payment by `pays_later` come, or fail."""
         session = self.session_of(reference)
         if fails:
             self._try(session, DECLINED)
@@ -124,7 +124,7 @@ class FakeStripe(CheckoutServer):
                 self._event("refund.updated", refund)
 
     def dispute(self, reference: str, kind: str = "created", **told: Any) -> None:
-        """As Stripe tells it, which is with none of the payment's metadata."""
+        """Open a dispute; Stripe's event has none of the payment's metadata."""
         intent = self.session_of(reference)["payment_intent"]
         charge = self.charges[self.intents[intent]["latest_charge"]]
         known = (d for d in self.disputes.values() if d["payment_intent"] == intent)
@@ -265,7 +265,7 @@ class FakeStripe(CheckoutServer):
             return Answer(answer.status, answer.body, {"Idempotent-Replayed": "true"})
         answer = self.stored_error or make(asked)
         failed, self.stored_error = self.stored_error is not None, None
-        # As it is now, and not as it will have become.
+        # Copy the answer, because its objects change later.
         answer.body = json.loads(json.dumps(answer.body))
         if key and (failed or answer.status == 200):
             self.answered[key] = (request.path, asked), answer

@@ -1,4 +1,4 @@
-"""How Stripe reads what it is asked, and what its answers look like."""
+"""The forms of Stripe's requests and answers."""
 
 import time
 from typing import Any

@@ -16,7 +16,7 @@ PUBLIC = "93.184.215.14"
 
 
 class Names:
-    """What the resolver says, and how often it was asked."""
+    """A resolver with fixed addresses that counts its look-ups."""
 
     def __init__(self) -> None:
         self.addresses = ["127.0.0.1"]
@@ -64,7 +64,7 @@ def session(authority: Authority) -> Session:
     return session
 
 
-def test_an_opened_host_is_called_over_tls(server: Receiver, session: Session):
+def test_opened_host_gets_a_call_over_tls(server: Receiver, session: Session):
     server.scripts["/a?b=c"] = Script(status=418, body=b"short and stout")
 
     answer = session(HOST).post(server.url("/a?b=c"), json={"d": 1})
@@ -73,7 +73,7 @@ def test_an_opened_host_is_called_over_tls(server: Receiver, session: Session):
     assert server.received[0].body == b'{"d": 1}'
 
 
-def test_a_connection_is_kept_for_the_next_call(
+def test_next_call_reuses_the_connection(
     server: Receiver, session: Session, names: Names
 ):
     calls = session(HOST)
@@ -104,14 +104,14 @@ def test_one_private_address_blocks_a_name(
     assert server.connections == 0
 
 
-def test_an_address_in_the_url_is_vetted_too(server: Receiver, session: Session):
+def test_address_in_the_url_is_checked(server: Receiver, session: Session):
     with pytest.raises(Blocked):
         session().get(server.url(host="127.0.0.1"))
 
     assert server.connections == 0
 
 
-def test_the_connection_goes_to_the_address_that_was_vetted(
+def test_connection_goes_to_the_checked_address(
     server: Receiver,
     session: Session,
     names: Names,
@@ -133,20 +133,22 @@ def test_the_connection_goes_to_the_address_that_was_vetted(
     assert names.asked == [HOST]
 
 
-def test_the_certificate_must_be_for_the_name(server: Receiver, session: Session):
+def test_certificate_must_fit_the_name(server: Receiver, session: Session):
     with pytest.raises(requests.exceptions.SSLError):
         session("other.test").get(server.url(host="other.test"))
 
     assert server.received == []
 
 
-def test_the_next_address_is_tried(server: Receiver, session: Session, names: Names):
+def test_client_tries_the_next_address(
+    server: Receiver, session: Session, names: Names
+):
     names.addresses = ["127.0.0.2", "127.0.0.1"]
 
     assert session(HOST).get(server.url()).status_code == 200
 
 
-def test_an_unknown_name_is_a_connection_error(
+def test_unknown_name_is_a_connection_error(
     server: Receiver, session: Session, names: Names
 ):
     names.addresses = []
@@ -156,14 +158,14 @@ def test_an_unknown_name_is_a_connection_error(
 
 
 @pytest.mark.parametrize("opened", [(), ("other.test",), (f"{HOST}:1",)])
-def test_plain_http_is_not_spoken(session: Session, names: Names, opened: Any):
+def test_plain_http_is_blocked(session: Session, names: Names, opened: Any):
     with Receiver(None) as server, pytest.raises(Blocked, match="https"):
         session(*opened).get(f"http://{HOST}:{server.port}/")
 
     assert server.connections == 0
 
 
-def test_plain_http_is_spoken_to_an_opened_host(session: Session, names: Names):
+def test_plain_http_reaches_an_opened_host(session: Session, names: Names):
     with Receiver(None) as server:
         named = f"{HOST}:{server.port}"
 
@@ -179,7 +181,7 @@ def test_redirects_are_not_followed(server: Receiver, session: Session, status: 
     assert [received.path for received in server.received] == ["/"]
 
 
-def test_the_environments_proxy_and_netrc_are_not_used(
+def test_client_ignores_proxy_and_netrc_of_the_environment(
     server: Receiver, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ):
     netrc = tmp_path / "netrc"
@@ -192,7 +194,7 @@ def test_the_environments_proxy_and_netrc_are_not_used(
     assert "authorization" not in server.received[0].headers
 
 
-def test_cookies_are_not_kept(server: Receiver, session: Session):
+def test_client_drops_cookies(server: Receiver, session: Session):
     server.scripts["/"] = Script(headers={"Set-Cookie": f"a=b; Domain={HOST}"})
     calls = session(HOST)
 
@@ -206,15 +208,13 @@ def test_cookies_are_not_kept(server: Receiver, session: Session):
     "script",
     [
         Script(hangs=True),
-        # Each byte comes in time, and the last one would after 30 seconds.
+        # Each byte comes in time, but the whole answer takes 30 seconds.
         Script(drip=0.1, body=b"x" * 300),
         Script(drip=0.1, headers={"X-Long": "x" * 300}),
     ],
     ids=["never", "dripping", "dripping head"],
 )
-def test_a_call_ends_when_its_time_is_up(
-    server: Receiver, session: Session, script: Script
-):
+def test_call_ends_at_its_deadline(server: Receiver, session: Session, script: Script):
     server.scripts["/"] = script
     begun = time.monotonic()
 
@@ -224,7 +224,7 @@ def test_a_call_ends_when_its_time_is_up(
     assert time.monotonic() - begun < 2
 
 
-def test_time_is_up_for_a_handshake_too(session: Session, names: Names):
+def test_handshake_ends_at_the_deadline(session: Session, names: Names):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         begun = time.monotonic()
 
@@ -234,7 +234,7 @@ def test_time_is_up_for_a_handshake_too(session: Session, names: Names):
     assert time.monotonic() - begun < 2
 
 
-def test_a_call_may_ask_for_less_time(server: Receiver, session: Session):
+def test_call_may_set_a_shorter_timeout(server: Receiver, session: Session):
     server.scripts["/"] = Script(hangs=True)
     begun = time.monotonic()
 
@@ -244,7 +244,7 @@ def test_a_call_may_ask_for_less_time(server: Receiver, session: Session):
     assert time.monotonic() - begun < 2
 
 
-def test_time_begins_anew_for_the_next_call(server: Receiver, session: Session):
+def test_next_call_has_its_own_deadline(server: Receiver, session: Session):
     calls = session(HOST, seconds=0.5)
 
     calls.get(server.url())
@@ -266,7 +266,7 @@ BOMB = gzip.compress(bytes(10_000_000))
     ],
     ids=["one byte", "bomb", "large"],
 )
-def test_too_large_an_answer_is_refused(
+def test_too_large_answer_is_an_error(
     server: Receiver, session: Session, script: Script
 ):
     server.scripts["/"] = script

@@ -101,7 +101,7 @@ ADDRESS_ALLOWED = [
 
 
 @pytest.mark.parametrize("address", ADDRESS_DENIED)
-def test_an_address_that_is_not_a_public_host_is_blocked(address):
+def test_private_address_is_blocked(address):
     with pytest.raises(Blocked) as e:
         check_address(address)
 
@@ -109,7 +109,7 @@ def test_an_address_that_is_not_a_public_host_is_blocked(address):
 
 
 @pytest.mark.parametrize("address", ADDRESS_ALLOWED)
-def test_a_public_address_may_be_called(address):
+def test_public_address_is_allowed(address):
     check_address(address)
 
 
@@ -215,7 +215,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("url", "why"), REFUSED)
-def test_a_url_is_refused_with_the_rule_it_breaks(url, why):
+def test_bad_url_is_refused_with_the_broken_rule(url, why):
     with pytest.raises(Blocked) as e:
         check_url(url)
 
@@ -249,7 +249,7 @@ def test_a_url_is_refused_with_the_rule_it_breaks(url, why):
         ("https://ex.com/" + "a" * 2033, "https://ex.com/" + "a" * 2033),
     ],
 )
-def test_a_url_is_called_as_it_was_read(url, called):
+def test_url_keeps_the_parts_that_were_checked(url, called):
     checked = check_url(url)
 
     assert str(checked) == called
@@ -284,7 +284,7 @@ def test_opened_hosts_need_neither_port_nor_dot_nor_name(url):
         ("https://127.0.0.2/", NAME),
     ],
 )
-def test_what_is_opened_opens_nothing_else(url, why):
+def test_opened_host_opens_no_other_host(url, why):
     with pytest.raises(Blocked) as e:
         check_url(url, {"localhost:9443", "127.0.0.1"})
 
@@ -292,7 +292,7 @@ def test_what_is_opened_opens_nothing_else(url, why):
 
 
 def resolved(*addresses, opened=(), host="hooks.example.com", port=443):
-    """What the resolver returns for a name with these addresses, and its lookups."""
+    """Resolve a name with these addresses. Returns the result and the look-ups."""
     lookups = []
 
     async def lookup(host, port, **options):
@@ -313,7 +313,7 @@ def resolved(*addresses, opened=(), host="hooks.example.com", port=443):
     return [(each["host"], each["port"], each["family"]) for each in found]
 
 
-def test_a_name_with_public_addresses_is_connected_to_at_these():
+def test_resolver_returns_the_public_addresses():
     assert resolved("8.8.8.8", "2606:4700:4700::1111") == [
         ("8.8.8.8", 443, socket.AF_INET),
         ("2606:4700:4700::1111", 443, socket.AF_INET6),
@@ -338,12 +338,12 @@ def test_one_bad_address_blocks_the_name(addresses):
     assert not any(address in str(e.value) for address in addresses)
 
 
-def test_a_name_without_addresses_is_unknown():
+def test_name_without_addresses_is_unknown():
     with pytest.raises(OSError, match="no address"):
         resolved()
 
 
-def test_an_opened_host_may_be_anywhere():
+def test_opened_host_may_have_any_address():
     here = [("127.0.0.1", 9443, socket.AF_INET)]
 
     assert resolved("127.0.0.1", opened={"a.test"}, host="a.test", port=9443) == here
@@ -352,7 +352,7 @@ def test_an_opened_host_may_be_anywhere():
         resolved("127.0.0.1", opened={"a:9443"}, host="a", port=9444)
 
 
-def test_names_are_looked_up_with_the_system_by_default():
+def test_resolver_uses_the_system_by_default():
     resolver = GuardedResolver()
 
     with pytest.raises(Blocked):

@@ -1,4 +1,4 @@
-"""What every payment provider keeps to, whatever is behind it.
+"""The contract of all payment providers.
 
 A test module subclasses `CheckoutContract` under a name that begins with Test, and
 offers the fixtures `provider` and `payer`.
@@ -33,7 +33,7 @@ class Payer(Protocol):
     def fail(self, reference: str) -> None: ...
 
 
-def asked(**fields: Any) -> CheckoutRequest:
+def checkout_request(**fields: Any) -> CheckoutRequest:
     whole = CheckoutRequest(
         reference=f"PR-{next(_numbers)}",
         amount=Decimal("1234.56"),
@@ -60,8 +60,8 @@ def refund_of(
     )
 
 
-def shown(error: BaseException | None) -> str:
-    """What a traceback says of an error and of those behind it."""
+def traceback_text(error: BaseException | None) -> str:
+    """Return the traceback's text of an error and of its causes."""
     told = []
     while error:
         told.append(repr(error))
@@ -83,13 +83,13 @@ class CheckoutContract(ABC):
     def paid(
         self, provider: CheckoutProvider, payer: Payer
     ) -> tuple[CheckoutRequest, CheckoutSnapshot]:
-        checkout = asked()
+        checkout = checkout_request()
         begun = provider.begin(checkout)
         payer.pay(checkout.reference)
         return checkout, provider.look(checkout.reference, begun.session)
 
-    def test_a_begun_checkout_is_open_and_has_a_page(self, provider: CheckoutProvider):
-        checkout = asked()
+    def test_new_checkout_is_open_and_has_a_page(self, provider: CheckoutProvider):
+        checkout = checkout_request()
 
         begun = provider.begin(checkout)
 
@@ -102,11 +102,11 @@ class CheckoutContract(ABC):
             "",
         )
 
-    def test_the_same_reference_makes_no_second_checkout(
+    def test_same_reference_makes_no_second_checkout(
         self, provider: CheckoutProvider, payer: Payer
     ):
         since = datetime.now(UTC) - timedelta(seconds=2)
-        checkout = asked()
+        checkout = checkout_request()
         begun = provider.begin(checkout)
 
         try:
@@ -121,10 +121,10 @@ class CheckoutContract(ABC):
         books = provider.payments_between(since, until)
         assert [one.reference for one in books] == [checkout.reference]
 
-    def test_a_checkout_nobody_began_is_unknown(self, provider: CheckoutProvider):
+    def test_checkout_that_never_began_is_unknown(self, provider: CheckoutProvider):
         assert provider.look("PR-none", "").state == CheckoutState.UNKNOWN
 
-    def test_a_paid_checkout_tells_what_was_paid(
+    def test_paid_checkout_has_the_amount(
         self, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         checkout, seen = paid
@@ -133,11 +133,11 @@ class CheckoutContract(ABC):
         assert (seen.amount, seen.currency) == (checkout.amount, "KES")
         assert seen.transaction
 
-    def test_a_checkout_is_found_without_the_providers_name_for_it(
+    def test_checkout_is_found_without_the_session(
         self, provider: CheckoutProvider, payer: Payer
     ):
-        provider.begin(asked())
-        checkout = asked()
+        provider.begin(checkout_request())
+        checkout = checkout_request()
         provider.begin(checkout)
 
         assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
@@ -145,10 +145,10 @@ class CheckoutContract(ABC):
 
         assert provider.look(checkout.reference, "").state == CheckoutState.PAID
 
-    def test_a_failed_attempt_can_be_followed_by_a_paid_one(
+    def test_payer_can_pay_after_a_failed_attempt(
         self, provider: CheckoutProvider, payer: Payer
     ):
-        checkout = asked()
+        checkout = checkout_request()
         begun = provider.begin(checkout)
 
         payer.fail(checkout.reference)
@@ -159,7 +159,7 @@ class CheckoutContract(ABC):
         seen = provider.look(checkout.reference, begun.session)
         assert seen.state == CheckoutState.PAID
 
-    def test_a_refund_asked_again_gives_back_once(
+    def test_repeated_refund_pays_once(
         self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         refund = refund_of(*paid, "1000.00")
@@ -168,22 +168,22 @@ class CheckoutContract(ABC):
 
         assert first.refund == again.refund
         assert first.state != RefundState.FAILED
-        # Another of as much would be more than there is.
+        # A second refund of this amount would exceed the payment.
         with pytest.raises(Refused):
             provider.refund(refund_of(*paid, "1000.00"))
 
-    def test_parts_are_given_back_apart(
+    def test_partial_refunds_are_separate(
         self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         one, other = refund_of(*paid, "1000.00"), refund_of(*paid, "234.56")
 
         assert provider.refund(one).refund != provider.refund(other).refund
 
-    def test_a_refund_that_was_never_asked_is_none(
+    def test_unrequested_refund_is_none(
         self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         asked, never = refund_of(*paid, "1.00"), refund_of(*paid, "1.00")
-        # The beginning of the reference that was asked.
+        # A prefix of the reference of the refund.
         shorter = replace(never, reference=asked.reference[:-1])
 
         provider.refund(asked)
@@ -191,7 +191,7 @@ class CheckoutContract(ABC):
         assert provider.poll_refund(never, "") is None
         assert provider.poll_refund(shorter, "") is None
 
-    def test_a_refund_is_found_with_and_without_its_name(
+    def test_refund_is_found_with_and_without_its_id(
         self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         refund = refund_of(*paid, "1.00")
@@ -203,28 +203,28 @@ class CheckoutContract(ABC):
             assert seen is not None
             assert (seen.refund, seen.state) == (made.refund, made.state)
 
-    def test_more_than_was_paid_is_not_given_back(
+    def test_refund_above_the_payment_is_refused(
         self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
         with pytest.raises(Refused):
             provider.refund(refund_of(*paid, "1234.57"))
 
-    def test_what_was_not_paid_is_not_given_back(self, provider: CheckoutProvider):
-        checkout = asked()
+    def test_refund_of_an_unpaid_checkout_is_refused(self, provider: CheckoutProvider):
+        checkout = checkout_request()
         begun = provider.begin(checkout)
         seen = provider.look(checkout.reference, begun.session)
 
         with pytest.raises(Refused):
             provider.refund(refund_of(checkout, seen, "1.00"))
 
-    def test_an_unsigned_event_is_nobodys(self, provider: CheckoutProvider):
+    def test_unsigned_event_is_refused(self, provider: CheckoutProvider):
         with pytest.raises(BadSignature):
             provider.read_event(b'{"event": "charge.success"}', {})
 
-    def test_the_books_hold_what_was_paid_in_a_time(
+    def test_books_list_payments_between_two_times(
         self, provider: CheckoutProvider, paid: tuple[CheckoutRequest, CheckoutSnapshot]
     ):
-        provider.begin(asked())
+        provider.begin(checkout_request())
         checkout, seen = paid
         now, hour = datetime.now(UTC), timedelta(hours=1)
 

@@ -1,4 +1,4 @@
-"""What payment providers keep to that are servers somewhere else.
+"""The contract of payment providers that are remote servers.
 
 A subclass offers the fixture `fake`, beside those of `CheckoutContract`.
 """
@@ -14,9 +14,9 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.providers.checkout_contract import (
     CheckoutContract,
     Payer,
-    asked,
+    checkout_request,
     refund_of,
-    shown,
+    traceback_text,
 )
 from verification.providers.base import ProviderError, Refused, Unavailable
 from verification.providers.payment_provider import (
@@ -38,7 +38,7 @@ class RemoteCheckoutContract(CheckoutContract):
     def test_amounts_are_exact(
         self, provider: CheckoutProvider, payer: Payer, amount: str
     ):
-        checkout = asked(amount=Decimal(amount))
+        checkout = checkout_request(amount=Decimal(amount))
         begun = provider.begin(checkout)
 
         payer.pay(checkout.reference)
@@ -47,11 +47,11 @@ class RemoteCheckoutContract(CheckoutContract):
         assert seen.amount == Decimal(amount)
 
     @pytest.mark.parametrize("amount", ["0", "-1", "0.001", "NaN", "Infinity"])
-    def test_amounts_that_are_no_cents_are_refused(
+    def test_amounts_with_fractions_of_cents_are_refused(
         self, provider: CheckoutProvider, fake: CheckoutServer, amount: str
     ):
         with pytest.raises(Refused) as refusal:
-            provider.begin(asked(amount=Decimal(amount)))
+            provider.begin(checkout_request(amount=Decimal(amount)))
 
         assert refusal.value.code == "AMOUNT_NOT_SUPPORTED"
         assert fake.requests == []
@@ -61,15 +61,15 @@ class RemoteCheckoutContract(CheckoutContract):
         self, provider: CheckoutProvider, fake: CheckoutServer, currency: str
     ):
         with pytest.raises(Refused) as refusal:
-            provider.begin(asked(currency=currency))
+            provider.begin(checkout_request(currency=currency))
 
         assert refusal.value.code == "CURRENCY_NOT_SUPPORTED"
         assert fake.requests == []
 
-    def test_another_amount_and_currency_are_told_as_they_are(
+    def test_snapshot_has_the_paid_amount_and_currency(
         self, provider: CheckoutProvider, fake: CheckoutServer, payer: Payer
     ):
-        checkout = asked()
+        checkout = checkout_request()
         begun = provider.begin(checkout)
         fake.pays, fake.currency = 100, "usd" if provider.name == "stripe" else "USD"
 
@@ -93,7 +93,7 @@ class RemoteCheckoutContract(CheckoutContract):
         ],
         ids=str,
     )
-    def test_a_provider_in_trouble_is_unavailable(
+    def test_failing_provider_is_unavailable(
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
@@ -105,7 +105,7 @@ class RemoteCheckoutContract(CheckoutContract):
         now = datetime.now(UTC)
 
         calls = [
-            lambda: provider.begin(asked()),
+            lambda: provider.begin(checkout_request()),
             lambda: provider.look(paid[0].reference, ""),
             lambda: provider.refund(refund),
             lambda: provider.poll_refund(refund, ""),
@@ -117,7 +117,7 @@ class RemoteCheckoutContract(CheckoutContract):
             with pytest.raises(Unavailable):
                 call()
 
-    def test_a_refund_whose_answer_was_lost_is_not_given_twice(
+    def test_refund_with_a_lost_answer_pays_once(
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
@@ -132,33 +132,33 @@ class RemoteCheckoutContract(CheckoutContract):
         seen, again = provider.poll_refund(refund, ""), provider.refund(refund)
 
         assert seen == again
-        # Had it been given twice or never, this would go otherwise.
+        # After two refunds, or none, this refund would have another result.
         provider.refund(refund_of(*paid, "234.56"))
         with pytest.raises(Refused):
             provider.refund(refund_of(*paid, "0.01"))
 
-    def test_a_wrong_key_is_refused(
+    def test_wrong_key_is_refused(
         self, provider: CheckoutProvider, fake: CheckoutServer
     ):
         vars(fake)["key"] = "sk_another"
 
         with pytest.raises(Refused):
-            provider.begin(asked())
+            provider.begin(checkout_request())
 
-    def test_errors_tell_nobodys_data(
+    def test_errors_hold_no_personal_data(
         self, provider: CheckoutProvider, fake: CheckoutServer
     ):
-        checkout = asked(email="not an address", amount=Decimal("1.23"))
+        checkout = checkout_request(email="not an address", amount=Decimal("1.23"))
         for faults in ({"status": 400}, {"half": True}, {"html": True}):
             vars(fake.faults).update({"half": False, "html": False, **faults})
 
             with pytest.raises(ProviderError) as error:
                 provider.begin(checkout)
 
-            told = shown(error.value)
+            told = traceback_text(error.value)
             assert not any(word in told for word in ("address", "sk_test", "back?t"))
 
-    def test_an_event_is_read_by_its_signature(
+    def test_signed_event_is_read(
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
@@ -175,7 +175,7 @@ class RemoteCheckoutContract(CheckoutContract):
         assert event.event_id
         assert event.type
 
-    def test_an_event_changed_on_its_way_is_nobodys(
+    def test_changed_event_is_refused(
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
@@ -196,7 +196,7 @@ class RemoteCheckoutContract(CheckoutContract):
     @pytest.mark.parametrize(
         "text", ["[]", "1", "null", '"x"', "{", '{"data": 1}', "{}"]
     )
-    def test_a_signed_body_that_is_no_event_harms_nothing(
+    def test_signed_body_without_an_event_is_harmless(
         self, provider: CheckoutProvider, fake: CheckoutServer, text: str
     ):
         body = text.encode()
@@ -207,11 +207,11 @@ class RemoteCheckoutContract(CheckoutContract):
             return
         assert event.reference == ""
 
-    def test_events_differ_and_repeats_do_not(
+    def test_only_repeats_share_an_event_id(
         self, provider: CheckoutProvider, fake: CheckoutServer, payer: Payer
     ):
         for _ in range(2):
-            checkout = asked()
+            checkout = checkout_request()
             provider.begin(checkout)
             payer.pay(checkout.reference)
 
@@ -222,7 +222,7 @@ class RemoteCheckoutContract(CheckoutContract):
 
         assert len(set(names)) == len(fake.events)
 
-    def test_a_refunds_event_leads_to_its_checkout(
+    def test_event_of_a_refund_names_its_checkout(
         self,
         provider: CheckoutProvider,
         fake: CheckoutServer,
@@ -256,7 +256,7 @@ class RemoteCheckoutContract(CheckoutContract):
         event = provider.read_event(body, headers)
         assert (event.type, event.reference) == ("refund.failed", paid[0].reference)
 
-    def test_the_books_hold_what_was_given_back_in_a_time(
+    def test_books_list_refunds_between_two_times(
         self,
         provider: CheckoutProvider,
         fake: Any,
@@ -282,11 +282,11 @@ class RemoteCheckoutContract(CheckoutContract):
         assert list(provider.refunds_between(now - 2 * hour, now - hour)) == []
         assert list(provider.refunds_between(now + hour, now + 2 * hour)) == []
 
-    def test_the_books_are_read_to_the_last_page(
+    def test_books_are_read_to_the_last_page(
         self, provider: CheckoutProvider, fake: Any, payer: Payer
     ):
         fake.most_per_page = 2
-        paid = [asked() for _ in range(5)]
+        paid = [checkout_request() for _ in range(5)]
         for checkout in paid:
             provider.begin(checkout)
             payer.pay(checkout.reference)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.checkout_contract import shown
+from tests.providers.checkout_contract import traceback_text
 from tests.webhooks.receiver import Receiver, Script
 from verification.providers.base import ProviderError, Refused, Unavailable
 from verification.providers.http_api import Api, RequestRejected
@@ -22,7 +22,7 @@ def api(server: Receiver) -> Api:
     return Api("Acme", f"http://{host}/", opened=[host], headers=headers, seconds=0.5)
 
 
-def test_json_is_sent_and_the_answers_json_returned(server: Receiver, api: Api):
+def test_call_sends_and_returns_json(server: Receiver, api: Api):
     server.scripts["/orders"] = Script(status=201, body=b'{"id": 7}')
 
     assert api.call("POST", "/orders", json={"amount": 1}) == {"id": 7}
@@ -33,7 +33,7 @@ def test_json_is_sent_and_the_answers_json_returned(server: Receiver, api: Api):
     assert received.headers["authorization"] == "Bearer sk_secret"
 
 
-def test_a_form_is_sent_as_one(server: Receiver, api: Api):
+def test_call_sends_a_form(server: Receiver, api: Api):
     server.scripts["/orders"] = Script(body=b"[]")
 
     assert api.call("POST", "/orders", form={"name": "Wanjikũ & co"}) == []
@@ -41,7 +41,7 @@ def test_a_form_is_sent_as_one(server: Receiver, api: Api):
     assert server.received[0].body == b"name=Wanjik%C5%A9+%26+co"
 
 
-def test_parameters_are_put_in_the_url(server: Receiver, api: Api):
+def test_call_puts_parameters_in_the_url(server: Receiver, api: Api):
     server.scripts["/orders?page=2"] = Script(body=b"{}")
 
     assert api.call("GET", "/orders", params={"page": 2}) == {}
@@ -68,9 +68,7 @@ HTML = b"<!doctype html><title>Sign in</title>"
         Script(drip=0.1),
     ],
 )
-def test_what_may_be_over_later_is_unavailable(
-    server: Receiver, api: Api, script: Script
-):
+def test_temporary_failure_is_unavailable(server: Receiver, api: Api, script: Script):
     server.scripts["/"] = script
 
     with pytest.raises(Unavailable) as error:
@@ -81,7 +79,7 @@ def test_what_may_be_over_later_is_unavailable(
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 409, 422])
-def test_another_4xx_is_declined_and_says_why(server: Receiver, api: Api, status: int):
+def test_other_4xx_is_rejected_with_its_answer(server: Receiver, api: Api, status: int):
     server.scripts["/"] = Script(status=status, body=b'{"code": "no_such_order"}')
 
     with pytest.raises(RequestRejected) as error:
@@ -93,7 +91,7 @@ def test_another_4xx_is_declined_and_says_why(server: Receiver, api: Api, status
     )
 
 
-def test_nobody_listening_is_unavailable():
+def test_closed_port_is_unavailable():
     api = Api("Acme", "http://127.0.0.1:1", opened=["127.0.0.1:1"])
 
     with pytest.raises(Unavailable):
@@ -101,7 +99,7 @@ def test_nobody_listening_is_unavailable():
 
 
 @pytest.mark.parametrize("opened", [[], ["127.0.0.1:1"]])
-def test_a_place_that_may_not_be_called_is_refused(server: Receiver, opened: Any):
+def test_forbidden_target_is_refused(server: Receiver, opened: Any):
     for scheme in ("http", "https"):
         url = f"{scheme}://127.0.0.1:{server.port}"
 
@@ -120,23 +118,21 @@ def test_a_place_that_may_not_be_called_is_refused(server: Receiver, opened: Any
         Script(cut_after=0),
     ],
 )
-def test_errors_tell_nothing_of_what_was_sent_or_received(
-    server: Receiver, api: Api, script: Script
-):
+def test_errors_hide_request_and_answer(server: Receiver, api: Api, script: Script):
     server.scripts["/people/Wanjiku?id=12345678"] = script
 
     with pytest.raises(ProviderError) as error:
         api.call("GET", "/people/Wanjiku", params={"id": "12345678"})
 
-    told = shown(error.value)
+    told = traceback_text(error.value)
     assert not any(word in told for word in ("Wanjiku", "12345678", "sk_secret"))
 
 
-def test_not_even_where_nobody_listens():
+def test_error_of_a_closed_port_hides_the_request():
     api = Api("Acme", "http://127.0.0.1:1", opened=["127.0.0.1:1"])
 
     with pytest.raises(Unavailable) as error:
         api.call("GET", "/people/Wanjiku", params={"id": "12345678"})
 
-    told = shown(error.value)
+    told = traceback_text(error.value)
     assert not any(word in told for word in ("Wanjiku", "12345678"))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.companies_house import NUMBER, OFFICERS, OWNERS, FakeCompaniesHouse
 from tests.fakes.companies_house import companies_house as companies_house
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
 from verification.providers.companies_house import STATUSES, company_number
 
@@ -20,13 +20,13 @@ ACACIA = {
 BY_NAME = {**ACACIA, "registrationNumber": "VAT 123456789"}
 
 
-def found(companies_house: FakeCompaniesHouse, **subject: Any):
+def finding_of(companies_house: FakeCompaniesHouse, **subject: Any):
     asked = inquiry(CHECK, **(subject or ACACIA))
     return ask(companies_house.adapter(), asked)
 
 
-def test_an_active_company_is_clear_and_its_people_are_told(companies_house):
-    answer = found(companies_house)
+def test_active_company_is_clear_and_lists_its_people(companies_house):
+    answer = finding_of(companies_house)
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.provider_reference == NUMBER
@@ -60,23 +60,23 @@ def test_an_active_company_is_clear_and_its_people_are_told(companies_house):
     }
 
 
-def test_without_officers_and_owners_there_are_none(companies_house):
+def test_company_without_people_has_empty_lists(companies_house):
     companies_house.officers = companies_house.owners = None
 
-    details = found(companies_house).details
+    details = finding_of(companies_house).details
 
     assert (details["directors"], details["shareholders"]) == ([], [])
 
 
-def test_of_more_people_than_are_shown_none_is(companies_house):
+def test_incomplete_list_of_people_is_left_out(companies_house):
     companies_house.officers, companies_house.owners = OFFICERS * 40, OWNERS * 40
 
-    details = found(companies_house).details
+    details = finding_of(companies_house).details
 
     assert (details["directors"], details["shareholders"]) == (None, None)
 
 
-# The register's words -> ours; what is not ACTIVE is flagged.
+# The register's words -> ours. Every status except ACTIVE raises a flag.
 @pytest.mark.parametrize(
     ("record", "status"),
     [
@@ -89,10 +89,10 @@ def test_of_more_people_than_are_shown_none_is(companies_house):
         ({"company_status_detail": "transferred-from-uk"}, "ACTIVE"),
     ],
 )
-def test_what_a_status_becomes(companies_house, record, status):
+def test_status_maps_to_a_result(companies_house, record, status):
     companies_house.profile = record
 
-    answer = found(companies_house)
+    answer = finding_of(companies_house)
 
     is_active = status == "ACTIVE"
     assert answer.details["companyStatus"] == status
@@ -100,10 +100,10 @@ def test_what_a_status_becomes(companies_house, record, status):
     assert answer.score == (5 if is_active else 90)
 
 
-def test_a_status_that_is_not_known_is_logged(companies_house, caplog):
+def test_unknown_status_is_logged(companies_house, caplog):
     companies_house.profile = {"company_status": "suspended-animation"}
 
-    found(companies_house)
+    finding_of(companies_house)
 
     assert "suspended-animation" in caplog.text
 
@@ -120,18 +120,18 @@ def test_a_status_that_is_not_known_is_logged(companies_house, caplog):
         ({}, {"registered_office_address": None}, [], 5),
     ],
 )
-def test_what_a_record_becomes(companies_house, subject, record, flags, score):
+def test_record_maps_to_a_finding(companies_house, subject, record, flags, score):
     companies_house.profile = record
 
-    answer = found(companies_house, **{**ACACIA, **subject})
+    answer = finding_of(companies_house, **{**ACACIA, **subject})
 
     assert (codes(answer), answer.score) == (flags, score)
 
 
-def test_by_its_name_alone_a_company_is_shown_without_a_score(companies_house):
+def test_company_found_by_name_only_has_no_score(companies_house):
     companies_house.others = {"SC000001": "ACACIA HARDWARE LIMITED"}
 
-    answer = found(companies_house, **BY_NAME)
+    answer = finding_of(companies_house, **BY_NAME)
 
     assert answer.details["registeredName"] == "ACACIA TEA LIMITED"
     assert (answer.score, answer.flags) == (None, [])
@@ -145,10 +145,12 @@ def test_by_its_name_alone_a_company_is_shown_without_a_score(companies_house):
         ({}, "Acacia Tea Kenya", "no company of this name"),
     ],
 )
-def test_a_search_that_finds_not_one_takes_none(companies_house, others, name, told):
+def test_search_without_a_single_match_is_undecided(
+    companies_house, others, name, told
+):
     companies_house.others = others
 
-    answer = found(companies_house, **{**BY_NAME, "fullName": name})
+    answer = finding_of(companies_house, **{**BY_NAME, "fullName": name})
 
     assert (answer.score, answer.flags) == (None, [])
     assert answer.details["registeredName"] is None
@@ -158,25 +160,25 @@ def test_a_search_that_finds_not_one_takes_none(companies_house, others, name, t
 @pytest.mark.parametrize(
     ("reset_in", "seconds"), [(120, 120), (9999, 300), (None, 300)]
 )
-def test_the_limit_is_waited_for(companies_house, reset_in, seconds):
+def test_rate_limit_postpones_the_answer(companies_house, reset_in, seconds):
     companies_house.left, companies_house.reset_in = 0, reset_in
 
     with pytest.raises(AnswerPending) as pause:
-        found(companies_house)
+        finding_of(companies_house)
 
     left = pause.value.ask_at - datetime.now(UTC)
     assert timedelta(seconds=seconds - 3) < left <= timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("left", [1, 2])
-def test_a_limit_on_the_way_is_waited_for_too(companies_house, left):
+def test_rate_limit_between_calls_postpones_the_answer(companies_house, left):
     companies_house.left = left
 
     with pytest.raises(AnswerPending):
-        found(companies_house)
+        finding_of(companies_house)
 
 
-def test_a_limit_that_never_ends_is_not_waited_for_ever(companies_house):
+def test_endless_rate_limit_is_unavailable(companies_house):
     companies_house.left = 0
     asked = inquiry(CHECK, **ACACIA)
     asked = replace(asked, asked_at=asked.asked_at - timedelta(minutes=16))
@@ -185,7 +187,7 @@ def test_a_limit_that_never_ends_is_not_waited_for_ever(companies_house):
         companies_house.adapter().ask(asked)
 
 
-# What is answered -> the failure, and what the client reads.
+# Answer of the source -> failure, and text for the client.
 @pytest.mark.parametrize(
     ("status", "body", "failure", "told"),
     [
@@ -203,19 +205,17 @@ def test_a_limit_that_never_ends_is_not_waited_for_ever(companies_house):
         (200, {}, Unavailable, "something else"),
     ],
 )
-def test_what_is_no_answer_is_never_a_finding(
-    companies_house, status, body, failure, told
-):
+def test_malformed_answer_raises_an_error(companies_house, status, body, failure, told):
     companies_house.says = (status, body)
 
     with pytest.raises(failure) as error:
-        found(companies_house)
+        finding_of(companies_house)
 
     assert told in error.value.message
     assert "445790" not in error.value.message
 
 
-def test_a_wrong_key_is_refused_and_not_told(companies_house):
+def test_wrong_key_is_refused_without_repeating_it(companies_house):
     with pytest.raises(Refused, match="does not take the key") as error:
         companies_house.adapter("another").ask(inquiry(CHECK, **ACACIA))
 
@@ -224,21 +224,23 @@ def test_a_wrong_key_is_refused_and_not_told(companies_house):
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
 @pytest.mark.parametrize("path", ["", "/officers", "/persons"])
-def test_a_bad_day_is_no_answer(companies_house, fault: dict[str, Any], path: str):
+def test_faulty_answer_is_unavailable(
+    companies_house, fault: dict[str, Any], path: str
+):
     for name, value in fault.items():
         setattr(companies_house.faults, name, value)
     companies_house.faults.path = path
 
     with pytest.raises(Unavailable):
-        found(companies_house)
+        finding_of(companies_house)
 
 
-def test_a_slow_source_is_not_waited_for(companies_house, monkeypatch):
+def test_slow_source_times_out(companies_house, monkeypatch):
     monkeypatch.setattr("verification.providers.companies_house.SECONDS", 0.2)
     companies_house.faults.slow = 0.6
 
     with pytest.raises(Unavailable, match="in time"):
-        found(companies_house)
+        finding_of(companies_house)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def test_a_slow_source_is_not_waited_for(companies_house, monkeypatch):
         ("../officers", None),
     ],
 )
-def test_how_a_number_may_be_written(stated, number):
+def test_company_number_accepts_usual_forms(stated, number):
     assert company_number(stated) == number
 
 
@@ -267,15 +269,15 @@ def test_how_a_number_may_be_written(stated, number):
         (CHECK, {**ACACIA, "country": "KE"}),
     ],
 )
-def test_what_it_cannot_be_asked_is_refused(companies_house, check, subject):
+def test_unsupported_inquiry_is_refused(companies_house, check, subject):
     with pytest.raises(Refused):
         companies_house.adapter().ask(inquiry(check, **subject))
     assert not companies_house.requests
 
 
-def test_whom_it_is_asked_about_is_not_logged_at_any_level(companies_house, caplog):
+def test_subject_is_never_logged(companies_house, caplog):
     caplog.set_level(logging.DEBUG)
 
-    found(companies_house, **BY_NAME)
+    finding_of(companies_house, **BY_NAME)
 
     assert "acacia" not in caplog.text.casefold()

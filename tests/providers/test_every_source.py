@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from environs import Env
 
-from tests.providers.asking import inquiry
+from tests.providers.inquiries import inquiry
 from verification.checks import system_checks
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
@@ -37,7 +37,7 @@ from verification.settings.sources import (
 
 CREDENTIALS = {
     "smile_id": {"SMILE_ID_PARTNER_ID": "085", "SMILE_ID_API_KEY": "of no worth"},
-    # It asks with the account of `smile_id`.
+    # V3 uses the account of `smile_id`.
     "smile_id_v3": {"SMILE_ID_V3_POLICY_URL": "https://reports.test/privacy"},
     "metropol": {
         "METROPOL_PUBLIC_KEY": "of no worth",
@@ -66,9 +66,9 @@ ONE_COUNTRY = {
     "smile_id_v3",
 }
 GIVEN = ConsentEvidence(datetime.now(UTC), "SERVICE_HOSTED", "ke-2026-11d", "en")
-# It looks into tables of ours.
+# This source reads our own tables.
 WITHOUT_NETWORK = {"watchlists"}
-# Every place in every route that is built in.
+# Every source in every built-in route.
 ASKED = [
     (check, country, nth)
     for check, by_country in DEFAULT_ROUTES.items()
@@ -80,10 +80,10 @@ ASKED = [
 
 @pytest.fixture
 def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What is put in here is the environment of sources."""
-    given: dict[str, str] = {}
-    monkeypatch.setattr("os.environ", given)
-    return given
+    """Replace the environment variables by an empty dict."""
+    variables: dict[str, str] = {}
+    monkeypatch.setattr("os.environ", variables)
+    return variables
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def every_source(env: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The connections that were tried; none is made."""
+    """Refuse all connections, and return the list of attempts."""
     tried: list[Any] = []
 
     def refuse(*arguments: Any, **options: Any) -> Any:
@@ -111,7 +111,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("digit", range(10))
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_sandbox_reaches_no_source(every_source, connections, check, digit):
+def test_sandbox_reaches_no_source(every_source, connections, check, digit):
     numbers = {
         "idNumber": f"9000000{digit}",
         "kraPin": f"A90000000{digit}Z",
@@ -126,7 +126,7 @@ def test_the_sandbox_reaches_no_source(every_source, connections, check, digit):
 
 
 @pytest.mark.parametrize(("check", "country", "nth"), ASKED)
-def test_production_asks_the_source_and_a_dead_one_is_no_answer(
+def test_production_calls_the_source_and_fails_without_it(
     every_source, connections, check, country, nth
 ):
     numbers = {"idNumber": "12345678", "kraPin": "A012345678Z"}
@@ -175,9 +175,7 @@ def test_source_of_one_country_refuses_numbers_of_others_without_a_call(
 
 
 @pytest.mark.parametrize("source", sorted(checks_by_source()))
-def test_source_refuses_what_it_is_not_there_for_without_a_call(
-    every_source, connections, source
-):
+def test_source_refuses_other_checks_without_a_call(every_source, connections, source):
     adapter = registry.provider_named(source)
     for check in sorted(set(CHECKS) - checks_by_source()[source]):
         country = next(iter(adapter.countries), "KE")
@@ -189,9 +187,7 @@ def test_source_refuses_what_it_is_not_there_for_without_a_call(
 
 
 @pytest.mark.parametrize("variable", ["SOURCES_KRA_PIN_UG", "SOURCES_KRA_PIN_OTHERS"])
-def test_route_of_another_country_never_asks_the_source_of_kenya(
-    env, settings, variable
-):
+def test_route_of_another_country_skips_kenyan_sources(env, settings, variable):
     env.update(CREDENTIALS["kra"])
     env[variable] = "kra"
     registry.configure(live_providers(Env()), source_routes(Env()))
@@ -209,7 +205,7 @@ def test_route_of_another_country_never_asks_the_source_of_kenya(
     assert told.msg == f"{variable}: kra is asked about subjects in KE alone."
 
 
-def test_other_sources_of_a_route_are_asked_where_one_cannot_be(env):
+def test_route_skips_a_source_that_does_not_cover_the_country(env):
     env.update(CREDENTIALS["gleif"] | CREDENTIALS["smile_id"])
     env["SOURCES_BUSINESS_VERIFICATION_UG"] = "smile_id,gleif"
     registry.configure(live_providers(Env()), source_routes(Env()))
@@ -219,7 +215,7 @@ def test_other_sources_of_a_route_are_asked_where_one_cannot_be(env):
     assert [one.name for one in route.providers] == ["gleif"]
 
 
-def test_sandbox_shows_nothing_that_no_live_source_tells(every_source):
+def test_sandbox_fills_no_field_that_live_sources_omit(every_source):
     for entry in CATALOGUE:
         sources = registry.sources_of(entry.name)
         told = [set(one.not_told.get(entry.name, ())) for one in sources]
@@ -232,7 +228,7 @@ def test_sandbox_shows_nothing_that_no_live_source_tells(every_source):
             assert never <= {name for name, value in details.items() if value is None}
 
 
-def test_page_of_checks_says_what_each_source_does_not_tell(every_source):
+def test_page_of_checks_lists_the_omitted_fields(every_source):
     page = (settings.BASE_DIR / "docs" / "checks.md").read_text()
     wanted = [
         f"| {entry.name} | `{one.name}` | "
@@ -257,7 +253,7 @@ def test_every_check_has_a_source_or_a_referee(every_source):
     assert set(lacking) == set(CHECKS) - set(DEFAULT_ROUTES) - {REFEREE_CHECK}
 
 
-def test_without_credentials_nobody_is_asked(env):
+def test_source_without_credentials_is_not_configured(env):
     assert live_providers(Env()) == {}
     assert find_missing_credentials(Env()) == []
 
@@ -271,7 +267,7 @@ def test_without_credentials_nobody_is_asked(env):
         if len(names) > 1
     ],
 )
-def test_a_source_that_is_half_configured_is_not_asked(env, source, left_out):
+def test_half_configured_source_is_reported_and_unused(env, source, left_out):
     env.update(CREDENTIALS[source])
     del env[left_out]
 
@@ -279,14 +275,14 @@ def test_a_source_that_is_half_configured_is_not_asked(env, source, left_out):
     assert live_providers(Env()) == {}
 
 
-def test_a_key_of_opensanctions_without_its_address_is_told(env):
+def test_key_of_opensanctions_without_its_url_is_reported(env):
     env["OPENSANCTIONS_API_KEY"] = "of no worth"
 
     assert find_missing_credentials(Env()) == ["OPENSANCTIONS_URL"]
     assert live_providers(Env()) == {}
 
 
-def test_v3_of_smile_id_without_its_account_is_told_and_not_asked(env):
+def test_smile_id_v3_without_its_account_is_reported_and_unused(env):
     env.update(CREDENTIALS["smile_id_v3"])
 
     assert find_missing_credentials(Env()) == [
@@ -296,13 +292,13 @@ def test_v3_of_smile_id_without_its_account_is_told_and_not_asked(env):
     assert live_providers(Env()) == {}
 
 
-def test_account_of_smile_id_alone_asks_by_v1(env):
+def test_account_of_smile_id_alone_uses_v1(env):
     env.update(CREDENTIALS["smile_id"])
 
     assert list(live_providers(Env())) == ["smile_id"]
 
 
-def test_a_secret_is_read_from_its_file(env, tmp_path):
+def test_secret_is_read_from_its_file(env, tmp_path):
     env.update(CREDENTIALS["kra"])
     del env["KRA_CLIENT_SECRET"]
     (tmp_path / "secret").write_text("from a file\n")
@@ -313,7 +309,7 @@ def test_a_secret_is_read_from_its_file(env, tmp_path):
     assert options["client_secret"] == "from a file"
 
 
-def test_a_second_pair_of_kra_is_whole_or_told(env):
+def test_incomplete_second_pair_of_kra_is_reported(env):
     env.update(CREDENTIALS["kra"], KRA_ID_CLIENT_ID="another")
     assert find_missing_credentials(Env()) == ["KRA_ID_CLIENT_SECRET"]
 
@@ -322,7 +318,7 @@ def test_a_second_pair_of_kra_is_whole_or_told(env):
     assert live_providers(Env())["kra"][1]["by_id_client_id"] == "another"
 
 
-def test_every_adapter_says_what_the_engine_has_to_know(every_source):
+def test_every_adapter_declares_its_properties(every_source):
     assert live_providers(Env()).keys() == checks_by_source().keys()
     for name in checks_by_source():
         adapter = registry.provider_named(name)
@@ -331,7 +327,7 @@ def test_every_adapter_says_what_the_engine_has_to_know(every_source):
         assert adapter.repeats_are_free in {True, False}
 
 
-def test_the_environment_decides_who_is_asked_where(env):
+def test_environment_sets_the_routes(env):
     env["SOURCES_KRA_PIN"] = "smile_id, kra"
     env["SOURCES_BUSINESS_VERIFICATION_UG"] = "gleif"
     env["SOURCES_CRB_FULL"] = ""
@@ -360,9 +356,7 @@ def test_the_environment_decides_who_is_asked_where(env):
         ("KRA_A_MINUTE", "0", "KRA_A_MINUTE must be at least 1"),
     ],
 )
-def test_checks_at_the_start_say_what_is_wrong_with_a_route(
-    env, settings, variable, value, told
-):
+def test_system_checks_report_a_wrong_route(env, settings, variable, value, told):
     env[variable] = value
     settings.SOURCE_ROUTES_WRONG = find_route_errors(Env())
 
@@ -379,7 +373,7 @@ def test_limits_of_a_source_come_from_the_environment(env):
     assert source_limits(Env())["metropol"] == Limit(128, None)
 
 
-def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
+def test_system_checks_report_a_check_without_a_source(env, settings):
     env.update(CREDENTIALS["kra"])
     settings.PROVIDERS, settings.SOURCE_ROUTES = (
         live_providers(Env()),
@@ -395,7 +389,7 @@ def test_checks_at_the_start_say_which_check_nobody_answers(env, settings):
     assert not any("KRA_PIN" in text for text in told)
 
 
-def test_checks_at_the_start_tell_of_both(env, settings):
+def test_system_checks_report_both(env, settings):
     env.update(CREDENTIALS["kra"], KRA_URL="https://sbx.kra.go.ke")
     settings.PROVIDERS, settings.PROVIDERS_LACK = live_providers(Env()), ["ACME_KEY"]
     settings.SOURCE_ROUTES = {"KRA_PIN": {"KE": ("kra",)}}

@@ -6,7 +6,7 @@ import pytest
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
-from tests.providers.checkout_contract import asked
+from tests.providers.checkout_contract import checkout_request
 from tests.webhooks.receiver import Receiver
 from verification.providers.payment_provider import BadSignature, CheckoutProvider
 
@@ -33,7 +33,7 @@ def address(service: Receiver) -> str:
 
 
 def pay_two(fake: Any, provider: CheckoutProvider) -> list[str]:
-    checkouts = [asked() for _ in range(2)]
+    checkouts = [checkout_request() for _ in range(2)]
     for checkout in checkouts:
         provider.begin(checkout)
         fake.pay(checkout.reference)
@@ -77,7 +77,7 @@ def test_events_are_delivered_as_they_happen(
         ("events_lost", []),
     ],
 )
-def test_events_go_astray(
+def test_fake_loses_repeats_and_reorders_events(
     fake: Any,
     provider: CheckoutProvider,
     service: Receiver,
@@ -92,7 +92,7 @@ def test_events_go_astray(
     assert references(service, provider) == [paid[place] for place in order]
 
 
-def test_events_of_somebody_else_are_known_as_such(
+def test_event_with_a_wrong_signature_is_refused(
     fake: Any, provider: CheckoutProvider, service: Receiver
 ):
     fake.faults.wrong_signature = True
@@ -104,7 +104,7 @@ def test_events_of_somebody_else_are_known_as_such(
         references(service, provider)
 
 
-def test_a_latest_event_is_sent_again(
+def test_fake_resends_the_latest_event(
     fake: CheckoutServer, provider: CheckoutProvider, service: Receiver
 ):
     paid = pay_two(fake, provider)

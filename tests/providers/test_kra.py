@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.kra import BY_ID, BY_PIN, FakeKra
 from tests.fakes.kra import kra as kra
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import Refused, Unavailable
 from verification.providers.kra import Kra
 from verification.reports.models import RiskLevel
@@ -17,12 +17,12 @@ JANE = {"fullName": "Jane Wanjiku Kamau"}
 ACACIA = {"subjectType": "COMPANY", "fullName": "Acacia Tea Ltd"}
 
 
-def found(kra: FakeKra, **subject: Any):
+def finding_of(kra: FakeKra, **subject: Any):
     return ask(kra.adapter(), inquiry("KRA_PIN", **subject))
 
 
-def test_an_active_pin_of_the_subject_is_clear(kra: FakeKra):
-    answer = found(kra, **JOHN)
+def test_active_pin_of_the_subject_is_clear(kra: FakeKra):
+    answer = finding_of(kra, **JOHN)
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.details == {
@@ -48,24 +48,24 @@ def test_an_active_pin_of_the_subject_is_clear(kra: FakeKra):
         ("A000000000Z", None, ["PIN_NOT_FOUND"], 80),
     ],
 )
-def test_what_the_status_of_a_pin_becomes(kra: FakeKra, pin, status, flag, score):
+def test_status_of_a_pin_maps_to_flags(kra: FakeKra, pin, status, flag, score):
     name = "John Mutua Maonga" if pin.startswith("a") else JANE["fullName"]
 
-    answer = found(kra, kraPin=pin, fullName=name)
+    answer = finding_of(kra, kraPin=pin, fullName=name)
 
     assert answer.details["pinStatus"] == status
     assert (codes(answer), answer.score) == (flag, score)
 
 
-def test_a_company_is_known_without_its_legal_form(kra: FakeKra):
-    answer = found(kra, **ACACIA, kraPin="P318295670X")
+def test_company_name_matches_without_its_legal_form(kra: FakeKra):
+    answer = finding_of(kra, **ACACIA, kraPin="P318295670X")
 
     assert answer.details["taxpayerType"] == "COMPANY"
     assert (answer.details["nameMatch"], answer.score) == ("MATCH", 5)
 
 
 def test_another_name_is_flagged(kra: FakeKra):
-    answer = found(kra, kraPin=JOHN["kraPin"], **JANE)
+    answer = finding_of(kra, kraPin=JOHN["kraPin"], **JANE)
 
     assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
 
@@ -78,30 +78,30 @@ def test_another_name_is_flagged(kra: FakeKra):
         ("Peter Mutua Maonga", "NO_MATCH"),
     ],
 )
-def test_masked_names_and_pins_are_understood(kra: FakeKra, name, match):
+def test_masked_names_and_pins_are_compared(kra: FakeKra, name, match):
     kra.masks = True
 
-    answer = found(kra, kraPin=JOHN["kraPin"], fullName=name)
+    answer = finding_of(kra, kraPin=JOHN["kraPin"], fullName=name)
 
     assert answer.details["kraPin"] == JOHN["kraPin"]
     assert "*" in answer.details["taxpayerName"]
     assert answer.details["nameMatch"] == match
 
 
-def test_a_name_that_is_hidden_wholly_leaves_the_risk_unknown(kra: FakeKra):
+def test_fully_masked_name_has_no_score(kra: FakeKra):
     data = {"KRAPIN": "A***1G", "Name": "*** ***", "StatusOfPIN": "Active"}
     kra.says = (200, {"ResponseCode": "23000", "Status": "OK", "PINDATA": data})
 
-    answer = found(kra, **JOHN)
+    answer = finding_of(kra, **JOHN)
 
     assert (answer.score, answer.details["nameMatch"]) == (None, None)
 
 
 @pytest.mark.parametrize("masks", [False, True])
-def test_by_id_the_status_of_the_pin_is_asked_too(kra: FakeKra, masks: bool):
+def test_look_up_by_id_also_fetches_the_status(kra: FakeKra, masks: bool):
     kra.masks = masks
 
-    answer = found(kra, idNumber="20000001", **JANE)
+    answer = finding_of(kra, idNumber="20000001", **JANE)
 
     assert codes(answer) == ["PIN_INACTIVE"]
     assert answer.details["kraPin"] == "A521040203F"
@@ -109,18 +109,18 @@ def test_by_id_the_status_of_the_pin_is_asked_too(kra: FakeKra, masks: bool):
     assert answer.details["nameMatch"] == "MATCH"
 
 
-def test_an_unknown_id_has_no_pin(kra: FakeKra):
-    answer = found(kra, idNumber="99999999", **JANE)
+def test_unknown_id_has_no_pin(kra: FakeKra):
+    answer = finding_of(kra, idNumber="99999999", **JANE)
 
     assert (codes(answer), answer.score) == (["PIN_NOT_FOUND"], 80)
     assert answer.details["kraPin"] is None
 
 
-def test_a_masked_pin_by_id_leaves_the_status_and_the_risk_unknown(kra: FakeKra):
+def test_masked_pin_by_id_has_no_status_and_no_score(kra: FakeKra):
     data = {"TaxpayerPIN": "A***1G", "TaxpayerName": "JANE WANJIKU KAMAU"}
     kra.says = (200, data)
 
-    answer = found(kra, idNumber="41789723", **JANE)
+    answer = finding_of(kra, idNumber="41789723", **JANE)
 
     assert (answer.score, answer.details["pinStatus"], answer.flags) == (None, None, [])
     assert RiskLevel.of(answer.score) == RiskLevel.UNKNOWN
@@ -129,7 +129,7 @@ def test_a_masked_pin_by_id_leaves_the_status_and_the_risk_unknown(kra: FakeKra)
 PINDATA = {"KRAPIN": JOHN["kraPin"], "Name": "SOMEBODY", "StatusOfPIN": "Active"}
 
 
-# What is answered -> the failure, and what the client reads.
+# Answer of the source -> failure, and text for the client.
 @pytest.mark.parametrize(
     ("status", "body", "failure", "told"),
     [
@@ -169,13 +169,13 @@ PINDATA = {"KRAPIN": JOHN["kraPin"], "Name": "SOMEBODY", "StatusOfPIN": "Active"
         (200, "<html>", Unavailable, "not with JSON"),
     ],
 )
-def test_what_is_no_answer_is_never_a_finding(
+def test_malformed_answer_raises_an_error(
     kra: FakeKra, status, body, failure, told, caplog
 ):
     kra.says = (status, body)
 
     with pytest.raises(failure) as error:
-        found(kra, **JOHN)
+        finding_of(kra, **JOHN)
 
     assert told in error.value.message
     for text in [error.value.message, caplog.text]:
@@ -185,23 +185,23 @@ def test_what_is_no_answer_is_never_a_finding(
 
 @pytest.mark.parametrize("status", [200, 400, 404])
 @pytest.mark.parametrize("key", ["ResponseCode", "ErrorCode"])
-def test_an_unknown_pin_is_one_with_whatever_status_it_comes(kra: FakeKra, status, key):
+def test_unknown_pin_is_not_found_with_any_http_status(kra: FakeKra, status, key):
     kra.says = (status, {key: "19005", "Status": "NOK"})
 
-    assert codes(found(kra, **JOHN)) == ["PIN_NOT_FOUND"]
+    assert codes(finding_of(kra, **JOHN)) == ["PIN_NOT_FOUND"]
 
 
-def test_a_code_that_is_not_known_is_logged(kra: FakeKra, caplog):
+def test_unknown_code_is_logged(kra: FakeKra, caplog):
     kra.says = (200, {"ResponseCode": "23999"})
 
     with caplog.at_level(logging.WARNING), pytest.raises(Unavailable):
-        found(kra, **JOHN)
+        finding_of(kra, **JOHN)
 
     assert "23999" in caplog.text
 
 
 @pytest.mark.parametrize("told", ["as 401", "as 500"])
-def test_an_expired_token_is_replaced_once(kra: FakeKra, told: str):
+def test_expired_token_is_replaced_once(kra: FakeKra, told: str):
     adapter = kra.adapter()
     ask(adapter, inquiry("KRA_PIN", **JOHN))
     kra.expire(told)
@@ -212,12 +212,12 @@ def test_an_expired_token_is_replaced_once(kra: FakeKra, told: str):
 
 
 @pytest.mark.parametrize(("status", "failure"), [(401, Refused), (500, Unavailable)])
-def test_a_token_that_is_never_taken_ends_the_try(kra: FakeKra, status, failure):
+def test_rejected_token_ends_the_attempt(kra: FakeKra, status, failure):
     fault = {"fault": {"detail": {"errorcode": "x.access_token_expired"}}}
     kra.says = (status, fault)
 
     with pytest.raises(failure):
-        found(kra, **JOHN)
+        finding_of(kra, **JOHN)
 
     assert kra.asked(BY_PIN) == 2
 
@@ -237,7 +237,7 @@ def test_threads_share_one_token(kra: FakeKra, expires_in: Any):
     assert kra.asked(TOKEN) == 1
 
 
-def test_threads_share_a_failure_and_the_next_tries_anew(kra: FakeKra):
+def test_threads_share_a_failure_and_the_next_call_retries(kra: FakeKra):
     kra.faults.path, kra.faults.status = TOKEN, 503
     adapter = kra.adapter()
     with pytest.raises(Unavailable):
@@ -248,11 +248,11 @@ def test_threads_share_a_failure_and_the_next_tries_anew(kra: FakeKra):
     assert ask(adapter, inquiry("KRA_PIN", **JOHN)).score == 5
 
 
-def test_wrong_credentials_are_refused_and_not_told(kra: FakeKra):
+def test_wrong_credentials_are_refused_without_repeating_them(kra: FakeKra):
     kra.clients["key"] = ("another", set())
 
     with pytest.raises(Refused) as error:
-        found(kra, **JOHN)
+        finding_of(kra, **JOHN)
 
     assert "does not take the credentials" in error.value.message
     assert "secret" not in error.value.message
@@ -271,27 +271,27 @@ def test_each_product_has_its_own_credentials(kra: FakeKra):
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
 @pytest.mark.parametrize("path", [TOKEN, BY_PIN])
-def test_a_bad_day_is_no_answer(kra: FakeKra, fault: dict[str, Any], path: str):
+def test_faulty_answer_is_unavailable(kra: FakeKra, fault: dict[str, Any], path: str):
     for name, value in fault.items():
         setattr(kra.faults, name, value)
     kra.faults.path = path
 
     with pytest.raises(Unavailable):
-        found(kra, **JOHN)
+        finding_of(kra, **JOHN)
 
 
-def test_a_slow_source_is_not_waited_for(kra: FakeKra, monkeypatch):
+def test_slow_source_times_out(kra: FakeKra, monkeypatch):
     monkeypatch.setattr("verification.providers.kra.SECONDS", 0.2)
     kra.faults.slow = 0.6
 
     with pytest.raises(Unavailable, match="in time"):
-        found(kra, **JOHN)
+        finding_of(kra, **JOHN)
 
 
 @pytest.mark.parametrize("subject", [JANE, ACACIA, {**ACACIA, "idNumber": "41789723"}])
-def test_nothing_to_look_up_is_refused(kra: FakeKra, subject: dict[str, Any]):
+def test_inquiry_without_a_number_is_refused(kra: FakeKra, subject: dict[str, Any]):
     with pytest.raises(Refused):
-        found(kra, **subject)
+        finding_of(kra, **subject)
     assert not kra.requests
 
 

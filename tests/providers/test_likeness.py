@@ -22,7 +22,7 @@ COMPARE = {"person": compare_people, "company": compare_companies}
 
 
 def read_pairs(kind: str) -> list[tuple[bool, str, str]]:
-    """(whether they are the same, stated name, given name) of each pair."""
+    """Return (is the same, stated name, given name) for each pair."""
     pairs, same = [], True
     for line in (FOLDER / f"{kind}_pairs.txt").read_text().splitlines():
         if line.startswith("=="):
@@ -34,7 +34,7 @@ def read_pairs(kind: str) -> list[tuple[bool, str, str]]:
 
 
 def confusion(kind: str) -> dict[bool, Counter[str]]:
-    """How often each verdict is given, for pairs that are the same and others."""
+    """Count the verdicts, for pairs that are the same and for other pairs."""
     found: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     for same, stated, given in read_pairs(kind):
         compared = COMPARE[kind](stated, given)
@@ -43,7 +43,7 @@ def confusion(kind: str) -> dict[bool, Counter[str]]:
     return found
 
 
-def test_pairs_are_enough_to_measure_by():
+def test_pairs_are_enough_for_a_measurement():
     pairs = {*read_pairs("person"), *read_pairs("company")}
     assert len(pairs) >= 600
 
@@ -89,7 +89,7 @@ def test_masked_names_are_never_a_match():
         assert (compared.likeness, compared.reason) == ("PARTIAL_MATCH", "MASKED")
 
 
-def test_each_spelling_stands_on_one_line():
+def test_each_spelling_is_on_one_line_only():
     first_of: dict[str, str] = {}
     for line in tomllib.loads(TABLE.read_text())["person_spellings"]:
         words = line.split()
@@ -98,13 +98,13 @@ def test_each_spelling_stands_on_one_line():
             assert first_of.setdefault(sounds, words[0]) == words[0]
 
 
-def test_letters_and_apostrophes_of_any_keyboard_are_one():
+def test_letters_and_apostrophes_of_all_keyboards_are_equal():
     for apostrophe in "'`\u00b4\u2018\u2019\u02bc\u2032":
         assert names_alike(f"Ng{apostrophe}ang{apostrophe}a Ole", "NGANGA OLE")
     assert names_alike("S\u00f8ren \u0141ukasz", "SOREN LUKASZ") == "MATCH"
 
 
-def test_nothing_to_compare_is_no_verdict():
+def test_blank_name_has_no_verdict():
     for stated, given in [("", "A B"), ("A B", ""), (None, "A"), ("A", None)]:
         assert names_alike(stated, given) is None
     assert names_alike("Jane Kamau", "**** *****") is None
@@ -123,7 +123,7 @@ def test_nothing_to_compare_is_no_verdict():
         ("JANE WANJIIKKU KAMAO", "NO_MATCH"),
     ],
 )
-def test_a_match_is_whole_and_a_partial_one_has_something_hidden(given, likeness):
+def test_verdict_follows_from_its_reason(given, likeness):
     assert names_alike("Jane Wanjiku Kamau", given) == likeness
 
 

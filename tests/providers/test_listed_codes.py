@@ -1,8 +1,8 @@
-"""Each code that a source's documents list, and what becomes of it.
+"""The outcome of each code that a source's documents list.
 
-Said here once more and in full, so that a code which is dropped from an adapter's own
-table is missed. A finding is its flags. Of what is none, LATER is tried again and then
-FAILED and retryable, REFUSED is FAILED at once, WAITS is asked again at a set time.
+This list repeats the adapters' tables in full, so that a test fails if an adapter drops
+a code. Flags stand for a finding. LATER is retried, and then FAILED and retryable;
+REFUSED is FAILED at once; WAITS is asked again at a set time.
 """
 
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from tests.fakes.metropol import FakeMetropol
 from tests.fakes.opensanctions import FakeOpenSanctions
 from tests.fakes.prembly import FakePrembly
 from tests.fakes.smile_id import FakeSmileId
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
 
 LATER, REFUSED, WAITS = Unavailable, Refused, AnswerPending
@@ -43,7 +43,7 @@ def kra(code: str, status: int = 200, **more: Any) -> dict[str, Any]:
 
 def metropol(code: Any, *, has_error: bool = True) -> dict[str, Any]:
     body = {"api_code": code, "has_error": has_error, "credit_score": 800}
-    # The one about the clock is asked twice.
+    # The adapter repeats a request after an error of the clock.
     return {"says": [(200, body)] * 2}
 
 
@@ -70,8 +70,7 @@ FAKES: dict[str, tuple[type, str, dict[str, Any]]] = {
     ),
     "opensanctions": (FakeOpenSanctions, "AML_SCREENING", JANE),
 }
-# Source, what its fake answers, and what becomes of it: flags, or a failure and what
-# the client reads.
+# Source, answer of its fake, and outcome: flags, or a failure and the client's text.
 LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
     ("smile_id", smile("1012"), [], ""),
     ("smile_id", smile("1013"), ["ID_NOT_FOUND"], ""),
@@ -79,7 +78,7 @@ LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
     ("smile_id", smile("1015"), LATER, "could not reach the register"),
     ("smile_id", smile("1016"), REFUSED, "has not activated this product"),
     ("smile_id", smile("0001"), LATER, "answered with an error"),
-    # Of Basic KYC and of AML, which are not asked.
+    # Codes of Basic KYC and AML, which we do not use.
     *(
         ("smile_id", smile(code), LATER, UNKNOWN)
         for code in ("1020", "1021", "1022", "1023", "1030", "1031")
@@ -100,13 +99,13 @@ LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
     ("smile_id", smile_error("2213"), REFUSED, "misses something"),
     ("smile_id", smile_error("2413"), REFUSED, "misses something"),
     ("smile_id", smile_error("2216"), REFUSED, "wants a photo"),
-    # The job is known, and what it is asked next is answered so as well.
+    # Smile ID knows the job, and gives the same answer to the next request.
     ("smile_id", smile_error("2215"), LATER, "does not tell its answer"),
     ("smile_id", smile_error("2098"), REFUSED, "status 400"),
     ("kra", kra("23000", Status="OK", PINDATA=PIN), [], ""),
     ("kra", kra("19005", Status="NOK"), ["PIN_NOT_FOUND"], ""),
     ("kra", kra("23000", Status="NOK", PINDATA=PIN), LATER, UNKNOWN),
-    # Of other products: certificates, obligations, stations.
+    # Codes of other products: certificates, obligations, stations.
     *(
         ("kra", kra(code, Status="OK"), LATER, UNKNOWN)
         for code in ("83000", "83002", "20000", "20001", "84000", "84002", "70001")
@@ -155,7 +154,7 @@ LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
     ("opensanctions", status(402), REFUSED, "has no balance left"),
     ("opensanctions", status(403), REFUSED, "does not take the key"),
     ("opensanctions", status(404), REFUSED, "does not have the dataset"),
-    # Of every source: limits, and what is out of order.
+    # Statuses of all sources: limits and outages.
     *(
         (source, status(code), LATER, f"status {code}")
         for source in ("kra", "prembly", "gleif", "opensanctions")
@@ -170,7 +169,7 @@ LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("source", "answers", "becomes", "told"), LISTED)
-def test_what_a_listed_code_becomes(source, answers, becomes, told):
+def test_listed_code_maps_to_an_outcome(source, answers, becomes, told):
     kind, check, subject = FAKES[source]
     with ExitStack() as stack:
         fake = stack.enter_context(kind())
@@ -188,7 +187,7 @@ def test_what_a_listed_code_becomes(source, answers, becomes, told):
         )
 
 
-# Letter, word -> status, and whether the account is bad, open, or of unknown standing.
+# Letter, word -> status, and whether the account is bad, open or unknown.
 @pytest.mark.parametrize(
     ("letter", "word", "ours", "is_bad", "is_open"),
     [
@@ -212,7 +211,7 @@ def test_what_a_listed_code_becomes(source, answers, becomes, told):
         ("-", "Unknown", None, False, True),
     ],
 )
-def test_what_each_status_of_an_account_becomes(letter, word, ours, is_bad, is_open):
+def test_status_of_an_account_maps_to_our_word(letter, word, ours, is_bad, is_open):
     with FakeMetropol() as fake:
         for told in (letter, word):
             fake.account = {"account_status": told}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.metropol import FakeMetropol
 from tests.fakes.metropol import metropol as metropol
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
 from verification.providers.metropol import CODES, REPORTS, request_hash
 from verification.providers.name_comparison import VERSION
@@ -21,7 +21,7 @@ SCORES = ("CRB_SCORE", "CREDITBUREAU_SCORE")
 FILES = ("CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_COMP")
 
 
-def found(metropol: FakeMetropol, check: str, number: str = CLEAN, **subject: Any):
+def finding_of(metropol: FakeMetropol, check: str, number: str = CLEAN, **subject: Any):
     key = "idNumber"
     if check == "CREDITBUREAU_COMP":
         key, number = "registrationNumber", "PVT-0000099" if number == CLEAN else number
@@ -35,30 +35,30 @@ def found(metropol: FakeMetropol, check: str, number: str = CLEAN, **subject: An
         (b"", "c3b6cb19178d5c5a84c67ac0f71315e88acd78fc1f610c4ff65968867c7ae750"),
     ],
 )
-def test_the_hash_is_that_of_known_cases(body: bytes, expected: str):
+def test_hash_equals_known_cases(body: bytes, expected: str):
     assert request_hash("priv-test", body, "pub-test", STAMP) == expected
 
 
 @pytest.mark.parametrize("check", REPORTS)
 @pytest.mark.parametrize("wraps", [False, True])
-def test_a_clean_file_is_clear_in_either_envelope(metropol, check, wraps):
+def test_clean_report_is_clear_in_both_envelopes(metropol, check, wraps):
     metropol.wraps = wraps
 
-    answer = found(metropol, check)
+    answer = finding_of(metropol, check)
 
     assert answer.flags == []
     assert answer.score == (5 if check == "CREDITBUREAU_STATUS" else 17)
     assert answer.provider_reference == "3d05e0ef-2dad-4027-ba00-421c6d964d57"
 
 
-def test_the_bytes_that_are_hashed_are_compact_and_in_order(metropol: FakeMetropol):
-    found(metropol, "CRB_SCORE", PAST)
+def test_request_body_is_compact_and_in_order(metropol: FakeMetropol):
+    finding_of(metropol, "CRB_SCORE", PAST)
 
     assert metropol.requests[0].body == BODY
 
 
-def test_a_company_is_asked_about_as_one(metropol: FakeMetropol):
-    found(metropol, "CREDITBUREAU_COMP")
+def test_company_has_its_own_identity_type(metropol: FakeMetropol):
+    finding_of(metropol, "CREDITBUREAU_COMP")
 
     assert json.loads(metropol.requests[0].body) == {
         "report_type": 10,
@@ -71,18 +71,18 @@ def test_a_company_is_asked_about_as_one(metropol: FakeMetropol):
 
 
 @pytest.mark.parametrize("check", REPORTS)
-def test_a_thin_file_is_found_empty_and_not_clean(metropol, check):
+def test_empty_report_has_no_credit_record(metropol, check):
     metropol.says = [(200, {"api_code": "E017", "has_error": False})]
 
-    answer = found(metropol, check)
+    answer = finding_of(metropol, check)
 
     assert (codes(answer), answer.score) == (["NO_CREDIT_RECORD"], 40)
     known = {key for key, value in answer.details.items() if value is not None}
     assert known <= {"idNumber", "registrationNumber"}
 
 
-def test_the_test_identity_with_a_thin_file_is_one(metropol: FakeMetropol):
-    assert codes(found(metropol, "CRB_SCORE", THIN)) == ["NO_CREDIT_RECORD"]
+def test_test_identity_has_an_empty_report(metropol: FakeMetropol):
+    assert codes(finding_of(metropol, "CRB_SCORE", THIN)) == ["NO_CREDIT_RECORD"]
 
 
 @pytest.mark.parametrize("check", SCORES)
@@ -98,10 +98,10 @@ def test_the_test_identity_with_a_thin_file_is_one(metropol: FakeMetropol):
         *((bad, [], None) for bad in (0, 199, 901, None, "None", "", [], True, "NaN")),
     ],
 )
-def test_what_a_credit_score_becomes(metropol, check, points, flags, score):
+def test_credit_score_maps_to_a_score(metropol, check, points, flags, score):
     metropol.data = {"credit_score": points}
 
-    answer = found(metropol, check)
+    answer = finding_of(metropol, check)
 
     assert (codes(answer), answer.score) == (flags, score)
 
@@ -117,10 +117,10 @@ def test_what_a_credit_score_becomes(metropol, check, points, flags, score):
         *((bad, None, ["ADVERSE_LISTING"], 85) for bad in ("006", "", None, 3)),
     ],
 )
-def test_what_a_delinquency_code_becomes(metropol, code, status, flags, score):
+def test_delinquency_code_maps_to_a_listing(metropol, code, status, flags, score):
     metropol.data = {"delinquency_code": code}
 
-    answer = found(metropol, "CREDITBUREAU_STATUS")
+    answer = finding_of(metropol, "CREDITBUREAU_STATUS")
 
     assert answer.details["listingStatus"] == status
     assert (codes(answer), answer.score) == (flags, score)
@@ -135,8 +135,8 @@ def test_what_a_delinquency_code_becomes(metropol, code, status, flags, score):
     ],
 )
 @pytest.mark.parametrize("check", ["CRB_STANDARD", "CRB_FULL"])
-def test_what_test_identities_become(metropol, check, number, flags, score):
-    answer = found(metropol, check, number)
+def test_test_identity_maps_to_a_finding(metropol, check, number, flags, score):
+    answer = finding_of(metropol, check, number)
 
     assert (codes(answer), answer.score) == (flags, score)
 
@@ -160,19 +160,19 @@ def test_what_test_identities_become(metropol, check, number, flags, score):
         ),
         ({"days_in_arrears": 90}, "ACTIVE", [], 17, 1),
         ({"days_in_arrears": 91}, "ACTIVE", ["NON_PERFORMING_ACCOUNT"], 85, 1),
-        # What is not understood is not clean.
+        # An unknown code is never clean.
         ({"account_status": "-"}, None, [], None, 1),
         ({"account_status": "Frozen"}, None, [], None, 1),
         ({"days_in_arrears": "many"}, "ACTIVE", [], None, 1),
         ({"overdue_balance": None}, "ACTIVE", [], None, 1),
     ],
 )
-def test_what_an_account_becomes(
+def test_account_maps_to_details(
     metropol, check, account, status, flags, score, is_open
 ):
     metropol.account = account
 
-    answer = found(metropol, check)
+    answer = finding_of(metropol, check)
 
     assert answer.details["accounts"][0]["status"] == status
     assert answer.details["openAccounts"] == is_open
@@ -196,16 +196,16 @@ def test_what_an_account_becomes(
         ({"delinquency_code": "001"}, ["NO_CREDIT_RECORD"], 40),
     ],
 )
-def test_what_a_full_file_becomes(metropol, check, data, flags, score):
+def test_full_report_maps_to_flags(metropol, check, data, flags, score):
     metropol.data = data
 
-    answer = found(metropol, check)
+    answer = finding_of(metropol, check)
 
     assert (codes(answer), answer.score) == (flags, score)
 
 
-def test_a_full_file_has_the_person_and_the_money(metropol: FakeMetropol):
-    answer = found(metropol, "CRB_FULL", fullName="Peter Marangi")
+def test_full_report_has_person_and_amounts(metropol: FakeMetropol):
+    answer = finding_of(metropol, "CRB_FULL", fullName="Peter Marangi")
 
     details = answer.details
     assert (details["fullName"], details["nameMatch"]) == ("Peter Marangi", "MATCH")
@@ -234,7 +234,7 @@ def test_a_full_file_has_the_person_and_the_money(metropol: FakeMetropol):
 
 
 def test_another_name_is_flagged(metropol: FakeMetropol):
-    answer = found(metropol, "CRB_FULL", fullName="Jane Kamau")
+    answer = finding_of(metropol, "CRB_FULL", fullName="Jane Kamau")
 
     assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
 
@@ -251,11 +251,11 @@ BECOMES = {"REFUSED": Refused, "CLOCK": Unavailable, "SAME": AnswerPending}
         ("Peter M", Unavailable),
     ],
 )
-def test_what_an_error_code_becomes(metropol, code, failure, status, caplog):
+def test_error_code_maps_to_a_failure(metropol, code, failure, status, caplog):
     metropol.says = [(status, {"api_code": code, "has_error": True})] * 2
 
     with pytest.raises(failure) as error:
-        found(metropol, "CRB_SCORE")
+        finding_of(metropol, "CRB_SCORE")
 
     assert CODES.get(code, ("", ""))[1] in str(error.value)
     assert ("unknown code" in caplog.text) == (code not in CODES)
@@ -280,34 +280,34 @@ def test_what_an_error_code_becomes(metropol, code, failure, status, caplog):
         (503, {}, Unavailable),
     ],
 )
-def test_what_is_no_answer_is_never_a_finding(metropol, status, body, failure):
+def test_malformed_answer_raises_an_error(metropol, status, body, failure):
     metropol.says = [(status, body)]
 
     with pytest.raises(failure):
-        found(metropol, "CRB_SCORE")
+        finding_of(metropol, "CRB_SCORE")
 
 
 @pytest.mark.parametrize("told", [None, "None", {}])
 @pytest.mark.parametrize("check", FILES)
-def test_a_file_without_accounts_told_is_none(metropol, check, told):
+def test_report_without_accounts_is_unavailable(metropol, check, told):
     metropol.data = {"account_info": told}
 
     with pytest.raises(Unavailable):
-        found(metropol, check)
+        finding_of(metropol, check)
 
 
 @pytest.mark.parametrize(("times", "failure"), [(1, None), (2, Unavailable)])
-def test_another_clock_is_tried_once_more(metropol, times, failure):
+def test_clock_error_is_retried_once(metropol, times, failure):
     metropol.ahead, metropol.ahead_times = timedelta(minutes=1), times
     if failure is None:
-        assert found(metropol, "CRB_SCORE").score == 17
+        assert finding_of(metropol, "CRB_SCORE").score == 17
         return
     with pytest.raises(failure, match="time of the request"):
-        found(metropol, "CRB_SCORE")
+        finding_of(metropol, "CRB_SCORE")
 
 
-def test_the_same_question_waits_a_minute_and_not_for_ever(metropol: FakeMetropol):
-    found(metropol, "CRB_SCORE")
+def test_repeated_question_waits_for_a_limited_time(metropol: FakeMetropol):
+    finding_of(metropol, "CRB_SCORE")
     asked = inquiry("CREDITBUREAU_SCORE", idNumber=CLEAN)
 
     with pytest.raises(AnswerPending) as pause:
@@ -320,19 +320,19 @@ def test_the_same_question_waits_a_minute_and_not_for_ever(metropol: FakeMetropo
 
 
 @pytest.mark.parametrize("check", [*SCORES, "CREDITBUREAU_STATUS", "CRB_STANDARD"])
-def test_a_good_record_whose_name_was_not_compared_has_no_score(metropol, check):
-    answer = found(metropol, check, fullName="Peter Marangi")
+def test_good_record_whose_name_was_not_compared_has_no_score(metropol, check):
+    answer = finding_of(metropol, check, fullName="Peter Marangi")
 
     assert (codes(answer), answer.score) == (["NAME_NOT_COMPARED"], None)
     assert answer.name_comparison is None
 
 
-def test_a_bad_record_whose_name_was_not_compared_stays_bad(metropol):
-    answer = found(metropol, "CRB_STANDARD", LISTED, fullName="Peter Marangi")
+def test_bad_record_whose_name_was_not_compared_stays_bad(metropol):
+    answer = finding_of(metropol, "CRB_STANDARD", LISTED, fullName="Peter Marangi")
 
     assert codes(answer) == ["NAME_NOT_COMPARED", "NON_PERFORMING_ACCOUNT"]
     assert answer.score == 85
-    # The worst flag is what a reader sees first.
+    # The summary names the worst flag.
     assert answer.summary == answer.flags[1].message
 
 
@@ -343,7 +343,7 @@ def test_a_bad_record_whose_name_was_not_compared_stays_bad(metropol):
         ("Baobab Traders Limited", None, ["NAME_NOT_COMPARED"], None),
         ("Baobab Traders Limited", "Baobab Traders Ltd", [], 17),
         ("Baobab Traders Limited", "Acacia Holdings Ltd", ["NAME_MISMATCH"], 55),
-        # The client sees whose record it is.
+        # The bureau's name shows the client whose record it is.
         (None, "Baobab Traders Ltd", [], 17),
     ],
 )
@@ -352,7 +352,7 @@ def test_good_record_of_a_company_has_no_score_when_the_bureau_gives_no_name(
 ):
     metropol.data = {"company_name": given}
 
-    answer = found(metropol, "CREDITBUREAU_COMP", fullName=stated)
+    answer = finding_of(metropol, "CREDITBUREAU_COMP", fullName=stated)
 
     assert (codes(answer), answer.score) == (flags, score)
     assert (answer.name_comparison is None) == (not (stated and given))
@@ -361,7 +361,7 @@ def test_good_record_of_a_company_has_no_score_when_the_bureau_gives_no_name(
 def test_bad_record_of_a_company_without_a_name_stays_bad(metropol):
     metropol.data = {"company_name": None, "has_fraud": True}
 
-    answer = found(metropol, "CREDITBUREAU_COMP")
+    answer = finding_of(metropol, "CREDITBUREAU_COMP")
 
     assert codes(answer) == ["NAME_NOT_COMPARED", "FRAUD_ALERT"]
     assert answer.score == 95
@@ -374,10 +374,8 @@ def test_bad_record_of_a_company_without_a_name_stays_bad(metropol):
         ("Grace Atieno", "DIFFERENT", 0, ["NAME_MISMATCH"]),
     ],
 )
-def test_a_finding_says_how_the_names_were_compared(
-    metropol, name, reason, strength, flags
-):
-    answer = found(metropol, "CRB_FULL", fullName=name)
+def test_finding_has_the_comparison_of_names(metropol, name, reason, strength, flags):
+    answer = finding_of(metropol, "CRB_FULL", fullName=name)
 
     assert codes(answer) == flags
     assert answer.name_comparison == {
@@ -394,32 +392,32 @@ def test_wrong_keys_are_refused(metropol: FakeMetropol, keys: dict[str, str]):
         metropol.adapter(**keys).ask(inquiry("CRB_SCORE", idNumber=CLEAN))
 
 
-def test_a_report_that_is_not_sold_is_refused(metropol: FakeMetropol):
+def test_unsold_product_is_refused(metropol: FakeMetropol):
     metropol.is_sold = False
 
     with pytest.raises(Refused, match="does not sell"):
-        found(metropol, "CRB_FULL")
+        finding_of(metropol, "CRB_FULL")
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
 @pytest.mark.parametrize("check", REPORTS)
-def test_a_bad_day_is_no_answer(metropol, check, fault: dict[str, Any]):
+def test_faulty_answer_is_unavailable(metropol, check, fault: dict[str, Any]):
     for name, value in fault.items():
         setattr(metropol.faults, name, value)
 
     with pytest.raises(Unavailable):
-        found(metropol, check)
+        finding_of(metropol, check)
 
 
-def test_a_slow_source_is_not_waited_for(metropol: FakeMetropol, monkeypatch):
+def test_slow_source_times_out(metropol: FakeMetropol, monkeypatch):
     monkeypatch.setattr("verification.providers.metropol.SECONDS", 0.2)
     metropol.faults.slow = 0.6
 
     with pytest.raises(Unavailable, match="in time"):
-        found(metropol, "CRB_SCORE")
+        finding_of(metropol, "CRB_SCORE")
 
 
-def test_what_it_cannot_be_asked_is_refused(metropol: FakeMetropol):
+def test_unsupported_inquiry_is_refused(metropol: FakeMetropol):
     for check, subject in [("IDENTITY", {"idNumber": CLEAN}), ("CRB_SCORE", {})]:
         with pytest.raises(Refused):
             metropol.adapter().ask(inquiry(check, **subject))

@@ -7,7 +7,7 @@ from django.utils.timezone import now
 
 from tests.fakes.opensanctions import FakeOpenSanctions
 from tests.fakes.opensanctions import opensanctions as opensanctions
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import Refused, Unavailable
 from verification.providers.opensanctions import REFUSALS
 from verification.reports.models import RiskLevel
@@ -16,13 +16,15 @@ CHECK = "AML_SCREENING"
 JANE = "Jane Wanjiku Kamau"
 
 
-def found(opensanctions: FakeOpenSanctions, name: str | None = JANE, **subject: Any):
+def finding_of(
+    opensanctions: FakeOpenSanctions, name: str | None = JANE, **subject: Any
+):
     asked = inquiry(CHECK, fullName=name, **subject)
     return ask(opensanctions.adapter(), asked)
 
 
-def test_whoever_is_on_no_list_is_clear(opensanctions: FakeOpenSanctions):
-    answer = found(opensanctions)
+def test_unlisted_subject_is_clear(opensanctions: FakeOpenSanctions):
+    answer = finding_of(opensanctions)
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.provider_reference == f"default {opensanctions.version}"
@@ -39,8 +41,8 @@ def test_whoever_is_on_no_list_is_clear(opensanctions: FakeOpenSanctions):
     }
 
 
-def test_a_hit_has_its_list_and_its_score(opensanctions: FakeOpenSanctions):
-    answer = found(opensanctions, "Testperson Sanction")
+def test_hit_has_its_list_and_its_score(opensanctions: FakeOpenSanctions):
+    answer = finding_of(opensanctions, "Testperson Sanction")
 
     assert (codes(answer), answer.score) == (["SANCTIONS_HIT"], 95)
     assert "us_ofac_sdn (100%)" in answer.flags[0].message
@@ -70,23 +72,23 @@ def test_a_hit_has_its_list_and_its_score(opensanctions: FakeOpenSanctions):
         ("Odd Testperson", ["WATCHLIST_HIT"], 75),
         ("Bare Testperson", ["WATCHLIST_HIT"], 75),
         ("Both Testperson", ["SANCTIONS_HIT", "PEP_HIT"], 95),
-        # Below the threshold.
+        # The score is below the threshold.
         ("Sanction Otherperson", [], 5),
         # A company is no person.
         ("Sanction Testcompany", [], 5),
     ],
 )
-def test_what_a_topic_becomes(opensanctions: FakeOpenSanctions, name, flags, score):
-    answer = found(opensanctions, name)
+def test_topic_maps_to_a_flag(opensanctions: FakeOpenSanctions, name, flags, score):
+    answer = finding_of(opensanctions, name)
 
     assert (codes(answer), answer.score) == (flags, score)
     assert (RiskLevel.of(answer.score) == RiskLevel.LOW) == (not flags)
 
 
-def test_what_is_sent_is_the_subject_and_no_more(opensanctions: FakeOpenSanctions):
-    found(opensanctions, dateOfBirth="1990-01-31", idNumber="1", email="a@b.test")
+def test_query_holds_only_the_subject(opensanctions: FakeOpenSanctions):
+    finding_of(opensanctions, dateOfBirth="1990-01-31", idNumber="1", email="a@b.test")
     company = {"subjectType": "COMPANY", "registrationNumber": "PVT-1"}
-    answer = found(opensanctions, "Sanction Testcompany", **company)
+    answer = finding_of(opensanctions, "Sanction Testcompany", **company)
 
     assert codes(answer) == ["SANCTIONS_HIT"]
     person, business = [json.loads(each.body) for each in opensanctions.asked()]
@@ -112,7 +114,7 @@ def test_what_is_sent_is_the_subject_and_no_more(opensanctions: FakeOpenSanction
 @pytest.mark.parametrize(
     ("result", "flags"),
     [
-        # A doubt is a hit.
+        # A doubtful result counts as a hit.
         ({"match": True, "score": 0.1}, ["PEP_HIT"]),
         ({"match": False, "score": 0.9}, ["PEP_HIT"]),
         ({"match": None, "score": 0.7}, ["PEP_HIT"]),
@@ -120,10 +122,10 @@ def test_what_is_sent_is_the_subject_and_no_more(opensanctions: FakeOpenSanction
         ({"properties": None, "datasets": None}, ["WATCHLIST_HIT"]),
     ],
 )
-def test_what_a_result_becomes(opensanctions: FakeOpenSanctions, result, flags):
+def test_result_maps_to_a_hit(opensanctions: FakeOpenSanctions, result, flags):
     opensanctions.result = result
 
-    assert codes(found(opensanctions, "Pep Testperson")) == flags
+    assert codes(finding_of(opensanctions, "Pep Testperson")) == flags
 
 
 @pytest.mark.parametrize(
@@ -134,23 +136,23 @@ def test_what_a_result_becomes(opensanctions: FakeOpenSanctions, result, flags):
         ({}, {"status": None}),
         ({}, {"results": None}),
         ({}, {"results": ["Pep"]}),
-        # Fewer than it says there are.
+        # The answer has fewer results than its total.
         ({}, {"results": []}),
         ({}, {"results": [], "total": None}),
     ],
 )
-def test_an_answer_in_doubt_is_never_clean(opensanctions, result, response):
+def test_doubtful_answer_is_never_clean(opensanctions, result, response):
     opensanctions.result, opensanctions.response = result, response
 
     with pytest.raises(Unavailable):
-        found(opensanctions, "Pep Testperson")
+        finding_of(opensanctions, "Pep Testperson")
 
 
-def test_an_answer_without_the_query_is_none(opensanctions: FakeOpenSanctions):
+def test_answer_without_the_query_is_unavailable(opensanctions: FakeOpenSanctions):
     opensanctions.says = (200, {"responses": {}})
 
     with pytest.raises(Unavailable, match="could not answer"):
-        found(opensanctions)
+        finding_of(opensanctions)
 
 
 @pytest.mark.parametrize(
@@ -166,17 +168,17 @@ def test_an_answer_without_the_query_is_none(opensanctions: FakeOpenSanctions):
         (200, [], Unavailable, "no object"),
     ],
 )
-def test_what_a_status_becomes(opensanctions, status, body, failure, told):
+def test_status_maps_to_a_result(opensanctions, status, body, failure, told):
     opensanctions.says = (status, body)
 
     with pytest.raises(failure) as error:
-        found(opensanctions)
+        finding_of(opensanctions)
 
     assert told in error.value.message
     assert "Jane" not in error.value.message
 
 
-def test_a_wrong_key_is_refused_and_the_right_one_taken(opensanctions):
+def test_only_the_right_key_is_accepted(opensanctions):
     opensanctions.key = "of no worth"
     asked = inquiry(CHECK, fullName=JANE)
 
@@ -194,27 +196,27 @@ def test_a_wrong_key_is_refused_and_the_right_one_taken(opensanctions):
         {"name": "other"},
     ],
 )
-def test_nobody_is_clean_of_an_edition_that_is_not_told(opensanctions, catalogued):
+def test_unknown_edition_is_unavailable(opensanctions, catalogued):
     opensanctions.catalogued = catalogued
 
     with pytest.raises(Unavailable, match="which edition"):
-        found(opensanctions)
+        finding_of(opensanctions)
     assert not opensanctions.asked()
 
 
-def test_nobody_is_asked_about_where_the_catalogue_is_away(opensanctions):
+def test_missing_catalogue_prevents_the_query(opensanctions):
     opensanctions.has_catalogue = False
 
     with pytest.raises(Unavailable, match="which edition"):
-        found(opensanctions)
+        finding_of(opensanctions)
     assert not opensanctions.asked()
 
 
-def test_stale_index_is_no_answer_and_is_not_paid_for(opensanctions):
+def test_stale_index_is_unavailable_and_costs_nothing(opensanctions):
     opensanctions.version = f"{now() - timedelta(days=8):%Y%m%d%H%M%S}-abc"
 
     with pytest.raises(Unavailable, match="an index that is 8 days old"):
-        found(opensanctions)
+        finding_of(opensanctions)
     assert not opensanctions.asked()
 
     adapter = opensanctions.adapter(days=9)
@@ -224,10 +226,13 @@ def test_stale_index_is_no_answer_and_is_not_paid_for(opensanctions):
 def test_collection_is_as_old_as_the_oldest_of_its_parts(opensanctions):
     opensanctions.catalogued = {"index_version": None}
 
-    assert found(opensanctions).provider_reference == f"default {opensanctions.version}"
+    assert (
+        finding_of(opensanctions).provider_reference
+        == f"default {opensanctions.version}"
+    )
 
 
-def test_the_catalogue_is_read_once_in_a_while(opensanctions: FakeOpenSanctions):
+def test_catalogue_is_cached_for_a_minute(opensanctions: FakeOpenSanctions):
     adapter = opensanctions.adapter()
     for _ in range(3):
         ask(adapter, inquiry(CHECK, fullName=JANE))
@@ -236,24 +241,24 @@ def test_the_catalogue_is_read_once_in_a_while(opensanctions: FakeOpenSanctions)
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_a_bad_day_is_no_answer(opensanctions, fault: dict[str, Any]):
+def test_faulty_answer_is_unavailable(opensanctions, fault: dict[str, Any]):
     for name, value in fault.items():
         setattr(opensanctions.faults, name, value)
 
     with pytest.raises(Unavailable):
-        found(opensanctions)
+        finding_of(opensanctions)
 
 
-def test_a_slow_source_is_not_waited_for(opensanctions, monkeypatch):
+def test_slow_source_times_out(opensanctions, monkeypatch):
     monkeypatch.setattr("verification.providers.opensanctions.SECONDS", 0.2)
     opensanctions.faults.slow = 0.6
 
     with pytest.raises(Unavailable, match="in time"):
-        found(opensanctions)
+        finding_of(opensanctions)
 
 
 @pytest.mark.parametrize(("check", "name"), [("IDENTITY", JANE), (CHECK, None)])
-def test_what_it_cannot_be_asked_is_refused(opensanctions, check, name):
+def test_unsupported_inquiry_is_refused(opensanctions, check, name):
     with pytest.raises(Refused):
         opensanctions.adapter().ask(inquiry(check, fullName=name))
     assert not opensanctions.requests
@@ -262,13 +267,13 @@ def test_what_it_cannot_be_asked_is_refused(opensanctions, check, name):
 @pytest.mark.parametrize(
     ("path", "may_be_charged"), [("/catalog", False), ("/match", True)]
 )
-def test_query_that_is_not_answered_may_be_charged_and_the_catalogue_not(
+def test_only_an_unanswered_query_may_be_charged(
     opensanctions, monkeypatch, path, may_be_charged
 ):
     monkeypatch.setattr("verification.providers.opensanctions.SECONDS", 0.2)
     opensanctions.faults.path, opensanctions.faults.slow = path, 0.6
 
     with pytest.raises(Unavailable) as error:
-        found(opensanctions)
+        finding_of(opensanctions)
 
     assert error.value.may_be_charged is may_be_charged

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.providers.checkout_contract import Payer, asked, refund_of
+from tests.providers.checkout_contract import Payer, checkout_request, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
 from verification.providers.payment_provider import (
@@ -42,7 +42,7 @@ GOLDEN = (
 )
 
 
-def test_the_signature_is_as_paystack_computes_it():
+def test_signature_equals_paystacks():
     headers = {"X-Paystack-Signature": GOLDEN}
 
     event = Paystack("sk_test_abc").read_event(GOLDEN_BODY, headers)
@@ -51,7 +51,7 @@ def test_the_signature_is_as_paystack_computes_it():
     assert event.event_id == sha256(GOLDEN_BODY).hexdigest()
 
 
-def test_events_signed_with_a_previous_key_are_taken():
+def test_event_signed_with_a_previous_key_is_accepted():
     rotated = Paystack("sk_new", previous_secret_keys=["sk_older", "sk_test_abc"])
 
     event = rotated.read_event(GOLDEN_BODY, {"x-paystack-signature": GOLDEN})
@@ -59,10 +59,10 @@ def test_events_signed_with_a_previous_key_are_taken():
     assert event.reference == "PR-1"
 
 
-def test_a_checkout_is_asked_for_in_cents_and_with_the_way_back(
+def test_request_has_cents_and_return_urls(
     paystack: FakePaystack,
 ):
-    checkout = asked(amount=Decimal("150.00"))
+    checkout = checkout_request(amount=Decimal("150.00"))
 
     begun = paystack.adapter().begin(checkout)
 
@@ -76,8 +76,8 @@ def test_a_checkout_is_asked_for_in_cents_and_with_the_way_back(
     assert begun.url == f"{paystack.url}/{begun.session}"
 
 
-def test_a_payer_without_an_address_gets_one_of_the_operators(paystack: FakePaystack):
-    checkout = asked(email="")
+def test_payer_without_an_address_gets_the_fallback(paystack: FakePaystack):
+    checkout = checkout_request(email="")
 
     paystack.adapter(fallback_email="pay.example.net").begin(checkout)
 
@@ -87,24 +87,22 @@ def test_a_payer_without_an_address_gets_one_of_the_operators(paystack: FakePays
 
 def test_without_any_address_a_checkout_is_refused(paystack: FakePaystack):
     with pytest.raises(Refused) as refusal:
-        paystack.adapter(fallback_email="").begin(asked(email=""))
+        paystack.adapter(fallback_email="").begin(checkout_request(email=""))
 
     assert refusal.value.code == "EMAIL_REQUIRED"
     assert paystack.requests == []
 
 
 @pytest.mark.parametrize("reference", ["PR_1", "PR 1", "PR/1", "", "PR-1\n", "é"])
-def test_a_reference_paystack_does_not_take_is_refused(
-    paystack: FakePaystack, reference: str
-):
+def test_malformed_reference_is_refused(paystack: FakePaystack, reference: str):
     with pytest.raises(Refused) as refusal:
-        paystack.adapter().begin(asked(reference=reference))
+        paystack.adapter().begin(checkout_request(reference=reference))
 
     assert refusal.value.code == "REFERENCE_NOT_SUPPORTED"
 
 
-def test_a_page_whose_address_was_lost_cannot_be_had_again(paystack: FakePaystack):
-    checkout, provider = asked(), paystack.adapter()
+def test_repeated_begin_is_refused(paystack: FakePaystack):
+    checkout, provider = checkout_request(), paystack.adapter()
     paystack.faults.half = True
     with pytest.raises(Unavailable):
         provider.begin(checkout)
@@ -117,23 +115,23 @@ def test_a_page_whose_address_was_lost_cannot_be_had_again(paystack: FakePaystac
     assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
 
 
-def test_a_page_somewhere_else_is_refused(paystack: FakePaystack):
+def test_page_of_another_origin_is_refused(paystack: FakePaystack):
     elsewhere = Paystack(paystack.key, paystack.url, [paystack.host])
 
     with pytest.raises(Refused) as refusal:
-        elsewhere.begin(asked())
+        elsewhere.begin(checkout_request())
 
     assert refusal.value.code == "CHECKOUT_ELSEWHERE"
 
 
 def paid(paystack: FakePaystack, provider: Paystack) -> Any:
-    checkout = asked(amount=Decimal("300.50"))
+    checkout = checkout_request(amount=Decimal("300.50"))
     provider.begin(checkout)
     paystack.pay(checkout.reference)
     return checkout, provider.look(checkout.reference, "")
 
 
-def test_fees_on_top_are_not_part_of_what_was_paid(paystack: FakePaystack):
+def test_fees_on_top_are_not_part_of_the_payment(paystack: FakePaystack):
     paystack.fees = 10283
 
     checkout, seen = paid(paystack, paystack.adapter())
@@ -143,9 +141,7 @@ def test_fees_on_top_are_not_part_of_what_was_paid(paystack: FakePaystack):
 
 
 @pytest.mark.parametrize("pays", [10_000, 30_049, 30_051, 30_050 + 452, 99_999])
-def test_another_amount_than_asked_is_told_as_it_came(
-    paystack: FakePaystack, pays: int
-):
+def test_other_amount_is_returned_as_paid(paystack: FakePaystack, pays: int):
     paystack.pays = pays
 
     _, seen = paid(paystack, paystack.adapter())
@@ -181,14 +177,14 @@ def test_metadata_may_be_anything(paystack: FakePaystack, metadata: Any):
     ],
 )
 def test_only_success_is_paid(paystack: FakePaystack, word: str, state: CheckoutState):
-    checkout, provider = asked(), paystack.adapter()
+    checkout, provider = checkout_request(), paystack.adapter()
     provider.begin(checkout)
     paystack.transactions[checkout.reference].status = word
 
     assert provider.look(checkout.reference, "").state == state
 
 
-def test_what_was_given_back_whole_is_not_paid_any_more(paystack: FakePaystack):
+def test_fully_refunded_checkout_is_reversed(paystack: FakePaystack):
     provider = paystack.adapter()
     checkout, seen = paid(paystack, provider)
     made = provider.refund(refund_of(checkout, seen, "300.50"))
@@ -214,7 +210,7 @@ def test_what_was_given_back_whole_is_not_paid_any_more(paystack: FakePaystack):
         ("failed", RefundState.FAILED),
     ],
 )
-def test_the_states_of_refunds(paystack: FakePaystack, word: str, state: RefundState):
+def test_states_of_refunds(paystack: FakePaystack, word: str, state: RefundState):
     provider = paystack.adapter()
     refund = refund_of(*paid(paystack, provider), "1.00")
     made = provider.refund(refund)
@@ -227,13 +223,13 @@ def test_the_states_of_refunds(paystack: FakePaystack, word: str, state: RefundS
 
 
 @pytest.mark.parametrize("filters", [True, False])
-def test_a_refund_is_found_among_many(paystack: FakePaystack, *, filters: bool):
+def test_refund_is_found_among_many(paystack: FakePaystack, *, filters: bool):
     paystack.filters_refunds, paystack.most_per_page = filters, 2
     provider = paystack.adapter()
     checkout, seen = paid(paystack, provider)
     refunds = [refund_of(checkout, seen, "1.00") for _ in range(5)]
     made = [provider.refund(refund).refund for refund in refunds]
-    # Paystack adds to notes.
+    # Paystack adds text to notes.
     for refund in paystack.refunds:
         refund.merchant_note = f"{refund.merchant_note} by staff@example.org"
 
@@ -242,7 +238,7 @@ def test_a_refund_is_found_among_many(paystack: FakePaystack, *, filters: bool):
     assert [one and one.refund for one in found] == made
 
 
-def test_too_many_refunds_to_look_through_are_not_taken_for_none(
+def test_too_many_refunds_raise_an_error(
     paystack: FakePaystack,
 ):
     paystack.filters_refunds, paystack.most_per_page = False, 1
@@ -255,14 +251,14 @@ def test_too_many_refunds_to_look_through_are_not_taken_for_none(
         provider.refund(refund_of(checkout, seen, "1.00"))
 
 
-def test_a_refund_paystack_does_not_know_is_none(paystack: FakePaystack):
+def test_unknown_refund_is_none(paystack: FakePaystack):
     provider = paystack.adapter()
     refund = refund_of(*paid(paystack, provider), "1.00")
 
     assert provider.poll_refund(refund, "12345") is None
 
 
-def test_an_answer_about_another_transaction_is_not_believed(paystack: FakePaystack):
+def test_answer_about_another_transaction_is_an_error(paystack: FakePaystack):
     provider = paystack.adapter()
     checkout, _ = paid(paystack, provider)
     paystack.transactions["PR-other"] = paystack.transactions[checkout.reference]
@@ -272,9 +268,7 @@ def test_an_answer_about_another_transaction_is_not_believed(paystack: FakePayst
 
 
 @pytest.mark.parametrize("amount", [300.5, True, None, "3.5", "", -1.0, [], "٣"])
-def test_an_amount_that_is_no_number_of_cents_is_not_believed(
-    paystack: FakePaystack, amount: Any
-):
+def test_amount_that_is_no_number_is_an_error(paystack: FakePaystack, amount: Any):
     provider = paystack.adapter()
     checkout, _ = paid(paystack, provider)
     transaction = paystack.transactions[checkout.reference]
@@ -284,7 +278,7 @@ def test_an_amount_that_is_no_number_of_cents_is_not_believed(
         provider.look(checkout.reference, "")
 
 
-def test_a_disputes_event_leads_to_its_checkout(paystack: FakePaystack):
+def test_event_of_a_dispute_names_its_checkout(paystack: FakePaystack):
     provider = paystack.adapter()
     checkout, _ = paid(paystack, provider)
 
@@ -295,7 +289,7 @@ def test_a_disputes_event_leads_to_its_checkout(paystack: FakePaystack):
     assert event.reference == checkout.reference
 
 
-def test_the_books_hold_what_was_begun_days_before(paystack: FakePaystack):
+def test_books_list_payments_begun_days_before(paystack: FakePaystack):
     provider = paystack.adapter()
     checkout, _ = paid(paystack, provider)
     transaction = paystack.transactions[checkout.reference]
@@ -309,7 +303,7 @@ def test_the_books_hold_what_was_begun_days_before(paystack: FakePaystack):
 
 
 @pytest.mark.parametrize("name", ["createdAt", "created_at"])
-def test_refunds_are_listed_whatever_their_time_is_called(
+def test_refunds_are_listed_with_either_name_of_their_time(
     paystack: FakePaystack, name: str
 ):
     paystack.refund_time = name
@@ -322,7 +316,7 @@ def test_refunds_are_listed_whatever_their_time_is_called(
     assert len([*provider.refunds_between(today - hour, today + hour)]) == 1
 
 
-def test_lists_that_tell_no_pages_are_read_to_their_end(paystack: FakePaystack):
+def test_lists_without_page_counts_are_read_to_the_end(paystack: FakePaystack):
     paystack.tells_pages, paystack.most_per_page = False, 2
     provider = paystack.adapter()
     checkout, seen = paid(paystack, provider)
@@ -346,7 +340,7 @@ def test_lists_that_tell_no_pages_are_read_to_their_end(paystack: FakePaystack):
         ({"status": "a new word"}, DisputeState.OPEN),
     ],
 )
-def test_the_states_of_disputes(
+def test_states_of_disputes(
     paystack: FakePaystack, told: dict[str, Any], state: DisputeState
 ):
     provider = paystack.adapter()
@@ -365,8 +359,8 @@ def test_the_states_of_disputes(
 PHONE = "+254712345678"
 
 
-def test_prompt_is_asked_for_as_paystack_describes(paystack: FakePaystack):
-    checkout = asked(amount=Decimal(150), email="")
+def test_prompt_request_follows_paystacks_page(paystack: FakePaystack):
+    checkout = checkout_request(amount=Decimal(150), email="")
 
     seen = paystack.adapter().send_prompt(checkout, PHONE)
 
@@ -380,8 +374,8 @@ def test_prompt_is_asked_for_as_paystack_describes(paystack: FakePaystack):
     assert sent["email"] == f"{checkout.reference.lower()}@pay.example.org"
 
 
-def test_prompt_that_is_asked_again_is_sent_once(paystack: FakePaystack):
-    checkout = asked(amount=Decimal(150))
+def test_repeated_prompt_is_sent_once(paystack: FakePaystack):
+    checkout = checkout_request(amount=Decimal(150))
     paystack.faults.half = True
     with pytest.raises(Unavailable):
         paystack.adapter().send_prompt(checkout, PHONE)
@@ -429,10 +423,10 @@ def test_prompt_is_for_whole_shillings_up_to_the_limit(
         ("The wind blew", None),
     ],
 )
-def test_failed_prompt_tells_why_by_the_words_of_paystack(
+def test_failed_prompt_has_its_reason_from_paystacks_words(
     paystack: FakePaystack, words: str, failure: str | None
 ):
-    provider, checkout = paystack.adapter(), asked(amount=Decimal(150))
+    provider, checkout = paystack.adapter(), checkout_request(amount=Decimal(150))
     provider.send_prompt(checkout, PHONE)
     assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
     paystack.end_prompt(checkout.reference, words)
@@ -448,7 +442,7 @@ def test_failed_prompt_tells_why_by_the_words_of_paystack(
     [
         ("pay_offline", CheckoutState.OPEN, None),
         ("pending", CheckoutState.OPEN, None),
-        # For `look` to say.
+        # Only `look` reports a success.
         ("success", CheckoutState.OPEN, None),
         ("a_word_of_tomorrow", CheckoutState.OPEN, None),
         ("send_otp", CheckoutState.FAILED, "NOT_SENT"),
@@ -457,17 +451,19 @@ def test_failed_prompt_tells_why_by_the_words_of_paystack(
         ("timeout", CheckoutState.FAILED, "TIMED_OUT"),
     ],
 )
-def test_answer_to_a_prompt_is_read_by_its_status(
+def test_status_of_a_prompt_maps_to_a_state(
     paystack: FakePaystack, status: str, state: CheckoutState, failure: str | None
 ):
     paystack.prompt_status = status
 
-    seen = paystack.adapter().send_prompt(asked(amount=Decimal(150)), PHONE)
+    seen = paystack.adapter().send_prompt(checkout_request(amount=Decimal(150)), PHONE)
 
     assert (seen.state, seen.failure) == (state, failure)
 
 
-def test_number_that_paystack_refuses_is_not_reached(paystack: FakePaystack):
-    seen = paystack.adapter().send_prompt(asked(amount=Decimal(150)), "+15005550006")
+def test_refused_number_counts_as_not_reached(paystack: FakePaystack):
+    seen = paystack.adapter().send_prompt(
+        checkout_request(amount=Decimal(150)), "+15005550006"
+    )
 
     assert (seen.state, seen.failure) == (CheckoutState.FAILED, "NOT_REACHED")

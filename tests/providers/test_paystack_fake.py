@@ -6,7 +6,7 @@ import requests
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.paystack_shapes import ANSWERS, wrong
-from tests.providers.checkout_contract import asked
+from tests.providers.checkout_contract import checkout_request
 from verification.providers.payment_provider import CheckoutState
 
 
@@ -21,7 +21,7 @@ def call(paystack: FakePaystack, method: str, path: str, **body: Any) -> Any:
     return answer.json()
 
 
-def test_the_fake_answers_as_paystack_describes(paystack: FakePaystack):
+def test_fake_answers_as_paystack_describes(paystack: FakePaystack):
     payer = {"email": "a@example.org", "amount": "300"}
     begin, verify = "/transaction/initialize", "/transaction/verify/"
     span = "from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"
@@ -58,7 +58,7 @@ def test_the_fake_answers_as_paystack_describes(paystack: FakePaystack):
     assert len(listed["GET /refund"]["data"]) == 1
 
 
-def test_an_answer_of_another_shape_is_noticed(paystack: FakePaystack):
+def test_wrong_shape_of_an_answer_is_noticed(paystack: FakePaystack):
     payer = {"email": "a@example.org", "amount": 300, "reference": "PR-1"}
     call(paystack, "POST", "/transaction/initialize", **payer)
     answer = call(paystack, "GET", "/transaction/verify/PR-1")
@@ -75,17 +75,15 @@ def test_an_answer_of_another_shape_is_noticed(paystack: FakePaystack):
 @pytest.mark.parametrize(
     ("key", "status"), [(None, 401), ("sk_wrong", 401), ("sk_test_of_no_worth", 400)]
 )
-def test_the_fake_asks_for_its_key(
-    paystack: FakePaystack, key: str | None, status: int
-):
+def test_fake_requires_its_key(paystack: FakePaystack, key: str | None, status: int):
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     url = f"{paystack.url}/transaction/verify/PR-none"
 
     assert requests.get(url, headers=headers, timeout=5).status_code == status
 
 
-def test_the_payer_goes_through_the_fakes_page(paystack: FakePaystack):
-    provider, checkout = paystack.adapter(), asked()
+def test_payer_can_use_the_fakes_page(paystack: FakePaystack):
+    provider, checkout = paystack.adapter(), checkout_request()
     begun = provider.begin(checkout)
     tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
     assert "Declined" in tried.text

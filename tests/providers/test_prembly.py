@@ -5,7 +5,7 @@ from environs import Env
 
 from tests.fakes.prembly import FakePrembly
 from tests.fakes.prembly import prembly as prembly
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import Refused, Unavailable
 from verification.providers.prembly import CODES, REFUSALS
 from verification.settings.sources import live_providers
@@ -21,14 +21,14 @@ NOT_FOUND = {
 }
 
 
-def found(prembly: FakePrembly, check: str = "IDENTITY", **subject: Any):
+def finding_of(prembly: FakePrembly, check: str = "IDENTITY", **subject: Any):
     asked = inquiry(check, **{**SUBJECTS[check], **subject})
     return ask(prembly.adapter(), asked)
 
 
 @pytest.mark.parametrize("check", SUBJECTS)
-def test_what_is_in_order_is_clear(prembly: FakePrembly, check: str):
-    answer = found(prembly, check)
+def test_matching_record_is_clear(prembly: FakePrembly, check: str):
+    answer = finding_of(prembly, check)
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.provider_reference == "2eb008cb-b489-4d28-a9e4-7b21e89b2a99"
@@ -37,7 +37,7 @@ def test_what_is_in_order_is_clear(prembly: FakePrembly, check: str):
 
 @pytest.mark.parametrize("check", SUBJECTS)
 def test_another_name_is_flagged(prembly: FakePrembly, check: str):
-    answer = found(prembly, check, fullName="Peter Ouma")
+    answer = finding_of(prembly, check, fullName="Peter Ouma")
 
     assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
 
@@ -55,15 +55,15 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         ),
         ({}, {"date_of_death": "2020-01-01"}, ["DECEASED"], 100),
         ({}, {"dod": "2020-01-01"}, ["DECEASED"], 100),
-        # A nil date is no death, and what is no date leaves it open.
+        # A nil date is no death; a malformed date leaves it open.
         *(
             ({}, {"date_of_death": nil}, [], 5)
             for nil in ("0000-00-00", "0001-01-01T00:00:00", "1900-01-01", "N/A")
         ),
         ({}, {"date_of_death": "last year"}, [], None),
-        # The other form of the answer has the name whole.
+        # The other form of the answer has the whole name in one member.
         ({}, {"identity_name": "Jane Wanjiku Kamau", "surname": None}, [], 5),
-        # What cannot be compared is not clear.
+        # A detail that cannot be compared prevents a clear result.
         (
             {"dateOfBirth": "1990-01-31"},
             {"date_of_birth": "soon", "dob": None},
@@ -78,16 +78,16 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         ),
     ],
 )
-def test_what_a_person_becomes(prembly, subject, data, flags, score):
+def test_record_of_a_person_maps_to_a_finding(prembly, subject, data, flags, score):
     prembly.data = data
 
-    answer = found(prembly, **subject)
+    answer = finding_of(prembly, **subject)
 
     assert (codes(answer), answer.score) == (flags, score)
 
 
-def test_a_person_has_all_that_is_told(prembly: FakePrembly):
-    assert found(prembly).details == {
+def test_person_has_all_details_of_the_answer(prembly: FakePrembly):
+    assert finding_of(prembly).details == {
         "idNumber": "10101010",
         "serialNumber": "237890241",
         "fullName": "JANE WANJIKU KAMAU",
@@ -113,10 +113,10 @@ def test_a_person_has_all_that_is_told(prembly: FakePrembly):
         (None, None, ["PIN_INACTIVE"], 75),
     ],
 )
-def test_what_a_pins_status_becomes(prembly, word, status, flags, score):
+def test_status_of_a_pin_maps_to_flags(prembly, word, status, flags, score):
     prembly.data = {"pin_status": word}
 
-    answer = found(prembly, "KRA_PIN")
+    answer = finding_of(prembly, "KRA_PIN")
 
     assert answer.details["pinStatus"] == status
     assert (codes(answer), answer.score) == (flags, score)
@@ -138,17 +138,17 @@ def test_what_a_pins_status_becomes(prembly, word, status, flags, score):
         ({"partners": "none", "registrationDate": "soon"}, "ACTIVE", [], 5),
     ],
 )
-def test_what_a_company_becomes(prembly, data, status, flags, score):
+def test_record_of_a_company_maps_to_a_finding(prembly, data, status, flags, score):
     prembly.data = data
 
-    answer = found(prembly, "BUSINESS_VERIFICATION")
+    answer = finding_of(prembly, "BUSINESS_VERIFICATION")
 
     assert answer.details["companyStatus"] == status
     assert (codes(answer), answer.score) == (flags, score)
 
 
-def test_a_company_has_all_that_is_told(prembly: FakePrembly):
-    assert found(prembly, "BUSINESS_VERIFICATION").details == {
+def test_company_has_all_details_of_the_answer(prembly: FakePrembly):
+    assert finding_of(prembly, "BUSINESS_VERIFICATION").details == {
         "registrationNumber": "PVT-AB12CDE",
         "registeredName": "ACACIA TEA LIMITED",
         "companyType": None,
@@ -177,27 +177,27 @@ def test_a_company_has_all_that_is_told(prembly: FakePrembly):
         ("LLP-AB12CDE", "LLP"),
     ],
 )
-def test_the_extract_goes_by_the_kind_of_number(prembly, number, kind):
-    found(prembly, "BUSINESS_VERIFICATION", registrationNumber=number)
+def test_number_decides_the_extract(prembly, number, kind):
+    finding_of(prembly, "BUSINESS_VERIFICATION", registrationNumber=number)
 
     assert prembly.asked() == {"company_id": number.upper(), "check_type": kind}
 
 
 @pytest.mark.parametrize("check", SUBJECTS)
 @pytest.mark.parametrize("status", [200, 404])
-def test_no_record_is_a_finding_with_whatever_status_it_comes(prembly, check, status):
+def test_missing_record_is_a_finding_with_any_http_status(prembly, check, status):
     prembly.says = (status, {"status": True, "response_code": "01"})
 
-    assert codes(found(prembly, check)) == [NOT_FOUND[check]]
+    assert codes(finding_of(prembly, check)) == [NOT_FOUND[check]]
 
 
-# The envelope -> the failure, what the client reads, and whether it is logged.
+# Envelope -> failure, text for the client, and whether the adapter logs a warning.
 @pytest.mark.parametrize(
     ("envelope", "failure", "told", "logged"),
     [
         ({"response_code": "02"}, Unavailable, "could not reach the register", False),
         ({"response_code": "03"}, Refused, "has no balance left", False),
-        # Of another country's checks.
+        # A code of another country's checks.
         ({"response_code": "07"}, Unavailable, "code 07, which is not", True),
         ({"response_code": "99"}, Unavailable, "code 99, which is not", True),
         ({"response_code": None}, Unavailable, "code ?, which is not", True),
@@ -216,11 +216,13 @@ def test_no_record_is_a_finding_with_whatever_status_it_comes(prembly, check, st
     ],
 )
 @pytest.mark.parametrize("check", ["IDENTITY", "KRA_PIN"])
-def test_what_a_code_becomes(prembly, envelope, failure, told, logged, check, caplog):
+def test_code_maps_to_an_outcome(
+    prembly, envelope, failure, told, logged, check, caplog
+):
     prembly.answer_with = envelope
 
     with pytest.raises(failure) as error:
-        found(prembly, check)
+        finding_of(prembly, check)
 
     assert told in error.value.message
     assert ("unknown code" in caplog.text) == logged
@@ -228,11 +230,11 @@ def test_what_a_code_becomes(prembly, envelope, failure, told, logged, check, ca
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_record_beside_a_code_that_denies_it_is_none(prembly: FakePrembly, code):
+def test_record_is_ignored_when_the_code_denies_it(prembly: FakePrembly, code):
     prembly.answer_with = {"response_code": code, "verification": {"status": "X"}}
 
     with pytest.raises((Unavailable, Refused)):
-        found(prembly)
+        finding_of(prembly)
 
 
 @pytest.mark.parametrize(
@@ -249,18 +251,18 @@ def test_a_record_beside_a_code_that_denies_it_is_none(prembly: FakePrembly, cod
         (200, [], Unavailable, "no object"),
     ],
 )
-def test_what_a_status_becomes(prembly, status, body, failure, told, caplog):
+def test_status_maps_to_a_result(prembly, status, body, failure, told, caplog):
     prembly.says = (status, body)
 
     with pytest.raises(failure) as error:
-        found(prembly)
+        finding_of(prembly)
 
     assert told in error.value.message
     assert ("unknown status" in caplog.text) == (status == 409)
     assert "JANE" not in error.value.message + caplog.text
 
 
-def test_wrong_credentials_are_refused_and_not_told(prembly: FakePrembly):
+def test_wrong_credentials_are_refused_without_repeating_them(prembly: FakePrembly):
     with pytest.raises(Refused, match="does not take the credentials") as error:
         prembly.adapter("another").ask(inquiry("IDENTITY", **JANE))
 
@@ -268,20 +270,20 @@ def test_wrong_credentials_are_refused_and_not_told(prembly: FakePrembly):
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_a_bad_day_is_no_answer(prembly: FakePrembly, fault: dict[str, Any]):
+def test_faulty_answer_is_unavailable(prembly: FakePrembly, fault: dict[str, Any]):
     for name, value in fault.items():
         setattr(prembly.faults, name, value)
 
     with pytest.raises(Unavailable):
-        found(prembly)
+        finding_of(prembly)
 
 
-def test_a_slow_source_is_not_waited_for(prembly: FakePrembly, monkeypatch):
+def test_slow_source_times_out(prembly: FakePrembly, monkeypatch):
     monkeypatch.setattr("verification.providers.prembly.SECONDS", 0.2)
     prembly.faults.slow = 0.6
 
     with pytest.raises(Unavailable, match="in time"):
-        found(prembly)
+        finding_of(prembly)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_a_slow_source_is_not_waited_for(prembly: FakePrembly, monkeypatch):
         ("IDENTITY", {**JANE, "country": "UG"}),
     ],
 )
-def test_what_it_cannot_be_asked_is_refused(prembly: FakePrembly, check, subject):
+def test_unsupported_inquiry_is_refused(prembly: FakePrembly, check, subject):
     with pytest.raises(Refused):
         prembly.adapter().ask(inquiry(check, **subject))
     assert not prembly.requests
@@ -310,19 +312,19 @@ def test_what_it_cannot_be_asked_is_refused(prembly: FakePrembly, check, subject
         ({"data": None}, True),
     ],
 )
-def test_answer_without_a_result_says_whether_it_was_charged(
+def test_unfinished_answer_tells_whether_it_was_charged(
     prembly: FakePrembly, answer, may_be_charged
 ):
     prembly.answer_with = answer
 
     with pytest.raises(Unavailable) as error:
-        found(prembly)
+        finding_of(prembly)
 
     assert error.value.may_be_charged is may_be_charged
 
 
-def test_present_paths_are_asked(prembly: FakePrembly, monkeypatch):
-    found(prembly)
+def test_adapter_uses_the_documented_paths(prembly: FakePrembly, monkeypatch):
+    finding_of(prembly)
     monkeypatch.setenv("PREMBLY_APP_ID", "app")
     monkeypatch.setenv("PREMBLY_API_KEY", "of no worth")
 

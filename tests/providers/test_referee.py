@@ -11,7 +11,7 @@ from verification.providers.referee import FLAGS, TOLERANCE, compare_employment
 (CHECK,) = [entry for entry in CATALOGUE if entry.name == "EMPLOYER_VERIFICATION"]
 
 
-def found(stated=None, **said):
+def finding_of(stated=None, **said):
     return compare_employment({**STATED, **(stated or {})}, ANSWERS | said, "reference")
 
 
@@ -41,7 +41,7 @@ def codes(finding):
         ("...", "Baraka", "NO_MATCH"),
     ],
 )
-def test_employers_are_compared_as_people_write_them(stated, given, likeness):
+def test_employers_match_in_usual_spellings(stated, given, likeness):
     assert employers_alike(stated, given) == likeness
     assert employers_alike(given, stated) == likeness
 
@@ -62,22 +62,20 @@ def test_employers_are_compared_as_people_write_them(stated, given, likeness):
         ("会计", "会计", "MATCH"),
     ],
 )
-def test_jobs_are_compared_strictly_but_for_how_they_are_written(
-    stated, given, likeness
-):
+def test_jobs_match_only_in_other_spellings(stated, given, likeness):
     assert jobs_alike(stated, given) == likeness
     assert jobs_alike(given, stated) == likeness
 
 
-def test_what_agrees_has_nothing_against_it():
-    finding = found()
+def test_matching_answers_are_clear():
+    finding = finding_of()
     assert (finding.score, codes(finding)) == (5, [])
     assert finding.summary == "The referee confirms the employment."
     assert len(finding.response_digest) == 64
 
 
 @pytest.mark.parametrize("answers", [ANSWERS, NOT_EMPLOYED])
-def test_the_details_are_the_output_fields_in_their_order(answers):
+def test_details_are_the_output_fields_in_their_order(answers):
     finding = compare_employment(STATED, answers, "reference")
     assert list(finding.details) == CHECK.output_fields
 
@@ -96,14 +94,14 @@ def test_the_details_are_the_output_fields_in_their_order(answers):
     ],
 )
 def test_dates_may_differ_by_a_month(stated, said, match):
-    finding = found(stated, **said)
+    finding = finding_of(stated, **said)
     assert TOLERANCE.days == 31
     assert finding.details["datesMatch"] == match
     assert codes(finding) == (["DATES_MISMATCH"] if match == "NO_MATCH" else [])
 
 
-def test_what_was_not_stated_is_not_compared():
-    finding = found({"jobTitle": None}, jobTitle="Anything")
+def test_unstated_members_stay_uncompared():
+    finding = finding_of({"jobTitle": None}, jobTitle="Anything")
     assert finding.details["jobTitleMatch"] is None
     assert finding.flags == []
 
@@ -116,27 +114,27 @@ def test_what_was_not_stated_is_not_compared():
         ("UNKNOWN", None, []),
     ],
 )
-def test_only_a_no_says_that_they_would_not_rehire(said, rehire, flags):
-    finding = found(wouldRehire=said)
+def test_only_no_raises_the_rehire_flag(said, rehire, flags):
+    finding = finding_of(wouldRehire=said)
     assert finding.details["wouldRehire"] is rehire
     assert codes(finding) == flags
 
 
-def test_a_partial_employer_is_no_flag():
-    finding = found(employer="Baraka Logistics East Africa")
+def test_partial_match_of_the_employer_has_no_flag():
+    finding = finding_of(employer="Baraka Logistics East Africa")
     assert finding.details["employerMatch"] == "PARTIAL_MATCH"
     assert finding.flags == []
 
 
-def test_the_summary_says_the_worst():
-    assert found(jobTitle="Driver").summary.endswith("with differences.")
+def test_summary_names_the_worst_flag():
+    assert finding_of(jobTitle="Driver").summary.endswith("with differences.")
     assert re.search(
-        r"differences.*not hire", found(jobTitle="x", wouldRehire="NO").summary
+        r"differences.*not hire", finding_of(jobTitle="x", wouldRehire="NO").summary
     )
     assert "no record" in compare_employment(STATED, NOT_EMPLOYED, "r").summary
 
 
-def test_flags_score_as_the_page_says():
+def test_flags_have_the_scores_of_the_page():
     said = flags_of(CHECK)
     for code, (score, severity, _) in FLAGS.items():
         assert said[code] == (severity, score)

@@ -25,7 +25,7 @@ from verification.providers.base import (
 
 ROOT = Path(registry.__file__).parents[2]
 CHECKS = [entry.name for entry in CATALOGUE]
-# All that the sandbox's modules may import, at the top or inside a function.
+# The only imports that the sandbox's modules may have, at the top or in functions.
 ALLOWED = {
     "__future__",
     "collections.abc",
@@ -65,7 +65,7 @@ NETWORK_OR_ROWS = {
 
 
 class Recording:
-    """A live adapter that remembers whether it was asked."""
+    """A live adapter that records its inquiries."""
 
     name: ClassVar[str] = "recording"
     waits_on_network: ClassVar[bool] = True
@@ -113,7 +113,7 @@ def inquiry(check: str, digit: int = 0) -> Inquiry:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_a_live_adapter_is_asked_in_production_only(
+def test_only_production_uses_a_live_adapter(
     live_everywhere: type[Recording], check: str
 ) -> None:
     first_asked(check, "production").ask(inquiry(check))
@@ -132,7 +132,7 @@ def test_a_live_adapter_is_asked_in_production_only(
     "environment", ["sandbox", "", "live", "PRODUCTION", "production ", "test"]
 )
 @pytest.mark.parametrize("check", [*CHECKS, "AML"])
-def test_whatever_is_not_production_is_the_sandbox(
+def test_other_environments_use_the_sandbox(
     live_everywhere: type[Recording], check: str, environment: str
 ) -> None:
     provider = first_asked(check, environment)
@@ -160,7 +160,7 @@ def test_options_of_the_settings_reach_the_adapter(
     assert provider.url == "https://registry.example"
 
 
-def test_the_sandbox_imports_nothing_that_could_ask_anybody() -> None:
+def test_sandbox_imports_no_network_code() -> None:
     seen: set[str] = set()
     waiting = ["verification.providers.sandbox"]
     while waiting:
@@ -216,7 +216,7 @@ def three_sources() -> Iterator[None]:
     ("country", "asked", "lacking"),
     [("KE", "a", ("b",)), ("UG", "c", ()), ("TZ", None, ()), ("GB", None, ())],
 )
-def test_the_route_is_that_of_the_subjects_country(
+def test_country_of_the_subject_decides_the_route(
     three_sources: None, country: str, asked: str | None, lacking: tuple[str, ...]
 ) -> None:
     route = registry.route_for("IDENTITY", "production", country)

@@ -26,7 +26,7 @@ KINDS = [(entry, kind) for entry in CATALOGUE for kind in entry.subject_types]
 EVERY_CHECK = pytest.mark.parametrize(
     ("entry", "kind"), KINDS, ids=[f"{entry.name}-{kind}" for entry, kind in KINDS]
 )
-# A search of lists has no record that could be missing, or have another name.
+# A search of lists finds no record of the subject, so these outcomes do not apply.
 RECORDS = [(entry, kind) for entry, kind in KINDS if entry.name != "AML_SCREENING"]
 EVERY_RECORD = pytest.mark.parametrize(
     ("entry", "kind"), RECORDS, ids=[f"{entry.name}-{kind}" for entry, kind in RECORDS]
@@ -91,7 +91,7 @@ def test_details_are_the_output_fields_and_flags_are_declared(
 
 @pytest.mark.parametrize("digit", ANSWERED)
 @EVERY_CHECK
-def test_a_summary_says_nothing_about_who(entry: Entry, kind: str, digit: int) -> None:
+def test_summary_holds_no_personal_data(entry: Entry, kind: str, digit: int) -> None:
     subject = subject_of(kind, digit)
 
     finding = ask(entry.name, subject)
@@ -101,7 +101,7 @@ def test_a_summary_says_nothing_about_who(entry: Entry, kind: str, digit: int) -
 
 
 @EVERY_CHECK
-def test_0_is_clear_and_about_the_subject_itself(entry: Entry, kind: str) -> None:
+def test_number_0_is_clear_and_about_the_subject(entry: Entry, kind: str) -> None:
     subject = subject_of(kind, 0)
 
     finding = ask(entry.name, subject)
@@ -115,9 +115,7 @@ def test_0_is_clear_and_about_the_subject_itself(entry: Entry, kind: str) -> Non
 
 
 @EVERY_RECORD
-def test_1_is_not_found_and_leaves_unknown_what_was_not_asked_with(
-    entry: Entry, kind: str
-) -> None:
+def test_number_1_is_not_found(entry: Entry, kind: str) -> None:
     subject = subject_of(kind, 1)
 
     finding = ask(entry.name, subject)
@@ -130,7 +128,7 @@ def test_1_is_not_found_and_leaves_unknown_what_was_not_asked_with(
 
 
 @EVERY_RECORD
-def test_2_is_found_under_another_name(entry: Entry, kind: str) -> None:
+def test_number_2_has_another_name(entry: Entry, kind: str) -> None:
     subject = subject_of(kind, 2)
 
     finding = ask(entry.name, subject)
@@ -141,7 +139,7 @@ def test_2_is_found_under_another_name(entry: Entry, kind: str) -> None:
     assert subject["fullName"] not in finding.details.values()
 
 
-def test_another_name_is_never_the_subjects_own_by_accident() -> None:
+def test_other_name_is_never_the_subjects_own() -> None:
     name = ask("IDENTITY", subject_of("INDIVIDUAL", 2)).details["fullName"]
 
     finding = ask("IDENTITY", subject_of("INDIVIDUAL", 2, fullName=name.upper()))
@@ -150,14 +148,14 @@ def test_another_name_is_never_the_subjects_own_by_accident() -> None:
 
 
 @EVERY_CHECK
-def test_3_is_adverse(entry: Entry, kind: str) -> None:
+def test_number_3_is_adverse(entry: Entry, kind: str) -> None:
     finding = ask(entry.name, subject_of(kind, 3))
 
     assert "HIGH" in {flag.severity for flag in finding.flags}
     assert RiskLevel.of(finding.score) == "HIGH"
 
 
-def test_3_is_what_each_check_is_there_to_find() -> None:
+def test_number_3_raises_the_main_flag_of_each_check() -> None:
     def adverse(check: str, kind: str = "INDIVIDUAL") -> str:
         return ask(check, subject_of(kind, 3)).flags[0].code
 
@@ -174,7 +172,7 @@ def test_3_is_what_each_check_is_there_to_find() -> None:
 
 
 @EVERY_CHECK
-def test_4_is_down_twice_and_then_clear(entry: Entry, kind: str) -> None:
+def test_number_4_is_down_twice_and_then_clear(entry: Entry, kind: str) -> None:
     for attempt in (1, 2):
         with pytest.raises(Unavailable) as down:
             ask(entry.name, subject_of(kind, 4), attempt=attempt)
@@ -184,7 +182,7 @@ def test_4_is_down_twice_and_then_clear(entry: Entry, kind: str) -> None:
 
 
 @EVERY_CHECK
-def test_5_is_down_for_good(entry: Entry, kind: str) -> None:
+def test_number_5_is_always_down(entry: Entry, kind: str) -> None:
     for attempt in (1, 3, 50):
         with pytest.raises(Unavailable) as down:
             ask(entry.name, subject_of(kind, 5), attempt=attempt)
@@ -192,7 +190,9 @@ def test_5_is_down_for_good(entry: Entry, kind: str) -> None:
 
 
 @EVERY_CHECK
-def test_6_answers_after_20_seconds_without_sleeping(entry: Entry, kind: str) -> None:
+def test_number_6_answers_after_20_seconds_without_sleeping(
+    entry: Entry, kind: str
+) -> None:
     with time_machine.travel(ASKED_AT + timedelta(seconds=19), tick=False):
         with pytest.raises(AnswerPending) as wait:
             ask(entry.name, subject_of(kind, 6))
@@ -203,7 +203,7 @@ def test_6_answers_after_20_seconds_without_sleeping(entry: Entry, kind: str) ->
 
 
 @EVERY_CHECK
-def test_7_is_different_on_every_run(entry: Entry, kind: str) -> None:
+def test_number_7_differs_between_runs(entry: Entry, kind: str) -> None:
     runs = [
         ask(entry.name, subject_of(kind, 7), reference=f"run-{n}") for n in range(500)
     ]
@@ -217,14 +217,14 @@ def test_7_is_different_on_every_run(entry: Entry, kind: str) -> None:
 
 
 @EVERY_CHECK
-def test_7_repeated_in_the_same_run_is_the_same(entry: Entry, kind: str) -> None:
+def test_number_7_is_stable_within_a_run(entry: Entry, kind: str) -> None:
     subject = subject_of(kind, 7)
 
     assert ask(entry.name, subject, attempt=1) == ask(entry.name, subject, attempt=2)
 
 
 @EVERY_CHECK
-def test_8_is_refused(entry: Entry, kind: str) -> None:
+def test_number_8_is_refused(entry: Entry, kind: str) -> None:
     with pytest.raises(Refused) as refusal:
         ask(entry.name, subject_of(kind, 8))
 
@@ -232,14 +232,14 @@ def test_8_is_refused(entry: Entry, kind: str) -> None:
 
 
 @EVERY_CHECK
-def test_9_has_no_fixture(entry: Entry, kind: str) -> None:
+def test_number_9_has_no_fixture(entry: Entry, kind: str) -> None:
     with pytest.raises(Refused) as refusal:
         ask(entry.name, subject_of(kind, 9))
 
     assert refusal.value.code == "SANDBOX_FIXTURE_MISSING"
 
 
-def test_a_check_without_fixtures_is_refused() -> None:
+def test_check_without_fixtures_is_refused() -> None:
     with pytest.raises(Refused) as refusal:
         ask("AML", subject_of("INDIVIDUAL"))
 
@@ -247,9 +247,7 @@ def test_a_check_without_fixtures_is_refused() -> None:
 
 
 @EVERY_CHECK
-def test_any_other_number_is_clear_and_answers_the_same_every_time(
-    entry: Entry, kind: str
-) -> None:
+def test_other_numbers_are_clear_and_stable(entry: Entry, kind: str) -> None:
     first = ask(entry.name, subject_of(kind))
     again = ask(entry.name, subject_of(kind), reference="run-2")
 
@@ -268,7 +266,7 @@ def test_every_other_number_is_low_risk(entry: Entry, kind: str) -> None:
         assert RiskLevel.of(ask(entry.name, subject).score) == "LOW"
 
 
-def test_what_the_subject_lacks_is_made_up_from_its_number() -> None:
+def test_missing_details_derive_from_the_number() -> None:
     subjects = [
         {"subjectType": "INDIVIDUAL", "idNumber": str(number), "fullName": "Ada Obi"}
         for number in range(10_000_000, 10_000_200)
@@ -281,7 +279,7 @@ def test_what_the_subject_lacks_is_made_up_from_its_number() -> None:
     assert len(pins) == 200
 
 
-def test_what_was_not_given_is_not_said_to_match() -> None:
+def test_missing_member_is_no_match() -> None:
     bare = {"subjectType": "INDIVIDUAL", "idNumber": "31415926", "fullName": "Ada Obi"}
 
     details = ask("IDENTITY", bare).details
@@ -290,7 +288,7 @@ def test_what_was_not_given_is_not_said_to_match() -> None:
     assert details["nameMatch"] == "MATCH"
 
 
-def test_a_name_in_parts_is_put_together() -> None:
+def test_name_in_parts_is_put_together() -> None:
     subject = {
         "subjectType": "INDIVIDUAL",
         "idNumber": "31415926",
@@ -301,7 +299,7 @@ def test_a_name_in_parts_is_put_together() -> None:
     assert ask("IDENTITY", subject).details["fullName"] == "Ada Obi"
 
 
-def test_one_person_has_one_file_at_the_bureau() -> None:
+def test_credit_checks_of_a_person_agree() -> None:
     subject = subject_of("INDIVIDUAL")
     full = ask("CRB_FULL", subject).details
     standard = ask("CRB_STANDARD", subject).details
@@ -325,13 +323,13 @@ def test_totals_are_those_of_the_accounts(check: str, digit: int) -> None:
     assert details["openAccounts"] == len(statuses) - statuses.count("SETTLED")
 
 
-def test_the_pin_decides_before_the_id_number() -> None:
+def test_pin_decides_before_the_id_number() -> None:
     subject = subject_of("INDIVIDUAL", 8, kraPin="A900000003Z")
 
     assert ask("KRA_PIN", subject).flags[0].code == "PIN_INACTIVE"
 
 
-def test_a_reference_without_an_id_number_is_clear() -> None:
+def test_reference_without_an_id_number_is_clear() -> None:
     subject = subject_of("INDIVIDUAL")
     del subject["idNumber"]
 
@@ -345,7 +343,7 @@ def test_numbers_are_compared_without_case_and_spacing(number: str) -> None:
     assert ask("KRA_PIN", subject).flags[0].code == "PIN_INACTIVE"
 
 
-def test_the_table_lists_every_reserved_number_once() -> None:
+def test_table_lists_every_reserved_number_once() -> None:
     rows = sandbox.list_reserved_numbers()
 
     assert len(rows) == 10
@@ -358,7 +356,7 @@ def test_the_table_lists_every_reserved_number_once() -> None:
     assert len({row["outcome"] for row in rows}) == 10
 
 
-def test_only_the_tables_numbers_are_reserved_each_under_its_own_key() -> None:
+def test_number_is_reserved_only_under_its_key() -> None:
     keys = ("idNumber", "kraPin", "registrationNumber")
 
     for row in sandbox.list_reserved_numbers():
@@ -382,7 +380,7 @@ def test_changing_an_answer_does_not_change_the_next_one() -> None:
 
 # An answer takes 7 to 26 microseconds.
 @EVERY_CHECK
-def test_an_answer_takes_microseconds(entry: Entry, kind: str) -> None:
+def test_answer_takes_microseconds(entry: Entry, kind: str) -> None:
     subject = subject_of(kind)
 
     def ask_often() -> None:

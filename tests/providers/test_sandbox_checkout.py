@@ -1,4 +1,4 @@
-"""The sandbox's built-in payment provider keeps the contract that live ones keep."""
+"""The sandbox's payment provider fulfils the contract of live providers."""
 
 from __future__ import annotations
 

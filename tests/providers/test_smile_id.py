@@ -14,7 +14,7 @@ from smile_id_core import (
 
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
 from verification.providers.smile_id import ERRORS, RESULTS, SmileId, signature
 
@@ -24,11 +24,11 @@ BORN = {"dateOfBirth": "1990-01-31"}
 ACACIA = {"registrationNumber": "PVT-0000000", "fullName": "Acacia Tea Ltd"}
 
 
-def found(smile_id: FakeSmileId, check: str = "IDENTITY", **subject: Any):
+def finding_of(smile_id: FakeSmileId, check: str = "IDENTITY", **subject: Any):
     return ask(smile_id.adapter(), inquiry(check, **(subject or JANE)))
 
 
-def test_the_signature_is_that_of_the_official_client():
+def test_signature_equals_the_official_clients():
     stamp = "2026-01-02T03:04:05.678Z"
     expected = "RkPe9O5Bb14oQh44EdJ/Zx3m6TuIr0c2BHdBshtxkhc="
 
@@ -39,7 +39,7 @@ def test_the_signature_is_that_of_the_official_client():
     }
 
 
-def test_the_official_client_understands_the_fake(smile_id: FakeSmileId):
+def test_official_client_understands_the_fake(smile_id: FakeSmileId):
     official = IdApi(PARTNER, KEY, f"{smile_id.url}/v1")
     params = {"user_id": "u", "job_id": "j", "job_type": 5}
     person = {"country": "KE", "id_type": "NATIONAL_ID", "id_number": "00000000"}
@@ -51,7 +51,7 @@ def test_the_official_client_understands_the_fake(smile_id: FakeSmileId):
     assert Signature(PARTNER, KEY).confirm_signature(stamp, given)
 
 
-def test_the_official_client_understands_companies_and_earlier_jobs(smile_id):
+def test_official_client_understands_companies_and_earlier_jobs(smile_id):
     params = {"user_id": "u", "job_id": "j", "job_type": 7}
     company = {
         "country": "KE",
@@ -61,7 +61,7 @@ def test_the_official_client_understands_companies_and_earlier_jobs(smile_id):
     url = f"{smile_id.url}/v1"
 
     answer = BusinessVerification(PARTNER, KEY, url).submit_job(params, company)
-    # It looks at the signature, and raises where that is not right.
+    # The client checks the signature, and raises an error if it is wrong.
     earlier = Utilities(PARTNER, KEY, url).get_job_status(params, {})
 
     assert answer["company_information"]["legal_name"] == "ACACIA TEA LIMITED"
@@ -69,7 +69,7 @@ def test_the_official_client_understands_companies_and_earlier_jobs(smile_id):
     assert earlier["result"]["PartnerParams"]["job_id"] == "j"
 
 
-def test_the_official_client_is_refused_as_it_expects(smile_id: FakeSmileId):
+def test_official_client_understands_refusals(smile_id: FakeSmileId):
     official = IdApi(PARTNER, "another", f"{smile_id.url}/v1")
     person = {"country": "KE", "id_type": "NATIONAL_ID", "id_number": "00000000"}
 
@@ -77,8 +77,8 @@ def test_the_official_client_is_refused_as_it_expects(smile_id: FakeSmileId):
         official.submit_job({"user_id": "u", "job_id": "j", "job_type": 5}, person)
 
 
-def test_a_person_who_is_registered_as_stated_is_clear(smile_id: FakeSmileId):
-    answer = found(smile_id, **JANE, **BORN)
+def test_matching_person_is_clear(smile_id: FakeSmileId):
+    answer = finding_of(smile_id, **JANE, **BORN)
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.provider_reference == "0000001105"
@@ -104,7 +104,7 @@ def test_a_person_who_is_registered_as_stated_is_clear(smile_id: FakeSmileId):
         ({"fullName": "Peter Ouma"}, {}, ["NAME_MISMATCH"], 55),
         ({"dateOfBirth": "1991-01-31"}, {}, ["DOB_MISMATCH"], 50),
         ({}, {"FullData": {"Date_of_Death": "2020-01-01"}}, ["DECEASED"], 100),
-        # What cannot be compared is not clear.
+        # A detail that cannot be compared prevents a clear result.
         (BORN, {"DOB": "Not Available"}, [], None),
         (BORN, {"DOB": "soon"}, [], None),
         ({}, {"FullName": "Not Available"}, ["NAME_NOT_COMPARED"], None),
@@ -112,12 +112,12 @@ def test_a_person_who_is_registered_as_stated_is_clear(smile_id: FakeSmileId):
         ({}, {"Gender": "Other", "FullData": "Not Available"}, [], 5),
     ],
 )
-def test_what_a_record_of_a_person_becomes(
+def test_record_of_a_person_maps_to_a_finding(
     smile_id: FakeSmileId, subject, person, flags, score
 ):
     smile_id.person = person
 
-    answer = found(smile_id, **{**JANE, **subject})
+    answer = finding_of(smile_id, **{**JANE, **subject})
 
     assert (codes(answer), answer.score) == (flags, score)
 
@@ -129,10 +129,10 @@ def test_what_a_record_of_a_person_becomes(
         ({"idNumber": "00000000"}, "KRA_PIN", "A744610021G"),
     ],
 )
-def test_a_pin_without_its_status_has_no_score(smile_id, subject, kind, pin):
+def test_pin_without_its_status_has_no_score(smile_id, subject, kind, pin):
     smile_id.person = {"Secondary_ID_Number": "A744610021G"}
 
-    answer = found(smile_id, "KRA_PIN", fullName=JANE["fullName"], **subject)
+    answer = finding_of(smile_id, "KRA_PIN", fullName=JANE["fullName"], **subject)
 
     assert smile_id.asked(ID_PATH)[0]["id_type"] == kind
     assert (answer.score, answer.flags) == (None, [])
@@ -146,14 +146,18 @@ def test_a_pin_without_its_status_has_no_score(smile_id, subject, kind, pin):
         ({"kraPin": "A000000000A", "fullName": "X Y"}, ["NAME_MISMATCH"], 55),
     ],
 )
-def test_a_pin_is_flagged_all_the_same(smile_id: FakeSmileId, subject, flags, score):
-    answer = found(smile_id, "KRA_PIN", **{"fullName": JANE["fullName"], **subject})
+def test_pin_without_its_status_keeps_its_flags(
+    smile_id: FakeSmileId, subject, flags, score
+):
+    answer = finding_of(
+        smile_id, "KRA_PIN", **{"fullName": JANE["fullName"], **subject}
+    )
 
     assert (codes(answer), answer.score) == (flags, score)
 
 
-def test_a_company_that_is_active_is_clear(smile_id: FakeSmileId):
-    answer = found(smile_id, "BUSINESS_VERIFICATION", **ACACIA)
+def test_company_that_is_active_is_clear(smile_id: FakeSmileId):
+    answer = finding_of(smile_id, "BUSINESS_VERIFICATION", **ACACIA)
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.details == {
@@ -201,12 +205,12 @@ def test_a_company_that_is_active_is_clear(smile_id: FakeSmileId):
         ({}, {"registration_date": "soon", "company_type": "N/A"}, [], 5),
     ],
 )
-def test_what_a_record_of_a_company_becomes(
+def test_record_of_a_company_maps_to_a_finding(
     smile_id: FakeSmileId, subject, company, flags, score
 ):
     smile_id.company = company
 
-    answer = found(smile_id, "BUSINESS_VERIFICATION", **{**ACACIA, **subject})
+    answer = finding_of(smile_id, "BUSINESS_VERIFICATION", **{**ACACIA, **subject})
 
     assert (codes(answer), answer.score) == (flags, score)
 
@@ -218,18 +222,20 @@ def test_what_a_record_of_a_company_becomes(
         ("1015", Unavailable, "could not reach the register"),
         ("1016", Refused, "has not activated this product"),
         ("0001", Unavailable, "answered with an error"),
-        # Of Basic KYC, which is not what was asked.
+        # Codes of Basic KYC, which is another product.
         ("1020", Unavailable, "not understood"),
         ("1022", Unavailable, "not understood"),
         ("7777", Unavailable, "not understood"),
         (None, Unavailable, "not understood"),
     ],
 )
-def test_what_a_result_code_becomes(smile_id: FakeSmileId, code, failure, told, caplog):
+def test_result_code_maps_to_an_outcome(
+    smile_id: FakeSmileId, code, failure, told, caplog
+):
     smile_id.results = {"ResultCode": code}
 
     with pytest.raises(failure) as error:
-        found(smile_id)
+        finding_of(smile_id)
 
     assert told in error.value.message
     if code not in RESULTS:
@@ -241,12 +247,12 @@ def test_what_a_result_code_becomes(smile_id: FakeSmileId, code, failure, told, 
 
 @pytest.mark.parametrize("code", [*ERRORS, "2999", "JANE DOE", None])
 @pytest.mark.parametrize("status", [400, 401, 403])
-def test_what_an_error_code_becomes(smile_id: FakeSmileId, code, status, caplog):
+def test_error_code_maps_to_a_failure(smile_id: FakeSmileId, code, status, caplog):
     smile_id.says = (status, {"code": code, "error": "JANE DOE"})
     later = code in {"2201", "2301", "2401"}
 
     with pytest.raises(Unavailable if later else Refused) as error:
-        found(smile_id)
+        finding_of(smile_id)
 
     assert ERRORS.get(code, ("", f"status {status}"))[1] in error.value.message
     assert ("unknown code" in caplog.text) == (code not in ERRORS)
@@ -264,38 +270,38 @@ def test_what_an_error_code_becomes(smile_id: FakeSmileId, code, status, caplog)
         {"Actions": "Verified"},
     ],
 )
-def test_a_doubtful_answer_is_none(smile_id: FakeSmileId, results):
+def test_doubtful_answer_is_unavailable(smile_id: FakeSmileId, results):
     smile_id.results = results
 
     with pytest.raises(Unavailable):
-        found(smile_id)
+        finding_of(smile_id)
 
 
 @pytest.mark.parametrize(
     "fault",
     [{"status": 500}, {"html": True}, {"half": True}, {"wrong_signature": True}],
 )
-def test_a_bad_day_is_no_answer(smile_id: FakeSmileId, fault: dict[str, Any]):
+def test_faulty_answer_is_unavailable(smile_id: FakeSmileId, fault: dict[str, Any]):
     for name, value in fault.items():
         setattr(smile_id.faults, name, value)
 
     with pytest.raises(Unavailable):
-        found(smile_id)
+        finding_of(smile_id)
 
 
-def test_a_slow_source_is_not_waited_for(smile_id: FakeSmileId, monkeypatch):
+def test_slow_source_times_out(smile_id: FakeSmileId, monkeypatch):
     monkeypatch.setattr("verification.providers.smile_id.SECONDS", 0.2)
     smile_id.faults.slow = 0.6
 
     with pytest.raises(Unavailable, match="in time"):
-        found(smile_id)
+        finding_of(smile_id)
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_a_job_whose_answer_was_lost_is_read_and_not_paid_again(smile_id, attempt):
+def test_job_with_a_lost_answer_is_read_again_for_free(smile_id, attempt):
     smile_id.faults.half = True
     with pytest.raises(Unavailable):
-        found(smile_id)
+        finding_of(smile_id)
     smile_id.faults.half = False
 
     answer = ask(smile_id.adapter(), inquiry("IDENTITY", attempt=attempt, **JANE))
@@ -304,7 +310,7 @@ def test_a_job_whose_answer_was_lost_is_read_and_not_paid_again(smile_id, attemp
     assert len(smile_id.jobs) == len(smile_id.asked(STATUS_PATH)) == 1
 
 
-def test_a_register_that_was_away_is_asked_by_another_job(smile_id: FakeSmileId):
+def test_next_attempt_begins_another_job(smile_id: FakeSmileId):
     smile_id.results = {"ResultCode": "1015"}
     for attempt in (1, 2):
         with pytest.raises(Unavailable):
@@ -317,8 +323,8 @@ def test_a_register_that_was_away_is_asked_by_another_job(smile_id: FakeSmileId)
     assert list(smile_id.jobs) == ["run-1", "run-1-2", "run-1-3"]
 
 
-def test_an_earlier_job_that_cannot_be_read_is_not_paid_again(smile_id: FakeSmileId):
-    found(smile_id)
+def test_unreadable_earlier_job_begins_no_other(smile_id: FakeSmileId):
+    finding_of(smile_id)
     smile_id.has_job_status = False
 
     with pytest.raises(Unavailable, match="does not tell its answer"):
@@ -326,8 +332,8 @@ def test_an_earlier_job_that_cannot_be_read_is_not_paid_again(smile_id: FakeSmil
     assert len(smile_id.jobs) == 1
 
 
-def test_a_job_under_way_is_asked_about_later_and_not_for_ever(smile_id: FakeSmileId):
-    found(smile_id)
+def test_running_job_is_polled_for_a_limited_time(smile_id: FakeSmileId):
+    finding_of(smile_id)
     smile_id.is_at_work = True
     asked = inquiry("IDENTITY", **JANE)
 
@@ -340,11 +346,11 @@ def test_a_job_under_way_is_asked_about_later_and_not_for_ever(smile_id: FakeSmi
         smile_id.adapter().ask(asked)
 
 
-def test_an_answer_that_is_not_final_is_read_later(smile_id: FakeSmileId):
+def test_answer_that_is_not_final_is_read_later(smile_id: FakeSmileId):
     smile_id.results = {"IsFinalResult": "false"}
 
     with pytest.raises(AnswerPending):
-        found(smile_id)
+        finding_of(smile_id)
 
 
 def test_wrong_credentials_are_refused(smile_id: FakeSmileId):
@@ -357,13 +363,13 @@ def test_wrong_credentials_are_refused(smile_id: FakeSmileId):
 @pytest.mark.parametrize(
     ("check", "subject"), [("CRB_SCORE", JANE), ("KRA_PIN", {"fullName": "A"})]
 )
-def test_what_it_cannot_be_asked_is_refused(smile_id: FakeSmileId, check, subject):
+def test_unsupported_inquiry_is_refused(smile_id: FakeSmileId, check, subject):
     with pytest.raises(Refused):
         smile_id.adapter().ask(inquiry(check, **subject))
     assert not smile_id.requests
 
 
-def test_company_whose_postal_address_is_known_is_asked_for_its_whole_extract(smile_id):
+def test_company_with_a_postal_address_gets_the_whole_extract(smile_id):
     address = {"postalAddress": "P.O. Box 1234", "postalCode": "00100"}
     number = {"registrationNumber": "PVT-0000000"}
 

@@ -1,5 +1,7 @@
-"""What the adapter of Smile ID's V3 sends and reads; jobs and callbacks through the
-engine are in tests/sources/test_smile_id_v3.py."""
+"""The adapter of Smile ID's V3: requests and answers.
+
+tests/sources/test_smile_id_v3.py has jobs and callbacks through the engine.
+"""
 
 import json
 from dataclasses import replace
@@ -10,7 +12,7 @@ import pytest
 
 from tests.fakes.smile_id_v3 import KEY, POLICY, FakeSmileIdV3, parts, signed
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import (
     AnswerPending,
     BadSignature,
@@ -53,19 +55,19 @@ def begin(fake: FakeSmileIdV3, **changed: Any) -> AnswerPending:
 
 
 def called_back(fake: FakeSmileIdV3) -> PendingInquiry:
-    """What the engine knows of the job when its callback has come."""
+    """Return the engine's record of the job after its callback."""
     body, headers = fake.signed(fake.events[-1])
     kept = fake.adapter().read_callback(body, headers, datetime.now(UTC))
     assert kept
     return PendingInquiry(datetime.now(UTC), kept.job, kept.body)
 
 
-def found(fake: FakeSmileIdV3, **changed: Any):
+def finding_of(fake: FakeSmileIdV3, **changed: Any):
     begin(fake, **changed)
     return ask(fake.adapter(), asked(called_back(fake), **changed))
 
 
-def test_job_is_begun_once_with_the_consent_that_was_given(smile_id_v3):
+def test_job_begins_once_with_the_consent(smile_id_v3):
     taken = begin(smile_id_v3)
 
     (request,) = smile_id_v3.asked(BEGIN)
@@ -102,7 +104,7 @@ def test_job_is_begun_once_with_the_consent_that_was_given(smile_id_v3):
         (None, "en", "the language of the notice"),
     ],
 )
-def test_consent_is_not_made_up(smile_id_v3, given, language, lacking):
+def test_job_without_a_consent_is_refused(smile_id_v3, given, language, lacking):
     adapter = smile_id_v3.adapter(attested_language=language)
 
     assert lacking in adapter.missing_requirement(JANE, given)
@@ -119,22 +121,22 @@ def test_consent_is_not_made_up(smile_id_v3, given, language, lacking):
     "changed",
     [{"lastName": None}, {"firstName": None}, {"email": None, "phone": None}],
 )
-def test_subject_of_whom_too_little_is_known_is_not_asked_about(smile_id_v3, changed):
+def test_subject_without_required_details_is_refused(smile_id_v3, changed):
     with pytest.raises(Refused, match="needs the subject's"):
         smile_id_v3.adapter().ask(asked(**changed))
 
     assert smile_id_v3.requests == []
 
 
-def test_phone_is_sent_where_no_address_is_known(smile_id_v3):
+def test_job_has_the_phone_when_there_is_no_email(smile_id_v3):
     begin(smile_id_v3, email=None)
 
     (sent,) = smile_id_v3.jobs.values()
     assert sent["user_details"]["phone_number"] == "+254712345678"
 
 
-def test_record_in_the_callback_is_the_finding(smile_id_v3):
-    answer = found(smile_id_v3, dateOfBirth="1990-01-31")
+def test_callback_with_a_record_makes_the_finding(smile_id_v3):
+    answer = finding_of(smile_id_v3, dateOfBirth="1990-01-31")
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.provider == "smile_id_v3"
@@ -150,7 +152,7 @@ def test_record_in_the_callback_is_the_finding(smile_id_v3):
         ({}, {"full_name": "PETER OUMA"}, "NAME_MISMATCH", 55),
         ({}, {"date_of_birth": "1991-01-31"}, "DOB_MISMATCH", 50),
         ({}, {"full_name": None, "first_name": "PETER"}, "NAME_MISMATCH", 55),
-        # Somebody at Smile ID is in doubt: not clean, and no better than the record.
+        # Smile ID is in doubt: not clean, and no better than the record.
         ({"status": "attention"}, {}, "", None),
         ({"status": "attention"}, {"full_name": "PETER OUMA"}, "NAME_MISMATCH", 55),
         ({}, {"date_of_birth": "soon"}, "", None),
@@ -162,10 +164,10 @@ def test_record_in_the_callback_is_the_finding(smile_id_v3):
         ),
     ],
 )
-def test_what_a_callback_becomes(smile_id_v3, tells, person, flags, score):
+def test_callback_maps_to_an_outcome(smile_id_v3, tells, person, flags, score):
     smile_id_v3.tells, smile_id_v3.person = tells, person
 
-    answer = found(smile_id_v3, dateOfBirth="1990-01-31")
+    answer = finding_of(smile_id_v3, dateOfBirth="1990-01-31")
 
     assert (" ".join(codes(answer)), answer.score) == (flags, score)
 
@@ -174,10 +176,10 @@ def test_what_a_callback_becomes(smile_id_v3, tells, person, flags, score):
     ("stated", "told"),
     [("01234567", "1234567"), ("1234567", "01234567"), ("0123 4567", 1234567)],
 )
-def test_number_is_the_same_without_its_leading_zeros(smile_id_v3, stated, told):
+def test_number_matches_without_its_leading_zeros(smile_id_v3, stated, told):
     smile_id_v3.person = {"id_number": told}
 
-    assert codes(found(smile_id_v3, idNumber=stated)) == []
+    assert codes(finding_of(smile_id_v3, idNumber=stated)) == []
 
 
 @pytest.mark.parametrize(
@@ -195,20 +197,18 @@ def test_number_is_the_same_without_its_leading_zeros(smile_id_v3, stated, told)
         ({"id_fields": {"id_number": "999"}}, Unavailable, "something else"),
     ],
 )
-def test_callback_that_tells_no_record_is_no_clean_finding(
-    smile_id_v3, tells, failure, told
-):
+def test_callback_without_a_record_is_never_clean(smile_id_v3, tells, failure, told):
     smile_id_v3.tells = tells
 
     with pytest.raises(failure, match=told) as error:
-        found(smile_id_v3)
+        finding_of(smile_id_v3)
 
     assert "JANE" not in error.value.message
     assert getattr(error.value, "may_be_charged", True)
 
 
 @pytest.mark.parametrize("status", ["clear", "block", "attention"])
-def test_status_is_never_a_finding_and_has_the_callback_sent_again(smile_id_v3, status):
+def test_status_of_an_ended_job_requests_a_new_callback(smile_id_v3, status):
     smile_id_v3.tells = {"status": status}
     job = begin(smile_id_v3).job
 
@@ -220,7 +220,7 @@ def test_status_is_never_a_finding_and_has_the_callback_sent_again(smile_id_v3, 
     assert len(smile_id_v3.jobs) == 1
 
 
-def test_job_at_work_is_waited_for_and_not_for_ever(smile_id_v3):
+def test_running_job_is_awaited_for_a_limited_time(smile_id_v3):
     smile_id_v3.is_at_work = True
     job = begin(smile_id_v3).job
 
@@ -238,7 +238,7 @@ def test_job_at_work_is_waited_for_and_not_for_ever(smile_id_v3):
 @pytest.mark.parametrize(
     ("tells", "job"), [({"status": "error"}, ""), ({}, "job_" + "9" * 26)]
 )
-def test_job_that_has_failed_is_not_waited_for(smile_id_v3, tells, job):
+def test_failed_job_is_unavailable_at_once(smile_id_v3, tells, job):
     smile_id_v3.tells = tells
     job = job or begin(smile_id_v3).job
 
@@ -249,7 +249,7 @@ def test_job_that_has_failed_is_not_waited_for(smile_id_v3, tells, job):
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_status_that_cannot_be_read_begins_nothing_anew(smile_id_v3, fault):
+def test_unreadable_status_begins_no_second_job(smile_id_v3, fault):
     job = begin(smile_id_v3).job
     for name, value in fault.items():
         setattr(smile_id_v3.faults, name, value)
@@ -262,7 +262,7 @@ def test_status_that_cannot_be_read_begins_nothing_anew(smile_id_v3, fault):
 
 
 @pytest.mark.parametrize("fault", [{"half": True}, {"slow": 0.6}])
-def test_job_that_may_have_been_taken_is_waited_for(smile_id_v3, fault, monkeypatch):
+def test_job_with_a_lost_answer_is_awaited(smile_id_v3, fault, monkeypatch):
     monkeypatch.setattr("verification.providers.smile_id_v3.SECONDS", 0.2)
     for name, value in fault.items():
         setattr(smile_id_v3.faults, name, value)
@@ -275,7 +275,7 @@ def test_job_that_may_have_been_taken_is_waited_for(smile_id_v3, fault, monkeypa
 
 
 @pytest.mark.parametrize("answer", ["<html>", [], {}, {"job_id": "../x"}])
-def test_job_that_was_taken_without_its_id_is_waited_for(smile_id_v3, answer):
+def test_job_without_an_id_is_awaited(smile_id_v3, answer):
     smile_id_v3.says = (202, answer)
 
     assert begin(smile_id_v3).job == ""
@@ -295,7 +295,7 @@ def test_job_that_was_taken_without_its_id_is_waited_for(smile_id_v3, answer):
         (500, Unavailable, "status 500"),
     ],
 )
-def test_what_an_error_becomes(smile_id_v3, status, failure, told):
+def test_error_maps_to_a_failure(smile_id_v3, status, failure, told):
     smile_id_v3.says = (status, {"status": "JANE", "message": "JANE"})
 
     with pytest.raises(failure, match=told) as error:
@@ -305,7 +305,7 @@ def test_what_an_error_becomes(smile_id_v3, status, failure, told):
     assert not getattr(error.value, "may_be_charged", False)
 
 
-def test_token_serves_many_jobs_and_is_made_anew_when_it_has_ended(smile_id_v3):
+def test_token_serves_many_jobs_until_it_expires(smile_id_v3):
     adapter = smile_id_v3.adapter()
     for _ in range(2):
         with pytest.raises(AnswerPending):
@@ -330,7 +330,7 @@ def read(fake: FakeSmileIdV3, body: bytes | None = None, **headers: str | None):
 
 
 @pytest.mark.parametrize("partner", ["85", "085"])
-def test_callback_names_the_question_that_it_answers(smile_id_v3, partner):
+def test_callback_names_the_inquiry(smile_id_v3, partner):
     smile_id_v3.partner = partner
     begin(smile_id_v3)
 
@@ -379,9 +379,7 @@ def test_callback_with_a_wrong_or_old_signature_is_refused(smile_id_v3, headers)
         {"reference": None},
     ],
 )
-def test_signed_callback_without_the_proof_of_its_question_is_refused(
-    smile_id_v3, params
-):
+def test_signed_callback_without_its_proof_is_refused(smile_id_v3, params):
     begin(smile_id_v3)
     event = smile_id_v3.events[-1]
     event["partner_params"] = {**event["partner_params"], **params}
@@ -399,20 +397,20 @@ def test_signed_callback_that_is_no_json_is_refused(smile_id_v3, body):
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b"{}", b'{"partner_params": {}}'])
-def test_signed_callback_about_a_job_of_others_is_not_kept(smile_id_v3, body):
+def test_signed_callback_about_another_job_is_dropped(smile_id_v3, body):
     begin(smile_id_v3)
 
     assert read(smile_id_v3, body) is None
 
 
-def test_callback_of_a_job_that_still_runs_is_not_kept(smile_id_v3):
+def test_callback_of_a_running_job_is_dropped(smile_id_v3):
     smile_id_v3.tells = {"status": "processing"}
     begin(smile_id_v3)
 
     assert read(smile_id_v3) is None
 
 
-def test_proof_of_a_question_needs_the_key(smile_id_v3):
+def test_proof_depends_on_the_key(smile_id_v3):
     begin(smile_id_v3)
 
     (sent,) = smile_id_v3.jobs.values()

@@ -12,7 +12,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.stripe import FakeStripe
 from tests.fakes.stripe import stripe_api as stripe_api
 from tests.fakes.stripe_shapes import error
-from tests.providers.checkout_contract import Payer, asked, refund_of
+from tests.providers.checkout_contract import Payer, checkout_request, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable
 from verification.providers.payment_provider import (
@@ -51,7 +51,7 @@ def read(secrets: list[str], signature: str = GOLDEN, age: int = 10) -> Any:
         return provider.read_event(GOLDEN_BODY, {"Stripe-Signature": signature})
 
 
-def test_the_signature_is_as_stripe_computes_it():
+def test_signature_equals_stripes():
     event = read(["whsec_test"])
 
     assert (event.event_id, event.type, event.reference) == (
@@ -69,22 +69,22 @@ def test_any_of_several_secrets_and_signatures_may_fit():
 
 
 @pytest.mark.parametrize("secrets", [[], [""], ["whsec_other"]])
-def test_without_the_secret_no_event_is_taken(secrets: list[str]):
+def test_event_without_the_secret_is_refused(secrets: list[str]):
     with pytest.raises(BadSignature):
         read(secrets)
 
 
-def test_an_event_signed_long_ago_is_nobodys():
+def test_event_with_an_old_signature_is_refused():
     assert read(["whsec_test"], age=290).event_id == "evt_1"
 
     with pytest.raises(BadSignature):
         read(["whsec_test"], age=310)
 
 
-def test_a_session_is_asked_for_in_cents_and_with_our_reference(
+def test_session_has_cents_and_our_reference(
     stripe_api: FakeStripe,
 ):
-    checkout = asked(amount=Decimal("150.00"))
+    checkout = checkout_request(amount=Decimal("150.00"))
 
     begun = stripe_api.adapter().begin(checkout)
 
@@ -104,10 +104,10 @@ def test_a_session_is_asked_for_in_cents_and_with_our_reference(
 
 
 @pytest.mark.parametrize(("language", "locale"), [("en", "en"), ("sw", "auto")])
-def test_a_language_the_pages_do_not_speak_is_left_to_the_browser(
+def test_unsupported_language_follows_the_browser(
     stripe_api: FakeStripe, language: str, locale: str
 ):
-    begun = stripe_api.adapter().begin(asked(language=language, email=""))
+    begun = stripe_api.adapter().begin(checkout_request(language=language, email=""))
 
     session = stripe_api.sessions[begun.session]
     assert (session["locale"], session["customer_email"]) == (locale, None)
@@ -117,21 +117,21 @@ def test_a_language_the_pages_do_not_speak_is_left_to_the_browser(
     ("minutes", "lives"),
     [(-5, 31), (0, 31), (29, 31), (45, 45), (1438, 1438), (1440, 1440), (20000, 1440)],
 )
-def test_a_session_lives_as_long_as_stripe_lets_it(
+def test_session_expiry_stays_within_stripes_range(
     stripe_api: FakeStripe, minutes: int, lives: int
 ):
     now = datetime.now(UTC)
 
     begun = stripe_api.adapter().begin(
-        asked(expires_at=now + timedelta(minutes=minutes))
+        checkout_request(expires_at=now + timedelta(minutes=minutes))
     )
 
     expires_at = stripe_api.sessions[begun.session]["expires_at"]
     assert abs(expires_at - now.timestamp() - lives * 60) < 5
 
 
-def test_a_session_whose_answer_was_lost_is_had_again(stripe_api: FakeStripe):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_session_with_a_lost_answer_is_found_again(stripe_api: FakeStripe):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     stripe_api.faults.half = True
     with pytest.raises(Unavailable):
         provider.begin(checkout)
@@ -142,10 +142,13 @@ def test_a_session_whose_answer_was_lost_is_had_again(stripe_api: FakeStripe):
     assert list(stripe_api.sessions) == [begun.session]
 
 
-def test_a_session_asked_again_with_another_expiry_is_the_same(
+def test_repeat_with_another_expiry_finds_the_session(
     stripe_api: FakeStripe,
 ):
-    checkout, provider = asked(expires_at=datetime.now(UTC)), stripe_api.adapter()
+    checkout, provider = (
+        checkout_request(expires_at=datetime.now(UTC)),
+        stripe_api.adapter(),
+    )
     begun = provider.begin(checkout)
 
     with time_machine.travel(datetime.now(UTC) + timedelta(minutes=5)):
@@ -155,8 +158,8 @@ def test_a_session_asked_again_with_another_expiry_is_the_same(
 
 
 @pytest.mark.parametrize("end", ["pay", "expire"])
-def test_a_session_that_has_ended_cannot_be_had_again(stripe_api: FakeStripe, end: str):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_ended_session_cannot_begin_again(stripe_api: FakeStripe, end: str):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     provider.begin(checkout)
     getattr(stripe_api, end)(checkout.reference)
 
@@ -166,19 +169,19 @@ def test_a_session_that_has_ended_cannot_be_had_again(stripe_api: FakeStripe, en
     assert refusal.value.code == "CHECKOUT_ALREADY_BEGUN"
 
 
-def test_a_page_somewhere_else_is_refused(stripe_api: FakeStripe):
+def test_page_of_another_origin_is_refused(stripe_api: FakeStripe):
     elsewhere = StripeCheckout(
         stripe_api.key, [], url=stripe_api.url, opened=[stripe_api.host]
     )
 
     with pytest.raises(Refused) as refusal:
-        elsewhere.begin(asked())
+        elsewhere.begin(checkout_request())
 
     assert refusal.value.code == "CHECKOUT_ELSEWHERE"
 
 
-def test_a_completed_session_is_paid_when_its_money_comes(stripe_api: FakeStripe):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_completed_session_is_paid_when_its_money_comes(stripe_api: FakeStripe):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     stripe_api.pays_later = True
     begun = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
@@ -193,10 +196,10 @@ def test_a_completed_session_is_paid_when_its_money_comes(stripe_api: FakeStripe
     assert event.reference == checkout.reference
 
 
-def test_a_completed_session_whose_money_does_not_come_has_failed(
+def test_completed_session_whose_money_does_not_come_has_failed(
     stripe_api: FakeStripe,
 ):
-    checkout, provider = asked(), stripe_api.adapter()
+    checkout, provider = checkout_request(), stripe_api.adapter()
     stripe_api.pays_later = True
     begun = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
@@ -209,8 +212,8 @@ def test_a_completed_session_whose_money_does_not_come_has_failed(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_expired_session_is_expired(stripe_api: FakeStripe, *, fails: bool):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_expired_session_is_expired(stripe_api: FakeStripe, *, fails: bool):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     begun = provider.begin(checkout)
     if fails:
         stripe_api.fail(checkout.reference)
@@ -223,15 +226,15 @@ def test_an_expired_session_is_expired(stripe_api: FakeStripe, *, fails: bool):
 
 @pytest.mark.parametrize("word", ["no_payment_required", "a new word", None])
 def test_only_paid_is_paid(stripe_api: FakeStripe, word: Any):
-    checkout, provider = asked(), stripe_api.adapter()
+    checkout, provider = checkout_request(), stripe_api.adapter()
     begun = provider.begin(checkout)
     stripe_api.sessions[begun.session].update(payment_status=word, status=word)
 
     assert provider.look(checkout.reference, begun.session).state == CheckoutState.OPEN
 
 
-def test_another_references_session_is_not_taken_for_ours(stripe_api: FakeStripe):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_session_of_another_reference_is_unknown(stripe_api: FakeStripe):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     begun = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
 
@@ -239,11 +242,11 @@ def test_another_references_session_is_not_taken_for_ours(stripe_api: FakeStripe
     assert provider.look(checkout.reference, "cs_x").state == CheckoutState.UNKNOWN
 
 
-def test_of_two_sessions_the_paid_one_is_found(stripe_api: FakeStripe):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_paid_session_wins_over_a_newer_one(stripe_api: FakeStripe):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     first = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
-    # Stripe has forgotten the key, a day later.
+    # Stripe forgets the key after a day.
     stripe_api.answered.clear()
     second = provider.begin(checkout)
 
@@ -251,12 +254,12 @@ def test_of_two_sessions_the_paid_one_is_found(stripe_api: FakeStripe):
     assert provider.look(checkout.reference, "").state == CheckoutState.PAID
 
 
-def test_a_session_is_searched_page_by_page_for_a_week(stripe_api: FakeStripe):
+def test_search_reads_all_pages_of_a_week(stripe_api: FakeStripe):
     stripe_api.most_per_page = 2
-    checkout, provider = asked(), stripe_api.adapter()
+    checkout, provider = checkout_request(), stripe_api.adapter()
     begun = provider.begin(checkout)
     for _ in range(5):
-        provider.begin(asked())
+        provider.begin(checkout_request())
     assert provider.look(checkout.reference, "").state == CheckoutState.OPEN
 
     stripe_api.sessions[begun.session]["created"] -= 8 * 86400
@@ -276,8 +279,8 @@ def test_a_session_is_searched_page_by_page_for_a_week(stripe_api: FakeStripe):
         ("canceled", RefundState.FAILED),
     ],
 )
-def test_the_states_of_refunds(stripe_api: FakeStripe, word: Any, state: RefundState):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_states_of_refunds(stripe_api: FakeStripe, word: Any, state: RefundState):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     provider.begin(checkout)
     stripe_api.pay(checkout.reference)
     refund = refund_of(checkout, provider.look(checkout.reference, ""), "1.00")
@@ -291,8 +294,8 @@ def test_the_states_of_refunds(stripe_api: FakeStripe, word: Any, state: RefundS
     assert seen.state == state
 
 
-def test_a_refund_is_given_once_after_its_key_was_forgotten(stripe_api: FakeStripe):
-    checkout, provider = asked(), stripe_api.adapter()
+def test_refund_pays_once_after_its_key_expired(stripe_api: FakeStripe):
+    checkout, provider = checkout_request(), stripe_api.adapter()
     provider.begin(checkout)
     stripe_api.pay(checkout.reference)
     refund = refund_of(checkout, provider.look(checkout.reference, ""), "1.00")
@@ -303,7 +306,7 @@ def test_a_refund_is_given_once_after_its_key_was_forgotten(stripe_api: FakeStri
     assert list(stripe_api.refunds) == [made.refund]
 
 
-def test_a_call_takes_no_longer_than_it_may(
+def test_call_ends_at_its_timeout(
     stripe_api: FakeStripe, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("verification.outbound.client.SECONDS", 0.2)
@@ -311,10 +314,10 @@ def test_a_call_takes_no_longer_than_it_may(
     stripe_api.faults.slow = 1
 
     with pytest.raises(Unavailable, match="in time"):
-        provider.begin(asked())
+        provider.begin(checkout_request())
 
 
-def test_a_place_that_may_not_be_called_is_refused():
+def test_forbidden_target_is_refused():
     inside = StripeCheckout("sk_test", [], url="https://127.0.0.1:9")
 
     with pytest.raises(Refused, match="may not be called"):
@@ -344,11 +347,9 @@ stripe.look("PR-1", "cs_1")
 
 
 @pytest.mark.parametrize("status", [400, 402, 500])
-def test_a_stored_error_is_followed_by_a_try_with_a_new_key(
-    stripe_api: FakeStripe, status: int
-):
+def test_stored_error_leads_to_a_new_key(stripe_api: FakeStripe, status: int):
     provider = stripe_api.adapter()
-    checkout = asked()
+    checkout = checkout_request()
     begun = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
     seen = provider.look(checkout.reference, begun.session)
@@ -365,11 +366,11 @@ def test_a_stored_error_is_followed_by_a_try_with_a_new_key(
     assert len(stripe_api.refunds) == 1
 
 
-def test_a_stored_error_of_what_was_done_all_the_same_gives_back_once(
+def test_refund_with_a_stored_error_pays_once(
     stripe_api: FakeStripe,
 ):
     provider = stripe_api.adapter()
-    checkout = asked()
+    checkout = checkout_request()
     begun = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
     seen = provider.look(checkout.reference, begun.session)
@@ -382,9 +383,9 @@ def test_a_stored_error_of_what_was_done_all_the_same_gives_back_once(
     assert len(stripe_api.refunds) == 1
 
 
-def test_an_expired_session_can_be_expired_again(stripe_api: FakeStripe):
+def test_expired_session_can_be_expired_again(stripe_api: FakeStripe):
     provider = stripe_api.adapter()
-    checkout = asked()
+    checkout = checkout_request()
     begun = provider.begin(checkout)
 
     provider.expire(checkout.reference, "")
@@ -395,9 +396,9 @@ def test_an_expired_session_can_be_expired_again(stripe_api: FakeStripe):
     provider.expire("unknown", "")
 
 
-def test_an_early_fraud_warning_names_its_payment(stripe_api: FakeStripe):
+def test_early_fraud_warning_names_its_payment(stripe_api: FakeStripe):
     provider = stripe_api.adapter()
-    checkout = asked()
+    checkout = checkout_request()
     begun = provider.begin(checkout)
     stripe_api.pay(checkout.reference)
     transaction = provider.look(checkout.reference, begun.session).transaction

@@ -6,7 +6,7 @@ import stripe
 
 from tests.fakes.stripe import FakeStripe
 from tests.fakes.stripe import stripe_api as stripe_api
-from tests.providers.checkout_contract import asked
+from tests.providers.checkout_contract import checkout_request
 from verification.providers.payment_provider import CheckoutState
 
 
@@ -34,9 +34,7 @@ def official(stripe_api: FakeStripe) -> Any:
     return stripe.StripeClient(stripe_api.key, base_addresses=addresses).v1
 
 
-def test_the_official_client_goes_through_the_fake(
-    stripe_api: FakeStripe, official: Any
-):
+def test_official_client_goes_through_the_fake(stripe_api: FakeStripe, official: Any):
     session = official.checkout.sessions.create(params())
     opened = session.amount_total, session.status, session.payment_status
     stripe_api.pay("order-1")
@@ -50,7 +48,7 @@ def test_the_official_client_goes_through_the_fake(
     assert official.charges.list().data[0].refunded
 
 
-def test_the_official_client_takes_the_fakes_events(
+def test_official_client_accepts_the_fakes_events(
     stripe_api: FakeStripe, official: Any
 ):
     session = official.checkout.sessions.create(params())
@@ -66,12 +64,12 @@ def test_the_official_client_takes_the_fakes_events(
 @pytest.mark.parametrize(
     "change", [{"mode": "subscription"}, {"line_items": []}, {"expires_at": 1}], ids=str
 )
-def test_the_fake_refuses_what_stripe_refuses(official: Any, change: Any):
+def test_fake_refuses_what_stripe_refuses(official: Any, change: Any):
     with pytest.raises(stripe.InvalidRequestError):
         official.checkout.sessions.create(params(**change))
 
 
-def test_the_fake_remembers_idempotency_keys(stripe_api: FakeStripe, official: Any):
+def test_fake_remembers_idempotency_keys(stripe_api: FakeStripe, official: Any):
     key = {"idempotency_key": "a"}
     first = official.checkout.sessions.create(params(), key)
 
@@ -83,16 +81,18 @@ def test_the_fake_remembers_idempotency_keys(stripe_api: FakeStripe, official: A
     assert list(stripe_api.sessions) == [first.id]
 
 
-def test_the_fake_asks_for_its_key(stripe_api: FakeStripe):
+def test_fake_requires_its_key(stripe_api: FakeStripe):
     addresses: Any = {"api": stripe_api.url}
 
     with pytest.raises(stripe.AuthenticationError):
         stripe.StripeClient("sk_wrong", base_addresses=addresses).v1.charges.list()
 
 
-def test_the_payer_goes_through_the_fakes_page(stripe_api: FakeStripe):
+def test_payer_can_use_the_fakes_page(stripe_api: FakeStripe):
     provider = stripe_api.adapter()
-    checkout = asked(return_url="https://verify.example.org/{CHECKOUT_SESSION_ID}")
+    checkout = checkout_request(
+        return_url="https://verify.example.org/{CHECKOUT_SESSION_ID}"
+    )
     begun = provider.begin(checkout)
     tried = requests.post(begun.url, data={"choice": "fail"}, timeout=5)
     assert "insufficient funds" in tried.text

@@ -13,8 +13,10 @@ Load = Callable[..., str]
 
 @pytest.fixture
 def load(db: None, tmp_path: Path) -> Load:
-    """Load a list as an operator does, by default from its file in `files`. The files
-    of tests are small: without an option the first of a list may be."""
+    """Load a list as an operator does, by default from its file in `files`.
+
+    The files are small, so a first file is loaded with --may-shrink by default.
+    """
 
     def load(name: str, content: str | bytes | None = None, **options: bool) -> str:
         text = FILES[name] if content is None else content

@@ -1,4 +1,4 @@
-"""Files of sanctions lists as their publishers write them; nobody in them exists."""
+"""Files of sanctions lists in their publishers' forms, about invented people."""
 
 UN = """<?xml version="1.0" encoding="UTF-8"?>
 <CONSOLIDATED_LIST dateGenerated="2026-11-20T00:00:00.000Z">

@@ -5,7 +5,7 @@ from xml.sax.saxutils import quoteattr
 
 from benchmarks.names import Names
 
-# Words of the names that sanctions lists have most of, and syllables for others.
+# The most common words of names in sanctions lists, and syllables for other words.
 COMMON = """
 Mohammed Ahmad Ali Hassan Hussein Abdul Omar Ibrahim Yusuf Khalid Said Salim Juma Sergei
 Vladimir Alexander Ivan Petrov Kim Jong Chol Pak Ri Li Wang Chen Un Nur
@@ -42,7 +42,7 @@ class Lists:
         return "".join(syllables).title()
 
     def slip(self, name: str) -> str:
-        """One letter too many, too few or another, or two that are swapped."""
+        """Return a word with one letter added, removed or changed, or two swapped."""
         chance = self.random
         at = chance.choice([i for i, letter in enumerate(name) if letter.isalpha()])
         letter = chance.choice(LETTERS)
@@ -56,7 +56,7 @@ class Lists:
         )
 
     def file(self, *, people: int, companies: int) -> str:
-        """A file of the EU's form, each entry with up to four names."""
+        """Return a file in the EU's form; each entry has up to four names."""
         entries = [
             *(self._entry("person", self.person) for _ in range(people)),
             *(self._entry("enterprise", self.company) for _ in range(companies)),

@@ -66,7 +66,7 @@ LOCAL = BOMB.replace('<!ENTITY a "aaaa">', '<!ENTITY a SYSTEM "file:///etc/hostn
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_a_file_has_is_loaded(load, name: str):
+def test_load_stores_the_entries_of_a_file(load, name: str):
     assert "2 entries" in load(name)
 
     fields = ("reference", "kind", "names", "birth_dates", "countries")
@@ -76,7 +76,7 @@ def test_what_a_file_has_is_loaded(load, name: str):
     assert (edition.entry_count, edition.is_current) == (2, True)
 
 
-def test_a_newer_file_takes_the_place_and_the_edition_stays(load):
+def test_newer_file_replaces_entries_and_keeps_the_edition(load):
     load("EU")
     load("EU", EU.replace("Testo Mfanowicz", "Testina Mfanowicz"))
 
@@ -86,7 +86,7 @@ def test_a_newer_file_takes_the_place_and_the_edition_stays(load):
     assert ListEntry.objects.filter(names__contains=["Testina Mfanowicz"]).exists()
 
 
-def test_the_same_file_again_confirms_that_it_is_the_newest(load):
+def test_same_file_confirms_the_edition(load):
     load("EU")
     Edition.objects.update(confirmed_at=now() - timedelta(days=30))
 
@@ -102,7 +102,7 @@ def test_the_same_file_again_confirms_that_it_is_the_newest(load):
     [
         ("UN", EU, "begins with 'export'"),
         ("OFAC", UK, "begins with 'Designations'"),
-        # What broke off.
+        # A file that broke off.
         *((name, text[: len(text) // 2], "ParseError") for name, text in FILES.items()),
         ("OFAC", OFAC.replace(">3<", ">4<"), "says it has 4 entries, and has 3"),
         ("UN", "<CONSOLIDATED_LIST/>", "no person or company"),
@@ -114,9 +114,7 @@ def test_the_same_file_again_confirms_that_it_is_the_newest(load):
         ("UN", "<a>" * 100_000, ""),
     ],
 )
-def test_a_file_that_is_not_the_whole_list_leaves_the_one_before(
-    load, name, content, told
-):
+def test_incomplete_file_changes_nothing(load, name, content, told):
     load(name)
 
     with pytest.raises(CommandError, match=told or None) as error:
@@ -127,7 +125,7 @@ def test_a_file_that_is_not_the_whole_list_leaves_the_one_before(
     assert ListEntry.objects.count() == 2
 
 
-def test_a_list_that_has_lost_most_is_loaded_only_when_that_is_said(load):
+def test_shrunken_list_needs_may_shrink(load):
     more = "".join(
         f'<sanctionEntity logicalId="{n}"><subjectType code="person"/>'
         f'<nameAlias wholeName="Nth {n}"/></sanctionEntity>'
@@ -146,7 +144,7 @@ def test_a_list_that_has_lost_most_is_loaded_only_when_that_is_said(load):
 @pytest.mark.parametrize(
     ("name", "least"), [("UN", 400), ("OFAC", 7000), ("UK", 1500), ("EU", 2000)]
 )
-def test_first_file_of_a_list_is_refused_when_it_is_far_too_small(load, name, least):
+def test_first_file_is_refused_when_it_is_too_small(load, name, least):
     with pytest.raises(CommandError, match=f"has {least} at the very least"):
         load(name, may_shrink=False)
 
@@ -164,20 +162,20 @@ def test_file_of_another_publisher_is_refused_by_its_name(load, name, other):
         load(name, FILES[other])
 
 
-def test_root_of_a_list_in_a_foreign_namespace_is_of_no_publisher(load):
+def test_known_root_in_a_foreign_namespace_is_refused(load):
     foreign = "<sdnList xmlns='http://eu.europa.ec/fpi/fsd/export'></sdnList>"
 
     with pytest.raises(CommandError, match="is of no publisher: it begins"):
         load("OFAC", foreign)
 
 
-def test_what_cannot_be_read_of_an_entry_excludes_nobody(load):
+def test_unreadable_details_exclude_nobody(load):
     load("UN", UN.replace("1971-01-02", "in the seventies").replace("1960", "soon"))
 
     assert ListEntry.objects.get(kind=PERSON).birth_dates == ["1979/1981"]
 
 
-def test_checks_at_the_start_tell_of_settings_and_lists(load, settings):
+def test_system_checks_report_settings_and_lists(load, settings):
     path = "verification.watchlists.source.WatchLists"
     given = {"lists": ["UN", "EU", "UK", "XX"], "threshold": 0.2, "days": 7}
     settings.PROVIDERS = {"AML_SCREENING": (path, given)}

@@ -5,7 +5,7 @@ from verification.watchlists.matching import comparable_names, names_score, scor
 from verification.watchlists.name_index import CompanyNameIndex, PersonNameIndex
 
 LISTED = ["Abdalla Testi MFANO", "Abu Testi"]
-# What is stated, and how like the entry above it is: at least, at most.
+# Stated name, and the least and greatest similarity to the entry above.
 PEOPLE = [
     ("Abdalla Testi Mfano", 1.0, 1.0),
     ("MFANO, Abdalla Testi", 1.0, 1.0),
@@ -17,7 +17,7 @@ PEOPLE = [
     ("A. Testi Mfano", 0.7, 0.95),
     ("A. Mfano", 0.0, 0.69),
     ("Abu Testi", 1.0, 1.0),
-    # Others: one name of several, or two of four.
+    # Other people: one name of several in common, or two of four.
     ("Abdalla", 0.0, 0.65),
     ("Abdalla Hassan Juma", 0.0, 0.65),
     ("Jane Wanjiku Kamau", 0.0, 0.3),
@@ -26,7 +26,7 @@ PEOPLE = [
 
 
 @pytest.mark.parametrize(("stated", "least", "most"), PEOPLE)
-def test_how_like_a_persons_name_is(stated, least, most):
+def test_similarity_of_names_of_people(stated, least, most):
     score = names_score(
         stated, comparable_names(LISTED, is_company=False), is_company=False
     )
@@ -44,7 +44,7 @@ def test_how_like_a_persons_name_is(stated, least, most):
         ("Acacia Tea Limited", 0.0, 0.5),
     ],
 )
-def test_how_like_a_companys_name_is(stated, least, most):
+def test_similarity_of_names_of_companies(stated, least, most):
     score = names_score(
         stated,
         comparable_names(["MFANO SHIPPING LLC"], is_company=True),
@@ -69,7 +69,7 @@ def test_how_like_a_companys_name_is(stated, least, most):
         ("1990-05-06", ["1971", "1990"], 0.9),
     ],
 )
-def test_what_a_date_of_birth_adds_and_takes(birth, births, expected):
+def test_date_of_birth_changes_the_score(birth, births, expected):
     score = score_entry(0.9, birth=birth, births=births, country=None, countries=[])
 
     assert score == pytest.approx(expected)
@@ -84,7 +84,7 @@ def test_what_a_date_of_birth_adds_and_takes(birth, births, expected):
         ("KE", ["SO"], 0.85),
     ],
 )
-def test_another_country_takes_a_little(country, countries, expected):
+def test_other_country_lowers_the_score(country, countries, expected):
     score = score_entry(
         0.9, birth=None, births=[], country=country, countries=countries
     )
@@ -114,7 +114,7 @@ def test_one_letter_slip_in_a_short_name_is_found(stated, listed):
 
 
 @pytest.mark.parametrize("least", [0.5, 0.6, 0.7, 0.9])
-def test_search_finds_exactly_what_comparing_with_every_entry_finds(least):
+def test_search_equals_comparing_with_every_entry(least):
     lists = Lists(seed=1)
     people = [(n, [lists.person() for _ in range(2)]) for n in range(200)]
     companies = [(n, [lists.company() for _ in range(2)]) for n in range(100)]

@@ -8,7 +8,7 @@ from django.utils.timezone import now
 
 from tests.checks.conftest import paying_api as paying_api
 from tests.checks.engine import only_result
-from tests.providers.asking import ask, codes, inquiry
+from tests.providers.inquiries import ask, codes, inquiry
 from tests.providers.test_sandbox import ask as sandbox
 from tests.providers.test_sandbox import subject_of
 from tests.world.clients import ATTESTED, company, person
@@ -23,7 +23,7 @@ CHECK = "AML_SCREENING"
 PATH = "verification.watchlists.source.WatchLists"
 
 
-def found(name: str | None, *lists: str, **subject: Any):
+def finding_of(name: str | None, *lists: str, **subject: Any):
     adapter = WatchLists(lists or ("UN", "OFAC"))
     return ask(adapter, inquiry(CHECK, fullName=name, **subject))
 
@@ -43,8 +43,8 @@ def loaded(load) -> None:
         load(name)
 
 
-def test_whoever_is_on_no_list_is_clear_of_those_that_were_searched(loaded):
-    answer = found("Jane Wanjiku Kamau", "UN", "OFAC")
+def test_unlisted_subject_is_clear(loaded):
+    answer = finding_of("Jane Wanjiku Kamau", "UN", "OFAC")
 
     assert (answer.score, answer.flags) == (5, [])
     assert answer.details == {
@@ -59,8 +59,8 @@ def test_whoever_is_on_no_list_is_clear_of_those_that_were_searched(loaded):
     assert answer.provider_reference.startswith("UN 2026-11-20 ")
 
 
-def test_a_hit_has_its_list_and_its_score(loaded):
-    answer = found("Mfano Abdallah Testi", dateOfBirth="1971-01-02", country="SO")
+def test_hit_has_its_list_and_its_score(loaded):
+    answer = finding_of("Mfano Abdallah Testi", dateOfBirth="1971-01-02", country="SO")
 
     assert (codes(answer), answer.score) == (["SANCTIONS_HIT"], 95)
     assert "UN (" in answer.flags[0].message
@@ -70,42 +70,40 @@ def test_a_hit_has_its_list_and_its_score(loaded):
     assert 0.9 < hit["score"] <= 1
 
 
-def test_a_list_that_is_not_asked_for_is_not_searched(loaded):
-    assert found("Abdalla Testi Mfano", "OFAC", "EU").flags == []
+def test_only_the_configured_lists_are_searched(loaded):
+    assert finding_of("Abdalla Testi Mfano", "OFAC", "EU").flags == []
 
 
-def test_of_another_age_a_namesake_is_no_hit(loaded):
-    assert codes(found("Juma Testwala")) == ["SANCTIONS_HIT"]
-    assert found("Juma Testwala", dateOfBirth="1999-12-31").flags == []
+def test_namesake_of_another_age_is_no_hit(loaded):
+    assert codes(finding_of("Juma Testwala")) == ["SANCTIONS_HIT"]
+    assert finding_of("Juma Testwala", dateOfBirth="1999-12-31").flags == []
 
 
-def test_companies_are_looked_for_among_companies(loaded):
+def test_company_is_compared_with_companies_only(loaded):
     company = {"subjectType": "COMPANY"}
 
-    assert codes(found("Mfano Shipping Ltd", **company)) == ["SANCTIONS_HIT"]
-    assert found("Juma Testwala", **company).flags == []
-    assert found("Mfano Shipping").flags == []
+    assert codes(finding_of("Mfano Shipping Ltd", **company)) == ["SANCTIONS_HIT"]
+    assert finding_of("Juma Testwala", **company).flags == []
+    assert finding_of("Mfano Shipping").flags == []
 
 
 @pytest.mark.parametrize("name", ["UN", "OFAC"])
-def test_nobody_is_clean_of_a_list_that_was_not_loaded(loaded, name):
+def test_missing_list_is_unavailable(loaded, name):
     Edition.objects.filter(list=name).update(is_current=False)
 
     with pytest.raises(Unavailable, match=f"The {name} list has not been loaded"):
-        found("Jane Wanjiku Kamau")
+        finding_of("Jane Wanjiku Kamau")
 
 
-def test_nobody_is_clean_of_a_list_that_is_too_old(loaded):
+def test_old_list_is_unavailable(loaded):
     Edition.objects.filter(list="UN").update(confirmed_at=now() - timedelta(days=8))
 
     with pytest.raises(Unavailable, match="of this installation is too old"):
-        found("Jane Wanjiku Kamau")
+        finding_of("Jane Wanjiku Kamau")
 
 
-def test_a_list_that_is_replaced_meanwhile_finds_nobody_clean(
-    loaded, load, monkeypatch
-):
-    """The entries go between the look at the editions and the look at them."""
+def test_list_replaced_during_the_search_is_unavailable(loaded, load, monkeypatch):
+    """Another load deletes the entries after the search has read the editions."""
     read = WatchLists._hits
 
     def replaced_first(self, *asked):
@@ -118,13 +116,13 @@ def test_a_list_that_is_replaced_meanwhile_finds_nobody_clean(
     monkeypatch.setattr(WatchLists, "_hits", replaced_first)
 
     with pytest.raises(Unavailable, match="loaded just now"):
-        found("Abdalla Testi Mfano")
+        finding_of("Abdalla Testi Mfano")
 
 
 @pytest.mark.parametrize("name", [None, "???", "Mr."])
-def test_a_name_that_cannot_be_searched_is_refused(loaded, name):
+def test_name_without_letters_is_refused(loaded, name):
     with pytest.raises(Refused):
-        found(name)
+        finding_of(name)
 
 
 def test_another_check_is_refused(loaded):
@@ -132,13 +130,13 @@ def test_another_check_is_refused(loaded):
         WatchLists(["UN"]).ask(inquiry("IDENTITY", fullName="Jane Kamau"))
 
 
-def test_until_staff_offer_it_nobody_orders_it(api):
+def test_screening_is_not_for_sale_until_staff_offer_it(api):
     order = {**person(), "checksRequested": [CHECK], "consent": ATTESTED}
 
     assert told(api, order) == {"checksRequested/0": "inactive-check"}
 
 
-def test_a_company_is_screened_by_its_name_and_needs_one(api):
+def test_company_is_screened_by_its_name_and_needs_one(api):
     CheckDefinition.objects.filter(name=CHECK).update(active=True)
     order = {**company(), "checksRequested": [CHECK], "consent": ATTESTED}
     assert api.create(order)
@@ -172,7 +170,7 @@ def test_production_is_screened_by_the_engine(
 
 
 @pytest.mark.parametrize("kind", ["INDIVIDUAL", "COMPANY"])
-def test_of_the_sandboxs_lists_1_finds_nobody_and_2_somebody_in_public_office(
+def test_sandbox_numbers_1_and_2_have_their_screening_outcomes(
     kind: str,
 ) -> None:
     nobody = sandbox("AML_SCREENING", subject_of(kind, 1))

@@ -2,17 +2,17 @@ import time
 
 import pytest
 
-from tests.providers.asking import inquiry
+from tests.providers.inquiries import inquiry
 from tests.watchlists.lists import Lists
 from verification.watchlists.models import ListEntry
 from verification.watchlists.source import WatchLists
 
-# Several times what it takes on two cores.
+# Several times the duration on two cores.
 MOST_SECONDS = 30
 
 
 @pytest.mark.slow
-def test_thousand_names_are_screened_against_a_large_list_in_time(load):
+def test_screening_of_a_thousand_names_is_fast(load):
     lists = Lists(seed=7)
     load("EU", lists.file(people=15_400, companies=6_600))
     assert ListEntry.objects.count() == 22_000
@@ -24,7 +24,7 @@ def test_thousand_names_are_screened_against_a_large_list_in_time(load):
     ]
     source = WatchLists(["EU"])
 
-    # Of the processor: others may keep the machine busy.
+    # Processor time, because the machine may be busy.
     begun = time.process_time()
     found = [source.ask(each) for each in people + companies]
     took = time.process_time() - begun

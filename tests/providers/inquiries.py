@@ -1,4 +1,4 @@
-"""How tests of sources ask, and what they hold of every answer."""
+"""Inquiries for tests of sources, and assertions about every finding."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,17 +19,17 @@ def inquiry(check: str, *, attempt: int = 1, **subject: Any) -> Inquiry:
 
 
 def ask(provider: Provider, asked: Inquiry) -> Finding:
-    """Its answer, which must be one that the check's definition describes."""
+    """Ask the provider, and check its finding against the check definition."""
     found = provider.ask(asked)
-    entry, said = ENTRIES[asked.check], flags_of(ENTRIES[asked.check])
+    entry, flags = ENTRIES[asked.check], flags_of(ENTRIES[asked.check])
     assert list(found.details) == entry.output_fields
-    never = provider.not_told.get(asked.check, ())
-    assert [found.details[name] for name in never] == [None] * len(never)
+    omitted = provider.not_told.get(asked.check, ())
+    assert [found.details[name] for name in omitted] == [None] * len(omitted)
     assert found.response_digest
     assert len(found.response_digest) == 64
     for flag in found.flags:
-        assert flag.severity == said[flag.code][0]
-    scores = [said[flag.code][1] for flag in found.flags]
+        assert flag.severity == flags[flag.code][0]
+    scores = [flags[flag.code][1] for flag in found.flags]
     if credit_score := found.details.get("creditScore"):
         scores.append(round(100 * (900 - credit_score) / 700))
     if found.score is not None:
