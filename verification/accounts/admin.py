@@ -237,8 +237,8 @@ class ColleagueAdmin(PeopleAdmin):
             colleagues.set_roles(form.instance, form.cleaned_data["groups"])
 
     def response_add(self, request, obj, post_url_continue=None):
-        told = f"{obj} is added; an invitation goes to {obj.email}."
-        self.message_user(request, told, messages.SUCCESS)
+        message = f"{obj} is added; an invitation goes to {obj.email}."
+        self.message_user(request, message, messages.SUCCESS)
         return self.response_post_save_add(request, obj)
 
     @admin.display(description="Name", ordering="first_name")

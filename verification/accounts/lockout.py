@@ -55,10 +55,10 @@ def typed_email(request: HttpRequest, credentials: dict[str, Any] | None) -> str
 
 def client_network(request: HttpRequest) -> str | None:
     """Return the client's IPv4 address, or the first address of its IPv6 /64."""
-    found = client_address(request)
-    if isinstance(found, IPv6Address):
-        return str(IPv6Address(found.packed[:8] + bytes(8)))
-    return str(found) if found else None
+    address = client_address(request)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Address(address.packed[:8] + bytes(8)))
+    return str(address) if address else None
 
 
 def require_pause(request: HttpRequest, email: str) -> None:
@@ -86,8 +86,8 @@ def require_pause(request: HttpRequest, email: str) -> None:
     message = _(
         "Many wrong passwords were tried here. Try again in %(seconds)s seconds, use a browser that you have logged in with before, or ask for a new password"  # noqa: E501
     )
-    left = last + (turn + 1) * pause - moment
-    raise ValidationError(message % {"seconds": left}, "slowed")
+    seconds = last + (turn + 1) * pause - moment
+    raise ValidationError(message % {"seconds": seconds}, "slowed")
 
 
 @private_page

@@ -72,10 +72,10 @@ class PasswordStrengthValidator:
         rest = _personal_words(user).sub("", whole)
         if rest != whole and (not rest or zxcvbn(rest)["guesses"] < MIN_GUESSES):
             raise ValidationError(NAMES_MESSAGE, "password_of_names")
-        found = zxcvbn(whole)
-        if found["guesses"] < MIN_GUESSES:
+        estimate = zxcvbn(whole)
+        if estimate["guesses"] < MIN_GUESSES:
             raise ValidationError(
-                WEAKNESS_MESSAGES[_weakness(found["sequence"])], "password_guessed"
+                WEAKNESS_MESSAGES[_weakness(estimate["sequence"])], "password_guessed"
             )
 
     def get_help_text(self) -> str:

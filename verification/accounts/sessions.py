@@ -110,17 +110,17 @@ def browser_name(request: HttpRequest) -> str:
     known = (
         (n for k, n in names.items() if k in agent) for names in (BROWSERS, SYSTEMS)
     )
-    return ", ".join(filter(None, (next(found, "") for found in known)))
+    return ", ".join(filter(None, (next(names, "") for names in known)))
 
 
 def open_sessions(request: HttpRequest) -> list[OpenSession]:
     """Return the user's open sessions, the last used first."""
-    found = []
+    sessions = []
     for row in _sessions_of(request.user):
         store = SessionStore(row.session_key)
         data = store.decode(row.session_data)
         if not _is_expired(data, is_staff=request.user.is_staff):
-            found.append(
+            sessions.append(
                 OpenSession(
                     name=session_name(row.session_key),
                     address=data.get(ADDRESS, ""),
@@ -130,7 +130,7 @@ def open_sessions(request: HttpRequest) -> list[OpenSession]:
                     is_this=row.session_key == request.session.session_key,
                 )
             )
-    return sorted(found, key=lambda s: s.seen, reverse=True)
+    return sorted(sessions, key=lambda s: s.seen, reverse=True)
 
 
 def end_session(user: Any, name: str) -> bool:

@@ -120,12 +120,12 @@ class ApplicationAdmin(ReviewAdmin):
         allowed = application and self.has_reveal_permission(request)
         if not (allowed and is_revealed(request, application)):
             raise Http404
-        found = application.documents.filter(pk=document_id).first()
-        if found is None:
+        document = application.documents.filter(pk=document_id).first()
+        if document is None:
             raise Http404
         read = f"{audit.noun(application)}.document-read"
-        audit.record(read, audit.actor_of(request), application, fields=[found.kind])
-        return download(found, f"{found.kind.lower()}-{application.pk}")
+        audit.record(read, audit.actor_of(request), application, fields=[document.kind])
+        return download(document, f"{document.kind.lower()}-{application.pk}")
 
     def has_take_permission(self, request, object_id=None):
         statuses = Status if is_decision(request) else [Status.SUBMITTED]

@@ -98,14 +98,14 @@ def begin_again(member: Member, by: ActingUser) -> Application:
 
 
 def upload_document(
-    member: Member, kind: DocumentKind, name: str, found: InspectedFile, by: ActingUser
+    member: Member, kind: DocumentKind, name: str, file: InspectedFile, by: ActingUser
 ) -> Document:
     """Store a document in place of the one of its kind. Raises NotEditable."""
     require_permission(member, Permission.GO_LIVE)
-    stored = documents.store(found.content)
+    stored = documents.store(file.content)
     try:
         with transaction.atomic():
-            document = _replace_document(member, kind, name, found, stored)
+            document = _replace_document(member, kind, name, file, stored)
             _record("document-handed-in", by, document.application, kind)
     except BaseException:
         documents.delete_unused(stored.name)
@@ -147,22 +147,22 @@ def _replace_document(
     member: Member,
     kind: DocumentKind,
     name: str,
-    found: InspectedFile,
+    file: InspectedFile,
     stored: StoredFile,
 ) -> Document:
     application = _lock_draft(member)
     if application is None:
         raise NotEditable
     replaced = application.documents.filter(kind=kind)
-    for file in replaced.values_list("file", flat=True):
-        transaction.on_commit(partial(documents.delete_unused, file))
+    for name_in_storage in replaced.values_list("file", flat=True):
+        transaction.on_commit(partial(documents.delete_unused, name_in_storage))
     replaced.delete()
     return Document.objects.create(
         application=application,
         kind=kind,
         name=name,
-        content_type=found.content_type,
-        size=len(found.content),
+        content_type=file.content_type,
+        size=len(file.content),
         file=stored.name,
         data_key=stored.data_key,
         uploaded_by=member.user,
@@ -176,13 +176,13 @@ def _lock_draft(member: Member) -> Application | None:
     if workspace.go_live == Workspace.GoLive.APPROVED:
         # An operator may have approved it without an application.
         raise NotEditable
-    found = newest_application(workspace)
-    if found is None or found.status == Status.REJECTED:
+    newest = newest_application(workspace)
+    if newest is None or newest.status == Status.REJECTED:
         return None
-    found = lock_application(found.pk)
-    if found.status != Status.DRAFT:
+    draft = lock_application(newest.pk)
+    if draft.status != Status.DRAFT:
         raise NotEditable
-    return found
+    return draft
 
 
 def _changed_fields(

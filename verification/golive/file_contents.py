@@ -170,10 +170,10 @@ def _inspect_pdf(reader: LimitedReader) -> None:
     if not len(reader.pages):
         raise Unacceptable(Fault.DAMAGED)
     opened = 0
-    for found in _objects(reader):
-        _refuse_active(found)
-        if isinstance(found, StreamObject):
-            opened += _unpacked_size(found)
+    for obj in _objects(reader):
+        _refuse_active(obj)
+        if isinstance(obj, StreamObject):
+            opened += _unpacked_size(obj)
             if opened > MAX_UNPACKED_BYTES:
                 raise Unacceptable(Fault.BOMB)
 
@@ -185,10 +185,10 @@ def _refuse_packed_bombs(reader: PdfReader) -> None:
         if number in reader.xref_objStm:
             # The standard forbids a stream inside an object stream.
             raise Unacceptable(Fault.DAMAGED)
-        found = reader.get_object(IndirectObject(number, 0, reader))
-        if not isinstance(found, StreamObject) or _filters(found) not in PLAIN_FILTERS:
+        obj = reader.get_object(IndirectObject(number, 0, reader))
+        if not isinstance(obj, StreamObject) or _filters(obj) not in PLAIN_FILTERS:
             raise Unacceptable(Fault.BOMB)
-        opened += _unpacked_size(found)
+        opened += _unpacked_size(obj)
         if opened > MAX_OBJECT_STREAM_BYTES:
             raise Unacceptable(Fault.BOMB)
 
@@ -198,80 +198,80 @@ def _objects(reader: PdfReader) -> Iterator[Any]:
     yield from _walk(reader.trailer)
     numbers = {
         (number, generation)
-        for generation, found in reader.xref.items()
-        for number in found
+        for generation, entries in reader.xref.items()
+        for number in entries
     } | {(number, 0) for number in reader.xref_objStm}
     for number, generation in numbers:
         try:
-            found = reader.get_object(IndirectObject(number, generation, reader))
+            obj = reader.get_object(IndirectObject(number, generation, reader))
         except Exception as e:
             # A free or wrong entry, which no viewer can read. Our own limits, however,
             # have to stop the inspection.
             if isinstance(e, RecursionError | MemoryError | LimitReachedError):
                 raise
             continue
-        yield from _walk(found)
+        yield from _walk(obj)
 
 
-def _walk(found: Any, depth: int = 0) -> Iterator[Any]:
+def _walk(obj: Any, depth: int = 0) -> Iterator[Any]:
     """Yield an object and the objects inside it, without following references."""
     if depth > MAX_DEPTH:
         raise Unacceptable(Fault.DAMAGED)
-    yield found
-    if isinstance(found, DictionaryObject):
-        below: Any = found.values()
+    yield obj
+    if isinstance(obj, DictionaryObject):
+        below: Any = obj.values()
     else:
-        below = found if isinstance(found, ArrayObject) else ()
+        below = obj if isinstance(obj, ArrayObject) else ()
     for each in below:
         if isinstance(each, DictionaryObject | ArrayObject):
             yield from _walk(each, depth + 1)
 
 
-def _refuse_active(found: Any) -> None:
+def _refuse_active(obj: Any) -> None:
     # A value of a dictionary may be a separate object.
-    words = {str(found)} if isinstance(found, NameObject) else set()
-    if isinstance(found, DictionaryObject):
-        if ACTIVE_KEYS & found.keys():
+    words = {str(obj)} if isinstance(obj, NameObject) else set()
+    if isinstance(obj, DictionaryObject):
+        if ACTIVE_KEYS & obj.keys():
             raise Unacceptable(Fault.ACTIVE)
-        words = {str(found.get(name)) for name in ("/S", "/Subtype", "/Type")}
-        if "/OpenAction" in found:
-            _refuse_action(found["/OpenAction"])
-        is_elsewhere = found.get("/S") == "/Thread" and "/F" in found
-        if is_elsewhere or found.get("/Type") == "/F":
+        words = {str(obj.get(name)) for name in ("/S", "/Subtype", "/Type")}
+        if "/OpenAction" in obj:
+            _refuse_action(obj["/OpenAction"])
+        is_elsewhere = obj.get("/S") == "/Thread" and "/F" in obj
+        if is_elsewhere or obj.get("/Type") == "/F":
             raise Unacceptable(Fault.ACTIVE)
-    if isinstance(found, StreamObject) and EXTERNAL_KEYS & found.keys():
+    if isinstance(obj, StreamObject) and EXTERNAL_KEYS & obj.keys():
         raise Unacceptable(Fault.ACTIVE)
     if ACTIVE_VALUES & words:
         raise Unacceptable(Fault.ACTIVE)
 
 
-def _refuse_action(found: Any) -> None:
+def _refuse_action(obj: Any) -> None:
     """Raise Unacceptable if opening the document does more than show a place in it."""
-    if not isinstance(found, DictionaryObject):
+    if not isinstance(obj, DictionaryObject):
         return
-    if found.get("/S") != "/GoTo" or "/Next" in found:
+    if obj.get("/S") != "/GoTo" or "/Next" in obj:
         raise Unacceptable(Fault.ACTIVE)
 
 
-def _unpacked_size(found: StreamObject) -> int:
+def _unpacked_size(obj: StreamObject) -> int:
     """Return the unpacked size of a stream, in bytes, without keeping its data."""
-    names = _filters(found)
+    names = _filters(obj)
     if names.count("/FlateDecode") + names.count("/LZWDecode") > 1:
         # Honest writers do not compress a stream twice.
         raise Unacceptable(Fault.BOMB)
     if not names or names[0] != "/FlateDecode":
         return 0
-    return _inflated_size(found._data)
+    return _inflated_size(obj._data)
 
 
-def _filters(found: StreamObject) -> list[str]:
-    filters = found.get("/Filter", ArrayObject()).get_object()
+def _filters(obj: StreamObject) -> list[str]:
+    filters = obj.get("/Filter", ArrayObject()).get_object()
     each = filters if isinstance(filters, ArrayObject) else [filters]
     return [str(name.get_object()) for name in each]
 
 
-def _is_small_table(found: StreamObject) -> bool:
-    return _filters(found) in PLAIN_FILTERS and _unpacked_size(found) <= MAX_TABLE_BYTES
+def _is_small_table(obj: StreamObject) -> bool:
+    return _filters(obj) in PLAIN_FILTERS and _unpacked_size(obj) <= MAX_TABLE_BYTES
 
 
 def _inflated_size(packed: bytes) -> int:

@@ -53,10 +53,10 @@ MAX_ROWS = 50
 @dataclass
 class Review:
     application: Application
-    told: list[tuple[str, Any]]
+    details: list[tuple[str, Any]]
     documents: list[Document]
     result: CheckResult | None
-    found: list[tuple[str, Any]]
+    findings: list[tuple[str, Any]]
     members: list[tuple[Member, Any]]
     earlier: list[Application]
     keys: int

@@ -204,14 +204,14 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "sandbox_boxes": shown["sandbox"],
     }
     if request.user.has_perm("reports.view_report"):
-        found = cache.get_or_set(
+        latest = cache.get_or_set(
             "dashboard:figures", lambda: figures(now()), CACHE_SECONDS
         )
-        assert found is not None  # noqa: S101
-        more |= {"figures": found, "charts": _charts(found)}
+        assert latest is not None  # noqa: S101
+        more |= {"figures": latest, "charts": _charts(latest)}
         more["earns"] = request.user.has_perm("workspaces.view_ledgerentry")
         if more["earns"]:
-            more["revenue"] = _revenue(found)
+            more["revenue"] = _revenue(latest)
     return {**context, **more}
 
 
@@ -222,17 +222,17 @@ def _counts() -> list[int]:
     ]
 
 
-def _charts(found: Figures) -> dict[str, str]:
-    hours = found.hours
+def _charts(latest: Figures) -> dict[str, str]:
+    hours = latest.hours
     rates = [
         100 * failed / done if done else None
         for failed, done in zip(hours.failed, hours.done, strict=True)
     ]
     return {
         "checks": _bars(hours, "24 hours"),
-        "week": _bars(found.days, "7 days"),
-        "sandbox": _bars(found.sandbox_hours, "24 hours"),
-        "sandbox_week": _bars(found.sandbox_days, "7 days"),
+        "week": _bars(latest.days, "7 days"),
+        "sandbox": _bars(latest.sandbox_hours, "24 hours"),
+        "sandbox_week": _bars(latest.sandbox_days, "7 days"),
         "failures": widgets.line_chart(f"{hours.failure_rate:.1f} % failed", rates),
         "latency": widgets.line_chart(
             "How long checks took, half of them and 95 of 100, by hour",
@@ -247,9 +247,9 @@ def _bars(span: Span, time: str) -> str:
     return widgets.bar_chart(label, span.done, span.failed)
 
 
-def _revenue(found: Figures) -> dict[str, Any]:
-    total = sum(found.revenue)
+def _revenue(latest: Figures) -> dict[str, Any]:
+    total = sum(latest.revenue)
     label = f"KES {total:,.2f} in 7 days"
     # A day with more refunds than earnings has no bar.
-    earned = [max(float(day), 0.0) for day in found.revenue]
+    earned = [max(float(day), 0.0) for day in latest.revenue]
     return {"total": total, "chart": widgets.bar_chart(label, earned)}
