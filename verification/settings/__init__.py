@@ -1,8 +1,8 @@
 """Settings, all from the environment; `docs/configuration.md` lists them.
 
-Each secret is also read from the file that `NAME_FILE` names. With DEBUG on,
-secrets that are not given are made once and kept in DATA_DIR; with DEBUG off the
-start is refused until they are given.
+Each secret is also read from the file that `NAME_FILE` names. With DEBUG on, missing
+secrets are generated once and kept in DATA_DIR. With DEBUG off, the service does not
+start without them.
 """
 
 import os
@@ -68,17 +68,17 @@ ALLOWED_HOSTS = env.list(
         "127.0.0.1",
     ],
 )
-# How many wrong keys an address may try in a minute.
+# The number of wrong keys that an address may try in a minute.
 FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
-# Addresses of proxies whose X-Forwarded-For is believed.
+# Addresses of proxies whose X-Forwarded-For is trusted.
 TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
 
-# Pages of the admin take 13 MB and half a second, which what runs jobs does without.
-# The web server that `run` forks loads them with its addresses.
+# The admin takes 13 MB and half a second, so job processes do not load it. The web
+# server that `run` forks loads it with the URLs.
 RUNS_JOBS = "JOB_CLUSTER" in os.environ or sys.argv[1:2] in (["jobs"], ["run"])
 ADMIN = "SimpleAdminConfig" if RUNS_JOBS else "AdminConfig"
 INSTALLED_APPS = [
-    # Before the admin: it dresses its pages.
+    # Before the admin, whose templates it replaces.
     "unfold",
     "unfold.contrib.filters",
     "django.contrib.admin.apps." + ADMIN,
@@ -87,7 +87,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
-    # Before allauth: its templates and words are ours.
+    # Before allauth, whose templates and texts these replace.
     "verification.accounts",
     "verification.console",
     "allauth",
@@ -120,7 +120,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "verification.web.request_log.RequestLogMiddleware",
-    # These three are on whatever answer comes out of the others.
+    # These three act on every response, also on refusals of the others.
     "verification.web.gateway.TransportMiddleware",
     "verification.web.security_policy.PolicyMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -173,8 +173,9 @@ if not DATABASE_URL.startswith(("postgresql://", "postgres://")):
 try:
     _database = dj_database_url.parse(
         DATABASE_URL,
-        # Each thread keeps its own. A pool of two a process answered 4 % more
-        # requests, and would have quick ones wait for slow ones.
+        # Each thread keeps its own connection. A pool of two connections for each
+        # process answered 4 % more requests, but quick requests would wait for slow
+        # ones.
         conn_max_age=None,
         conn_health_checks=True,
         engine="verification.db",
@@ -186,12 +187,13 @@ DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
     "-c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"
 )
-# Statements that come again and again are parsed and planned once a connection: a
-# fifth of what creating a report takes.
+# Repeated statements are parsed and planned once for each connection, which saves a
+# fifth of the time of creating a report.
 DATABASES["default"]["OPTIONS"] |= {
     "server_side_binding": True,
     "prepare_threshold": 5,
-    # Then the answer is 503; a host that is off would keep a thread for two minutes.
+    # After this the response is 503; otherwise an unreachable host would keep a thread
+    # for two minutes.
     "connect_timeout": 5,
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -217,13 +219,13 @@ else:
     globals().update(mail_settings(optional_secret("EMAIL_URL") or "smtp://localhost"))
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
 
-# SMS go out when there are both; SMS_URL is only for another server than theirs.
+# SMS are sent if both are set; SMS_URL is for a server other than the provider's.
 AFRICASTALKING_USERNAME = env.str("AFRICASTALKING_USERNAME", "")
 AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
 SMS_FROM = env.str("SMS_FROM", "")
 SMS_URL = env.str("SMS_URL", "")
-# By kind: what makes its attachments from its context. Named here, because those who
-# make them know of reports and consents, and notifications do not.
+# Kind -> the function that makes attachments from the context. Paths, because these
+# functions use reports and consents, which are layers above notifications.
 NOTIFICATION_ATTACHMENTS = {
     "CONSENT_RECEIPT": "verification.documents.receipts.consent_attachments",
     "PAYMENT_RECEIPT": "verification.documents.receipts.payment_attachments",
@@ -231,15 +233,16 @@ NOTIFICATION_ATTACHMENTS = {
     "REFERENCE_RECEIPT": "verification.documents.receipts.reference_attachments",
 }
 
-# What staff see of a client beside its workspace: reports, webhooks, monitoring
-# and more, which workspaces do not know of.
+# Further sections of a workspace's page in the admin: reports, webhooks, monitoring and
+# more, which are layers above workspaces.
 CUSTOMER_PAGE = "verification.staff.customer.customer_sections"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
-# Of the API and of jobs; pages are in Nairobi's (`verification.values.local_time`).
+# The time zone of the API and of jobs; pages use Nairobi's
+# (`verification.values.local_time`).
 TIME_ZONE = "UTC"
-# Of times on pages that name no pattern of their own; T is the label, EAT.
+# The default pattern of times on pages; T is the label, EAT.
 DATE_FORMAT = "j M Y"
 TIME_FORMAT = "H:i"
 DATETIME_FORMAT = "j M Y, H:i:s T"
@@ -254,7 +257,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "verification.web.static_files.VersionedStorage"},
 }
 
-# host:port of ClamAV's daemon, which is asked about every document.
+# host:port of ClamAV's daemon, which scans every document.
 CLAMAV = scanner_address(env)
 
 STATIC_URL = "static/"
@@ -270,7 +273,7 @@ if BASE_URL.startswith("https://"):
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
     SECURE_SSL_REDIRECT = True
-    # Asked by what stands between the proxy and us.
+    # Load balancers request these without HTTPS.
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = True
@@ -286,7 +289,7 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 CSRF_FAILURE_VIEW = "verification.web.pages.csrf_failure"
 
-# Pages are plain: no script at all, nothing from elsewhere. The API sends its own.
+# Pages have no scripts and load nothing from other hosts. The API sends its own policy.
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
     "EXCLUDE_URL_PREFIXES": ["/api/"],
     "DIRECTIVES": {
@@ -298,9 +301,8 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
         "frame-ancestors": ["'none'"],
     },
 }
-# What the admin's own files need beyond that.
-# `unsafe-eval` is for Alpine, which evaluates what attributes say; a script within a
-# page never runs.
+# The admin's own files need more. `unsafe-eval` is for Alpine, which evaluates
+# attributes; inline scripts never run.
 ADMIN_POLICY = {
     "script-src": ["'self'", "'unsafe-eval'"],
     "style-src": ["'self'", "'unsafe-inline'"],
@@ -312,8 +314,8 @@ ADMIN_POLICY = {
 # The API reads at most 2 MiB (contract) and refuses more by itself, with a problem.
 MAX_BODY_BYTES = 2 * 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
-# A document and the form around it. It stays in memory: what people hand in about
-# themselves is never written to a disk as it came.
+# A document and its form. An upload stays in memory, so that personal documents are
+# never written to disk unencrypted.
 MAX_UPLOAD_BYTES = 11 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_UPLOAD_BYTES
 
@@ -343,12 +345,13 @@ Q_CLUSTER = {
     "name": "verification",
     "broker_class": "verification.jobs.broker.WakeUpBroker",
     "workers": JOB_WORKERS,
-    # A job is killed after `timeout`. One whose worker or cluster died runs again
-    # within seconds; `retry` is the net: one that was claimed and is not done then.
+    # A job is killed after `timeout`. If its worker or cluster dies, it runs again
+    # within seconds; `retry` is the lease after which any other unfinished job runs
+    # again.
     "timeout": 120,
     "retry": 600,
-    # State lives in our own rows: results of finished jobs are not kept, and a
-    # missed schedule runs once. Attempts are counted by the broker, at the claim.
+    # Results of finished jobs are not kept, and a missed schedule runs once. The broker
+    # counts attempts at the claim.
     "save_limit": -1,
     "catch_up": False,
     "bulk": 10,
@@ -359,14 +362,15 @@ Q_CLUSTER = {
 
 # Longer than any provider may take; a check whose worker died waits this long.
 CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
-# Who runs this service, and where a person asks about their details: on hosted pages.
+# The operator's name and contact on hosted pages, for people who ask about their data.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
-# How many requests (for consent, payment, a reference, to join) a person gets in a day
-# (UTC) over all workspaces, and how many a workspace sends unless staff allow it more.
+# The number of requests (for consent, payment, a reference, to join) that a person gets
+# in a day (UTC) over all workspaces, and that a workspace sends unless staff allow
+# more.
 MESSAGES_PER_RECIPIENT_PER_DAY = env.int("MESSAGES_PER_RECIPIENT_PER_DAY", 10)
 MESSAGES_PER_WORKSPACE_PER_DAY = env.int("MESSAGES_PER_WORKSPACE_PER_DAY", 5000)
-# Who is written to when something about payments needs a person.
+# Addresses that get operator alerts about payments.
 OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
@@ -374,33 +378,33 @@ PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
 IDEMPOTENCY_HOURS = 72
 
-# Who takes money in production: "paystack", "stripe", or nobody. A provider whose key
-# is configured is still asked about what it took when another one is chosen.
+# The payment provider in production: "paystack", "stripe" or "". Checkouts of another
+# provider are still polled while its key is configured.
 PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
 PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
-# A refund of more than this, in the currency that was paid, is decided by two persons.
+# A refund above this amount, in the currency of the payment, needs two people.
 REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10)
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
-# So is what staff put on an account or take from it by hand, counted over a day.
+# So does a booking by staff above this amount, summed over a day.
 STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
     "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000)
 )
 
-# For development: hosts (`host` or `host:port`) that may be called whatever their
-# address, and a file of certificates that are trusted beside the system's.
+# For development: hosts (`host` or `host:port`) that may be called at any address, and
+# a file of certificates that are trusted in addition to the system's.
 WEBHOOK_DEV_HOSTS: frozenset[str] = frozenset(env.list("WEBHOOK_DEV_HOSTS", []))
 WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
-# For everything from looking the name up to the last byte of the answer.
+# The limit from the look-up of the name to the last byte of the response.
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 
-# Live sources by name, and who is asked what; the sandbox never looks here.
+# Live sources by name, and the routes; the sandbox uses neither.
 PROVIDERS = live_providers(env)
 PROVIDERS_LACK = find_missing_credentials(env)
 SOURCE_ROUTES = source_routes(env)
 SOURCE_ROUTES_WRONG = find_route_errors(env)
 SOURCE_LIMITS = source_limits(env)
-# Where companies that want to go live are checked. At home, where no register can be
-# asked, the sandbox answers, so that the whole way can be walked.
+# The environment that checks companies which want to go live. In development the
+# sandbox answers, because no register can be called.
 AT_HOME = DEBUG and not any(
     source in PROVIDERS
     for sources in SOURCE_ROUTES["BUSINESS_VERIFICATION"].values()
@@ -408,7 +412,7 @@ AT_HOME = DEBUG and not any(
 )
 GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
 
-# Who scrapes /metrics shows it; without one there is no such page.
+# A scrape of /metrics sends this token; without a token there is no such page.
 METRICS_TOKEN = optional_secret("METRICS_TOKEN")
 
 LOGGING = {
@@ -430,7 +434,7 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", "INFO")},
     "loggers": {
-        # Its own handler writes plain lines past our filters.
+        # Its own handler would write plain lines without our filters.
         "django": {"handlers": [], "propagate": True},
         # Django logs the path of a refused request, and paths can hold tokens; the
         # request log says the same by route.
@@ -438,13 +442,13 @@ LOGGING = {
         "django.server": {"level": "CRITICAL"},
         "django.security.DisallowedHost": {"level": "CRITICAL"},
         "django.security.csrf": {"level": "CRITICAL"},
-        # Anybody can send a form that is too large: no error of ours.
+        # A form that is too large is no error of the service.
         "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
         "django.security.TooManyFilesSent": {"level": "CRITICAL"},
         "django.security.RequestDataTooBig": {"level": "CRITICAL"},
-        # At DEBUG it logs the path of each call, in which a name may be looked for.
+        # At DEBUG it logs the path of each call, which may hold a name.
         "urllib3": {"level": "INFO"},
-        # Names addresses.
+        # Its lines hold addresses.
         "axes": {"level": "CRITICAL"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },

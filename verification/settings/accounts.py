@@ -1,4 +1,4 @@
-"""Who logs in and how: passwords, second factors, lock-out and sessions.
+"""Logins: passwords, second factors, lock-out and sessions.
 
 Part of `verification.settings`, which has all of these names.
 """
@@ -15,7 +15,7 @@ AUTHENTICATION_BACKENDS = [
 ]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
-    # Read, and replaced at the next login.
+    # Old hashes are read, and replaced at the next login.
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
@@ -32,16 +32,16 @@ ACCOUNT_ADAPTER = "verification.accounts.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "mandatory"
-# One address a person; another one replaces it once it is confirmed.
+# A person has one address; another one replaces it once it is confirmed.
 ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS = 3
 ACCOUNT_PREVENT_ENUMERATION = True
-# Strangers get no mail because somebody typed their address.
+# No mail to a stranger whose address somebody typed.
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_SESSION_REMEMBER = False
-# Those by address are counted by us, over all processes.
+# The service counts attempts by address itself, over all processes.
 ACCOUNT_RATE_LIMITS = {
     "login": None,
     "signup": None,
@@ -71,7 +71,7 @@ MFA_FORMS = {
     "reauthenticate_webauthn": "verification.accounts.forms.ConfirmByPasskeyForm",
 }
 
-# Who guesses is locked out together with the address they guess from.
+# A lock-out is for a user name and a client address together.
 AXES_ENABLE_ADMIN = False
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 5
@@ -81,13 +81,13 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_USERNAME_CALLABLE = "verification.accounts.lockout.hashed_username"
 AXES_CLIENT_IP_CALLABLE = "verification.accounts.lockout.client_network"
 AXES_LOCKOUT_CALLABLE = "verification.accounts.lockout.locked_response"
-# What was typed is kept nowhere.
+# Axes stores none of the values that a person typed.
 AXES_SENSITIVE_PARAMETERS = ["login", "password", "code", "next", "email"]
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 
 SESSION_ENGINE = "verification.accounts.sessions"
-# Idle, and from the login on.
+# The longest idle time, and the longest time since the login.
 STAFF_SESSION = (
     timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),
     timedelta(hours=env.int("STAFF_SESSION_HOURS", 8)),

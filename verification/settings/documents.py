@@ -1,8 +1,8 @@
-"""Where uploaded documents are kept, from the environment.
+"""The storage of uploaded documents, from the environment.
 
     STORAGES["documents"] = document_storage(env, DATA_DIR)
 
-A folder of this machine, or a bucket where `DOCUMENTS_BUCKET` names one.
+The storage is a local folder, or the bucket that `DOCUMENTS_BUCKET` names.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
             "bucket_name": bucket,
-            # None is Amazon's own.
+            # None means Amazon's own endpoint.
             "endpoint_url": env.str("DOCUMENTS_S3_URL", "") or None,
             "region_name": env.str("DOCUMENTS_S3_REGION", "") or None,
-            # Without a pair boto3 looks where it always does, as in its machine's role.
+            # Without these, boto3 finds credentials itself, such as the machine's role.
             "access_key": env.str("DOCUMENTS_S3_ACCESS_KEY", "") or None,
             "secret_key": optional_secret("DOCUMENTS_S3_SECRET_KEY") or None,
             "addressing_style": env.str("DOCUMENTS_S3_ADDRESSING", "") or None,

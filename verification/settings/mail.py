@@ -86,9 +86,9 @@ def _timeout(options: dict[str, str]) -> int:
 
 
 def mailbox(data_dir: Path) -> Path:
-    """The folder of e-mails that a developer's service writes instead of sending them.
+    """Return the folder for e-mails of a development service, which sends none.
 
-    Their links open reports, so that its owner alone can read it.
+    Only its owner can read the folder, because links in e-mails open reports.
     """
     folder = data_dir / "mail"
     try:

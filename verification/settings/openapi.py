@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the whole API; part of `verification.settings`."""
+"""The general part of the OpenAPI document; part of `verification.settings`."""
 
 SPECTACULAR_SETTINGS = {
     "TITLE": "Verification report service",

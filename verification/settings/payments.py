@@ -1,4 +1,4 @@
-"""Which payment providers this installation can ask, from the environment."""
+"""The payment providers of this installation, from the environment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from verification.settings.secrets import optional_secret
 
 # name -> (dotted path of the adapter, its options)
 ProviderTable = dict[str, tuple[str, dict[str, Any]]]
-# How long after its link has ended a payment may still come in: a page of Paystack that
-# was left open can be paid, and has no end of its own.
+# A payment may still come in for this time after its link has expired: a Paystack page
+# that is left open can be paid and never expires.
 PAYMENT_GRACE_DAYS = 3
 
 
 def payment_providers(env: Env, link_days: int) -> ProviderTable:
-    """Those whose secrets are there. PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and
-    PAYMENT_DEV_HOSTS are for development against another server than the provider's.
+    """Return the providers whose secrets are set.
+
+    PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and PAYMENT_DEV_HOSTS are for
+    development against a server other than the provider's.
     """
     opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
     table: ProviderTable = {}

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-# In hexadecimal these are 128 bits.
+# In hexadecimal this many characters hold 128 bits.
 SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 
 
 def secret_key(data_dir: Path, *, development: bool) -> str:
-    """Django's SECRET_KEY."""
+    """Return Django's SECRET_KEY."""
     key = _read("SECRET_KEY", data_dir, development, lambda: secrets.token_urlsafe(50))
     if len(key) < SECRET_KEY_LENGTH and not development:
         raise ImproperlyConfigured(
@@ -28,7 +28,7 @@ def secret_key(data_dir: Path, *, development: bool) -> str:
 
 
 def field_keys(data_dir: Path, *, development: bool) -> list[tuple[str, bytes]]:
-    """FIELD_KEYS as (key id, 32 bytes); the first encrypts, all of them decrypt.
+    """Return FIELD_KEYS as (key id, 32 bytes); the first encrypts, all decrypt.
 
     Written `k2:<base64>,k1:<base64>`.
     """
@@ -40,7 +40,7 @@ def field_keys(data_dir: Path, *, development: bool) -> list[tuple[str, bytes]]:
 
 
 def lookup_key(data_dir: Path, *, development: bool) -> tuple[bytes, ...]:
-    """LOOKUP_KEY, for keyed hashes of identifiers and links: the oldest key first.
+    """Return LOOKUP_KEY, for keyed hashes of identifiers and links, oldest first.
 
     Written `<base64>`, or `<base64>,<base64>` with the newest first.
     """
@@ -52,7 +52,7 @@ def lookup_key(data_dir: Path, *, development: bool) -> tuple[bytes, ...]:
 
 
 def optional_secret(name: str) -> str:
-    """What an installation may do without; "" when it is not given."""
+    """Return an optional secret, or "" if it is not set."""
     if value := os.environ.get(name):
         return value
     path = os.environ.get(f"{name}_FILE")
@@ -125,8 +125,8 @@ def _development_secret(data_dir: Path, name: str, make: Callable[[], str]) -> s
 
 
 def _make_once(path: Path, make: Callable[[], str]) -> None:
-    # Written aside and then linked: of two processes that start at once one makes
-    # the secret, and neither ever reads half of it.
+    # The file is written under another name and then linked. If two processes start at
+    # once, one of them makes the secret, and neither reads half of it.
     descriptor, aside = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(descriptor, "w") as file:

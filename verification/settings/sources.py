@@ -1,19 +1,20 @@
-"""Who is asked what: for each check and country an ordered list of sources.
+"""Live sources and routes, from the environment.
+
+A route is the ordered list of sources for one check and country:
 
     SOURCES_KRA_PIN=kra,smile_id         subjects in Kenya
     SOURCES_KRA_PIN_UG=smile_id          subjects in Uganda
-    SOURCES_KRA_PIN_OTHERS=              everybody else: nobody is asked
+    SOURCES_KRA_PIN_OTHERS=              all other countries: no source
 
-Another source than the first is asked only where those before it cannot be, or do not
-answer. What is not set stays as it is built in.
+A later source is called only if those before it cannot be called or do not answer.
+Routes that are not set have their built-in value.
 
-Which live sources this installation has contracts with, from the environment.
+Live sources are those with credentials:
 
     PROVIDERS = live_providers(env)      # {source: (dotted path, options)}
-    half_configured(env)                 # what `manage.py check` complains of
+    find_missing_credentials(env)        # for `manage.py check`
 
-Only production asks them; `verification.providers.registry` sees to that, and
-`verification.settings.sources` says who is asked what.
+Only production calls them, which `verification.providers.registry` ensures.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from environs import Env
 
 from verification.settings.secrets import optional_secret
 
-# Check -> country, or EVERYWHERE else -> sources.
+# Check -> country, or EVERYWHERE -> sources.
 Routes = dict[str, dict[str, tuple[str, ...]]]
 
 HOME_COUNTRY, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
@@ -50,7 +51,7 @@ DEFAULT_ROUTES: Routes = {
     "AML_SCREENING": {EVERYWHERE: ("opensanctions", "watchlists")},
 }
 PREFIX = "SOURCES_"
-# Calls to one source at once, over all clusters.
+# Concurrent calls to one source, over all clusters.
 MAX_CONCURRENT_CALLS = 128
 
 
@@ -64,7 +65,7 @@ class Limit:
     paid_again: int = 1
 
 
-# Of sources that say how often they may be asked.
+# Sources that publish a limit.
 KNOWN_LIMITS = {
     # 600 requests in 5 minutes, and up to 4 for one company.
     "companies_house": Limit(a_minute=30),
@@ -97,7 +98,7 @@ def source_limits(env: Env) -> dict[str, Limit]:
 
 
 def find_route_errors(env: Env) -> list[str]:
-    """What is wrong with the variables, a sentence each."""
+    """Return a sentence for each error in the variables."""
     wrong = []
     for variable, names in _route_variables(env).items():
         place = _parse_variable(variable)
@@ -126,7 +127,7 @@ def find_route_errors(env: Env) -> list[str]:
 
 
 def checks_by_source() -> Mapping[str, set[str]]:
-    """Every source there is an adapter for -> the checks that it answers."""
+    """Return source -> the checks that its adapter answers, for all adapters."""
     found: dict[str, set[str]] = {}
     for check, by_country in DEFAULT_ROUTES.items():
         for names in by_country.values():
@@ -136,7 +137,7 @@ def checks_by_source() -> Mapping[str, set[str]]:
 
 
 def _route_variables(env: Env) -> dict[str, tuple[str, ...]]:
-    """Variable -> the names in it."""
+    """Return variable -> the names in it."""
     given = {}
     for variable in sorted(v for v in os.environ if v.startswith(PREFIX)):
         names = [name.strip() for name in env.str(variable).split(",")]
@@ -145,7 +146,7 @@ def _route_variables(env: Env) -> dict[str, tuple[str, ...]]:
 
 
 def _parse_variable(variable: str) -> tuple[str, str] | None:
-    """(check, country) that a variable is about."""
+    """Return the (check, country) of a variable."""
     text = variable.removeprefix(PREFIX)
     if text in DEFAULT_ROUTES:
         return text, HOME_COUNTRY
@@ -160,7 +161,7 @@ def _parse_variable(variable: str) -> tuple[str, str] | None:
 Adapter = tuple[str, dict[str, Any]]
 
 COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
-# Hosts on which sources let their customers try; nobody real is looked up there.
+# Test hosts of the sources, which know no real people.
 TEST_HOSTS = (
     "sbx.kra.go.ke",
     "testapi.smileidentity.com",
@@ -170,7 +171,10 @@ TEST_HOSTS = (
 
 
 def live_providers(env: Env) -> dict[str, Adapter]:
-    """SOURCE_DEV_HOSTS and the URLs are for development against another server, too."""
+    """Return the configured sources.
+
+    SOURCE_DEV_HOSTS and the URLs are for development against another server, too.
+    """
     return {
         name: adapter
         for name, adapter in _adapters(env).items()
@@ -179,7 +183,7 @@ def live_providers(env: Env) -> dict[str, Adapter]:
 
 
 def find_missing_credentials(env: Env) -> list[str]:
-    """Variables that are not set while others of the same source are."""
+    """Return variables that are not set although others of the same source are."""
     return [
         name
         for given in _credentials(env).values()
@@ -190,7 +194,7 @@ def find_missing_credentials(env: Env) -> list[str]:
 
 
 def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
-    """Sources whose place for trying is asked."""
+    """Return the sources that are configured with a test host."""
     return [
         name
         for name, (_, options) in table.items()
@@ -199,7 +203,7 @@ def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
 
 
 def _credentials(env: Env) -> dict[str, dict[str, str]]:
-    """Source -> variable -> its value; all of a source's are needed."""
+    """Return source -> variable -> value; a source needs all its variables."""
     by_id = {
         "KRA_ID_CLIENT_ID": env.str("KRA_ID_CLIENT_ID", ""),
         "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
@@ -219,7 +223,7 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
             "METROPOL_URL": env.str("METROPOL_URL", ""),
         },
         "smile_id": smile_id,
-        # The same account; the address is what switches it on.
+        # The account is the same; the URL enables this source.
         "smile_id_v3": {
             "SMILE_ID_V3_POLICY_URL": policy,
             **(smile_id if policy else {}),
@@ -227,7 +231,7 @@ def _credentials(env: Env) -> dict[str, dict[str, str]]:
         "kra": {
             "KRA_CLIENT_ID": env.str("KRA_CLIENT_ID", ""),
             "KRA_CLIENT_SECRET": optional_secret("KRA_CLIENT_SECRET"),
-            # A second pair is for "PIN by ID" alone, and may be left out.
+            # The second pair is optional; only "PIN by ID" uses it.
             **(by_id if any(by_id.values()) else {}),
         },
     }
@@ -240,7 +244,7 @@ def _callback_url(env: Env, path: str) -> str:
 
 
 def _adapters(env: Env) -> dict[str, Adapter]:
-    """Of all sources, whether or not they are configured."""
+    """Return the adapters of all sources, configured or not."""
     opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
     credentials = _credentials(env)
     smile_id, kra = credentials["smile_id"], credentials["kra"]
@@ -264,7 +268,7 @@ def _adapters(env: Env) -> dict[str, Adapter]:
                 "api_key": smile_id["SMILE_ID_API_KEY"],
                 "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
                 "opened": opened,
-                # Blank where its answer is waited for.
+                # Blank if the call waits for the answer.
                 "callback_url": _callback_url(env, "smile-id")
                 if env.bool("SMILE_ID_CALLBACKS", False)
                 else "",
@@ -305,7 +309,7 @@ def _register_credentials(env: Env) -> dict[str, dict[str, str]]:
         "companies_house": {
             "COMPANIES_HOUSE_API_KEY": optional_secret("COMPANIES_HOUSE_API_KEY"),
         },
-        # Anybody may ask it; whether it is asked is for the operator to say.
+        # It needs no contract, so the operator decides whether it is called.
         "gleif": {"GLEIF_ENABLED": "yes" if env.bool("GLEIF_ENABLED", False) else ""},
     }
 
@@ -341,7 +345,7 @@ def _register_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
 
 
 def _screening_credentials(env: Env) -> dict[str, dict[str, str]]:
-    # The hosted service wants a key, a yente of one's own none.
+    # The hosted service needs a key, a yente of the operator's own does not.
     key = optional_secret("OPENSANCTIONS_API_KEY")
     return {
         "opensanctions": {
