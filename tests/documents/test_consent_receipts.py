@@ -35,7 +35,7 @@ EVIDENCE = {
 REQUESTER = Workspace(name="Acacia Lenders", contact="privacy@acacia.test")
 
 
-def record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
+def build_record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
     return ConsentRecord(
         **{
             "id": UUID("01234567-89ab-7def-8123-456789abcdef"),
@@ -54,17 +54,17 @@ def record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
     )
 
 
-def read(pdf: bytes) -> str:
+def pdf_text(pdf: bytes) -> str:
     pages = PdfReader(io.BytesIO(pdf)).pages
     return "\n".join(page.extract_text() for page in pages)
 
 
-def text_of(evidence: Any = EVIDENCE, **fields: Any) -> str:
-    return read(consent_receipt_pdf(record(evidence, **fields)))
+def receipt_text(evidence: Any = EVIDENCE, **fields: Any) -> str:
+    return pdf_text(consent_receipt_pdf(build_record(evidence, **fields)))
 
 
 def test_receipt_has_the_notice_and_the_decision():
-    text = text_of()
+    text = receipt_text()
 
     for line in [
         NUMBER,
@@ -83,7 +83,7 @@ def test_receipt_has_the_notice_and_the_decision():
 
 
 def test_receipt_in_kiswahili():
-    text = text_of(language="sw", happened="WITHDRAWN")
+    text = receipt_text(language="sw", happened="WITHDRAWN")
 
     for line in ["Risiti ya ridhaa", "21 Novemba 2026", "Umeondoa ridhaa yako."]:
         assert line in text
@@ -98,7 +98,7 @@ def test_receipt_in_kiswahili():
     ],
 )
 def test_receipt_of_a_withdrawal_names_completed_checks(made: str, told: str):
-    text = text_of({**EVIDENCE, "made": made}, happened="WITHDRAWN")
+    text = receipt_text({**EVIDENCE, "made": made}, happened="WITHDRAWN")
 
     assert told in " ".join(text.split())
     assert "had not run" not in text
@@ -107,7 +107,7 @@ def test_receipt_of_a_withdrawal_names_completed_checks(made: str, told: str):
 def test_receipt_names_checks_as_the_page_did():
     evidence = {**EVIDENCE, "checks": ["CRB_FULL", "NEW_CHECK"]}
 
-    text = text_of(evidence, language="sw", notice_version="ke-2026-11")
+    text = receipt_text(evidence, language="sw", notice_version="ke-2026-11")
 
     assert "Ripoti yako kamili ya mikopo, NEW_CHECK" in text
     assert "CRB_FULL" not in text
@@ -116,7 +116,7 @@ def test_receipt_names_checks_as_the_page_did():
 @pytest.mark.parametrize("happened", ConsentRecord.Decision.values)
 @pytest.mark.parametrize("language", ["en", "sw", ""])
 def test_every_decision_has_a_receipt(happened: str, language: str):
-    assert NUMBER in text_of(happened=happened, language=language)
+    assert NUMBER in receipt_text(happened=happened, language=language)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_every_decision_has_a_receipt(happened: str, language: str):
 )
 def test_receipt_shows_typed_markup_as_text(name: str):
     evidence = {**EVIDENCE, "typedName": name, "text": f"Hello.\n{name}"}
-    assert text_of(evidence).count(name) == 2
+    assert receipt_text(evidence).count(name) == 2
 
 
 def test_receipt_of_an_erased_record_says_so():
-    text = text_of(evidence=None)
+    text = receipt_text(evidence=None)
 
     assert NUMBER in text
     assert "ab" * 32 in text
@@ -146,7 +146,7 @@ def test_receipt_of_an_erased_record_says_so():
 
 
 def test_receipt_omits_missing_members():
-    text = text_of(evidence={"text": TEXT}, notice_sha256=None, notice_version="")
+    text = receipt_text(evidence={"text": TEXT}, notice_sha256=None, notice_version="")
 
     assert "It would check:" in text
     assert "SHA-256" not in text
@@ -163,49 +163,51 @@ def test_receipt_omits_missing_members():
     ],
 )
 def test_receipt_says_how_the_subject_was_confirmed(confirmed_by: str, told: str):
-    text = text_of({**EVIDENCE, "confirmedBy": confirmed_by})
+    text = receipt_text({**EVIDENCE, "confirmedBy": confirmed_by})
     assert told in " ".join(text.split())
 
 
 def test_receipt_of_a_company_names_the_position():
-    assert "Company secretary" in text_of({**EVIDENCE, "position": "Company secretary"})
+    assert "Company secretary" in receipt_text(
+        {**EVIDENCE, "position": "Company secretary"}
+    )
 
 
 def test_receipt_words_the_reason_code():
-    text = text_of({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
+    text = receipt_text({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
     assert "a parent or guardian decides" in text
     assert "UNDER_AGE" not in text
     # What a person typed is no key of ours.
-    assert "steps" in text_of({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
+    assert "steps" in receipt_text({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
 
 
 def test_equal_records_give_equal_bytes():
-    made = {consent_receipt_pdf(record()) for _ in range(3)}
+    made = {consent_receipt_pdf(build_record()) for _ in range(3)}
     assert len(made) == 1
-    assert made != {consent_receipt_pdf(record(happened="DECLINED"))}
+    assert made != {consent_receipt_pdf(build_record(happened="DECLINED"))}
 
 
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_receipts_are_not_mixed_up():
     names = [f"Subject {n}" for n in range(8)]
-    texts = at_once(8, lambda n: text_of({**EVIDENCE, "typedName": names[n]}))
+    texts = at_once(8, lambda n: receipt_text({**EVIDENCE, "typedName": names[n]}))
     for name, text in zip(names, texts, strict=True):
         assert name in text
 
 
 def test_receipt_is_tagged_for_screen_readers():
-    reader = PdfReader(io.BytesIO(consent_receipt_pdf(record(language="sw"))))
+    reader = PdfReader(io.BytesIO(consent_receipt_pdf(build_record(language="sw"))))
 
     root = reader.root_object
     assert root["/MarkInfo"]["/Marked"]
     assert root["/Lang"] == "sw"
     assert b"pdfuaid:part" in root["/Metadata"].get_object().get_data()
     assert NUMBER in reader.metadata.title
-    assert reader.metadata.creation_date.date() == record().created_at.date()
+    assert reader.metadata.creation_date.date() == build_record().created_at.date()
 
 
 def test_receipt_is_made_when_no_font_has_a_letter():
-    assert NUMBER in text_of({**EVIDENCE, "typedName": "\U00020000 🫠 \0"})
+    assert NUMBER in receipt_text({**EVIDENCE, "typedName": "\U00020000 🫠 \0"})
 
 
 @pytest.mark.parametrize(
@@ -233,16 +235,16 @@ def test_receipt_is_made_when_no_font_has_a_letter():
     ],
 )
 def test_receipt_draws_every_script(name: str):
-    pdf = consent_receipt_pdf(record({**EVIDENCE, "typedName": name}))
+    pdf = consent_receipt_pdf(build_record({**EVIDENCE, "typedName": name}))
 
     # The standard for accessible documents allows no letter that a font lacks.
     assert b"pdfuaid" in pdf
-    assert set(name.split()[0]) <= set(read(pdf))
+    assert set(name.split()[0]) <= set(pdf_text(pdf))
 
 
 @pytest.mark.parametrize("name", ["W" * 200, "Bartholomew-" * 16, "እ" * 200])
 def test_receipt_wraps_a_long_word(name: str):
-    text = text_of({**EVIDENCE, "typedName": name})
+    text = receipt_text({**EVIDENCE, "typedName": name})
 
     assert name in text.replace("\n", "")
     assert max(map(len, text.splitlines())) < 110
@@ -250,16 +252,16 @@ def test_receipt_wraps_a_long_word(name: str):
 
 def test_long_receipt_has_several_pages():
     lines = [f"Line {n}" for n in range(200)]
-    pdf = consent_receipt_pdf(record({**EVIDENCE, "text": "\n".join(lines)}))
+    pdf = consent_receipt_pdf(build_record({**EVIDENCE, "text": "\n".join(lines)}))
 
     assert len(PdfReader(io.BytesIO(pdf)).pages) > 2
-    assert lines[-1] in read(pdf)
+    assert lines[-1] in pdf_text(pdf)
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_receipt_is_attached_to_its_email(api: Api, language: str):
     report = api.create({**person(), "consent": HOSTED})
-    kept = record(report_id=UUID(report["id"]), language=language)
+    kept = build_record(report_id=UUID(report["id"]), language=language)
     kept.save(force_insert=True)
     context = {
         "requester": "Acacia Lenders",

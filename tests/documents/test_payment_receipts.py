@@ -17,21 +17,21 @@ pytestmark = pytest.mark.django_db
 TURNED = "Acme\u202e\n\n\u2066PAY ME\u2028"
 
 
-def read(pdf: bytes) -> str:
+def pdf_text(pdf: bytes) -> str:
     pages = PdfReader(io.BytesIO(pdf)).pages
     return "\n".join(page.extract_text() for page in pages)
 
 
-def paid(api: Api, **item) -> Checkout:
+def create_paid_checkout(api: Api, **item) -> Checkout:
     pay(api, api.create(candidate(**item)))
     return Checkout.objects.get()
 
 
 def test_receipt_shows_number_amount_and_purpose(api: Api, settings):
     settings.OPERATOR_NAME = "Hakiki Ltd"
-    checkout = paid(api, reference="LN-2041")
+    checkout = create_paid_checkout(api, reference="LN-2041")
 
-    text = read(payment_receipt_pdf(checkout, "en"))
+    text = pdf_text(payment_receipt_pdf(checkout, "en"))
 
     for said in (
         "Payment receipt",
@@ -51,14 +51,14 @@ def test_receipt_shows_number_amount_and_purpose(api: Api, settings):
 
 
 def test_receipt_in_kiswahili(api: Api):
-    text = read(payment_receipt_pdf(paid(api), "sw"))
+    text = pdf_text(payment_receipt_pdf(create_paid_checkout(api), "sw"))
 
     for said in ("Risiti ya malipo", "Kitambulisho cha taifa", "Jumla"):
         assert said in text
 
 
 def test_equal_payments_give_equal_accessible_bytes(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     first = payment_receipt_pdf(checkout, "en")
 
     assert first == payment_receipt_pdf(checkout, "en")
@@ -69,7 +69,11 @@ def test_names_do_not_change_the_text_direction(api: Api):
     api.workspace.name = TURNED
     api.workspace.save()
 
-    text = read(payment_receipt_pdf(paid(api, purpose=TURNED, reference="a"), "en"))
+    text = pdf_text(
+        payment_receipt_pdf(
+            create_paid_checkout(api, purpose=TURNED, reference="a"), "en"
+        )
+    )
 
     assert text.count("Acme PAY ME") == 2
 
@@ -91,7 +95,7 @@ def test_receipt_is_emailed_in_the_language_of_the_page(api: Api):
     ((name, content, media_type),) = letter.attachments
     assert letter.subject == f"[SANDBOX] Umelipa KES 250.00: risiti {checkout.number}"
     assert (name, media_type) == (f"{checkout.number}.pdf", "application/pdf")
-    assert "Risiti ya malipo" in read(content)
+    assert "Risiti ya malipo" in pdf_text(content)
     asked = [one.subject for one in mail.outbox if not one.attachments]
     assert asked == []
 
@@ -109,7 +113,7 @@ def test_receipt_is_emailed_in_the_language_of_the_page(api: Api):
 def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
     checkout = topped_up(api, 1000)
 
-    text = read(payment_receipt_pdf(checkout, language))
+    text = pdf_text(payment_receipt_pdf(checkout, language))
 
     assert all(part in text for part in [*shown, checkout.number])
 

@@ -1,4 +1,4 @@
-"""Nothing is sold that this installation cannot have answered, or paid."""
+"""Checks without a source, and amounts that nobody can pay, are refused."""
 
 from datetime import timedelta
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.django_db
 MISSING = "check-not-available"
 
 
-def configure(**countries: str) -> None:
-    """Have checks answered for these countries alone: IDENTITY="KE"."""
+def offer_checks_in(**countries: str) -> None:
+    """Let checks have a source in these countries only: IDENTITY="KE"."""
     path = "tests.world.clients.Refusing"
     routes = {check: {country: ["refusing"]} for check, country in countries.items()}
     registry.configure({"refusing": (path, {})}, routes)
@@ -40,7 +40,7 @@ def credit_api(live_api: Api) -> Api:
 @pytest.mark.parametrize("path", ["/reports", "/reports/quote"])
 @pytest.mark.parametrize("draft", [False, True])
 def test_check_without_a_source_is_refused(credit_api: Api, path: str, draft: bool):
-    configure(IDENTITY="KE", CRB_SCORE="KE")
+    offer_checks_in(IDENTITY="KE", CRB_SCORE="KE")
     before = rows()
 
     body = {"reports": [person()], "draft": draft}
@@ -52,7 +52,7 @@ def test_check_without_a_source_is_refused(credit_api: Api, path: str, draft: bo
 
 
 def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
-    configure(IDENTITY="KE", BUSINESS_VERIFICATION="*")
+    offer_checks_in(IDENTITY="KE", BUSINESS_VERIFICATION="*")
     abroad = {**person(country="UG"), "checksRequested": ["IDENTITY"]}
 
     problem = credit_api.refused("/reports", {"reports": [abroad]})
@@ -64,7 +64,7 @@ def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
 
 
 def test_wrong_country_is_the_only_fault(credit_api: Api):
-    configure()
+    offer_checks_in()
 
     assert told(credit_api, person(country="ug")) == {
         "subject/country": "invalid-choice"
@@ -72,7 +72,7 @@ def test_wrong_country_is_the_only_fault(credit_api: Api):
 
 
 def test_sandbox_and_referees_need_no_source(api: Api, credit_api: Api):
-    configure()
+    offer_checks_in()
 
     api.create(person())
     reference = {
@@ -90,7 +90,7 @@ def test_check_is_accepted_when_its_source_rests(credit_api: Api):
 
 def test_draft_without_a_source_is_not_edited_or_launched(credit_api: Api):
     draft = credit_api.create(person(), draft=True)
-    configure(IDENTITY="KE", KRA_PIN="KE")
+    offer_checks_in(IDENTITY="KE", KRA_PIN="KE")
 
     edited = credit_api.refused(f"/reports/{draft['id']}/draft", {"purpose": "Rent"})
     launched = credit_api.refused(f"/reports/{draft['id']}/launch")
@@ -104,7 +104,7 @@ def test_draft_without_a_source_is_not_edited_or_launched(credit_api: Api):
 def test_failed_check_is_not_retried_without_a_source(credit_api: Api):
     made = credit_api.create(person())
     credit_api.work()
-    configure(IDENTITY="KE", KRA_PIN="KE")
+    offer_checks_in(IDENTITY="KE", KRA_PIN="KE")
 
     problem = credit_api.refused(f"/reports/{made['id']}/retry")
 
@@ -113,7 +113,7 @@ def test_failed_check_is_not_retried_without_a_source(credit_api: Api):
 
 
 def test_rule_on_a_check_without_a_source_is_refused(credit_api: Api):
-    configure(IDENTITY="KE")
+    offer_checks_in(IDENTITY="KE")
 
     problem = credit_api.refused("/monitoring", rule("IDENTITY", "KRA_PIN"))
 
@@ -124,7 +124,7 @@ def test_rule_on_a_check_without_a_source_is_refused(credit_api: Api):
 
 def test_rule_pauses_when_its_check_loses_its_source(credit_api: Api):
     made = stored(credit_api, "KRA_PIN")
-    configure(IDENTITY="KE")
+    offer_checks_in(IDENTITY="KE")
 
     assert launch(DAY + timedelta(hours=1)) == []
 
@@ -134,7 +134,7 @@ def test_rule_pauses_when_its_check_loses_its_source(credit_api: Api):
 
 
 def test_definition_says_whether_it_can_be_ordered(api: Api, live_api: Api):
-    configure(IDENTITY="KE", BUSINESS_VERIFICATION="*")
+    offer_checks_in(IDENTITY="KE", BUSINESS_VERIFICATION="*")
 
     def stands(client: Api, check: str, **query: str) -> tuple[bool, str | None]:
         found = client.get(f"/checks/definitions/{check}", **query).json()

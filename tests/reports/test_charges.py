@@ -14,7 +14,7 @@ from workspaces.models import Account, LedgerEntry
 from workspaces.signup import create_workspace
 
 
-def money(api: Api, amount: int) -> None:
+def top_up_account(api: Api, amount: int) -> None:
     top_up(api.workspace, api.environment, Decimal(amount), actor="test", note="")
 
 
@@ -52,7 +52,7 @@ def test_sandbox_money_has_no_limit(api: Api):
 
 
 def test_sandbox_charges_leave_the_live_balance(api: Api, live_api: Api):
-    money(live_api, 10)
+    top_up_account(live_api, 10)
     api.create(two_checks())
 
     assert live_api.account.balance == 10
@@ -62,7 +62,7 @@ def test_sandbox_charges_leave_the_live_balance(api: Api, live_api: Api):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("reports", [1, 2, 60], ids=["alone", "together", "by COPY"])
 def test_insufficient_balance_creates_nothing(live_api: Api, reports: int):
-    money(live_api, reports * 300 - 1)
+    top_up_account(live_api, reports * 300 - 1)
     before = rows()
 
     answer = live_api.post("/reports", {"reports": [company()] * reports})
@@ -90,7 +90,7 @@ def test_insufficient_balance_says_where_to_top_up(live_api: Api, settings, supe
 
 
 def test_balance_can_be_spent_to_zero(live_api: Api):
-    money(live_api, 600)
+    top_up_account(live_api, 600)
 
     live_api.create(company(), company())
 
@@ -98,7 +98,7 @@ def test_balance_can_be_spent_to_zero(live_api: Api):
 
 
 def test_credit_counts_as_balance(live_api: Api):
-    money(live_api, 100)
+    top_up_account(live_api, 100)
     Account.objects.filter(pk=live_api.account.pk).update(credit_limit=200)
 
     live_api.create(company())
@@ -161,7 +161,7 @@ def test_concurrent_orders_stay_below_the_ceiling(postpaid_api: Api):
 
 
 def test_refused_checks_cost_nothing(live_api: Api):
-    money(live_api, 600)
+    top_up_account(live_api, 600)
     made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))
     charged = live_api.account.balance
 
@@ -197,7 +197,7 @@ def test_charges_keep_cents(api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_requests_cannot_overdraw(live_api: Api):
-    money(live_api, 1000)
+    top_up_account(live_api, 1000)
 
     answers = at_once(8, lambda _: live_api.post("/reports", {"reports": [company()]}))
 
@@ -208,7 +208,7 @@ def test_concurrent_requests_cannot_overdraw(live_api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_balance_for_50_pays_50_of_200_concurrent_requests(live_api: Api):
-    money(live_api, 50 * 300)
+    top_up_account(live_api, 50 * 300)
 
     def order(_: int) -> int:
         return live_api.post("/reports", {"reports": [company()]}).status_code
@@ -227,7 +227,7 @@ def test_balance_for_50_pays_50_of_200_concurrent_requests(live_api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_charges_and_reversals_add_up(live_api: Api):
-    money(live_api, 10_000)
+    top_up_account(live_api, 10_000)
 
     def one(number: int) -> None:
         live_api.create(*[company()] * (1 + 4 * number))

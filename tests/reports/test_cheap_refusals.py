@@ -1,4 +1,4 @@
-"""What a refused body of 2 MB costs, against the dearest that is accepted."""
+"""A refused body of 2 MB costs no more than the largest accepted order."""
 
 import json
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from tests.world.processor import processor_seconds
 SIZE = 2 * 1024 * 1024 - 100
 
 
-def many(pattern: str) -> str:
-    """The pattern with growing numbers, as often as a body holds it."""
+def fill_body(pattern: str) -> str:
+    """Repeat the pattern with growing numbers until the body is full."""
     times = (SIZE - 500) // (len(pattern) + 6)
     return ",".join(pattern.replace("#", str(n)) for n in range(times))
 
@@ -36,34 +36,36 @@ def report(**members: object) -> str:
 
 COMPANY = company()["subject"]
 HOSTILE: dict[str, Callable[[], str]] = {
-    "members of the body": lambda: in_object(many('"m#":1')),
-    "members of a report": lambda: in_reports(in_object(many('"m#":1'))),
-    "members of a subject": lambda: in_reports('{"subject":{' + many('"m#":1') + "}}"),
+    "members of the body": lambda: in_object(fill_body('"m#":1')),
+    "members of a report": lambda: in_reports(in_object(fill_body('"m#":1'))),
+    "members of a subject": lambda: in_reports(
+        '{"subject":{' + fill_body('"m#":1') + "}}"
+    ),
     "members of every report": lambda: in_reports(
         *[report(**{f"m{n}": 1 for n in range(380)})] * 480
     ),
     "members of every subject": lambda: in_reports(
         *[report(subject={f"m{n}": 1 for n in range(380)})] * 480
     ),
-    "wrong reports": lambda: in_reports(many("#")),
+    "wrong reports": lambda: in_reports(fill_body("#")),
     "long purposes": lambda: in_reports(*[report(purpose="x" * 3900)] * 500),
     "long phones": lambda: in_reports(
         *[report(subject={**COMPANY, "phone": "+" + "1" * 3700})] * 500
     ),
-    "unknown checks": lambda: in_checks(many('"A#"')),
-    "no checks": lambda: in_checks(many("[#]")),
+    "unknown checks": lambda: in_checks(fill_body('"A#"')),
+    "no checks": lambda: in_checks(fill_body("[#]")),
     "checks of every report": lambda: in_reports(
         *[report(checksRequested=["x"] * 700)] * 500
     ),
-    "a member twice": lambda: in_object(many('"m":#')),
+    "a member twice": lambda: in_object(fill_body('"m":#')),
     "nested arrays": lambda: in_object('"reports":' + "[" * 900 + "]" * 900),
-    "halves of pairs": lambda: in_reports(many('"\\ud800#"')),
-    "huge numbers": lambda: in_reports(many("1e99#")),
+    "halves of pairs": lambda: in_reports(fill_body('"\\ud800#"')),
+    "huge numbers": lambda: in_reports(fill_body("1e99#")),
     "spaces": lambda: "[" + " " * SIZE + "]",
 }
 
 
-def seconds(api: Api, body: str, status: int) -> float:
+def measure_seconds(api: Api, body: str, status: int) -> float:
     """Return the processor seconds of a request to create reports."""
     assert len(body) <= SIZE + 100
 
@@ -75,15 +77,15 @@ def seconds(api: Api, body: str, status: int) -> float:
 
 @pytest.fixture
 def accepted(api: Api) -> float:
-    """The processor seconds of the dearest order: 500 reports of two checks."""
-    return seconds(api, in_reports(*[json.dumps(two_checks())] * 500), 201)
+    """Return the processor seconds of the largest order: 500 reports of two checks."""
+    return measure_seconds(api, in_reports(*[json.dumps(two_checks())] * 500), 201)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_refusal_costs_no_more_than_the_largest_order(
     api: Api, accepted: float, name: str
 ):
-    assert seconds(api, HOSTILE[name](), 400) < accepted
+    assert measure_seconds(api, HOSTILE[name](), 400) < accepted
 
 
 def test_large_order_counts_as_several_requests(api: Api):

@@ -131,17 +131,17 @@ def test_consent_is_stored_when_no_check_needs_it(api: Api):
     assert made["status"] == "PENDING_CONSENT"
 
 
-def born(years: int, days: int = 0) -> str:
-    """The birthday of a person who became this old so many days ago, in Nairobi."""
+def birthday_of_age(years: int, days: int = 0) -> str:
+    """Return the birthday of a person who reached this age so many days ago."""
     today = datetime.now(ZoneInfo("Africa/Nairobi")).date() - timedelta(days=days)
-    # Nobody is born on a day that their 18th year may not have.
+    # 29 February may not exist in the year of birth.
     today -= timedelta(days=(today.month, today.day) == (2, 29))
     return date(today.year - years, today.month, today.day).isoformat()
 
 
 @pytest.mark.parametrize("draft", [False, True])
 def test_hosted_consent_is_refused_for_a_subject_under_18(api: Api, draft: bool):
-    item = {**person(dateOfBirth=born(18, days=-1)), "consent": HOSTED}
+    item = {**person(dateOfBirth=birthday_of_age(18, days=-1)), "consent": HOSTED}
 
     problem = api.refused("/reports", {"reports": [item], "draft": draft})
 
@@ -152,20 +152,20 @@ def test_hosted_consent_is_refused_for_a_subject_under_18(api: Api, draft: bool)
 
 
 def test_attested_consent_is_accepted_for_a_subject_under_18(api: Api):
-    made = api.create({**person(dateOfBirth=born(12)), "consent": ATTESTED})
+    made = api.create({**person(dateOfBirth=birthday_of_age(12)), "consent": ATTESTED})
 
     assert made["consentState"]["status"] == "ATTESTED"
 
 
 def test_hosted_consent_is_accepted_for_a_subject_of_18(api: Api):
-    made = api.create({**person(dateOfBirth=born(18)), "consent": HOSTED})
+    made = api.create({**person(dateOfBirth=birthday_of_age(18)), "consent": HOSTED})
 
     assert made["consentState"]["status"] == "PENDING"
 
 
 def test_edit_to_hosted_consent_is_refused_under_18(api: Api):
     made = api.create({**person(), "consent": HOSTED}, draft=True)
-    subject = person(dateOfBirth=born(15))["subject"]
+    subject = person(dateOfBirth=birthday_of_age(15))["subject"]
 
     problem = api.refused(f"/reports/{made['id']}/draft", {"subject": subject})
 

@@ -7,8 +7,8 @@ from tests.world.clients import HOSTED, Api, company, person
 from verification.reports.models import Report
 
 
-def pages(api: Api, report_id: str) -> list[str]:
-    """The text of each page, a space where a line ends."""
+def page_texts(api: Api, report_id: str) -> list[str]:
+    """Return the text of each page, with spaces for line ends."""
     answer = api.get(f"/reports/{report_id}/pdf")
     assert answer.status_code == 200, answer.content
     assert answer["Content-Type"] == "application/pdf"
@@ -19,7 +19,7 @@ def pages(api: Api, report_id: str) -> list[str]:
 def test_document_has_two_pages(api: Api):
     made = api.create({**person(idNumber="90000003"), "reference": "loan-4711"})
     api.work()
-    first, second = pages(api, made["id"])
+    first, second = page_texts(api, made["id"])
     assert "Wanjiku Kamau" in first
     assert "High risk" in first
     assert "DECEASED" in first
@@ -31,7 +31,7 @@ def test_document_has_two_pages(api: Api):
 def test_document_masks_the_id_number(api: Api):
     made = api.create(person(idNumber="12345678"))
     api.work()
-    text = " ".join(pages(api, made["id"]))
+    text = " ".join(page_texts(api, made["id"]))
     assert "12345678" not in text
     assert "••••5678" in text
 
@@ -45,7 +45,7 @@ def test_equal_reports_give_equal_bytes(api: Api):
 
 def test_document_of_an_incomplete_report_is_not_clean(api: Api):
     made = api.create({**person(), "consent": HOSTED})
-    text = " ".join(pages(api, made["id"]))
+    text = " ".join(page_texts(api, made["id"]))
     assert "Not completed yet" in text
     assert "0 of 3" in text
     assert "No score" in text
@@ -55,14 +55,14 @@ def test_document_of_an_incomplete_report_is_not_clean(api: Api):
 def test_document_shows_markup_in_names_as_text(api: Api):
     made = api.create(person(fullName="#set text(red) *Bold* $x$ <a>"))
     api.work()
-    assert "#set text(red) *Bold* $x$ <a>" in pages(api, made["id"])[0]
+    assert "#set text(red) *Bold* $x$ <a>" in page_texts(api, made["id"])[0]
 
 
 def test_document_omits_an_erased_subject(api: Api):
     made = api.create(person(fullName="Wanjiku Kamau"))
     api.work()
     Report.objects.update(subject=None, subject_name="Erased")
-    text = " ".join(pages(api, made["id"]))
+    text = " ".join(page_texts(api, made["id"]))
     assert "The subject's details were erased." in text
 
 
@@ -77,7 +77,7 @@ def test_document_wraps_long_names(api: Api):
     made = api.create(person(fullName="W" * 200))
     api.work()
 
-    first = pages(api, made["id"])[0]
+    first = page_texts(api, made["id"])[0]
 
     for letter in "QW":
         lines = re.findall(f"{letter}+", first)

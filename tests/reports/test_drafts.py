@@ -27,7 +27,7 @@ def edit(api: Api, report_id: str, **members) -> dict:
     return answer.json()
 
 
-def refused(api: Api, report_id: str, **members) -> dict[str, str]:
+def edit_faults(api: Api, report_id: str, **members) -> dict[str, str]:
     return codes(api.refused(f"/reports/{report_id}/draft", members))
 
 
@@ -113,13 +113,13 @@ def test_only_a_draft_is_edited(api: Api, status: str):
 @pytest.mark.parametrize("member", ["draft", "reference", "id", "status", "Purpose"])
 def test_edit_refuses_unknown_members(api: Api, draft: str, member: str):
     for value in (None, "x", True):
-        assert refused(api, draft, **{member: value}) == {
+        assert edit_faults(api, draft, **{member: value}) == {
             f"#/{member}": "unknown-member"
         }
 
 
 def test_edit_lists_all_its_faults(api: Api, draft: str):
-    assert refused(
+    assert edit_faults(
         api,
         draft,
         subject={"subjectType": "INDIVIDUAL", "fullName": "W", "bogus": 1},
@@ -139,19 +139,19 @@ def test_edit_lists_all_its_faults(api: Api, draft: str):
 
 
 def test_edit_obeys_rules_together_with_kept_members(api: Api, draft: str):
-    assert refused(api, draft, checksRequested=["BUSINESS_VERIFICATION"]) == {
+    assert edit_faults(api, draft, checksRequested=["BUSINESS_VERIFICATION"]) == {
         "#/checksRequested/0": "subject-type-not-accepted"
     }
-    assert refused(api, draft, subject=company()["subject"]).keys() >= {
+    assert edit_faults(api, draft, subject=company()["subject"]).keys() >= {
         "#/checksRequested/0"
     }
-    assert refused(api, draft, paymentMode="THIRD_PARTY") == {"#/payer": "required"}
+    assert edit_faults(api, draft, paymentMode="THIRD_PARTY") == {"#/payer": "required"}
 
 
 def test_refused_edit_changes_nothing(api: Api, draft: str):
     before = api.report(draft)
 
-    refused(api, draft, purpose="Other", checksRequested=["NOPE"])
+    edit_faults(api, draft, purpose="Other", checksRequested=["NOPE"])
 
     assert api.report(draft) == before
 

@@ -1,4 +1,4 @@
-"""What is recorded for webhooks, in the transaction that causes it."""
+"""Events are recorded in the transaction that causes them."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -53,12 +53,12 @@ OF_A_CHECK = OF_A_REPORT | {
 }
 
 
-def names(report_id: str) -> list[str]:
+def event_names(report_id: str) -> list[str]:
     recorded = Event.objects.filter(report_id=report_id).order_by("created_at", "id")
     return [event.name for event in recorded]
 
 
-def only(report_id: str, name: str) -> dict:
+def payload_of(report_id: str, name: str) -> dict:
     return Event.objects.get(report_id=report_id, name=name).payload
 
 
@@ -82,9 +82,9 @@ CREATED = "report.created"
 def test_each_event_is_recorded_once(api: Api, status: str, events):
     report_id = report_in(api, status)
 
-    assert names(report_id) == events
+    assert event_names(report_id) == events
     api.work()
-    assert names(report_id) == events
+    assert event_names(report_id) == events
 
 
 def test_launch_of_a_draft_records_no_second_creation(api: Api):
@@ -93,7 +93,7 @@ def test_launch_of_a_draft_records_no_second_creation(api: Api):
     api.post(f"/reports/{made['id']}/launch")
     api.work()
 
-    assert names(made["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
+    assert event_names(made["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
 
 
 def test_each_report_of_a_batch_is_recorded(api: Api):
@@ -110,7 +110,7 @@ def test_each_report_of_a_batch_is_recorded(api: Api):
 def test_payload_of_report_created(api: Api):
     made = api.create({**two_checks(), "consent": HOSTED})
 
-    data = only(made["id"], CREATED)
+    data = payload_of(made["id"], CREATED)
     report = api.report(made["id"])
     workspace = str(api.workspace.pk)
     assert set(data) == OF_A_REPORT
@@ -140,8 +140,8 @@ def test_report_of_an_individual_is_self_verification(api: Api):
     Workspace.objects.update(kind=Workspace.Kind.INDIVIDUAL)
     made = Api(api.workspace, "sandbox").create(company())
 
-    assert only(made["id"], CREATED)["report"]["selfVerification"] is True
-    assert only(made["id"], CREATED)["report"]["consentStatus"] == "NOT_REQUIRED"
+    assert payload_of(made["id"], CREATED)["report"]["selfVerification"] is True
+    assert payload_of(made["id"], CREATED)["report"]["consentStatus"] == "NOT_REQUIRED"
 
 
 def test_payload_of_check_completed(api: Api):
@@ -149,7 +149,7 @@ def test_payload_of_check_completed(api: Api):
     made = api.create(item)
     api.work()
 
-    data = only(made["id"], COMPLETED)
+    data = payload_of(made["id"], COMPLETED)
     check, (result,) = data["check"], api.report(made["id"])["checkResults"]
     definition = CheckDefinition.objects.get(name="IDENTITY")
     assert set(data) == OF_A_CHECK
@@ -178,7 +178,7 @@ def test_payload_of_check_failed(api: Api):
     made = api.create(item)
     api.work()
 
-    data = only(made["id"], FAILED)
+    data = payload_of(made["id"], FAILED)
     (result,) = api.report(made["id"])["checkResults"]
     assert set(data) == OF_A_CHECK
     assert set(data["check"]) == CHECK | {"failure"}
@@ -188,8 +188,8 @@ def test_payload_of_check_failed(api: Api):
 
 
 def test_report_is_processing_while_checks_run(api: Api):
-    running = only(report_in(api, "RUNNING"), CREATED)
-    partial = only(report_in(api, "PARTIAL on the way"), COMPLETED)
+    running = payload_of(report_in(api, "RUNNING"), CREATED)
+    partial = payload_of(report_in(api, "PARTIAL on the way"), COMPLETED)
 
     assert running["report"]["status"] == "PROCESSING"
     assert partial["report"]["status"] == "PROCESSING"
@@ -198,13 +198,13 @@ def test_report_is_processing_while_checks_run(api: Api):
 
 
 def test_event_of_a_draft_has_status_draft(api: Api):
-    assert only(report_in(api, "DRAFT"), CREATED)["report"]["status"] == "DRAFT"
+    assert payload_of(report_in(api, "DRAFT"), CREATED)["report"]["status"] == "DRAFT"
 
 
 def test_payload_of_report_ready(api: Api):
     report_id = report_in(api, "READY")
 
-    data, report = only(report_id, "report.ready"), api.report(report_id)
+    data, report = payload_of(report_id, "report.ready"), api.report(report_id)
     assert set(data) == OF_A_REPORT
     assert data["report"]["status"] == "READY"
     assert data["riskScore"] == report["riskScore"]
@@ -216,7 +216,7 @@ def test_payload_of_report_ready(api: Api):
 def test_payload_of_report_failed(api: Api, status: str):
     report_id = report_in(api, status)
 
-    data, report = only(report_id, "report.failed"), api.report(report_id)
+    data, report = payload_of(report_id, "report.failed"), api.report(report_id)
     assert set(data) == OF_A_REPORT | {"failure"}
     assert data["failure"] == report["failure"]
     assert data["report"]["status"] == status.split()[0]
@@ -228,7 +228,7 @@ def test_each_attempt_of_a_check_is_an_event(api: Api):
     api.work()
 
     again = [FAILED, FAILED, "report.failed"]
-    assert names(report_id) == [CREATED, *again, *again]
+    assert event_names(report_id) == [CREATED, *again, *again]
 
 
 def test_second_event_of_a_cause_is_refused(api: Api):

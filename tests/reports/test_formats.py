@@ -7,7 +7,7 @@ from tests.world.orders import put, told
 from verification.reports.models import Report
 
 
-def returned(api: Api, **subject) -> dict:
+def stored_subject(api: Api, **subject) -> dict:
     return api.report(api.create(person(**subject))["id"])["subject"]
 
 
@@ -20,7 +20,7 @@ def returned(api: Api, **subject) -> dict:
     ],
 )
 def test_phone_number_is_stored_as_e164(api: Api, sent: str, kept: str):
-    assert returned(api, phone=sent)["phone"] == kept
+    assert stored_subject(api, phone=sent)["phone"] == kept
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_invalid_email_address_is_refused(api: Api, email: str):
 
 
 def test_email_address_is_stored_as_sent(api: Api):
-    assert returned(api, email="Wan.Jiku+x@acacia.test")["email"] == (
+    assert stored_subject(api, email="Wan.Jiku+x@acacia.test")["email"] == (
         "Wan.Jiku+x@acacia.test"
     )
 
@@ -72,7 +72,7 @@ def test_invalid_date_is_refused(api: Api, day: str):
 
 
 def test_leap_day_is_accepted(api: Api):
-    assert returned(api, dateOfBirth="2024-02-29")["dateOfBirth"] == "2024-02-29"
+    assert stored_subject(api, dateOfBirth="2024-02-29")["dateOfBirth"] == "2024-02-29"
 
 
 def test_birth_date_is_from_1900_to_today(api: Api):
@@ -82,7 +82,7 @@ def test_birth_date_is_from_1900_to_today(api: Api):
         refused = told(api, person(dateOfBirth=day))
         assert refused == {"subject/dateOfBirth": "out-of-range"}
     for day in ("1900-01-01", str(today)):
-        assert returned(api, dateOfBirth=day)["dateOfBirth"] == day
+        assert stored_subject(api, dateOfBirth=day)["dateOfBirth"] == day
 
 
 @pytest.mark.parametrize("country", ["ke", "KEN", "XX", "K", "254"])
@@ -93,8 +93,8 @@ def test_unknown_country_is_refused(api: Api, country: str):
 
 
 def test_default_country_is_kenya(api: Api):
-    assert returned(api)["country"] == "KE"
-    assert returned(api, country="TZ")["country"] == "TZ"
+    assert stored_subject(api)["country"] == "KE"
+    assert stored_subject(api, country="TZ")["country"] == "TZ"
 
 
 def attested_at(moment: str) -> dict:

@@ -1,4 +1,4 @@
-"""A role for the web server and the jobs, which cannot change tables or triggers."""
+"""The service's database role can change rows, but no table or trigger."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -11,7 +11,7 @@ ROLE = "served by tests"
 
 @pytest.fixture
 def role(db: None) -> None:
-    """The role of this test's connection, until its transaction ends."""
+    """Create a role that disappears with the test's transaction."""
     with connection.cursor() as cursor:
         cursor.execute(f'CREATE ROLE "{ROLE}"')
 

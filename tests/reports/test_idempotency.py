@@ -13,15 +13,15 @@ from workspaces.models import LedgerEntry
 BODY = {"reports": [company()]}
 
 
-def sent(api: Api, key: str, body=BODY):
+def post_with_key(api: Api, key: str, body=BODY):
     return api.post("/reports", body, Idempotency_Key=key)
 
 
 def test_repeat_gets_the_first_answer_and_creates_nothing(api: Api):
-    first = sent(api, "k-1")
+    first = post_with_key(api, "k-1")
     before = rows()
 
-    again = sent(api, "k-1")
+    again = post_with_key(api, "k-1")
 
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.content == first.content
@@ -31,21 +31,24 @@ def test_repeat_gets_the_first_answer_and_creates_nothing(api: Api):
 
 
 def test_repeat_gets_the_first_answer_when_the_report_has_changed(api: Api):
-    first = sent(api, "k-1")
+    first = post_with_key(api, "k-1")
     api.work()
 
-    assert sent(api, "k-1").content == first.content
+    assert post_with_key(api, "k-1").content == first.content
 
 
 def test_repeat_of_a_batch_gets_the_whole_answer(api: Api):
     body = {"reports": [company()] * 120}
 
-    assert sent(api, "k-1", body).content == sent(api, "k-1", body).content
+    assert (
+        post_with_key(api, "k-1", body).content
+        == post_with_key(api, "k-1", body).content
+    )
     assert Report.objects.count() == 120
 
 
 def test_key_of_another_request_is_refused(api: Api):
-    sent(api, "k-1")
+    post_with_key(api, "k-1")
 
     problem = api.refused("/reports", {"reports": [person()]}, Idempotency_Key="k-1")
 
@@ -55,13 +58,13 @@ def test_key_of_another_request_is_refused(api: Api):
 
 @pytest.mark.parametrize("change", [{"draft": False}, {"draft": None}, {"bogus": 1}])
 def test_any_difference_makes_another_request(api: Api, change: dict):
-    sent(api, "k-1")
+    post_with_key(api, "k-1")
 
-    assert sent(api, "k-1", {**BODY, **change}).status_code == 422
+    assert post_with_key(api, "k-1", {**BODY, **change}).status_code == 422
 
 
 def test_json_formatting_makes_no_other_request(api: Api):
-    first = sent(api, "k-1")
+    first = post_with_key(api, "k-1")
     backwards = json.loads(
         json.dumps(BODY), object_pairs_hook=lambda pairs: dict(reversed(pairs))
     )
@@ -78,10 +81,10 @@ def test_json_formatting_makes_no_other_request(api: Api):
 
 
 def test_key_is_read_without_its_quotes(api: Api):
-    first = sent(api, "k-1")
+    first = post_with_key(api, "k-1")
 
-    assert sent(api, '"k-1"').content == first.content
-    assert sent(api, '""k-1""').content != first.content
+    assert post_with_key(api, '"k-1"').content == first.content
+    assert post_with_key(api, '""k-1""').content != first.content
 
 
 @pytest.mark.parametrize(
@@ -96,15 +99,15 @@ def test_invalid_key_is_refused(api: Api, key: str):
 
 @pytest.mark.parametrize("key", ["x", "x" * 120, '"' + "x" * 120 + '"', '"', "a b~!"])
 def test_valid_key_is_accepted(api: Api, key: str):
-    assert sent(api, key).status_code == 201
-    assert sent(api, key)["Idempotent-Replayed"] == "true"
+    assert post_with_key(api, key).status_code == 201
+    assert post_with_key(api, key)["Idempotent-Replayed"] == "true"
 
 
 def test_key_belongs_to_workspace_and_environment(
     api: Api, another_api: Api, live_api: Api
 ):
     live_api.account.__class__.objects.update(credit_limit=1000)
-    answers = [sent(one, "k-1") for one in (api, another_api, live_api)]
+    answers = [post_with_key(one, "k-1") for one in (api, another_api, live_api)]
 
     assert [answer.status_code for answer in answers] == [201] * 3
     assert len({answer.content for answer in answers}) == 3
@@ -112,38 +115,41 @@ def test_key_belongs_to_workspace_and_environment(
 
 
 def test_repeat_by_another_api_key_gets_the_first_answer(api: Api):
-    first = sent(api, "k-1")
+    first = post_with_key(api, "k-1")
 
     other = Api(api.workspace, "sandbox")
-    assert sent(other, "k-1").content == first.content
+    assert post_with_key(other, "k-1").content == first.content
 
 
 def test_refused_request_stores_no_answer(api: Api, live_api: Api):
     wrong = {"reports": [put(company(), "purpose", "")]}
 
-    assert sent(api, "k-1", wrong).status_code == 400
-    assert sent(api, "k-1").status_code == 201
-    assert sent(live_api, "k-2").status_code == 402
+    assert post_with_key(api, "k-1", wrong).status_code == 400
+    assert post_with_key(api, "k-1").status_code == 201
+    assert post_with_key(live_api, "k-2").status_code == 402
     live_api.account.__class__.objects.update(credit_limit=1000)
-    assert sent(live_api, "k-2").status_code == 201
+    assert post_with_key(live_api, "k-2").status_code == 201
 
 
 def test_answer_is_stored_for_72_hours(api: Api):
-    first = sent(api, "k-1")
+    first = post_with_key(api, "k-1")
     made = IdempotencyRecord.objects.all()
 
     made.update(created_at=now() - timedelta(hours=71, minutes=59))
-    assert sent(api, "k-1").content == first.content
+    assert post_with_key(api, "k-1").content == first.content
     made.update(created_at=now() - timedelta(hours=72, minutes=1))
-    assert sent(api, "k-1", {"reports": [company(fullName="Other")]}).status_code == 201
+    assert (
+        post_with_key(api, "k-1", {"reports": [company(fullName="Other")]}).status_code
+        == 201
+    )
     assert Report.objects.count() == 2
     assert IdempotencyRecord.objects.count() == 1
 
 
 def test_purge_deletes_expired_answers(api: Api):
-    sent(api, "old")
+    post_with_key(api, "old")
     IdempotencyRecord.objects.update(created_at=now() - timedelta(hours=73))
-    sent(api, "new")
+    post_with_key(api, "new")
 
     assert purge_idempotency_records() == 1
     assert IdempotencyRecord.objects.count() == 1
@@ -159,7 +165,7 @@ def test_repeat_without_a_key_creates_again(api: Api):
 
 
 def test_key_and_answer_are_not_readable_in_the_table(api: Api):
-    sent(api, "id-12345678")
+    post_with_key(api, "id-12345678")
 
     answer = IdempotencyRecord.objects.values_list("key", "fingerprint", "body").get()
     assert not any(b"12345678" in bytes(value) for value in answer)
@@ -174,5 +180,5 @@ def test_body_without_a_canonical_form_is_refused(api: Api, depth: int):
     problem = api.refused("/reports", {**BODY, "x": wrong}, Idempotency_Key="k-1")
 
     assert codes(problem) == {"#/x": "unknown-member"}
-    assert sent(api, "k-1").status_code == 201
-    assert sent(api, "k-1", {**BODY, "x": wrong}).status_code == 422
+    assert post_with_key(api, "k-1").status_code == 201
+    assert post_with_key(api, "k-1", {**BODY, "x": wrong}).status_code == 422

@@ -1,4 +1,4 @@
-"""Requests with one key at the same time, each with a connection of its own."""
+"""Concurrent requests with one key, each on its own connection."""
 
 import time
 from collections import Counter
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def other() -> Iterator[psycopg.Connection]:
-    """A connection of somebody else."""
+    """Open another connection to the database."""
     with psycopg.connect(**_parameters()) as elsewhere:
         yield elsewhere
 
@@ -33,7 +33,7 @@ def _parameters() -> dict:
     return {name: parameters[name] for name in known if parameters.get(name)}
 
 
-def sent(api: Api):
+def post_with_key(api: Api):
     try:
         return api.post("/reports", BODY, Idempotency_Key="k-1")
     finally:
@@ -41,14 +41,14 @@ def sent(api: Api):
 
 
 @contextmanager
-def a_request_under_way(api: Api, other: psycopg.Connection) -> Iterator:
-    """One that waits for its account, which somebody else holds."""
+def request_under_way(api: Api, other: psycopg.Connection) -> Iterator:
+    """Run a request that waits for its account, which `other` has locked."""
     other.execute(
         "SELECT 1 FROM workspaces_account WHERE id = %s FOR UPDATE", [api.account.pk]
     )
     with ThreadPoolExecutor(1) as pool:
-        request = pool.submit(sent, api)
-        while not waiting(other):
+        request = pool.submit(post_with_key, api)
+        while not waiting_processes(other):
             assert not request.done(), request.result().content
             time.sleep(0.01)
         try:
@@ -57,8 +57,8 @@ def a_request_under_way(api: Api, other: psycopg.Connection) -> Iterator:
             other.rollback()
 
 
-def waiting(other: psycopg.Connection) -> list[int]:
-    """The processes that wait for what this connection holds."""
+def waiting_processes(other: psycopg.Connection) -> list[int]:
+    """Return the processes that wait for a lock of this connection."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pid FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))",
@@ -68,22 +68,22 @@ def waiting(other: psycopg.Connection) -> list[int]:
 
 
 def test_repeat_is_refused_while_the_first_is_under_way(api, other):
-    with a_request_under_way(api, other) as first:
+    with request_under_way(api, other) as first:
         started = time.monotonic()
-        second = sent(api)
+        second = post_with_key(api)
         took = time.monotonic() - started
 
     assert first.result().status_code == 201
     assert (second.status_code, second["Retry-After"]) == (409, "1")
     assert second.json()["code"] == "idempotency-in-progress"
     assert took < 2
-    assert sent(api).content == first.result().content
+    assert post_with_key(api).content == first.result().content
     assert Report.objects.count() == 1
 
 
 def test_key_of_another_client_does_not_wait(api, another_api, other):
-    with a_request_under_way(api, other):
-        assert sent(another_api).status_code == 201
+    with request_under_way(api, other):
+        assert post_with_key(another_api).status_code == 201
 
     assert Report.objects.count() == 2
 
@@ -92,19 +92,19 @@ def test_request_that_dies_half_way_leaves_nothing(api, other):
     api.create(company())
     before = rows()
 
-    with a_request_under_way(api, other) as first:
-        (pid,) = waiting(other)
+    with request_under_way(api, other) as first:
+        (pid,) = waiting_processes(other)
         other.execute("SELECT pg_terminate_backend(%s)", [pid])
         assert first.result().status_code == 503
 
     assert rows() == before
-    again = sent(api)
+    again = post_with_key(api)
     assert again.status_code == 201
     assert "Idempotent-Replayed" not in again
 
 
 def test_one_of_many_concurrent_requests_creates(api: Api):
-    answers = at_once(8, lambda _: sent(api))
+    answers = at_once(8, lambda _: post_with_key(api))
 
     kinds = Counter(
         (a.status_code, a.get("Idempotent-Replayed"), a.get("Retry-After"))

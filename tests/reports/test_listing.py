@@ -31,7 +31,7 @@ def ids(api: Api, **query) -> list[str]:
     return [report["id"] for report in page(api, size=200, **query)["content"]]
 
 
-def created(report_id: str, at: datetime) -> None:
+def set_created_at(report_id: str, at: datetime) -> None:
     Report.objects.filter(pk=report_id).update(created_at=at)
 
 
@@ -100,7 +100,7 @@ def test_reports_of_the_same_time_have_an_order(api: Api):
 
 def test_list_is_newest_first(api: Api):
     made = api.create(company(), company(), company(), draft=True)
-    created(made[2]["id"], datetime(2025, 1, 1, tzinfo=UTC))
+    set_created_at(made[2]["id"], datetime(2025, 1, 1, tzinfo=UTC))
 
     assert ids(api) == [made[n]["id"] for n in (1, 0, 2)]
 
@@ -162,7 +162,7 @@ def test_list_filters_by_each_status(api: Api):
 
 @pytest.fixture
 def varied(api: Api) -> dict[str, dict]:
-    """Reports that differ in all that can be filtered by -> what is true of them."""
+    """Create reports that differ in every filter; return the facts about each by id."""
     truth = {}
     for kind, item in (("INDIVIDUAL", two_checks()), ("COMPANY", company())):
         for draft in (True, False):
@@ -170,7 +170,9 @@ def varied(api: Api) -> dict[str, dict]:
                 for name in ("Amina Said", "Jua Solar"):
                     item["subject"]["fullName"] = name
                     made = api.create(item, draft=draft)
-                    created(made["id"], datetime.fromisoformat(f"{day}T12:00:00Z"))
+                    set_created_at(
+                        made["id"], datetime.fromisoformat(f"{day}T12:00:00Z")
+                    )
                     truth[made["id"]] = {
                         "subjectType": kind,
                         "status": "DRAFT" if draft else "RUNNING",
@@ -226,7 +228,7 @@ def test_filters_work_alone_and_combined(api: Api, varied: dict):
 )
 def test_day_filters_are_utc_and_inclusive(api: Api, moment, first, last):
     made = api.create(company(), draft=True)
-    created(made["id"], datetime.fromisoformat(moment))
+    set_created_at(made["id"], datetime.fromisoformat(moment))
     day = datetime.fromisoformat(first)
     before, after = (str((day + timedelta(days=n)).date()) for n in (-1, 1))
 
@@ -258,7 +260,7 @@ def test_list_shows_each_reports_score(api: Api):
 
 
 def test_list_is_planned_for_its_status(api: Api):
-    """A plan made for a status that most have is wrong for one that none has."""
+    """A plan for a common status would be slow for a rare one."""
     for _ in range(10):
         api.get("/reports?status=DRAFT")
     with connection.cursor() as cursor:

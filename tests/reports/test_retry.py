@@ -24,7 +24,7 @@ def retry(api: Api, report_id: str) -> dict:
     return answer.json()
 
 
-def tries(count: int) -> None:
+def set_max_attempts(count: int) -> None:
     policy = {
         "maxAttempts": count,
         "initialDelaySeconds": 0,
@@ -63,11 +63,11 @@ def test_cancelled_report_is_not_retried(api: Api):
 
 
 def test_retry_runs_failed_checks_to_ready(api: Api):
-    tries(1)
+    set_max_attempts(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
     failed = api.report(made["id"])
-    tries(3)
+    set_max_attempts(3)
 
     retried = retry(api, made["id"])
     api.work()
@@ -89,12 +89,12 @@ def test_retry_runs_failed_checks_to_ready(api: Api):
 
 
 def test_only_completed_checks_are_billed(api: Api):
-    tries(1)
+    set_max_attempts(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
     retry(api, made["id"])
     api.work()
-    tries(3)
+    set_max_attempts(3)
     retry(api, made["id"])
     api.work()
 
@@ -134,11 +134,11 @@ def test_report_is_retried_each_time_it_fails(api: Api):
 
 
 def test_retry_costs_the_price_of_the_check(api: Api):
-    tries(1)
+    set_max_attempts(1)
     made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
     CheckDefinition.objects.update(price=999)
-    tries(3)
+    set_max_attempts(3)
     retry(api, made["id"])
     api.work()
 

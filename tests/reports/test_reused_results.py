@@ -9,31 +9,31 @@ from verification.checks.models import CheckDefinition, CheckResult
 from webhooks.models import Event
 
 
-def done(api: Api, item: dict) -> dict:
+def run_report(api: Api, item: dict) -> dict:
     made = api.create(item)
     api.work()
     return api.report(made["id"])
 
 
-def reused(report: dict) -> list[bool]:
+def reused_flags(report: dict) -> list[bool]:
     return [result["reused"] for result in report["checkResults"]]
 
 
-def aged(days: float) -> None:
+def age_results(days: float) -> None:
     completed = CheckResult.objects.filter(status="COMPLETED")
     completed.update(completed_at=now() - timedelta(days=days))
 
 
 def test_fresh_result_is_reused_for_free(api: Api):
-    first = done(api, two_checks())
+    first = run_report(api, two_checks())
     made = api.create(two_checks())
     api.work()
     second = api.report(made["id"])
 
     assert made["paymentState"]["amount"]["amount"] == 0
     assert second["status"] == "READY"
-    assert reused(first) == [False, False]
-    assert reused(second) == [True, True]
+    assert reused_flags(first) == [False, False]
+    assert reused_flags(second) == [True, True]
     assert movements(api) == [("CHARGE", -50, 1)] * 2
     for earlier, later in zip(
         first["checkResults"], second["checkResults"], strict=True
@@ -46,8 +46,8 @@ def test_fresh_result_is_reused_for_free(api: Api):
 
 
 def test_event_says_that_a_result_is_reused(api: Api):
-    done(api, two_checks())
-    second = done(api, two_checks())
+    run_report(api, two_checks())
+    second = run_report(api, two_checks())
 
     events = Event.objects.filter(report_id=second["id"], name="check.completed")
     assert [event.payload["check"]["reused"] for event in events] == [True, True]
@@ -65,42 +65,45 @@ def test_event_says_that_a_result_is_reused(api: Api):
 )
 def test_other_inputs_get_a_new_result(api: Api, other: dict):
     item = two_checks()
-    done(api, item)
+    run_report(api, item)
 
-    report = done(api, two_checks(**other))
+    report = run_report(api, two_checks(**other))
 
     # The PIN is no input of IDENTITY.
-    assert reused(report) == [other.keys() == {"kraPin"}, False]
+    assert reused_flags(report) == [other.keys() == {"kraPin"}, False]
 
 
 @pytest.mark.parametrize("same", [{"email": "w@acacia.test"}, {"phone": None}])
 def test_members_that_are_no_input_do_not_prevent_reuse(api: Api, same: dict):
-    done(api, two_checks())
+    run_report(api, two_checks())
 
-    assert reused(done(api, two_checks(**same))) == [True, True]
+    assert reused_flags(run_report(api, two_checks(**same))) == [True, True]
 
 
 def test_spelling_of_a_name_does_not_prevent_reuse(api: Api):
-    done(api, two_checks(fullName="Wanjiku Kamau"))
+    run_report(api, two_checks(fullName="Wanjiku Kamau"))
 
-    assert reused(done(api, two_checks(fullName="WANJIKU KAMAU"))) == [True, True]
+    assert reused_flags(run_report(api, two_checks(fullName="WANJIKU KAMAU"))) == [
+        True,
+        True,
+    ]
 
 
 def test_only_earlier_checks_are_reused(api: Api):
-    done(api, {**person(), "checksRequested": ["IDENTITY"]})
+    run_report(api, {**person(), "checksRequested": ["IDENTITY"]})
 
-    assert reused(done(api, two_checks())) == [True, False]
+    assert reused_flags(run_report(api, two_checks())) == [True, False]
     assert len(movements(api)) == 2
 
 
 def test_result_of_another_workspace_is_not_reused(api: Api, another_api: Api):
-    done(api, two_checks())
+    run_report(api, two_checks())
 
-    assert reused(done(another_api, two_checks())) == [False, False]
+    assert reused_flags(run_report(another_api, two_checks())) == [False, False]
 
 
 def test_result_of_the_other_environment_is_not_reused(api: Api, live_api: Api):
-    done(api, two_checks())
+    run_report(api, two_checks())
     live_api.account.__class__.objects.update(credit_limit=100)
 
     made = live_api.create(two_checks())
@@ -109,20 +112,20 @@ def test_result_of_the_other_environment_is_not_reused(api: Api, live_api: Api):
 
 
 def test_reuse_false_gets_new_results(api: Api):
-    done(api, two_checks())
+    run_report(api, two_checks())
 
-    report = done(api, {**two_checks(), "reuse": False})
+    report = run_report(api, {**two_checks(), "reuse": False})
 
-    assert reused(report) == [False, False]
+    assert reused_flags(report) == [False, False]
     assert len(movements(api)) == 4
-    assert reused(done(api, two_checks())) == [True, True]
+    assert reused_flags(run_report(api, two_checks())) == [True, True]
 
 
 def test_newest_result_is_reused(api: Api):
-    done(api, two_checks())
-    second = done(api, {**two_checks(), "reuse": False})
+    run_report(api, two_checks())
+    second = run_report(api, {**two_checks(), "reuse": False})
 
-    third = done(api, two_checks())
+    third = run_report(api, two_checks())
 
     assert [r["evidence"]["reusedFromResultId"] for r in third["checkResults"]] == [
         r["id"] for r in second["checkResults"]
@@ -131,36 +134,39 @@ def test_newest_result_is_reused(api: Api):
 
 @pytest.mark.parametrize(("days", "expected"), [(89.99, True), (90.01, False)])
 def test_result_is_fresh_for_the_days_of_its_check(api, days, expected):
-    done(api, two_checks())
-    aged(days)
+    run_report(api, two_checks())
+    age_results(days)
 
-    assert reused(done(api, two_checks())) == [expected, expected]
+    assert reused_flags(run_report(api, two_checks())) == [expected, expected]
 
 
 def test_reused_result_does_not_extend_freshness(api: Api):
-    done(api, two_checks())
-    aged(80)
-    second = done(api, two_checks())
-    aged(95)
+    run_report(api, two_checks())
+    age_results(80)
+    second = run_report(api, two_checks())
+    age_results(95)
     CheckResult.objects.filter(report=second["id"]).update(completed_at=now())
 
-    assert reused(done(api, two_checks())) == [False, False]
+    assert reused_flags(run_report(api, two_checks())) == [False, False]
 
 
 def test_check_without_freshness_is_not_reused(api: Api):
     CheckDefinition.objects.update(freshness_days=0)
-    done(api, two_checks())
+    run_report(api, two_checks())
 
-    assert reused(done(api, two_checks())) == [False, False]
+    assert reused_flags(run_report(api, two_checks())) == [False, False]
 
 
 def test_failed_and_cancelled_results_are_not_reused(api: Api):
-    done(api, two_checks(idNumber="90000008"))
-    assert reused(done(api, two_checks(idNumber="90000008"))) == [False, False]
+    run_report(api, two_checks(idNumber="90000008"))
+    assert reused_flags(run_report(api, two_checks(idNumber="90000008"))) == [
+        False,
+        False,
+    ]
 
     made = api.create(two_checks())
     api.post(f"/reports/{made['id']}/cancel")
-    assert reused(done(api, two_checks())) == [False, False]
+    assert reused_flags(run_report(api, two_checks())) == [False, False]
 
 
 def test_unfinished_result_is_not_reused(api: Api):
@@ -170,7 +176,7 @@ def test_unfinished_result_is_not_reused(api: Api):
 
 
 def test_erased_result_runs_again_for_free(api: Api):
-    done(api, two_checks())
+    run_report(api, two_checks())
     made = api.create(two_checks())
     CheckResult.objects.exclude(report=made["id"]).update(finding=None)
     api.work()
@@ -183,28 +189,28 @@ def test_erased_result_runs_again_for_free(api: Api):
 
 def test_launch_reuses_results_fresh_at_launch(api: Api):
     made = api.create(two_checks(), draft=True)
-    done(api, two_checks())
+    run_report(api, two_checks())
 
     assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 0
     api.post(f"/reports/{made['id']}/launch")
     api.work()
-    assert reused(api.report(made["id"])) == [True, True]
+    assert reused_flags(api.report(made["id"])) == [True, True]
 
 
 def test_launch_does_not_reuse_results_that_expired(api: Api):
-    done(api, two_checks())
+    run_report(api, two_checks())
     made = api.create(two_checks(), draft=True)
-    aged(91)
+    age_results(91)
 
     api.post(f"/reports/{made['id']}/launch")
     api.work()
 
-    assert reused(api.report(made["id"])) == [False, False]
+    assert reused_flags(api.report(made["id"])) == [False, False]
     assert len(movements(api)) == 4
 
 
 def test_free_report_requests_no_payment(api: Api):
-    done(api, two_checks())
+    run_report(api, two_checks())
 
     made = api.create({**two_checks(), "paymentMode": "CANDIDATE"})
 

@@ -4,7 +4,7 @@ from tests.world.clients import Api, company, person
 from verification.reports.models import SearchEntry
 
 
-def found(api: Api, text: str) -> set[str]:
+def search_names(api: Api, text: str) -> set[str]:
     answer = api.get("/reports", search=text, size=200)
     assert answer.status_code == 200, answer.content
     body = answer.json()
@@ -74,19 +74,19 @@ def named(api: Api) -> Api:
     ],
 )
 def test_search_finds_any_part_of_a_name(named: Api, text: str, names: set[str]):
-    assert found(named, text) == names
+    assert search_names(named, text) == names
 
 
 def test_search_by_one_letter_finds_every_such_name(named: Api):
-    assert found(named, "w") == {n for n in NAMES if "w" in n.lower()}
-    assert found(named, "ú") == {"José Ñandú"}
+    assert search_names(named, "w") == {n for n in NAMES if "w" in n.lower()}
+    assert search_names(named, "ú") == {"José Ñandú"}
 
 
 def test_search_matches_only_the_whole_text(api: Api):
     api.create(company(fullName="abcabd"), company(fullName="abdabc"), draft=True)
 
-    assert found(api, "abcab") == {"abcabd"}
-    assert found(api, "cabd") == {"abcabd"}
+    assert search_names(api, "abcab") == {"abcabd"}
+    assert search_names(api, "cabd") == {"abcabd"}
 
 
 @pytest.fixture
@@ -111,12 +111,12 @@ def identified(api: Api) -> str:
     ],
 )
 def test_search_finds_identifiers(api: Api, identified, text: str):
-    assert found(api, text) == {"Wanjiku Kamau"}
+    assert search_names(api, text) == {"Wanjiku Kamau"}
 
 
 def test_search_finds_the_report_id(api: Api, identified: str):
     for text in (identified, identified.upper(), f" {identified}"):
-        assert found(api, text) == {"Wanjiku Kamau"}
+        assert search_names(api, text) == {"Wanjiku Kamau"}
 
 
 @pytest.mark.parametrize(
@@ -124,21 +124,21 @@ def test_search_finds_the_report_id(api: Api, identified: str):
     ["AB-123", "123 456", "acacia.test", "Wan.Jiku", "Loan", "4711/B", "AB-123 4567"],
 )
 def test_search_by_part_of_an_identifier_finds_nothing(api: Api, identified, text: str):
-    assert found(api, text) == set()
+    assert search_names(api, text) == set()
 
 
 def test_search_finds_a_company_by_number(api: Api):
     api.create(company(fullName=None, registrationNumber="PVT-AB12CDE"), draft=True)
 
-    assert found(api, "pvtab12cde") == {"PVT-AB12CDE"}
+    assert search_names(api, "pvtab12cde") == {"PVT-AB12CDE"}
     # It has no name: its number stands for one.
-    assert found(api, "b12") == {"PVT-AB12CDE"}
+    assert search_names(api, "b12") == {"PVT-AB12CDE"}
 
 
 def test_search_by_phone_number_finds_nothing(api: Api):
     api.create(company(phone="+254712345678"), draft=True)
 
-    assert found(api, "+254712345678") == set()
+    assert search_names(api, "+254712345678") == set()
 
 
 def test_identifiers_are_hashed_in_the_index(api: Api, identified: str):

@@ -33,7 +33,7 @@ MOVES = {
 LEGAL = {(source, t) for source, targets in MOVES.items() for t in targets.split()}
 
 
-def in_status(api: Api, status: str) -> Report:
+def create_report_in(api: Api, status: str) -> Report:
     CheckDefinition.objects.update(price=0)
     made = api.create(company(), draft=True)
     Report.objects.filter(pk=made["id"]).update(
@@ -44,7 +44,7 @@ def in_status(api: Api, status: str) -> Report:
     return Report.objects.get(pk=made["id"])
 
 
-def try_to(report: Report, target: str) -> None:
+def apply_move(report: Report, target: str) -> None:
     changes = {
         "completed_at": now() if target in ENDED else None,
         "launched_at": report.launched_at or now(),
@@ -63,9 +63,9 @@ def test_transitions_name_every_status():
 
 def test_every_move_follows_the_transitions(api: Api):
     for source, target in product(ReportStatus.values, repeat=2):
-        report = in_status(api, source)
+        report = create_report_in(api, source)
         if (source, target) in LEGAL:
-            try_to(report, target)
+            apply_move(report, target)
             assert report.status == target
             assert Report.objects.get(pk=report.pk).status == target
             change = report.status_changes.get(trigger="tested")
@@ -73,14 +73,14 @@ def test_every_move_follows_the_transitions(api: Api):
             assert change.actor == "test"
         else:
             with pytest.raises(InvalidTransition, match=f"{source} cannot become"):
-                try_to(report, target)
+                apply_move(report, target)
             assert Report.objects.get(pk=report.pk).status == source
             assert not report.status_changes.filter(trigger="tested").exists()
 
 
 def test_moves_are_made_all_or_none(api: Api):
-    good, stale = in_status(api, "RUNNING"), in_status(api, "RUNNING")
-    try_to(Report.objects.get(pk=stale.pk), "CANCELLED")
+    good, stale = create_report_in(api, "RUNNING"), create_report_in(api, "RUNNING")
+    apply_move(Report.objects.get(pk=stale.pk), "CANCELLED")
     changes = {"completed_at": now()}
 
     with pytest.raises(InvalidTransition), transaction.atomic():
@@ -95,10 +95,10 @@ def test_moves_are_made_all_or_none(api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_two_concurrent_moves_wins(api: Api):
-    report = in_status(api, "RUNNING")
+    report = create_report_in(api, "RUNNING")
     copies = [Report.objects.get(pk=report.pk) for _ in range(6)]
 
-    answers = at_once(6, lambda n: try_to(copies[n], ["READY", "CANCELLED"][n % 2]))
+    answers = at_once(6, lambda n: apply_move(copies[n], ["READY", "CANCELLED"][n % 2]))
 
     assert answers.count(None) == 1
     assert sum(isinstance(a, InvalidTransition) for a in answers) == 5

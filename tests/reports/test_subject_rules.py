@@ -21,7 +21,7 @@ PERSON_MEMBERS = {
 }
 
 
-def asking(item: dict, *checks: str) -> dict:
+def requesting(item: dict, *checks: str) -> dict:
     return {**item, "checksRequested": list(checks), "consent": ATTESTED}
 
 
@@ -49,22 +49,22 @@ def test_company_accepts_common_members(api: Api):
 
 @pytest.mark.parametrize("check", ABOUT_PEOPLE)
 def test_checks_of_a_person_need_the_id_number(api: Api, check: str):
-    item = asking(person(idNumber=None), check)
+    item = requesting(person(idNumber=None), check)
 
     assert told(api, item) == {"subject/idNumber": "missing-input"}
-    assert api.create(asking(person(), check))["status"] == "RUNNING"
+    assert api.create(requesting(person(), check))["status"] == "RUNNING"
 
 
 @pytest.mark.parametrize("check", ["BUSINESS_VERIFICATION", "CREDITBUREAU_COMP"])
 def test_checks_of_a_company_need_its_number(api: Api, check: str):
-    item = asking(company(registrationNumber=None), check)
+    item = requesting(company(registrationNumber=None), check)
 
     assert told(api, item) == {"subject/registrationNumber": "missing-input"}
-    assert api.create(asking(company(), check))["status"] == "RUNNING"
+    assert api.create(requesting(company(), check))["status"] == "RUNNING"
 
 
 def test_tax_check_of_a_person_needs_pin_or_id_number(api: Api):
-    neither = asking(person(idNumber=None), "KRA_PIN")
+    neither = requesting(person(idNumber=None), "KRA_PIN")
 
     assert told(api, neither) == {"subject/idNumber": "missing-input"}
     api.create(put(neither, "subject/kraPin", "A012345678Z"))
@@ -72,7 +72,7 @@ def test_tax_check_of_a_person_needs_pin_or_id_number(api: Api):
 
 
 def test_tax_check_of_a_company_needs_its_pin(api: Api):
-    item = asking(company(), "KRA_PIN")
+    item = requesting(company(), "KRA_PIN")
 
     assert told(api, item) == {"subject/kraPin": "missing-input"}
     made = api.create(put(item, "subject/kraPin", "P051234567Z"))
@@ -81,20 +81,20 @@ def test_tax_check_of_a_company_needs_its_pin(api: Api):
 
 @pytest.mark.parametrize("member", EMPLOYMENT)
 def test_reference_needs_employer_and_referee(api: Api, member: str):
-    item = asking(person(**{**EMPLOYMENT, member: None}), "EMPLOYER_VERIFICATION")
+    item = requesting(person(**{**EMPLOYMENT, member: None}), "EMPLOYER_VERIFICATION")
 
     assert told(api, item) == {f"subject/{member}": "missing-input"}
 
 
 def test_null_input_is_missing(api: Api):
-    item = asking(person(**EMPLOYMENT), "EMPLOYER_VERIFICATION")
+    item = requesting(person(**EMPLOYMENT), "EMPLOYER_VERIFICATION")
     item = put(item, "subject/refereeName", None)
 
     assert told(api, item) == {"subject/refereeName": "missing-input"}
 
 
 def test_inputs_are_returned_with_the_subject(api: Api):
-    item = asking(
+    item = requesting(
         person(**EMPLOYMENT, jobTitle="Nurse", employmentStart="2020-02-29"),
         "EMPLOYER_VERIFICATION",
     )
@@ -107,7 +107,7 @@ def test_inputs_are_returned_with_the_subject(api: Api):
 
 def test_hosted_consent_of_a_company_needs_a_number_to_confirm(api: Api):
     CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
-    item = asking(company(registrationNumber=None), "AML_SCREENING")
+    item = requesting(company(registrationNumber=None), "AML_SCREENING")
 
     for draft in (True, False):
         refused = api.refused(
@@ -123,7 +123,8 @@ def test_hosted_consent_of_a_company_needs_a_number_to_confirm(api: Api):
 
 
 def test_missing_company_number_is_one_fault(api: Api):
-    item = {**asking(company(registrationNumber=None), "KRA_PIN"), "consent": HOSTED}
+    subject = company(registrationNumber=None)
+    item = {**requesting(subject, "KRA_PIN"), "consent": HOSTED}
 
     assert told(api, item) == {"subject/kraPin": "missing-input"}
     assert api.create(put(item, "subject/kraPin", "P123456789Z"))["consentState"]
@@ -131,7 +132,7 @@ def test_missing_company_number_is_one_fault(api: Api):
 
 def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
     CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
-    item = asking(company(), "AML_SCREENING")
+    item = requesting(company(), "AML_SCREENING")
     made = api.create({**item, "consent": HOSTED, "draft": True})
     named = {"subjectType": "COMPANY", "fullName": "Baobab Traders Limited"}
 
@@ -141,7 +142,7 @@ def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
 
 
 def test_input_is_unknown_without_a_check_that_needs_it(api: Api):
-    item = asking(person(kraPin="A012345678Z"), "IDENTITY")
+    item = requesting(person(kraPin="A012345678Z"), "IDENTITY")
 
     assert told(api, item) == {"subject/kraPin": "unknown-member"}
     assert told(api, put(item, "subject/kraPin", None)) == {
@@ -164,7 +165,7 @@ def test_missing_input_is_listed_with_missing_consent(api: Api):
 @pytest.mark.parametrize("digit", "0123456789")
 def test_live_key_refuses_sandbox_numbers(live_api: Api, digit: str):
     pin, number = f"A90000000{digit}Z", f"SBX-000000{digit}"
-    taxed = asking(person(idNumber=f"9000000{digit}", kraPin=pin), "KRA_PIN")
+    taxed = requesting(person(idNumber=f"9000000{digit}", kraPin=pin), "KRA_PIN")
 
     assert told(live_api, taxed) == {
         "subject/idNumber": "not-allowed-here",

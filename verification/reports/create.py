@@ -172,7 +172,11 @@ def _gather(
     report, lines = _report(client, order, priced.subject.id, at), priced.lines
     consent = build_consent(report, order, at)
     payment = build_payment(report, order, total(lines), at)
-    report.status = first_status(order, consent, payment)
+    report.status = first_status(
+        draft=order.draft,
+        needs_consent=consent is not None and not consent.is_given,
+        needs_payment=payment is not None and payment.is_outstanding,
+    )
     report.launched_at = None if order.draft else at
     results = result_rows(report, lines, turns, at)
     batch.reports.append(report)
@@ -267,16 +271,14 @@ def build_payment(
 
 
 def first_status(
-    order: Order, consent: Consent | None, payment: Payment | None
+    *, draft: bool, needs_consent: bool, needs_payment: bool
 ) -> ReportStatus:
-    """Return the status of a new report: its first gate, or RUNNING if none waits."""
-    if order.draft:
+    """Return the status of a new report: its first gate, or RUNNING without one."""
+    if draft:
         return ReportStatus.DRAFT
-    if consent and not consent.is_given:
+    if needs_consent:
         return ReportStatus.PENDING_CONSENT
-    if payment and payment.is_outstanding:
-        return ReportStatus.PENDING_PAYMENT
-    return ReportStatus.RUNNING
+    return ReportStatus.PENDING_PAYMENT if needs_payment else ReportStatus.RUNNING
 
 
 def result_rows(

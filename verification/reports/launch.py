@@ -93,7 +93,10 @@ def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
 
 
 def is_unrefunded(payment: Payment) -> bool:
-    """Return whether no part of the payment was refunded or is being refunded."""
+    """Return whether no part of the payment was refunded or is being refunded.
+
+    A refund of a surplus does not count.
+    """
     return not Checkout.objects.paying(payment.pk).partly_returned().exists()
 
 

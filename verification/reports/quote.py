@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.utils.timezone import now
 
 from verification.consents.models import Consent
-from verification.reports.create import require_payable_amounts
+from verification.reports.create import first_status, require_payable_amounts
 from verification.reports.models import PaymentMode, ReportStatus
 from verification.reports.orders import Order
 from verification.reports.pricing import OrderLine, price_orders, total
@@ -40,7 +40,12 @@ def _build_quote(order: Order, lines: list[OrderLine]) -> OrderQuote:
     gates = ["CONSENT"] if _awaits_consent(order) else []
     if order.payment_mode != PaymentMode.SELF and total(lines):
         gates.append("PAYMENT")
-    return OrderQuote(order, lines, gates, _first_status(order, gates))
+    status = first_status(
+        draft=order.draft,
+        needs_consent="CONSENT" in gates,
+        needs_payment="PAYMENT" in gates,
+    )
+    return OrderQuote(order, lines, gates, status)
 
 
 def _awaits_consent(order: Order) -> bool:
@@ -48,11 +53,3 @@ def _awaits_consent(order: Order) -> bool:
         return any(definition.requires_consent for definition in order.definitions)
     attested = order.consent.mode == Consent.Mode.CUSTOMER_ATTESTED
     return not (attested and order.consent.obtained)
-
-
-def _first_status(order: Order, gates: list[str]) -> ReportStatus:
-    if order.draft:
-        return ReportStatus.DRAFT
-    if "CONSENT" in gates:
-        return ReportStatus.PENDING_CONSENT
-    return ReportStatus.PENDING_PAYMENT if gates else ReportStatus.RUNNING

@@ -16,6 +16,7 @@ from verification.checks.schedule import wake_up
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout
 from verification.providers.registry import ORDER_AGAIN
+from verification.reports.launch import is_unrefunded
 from verification.reports.locks import lock_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
@@ -67,10 +68,11 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         raise NotRetryable(report.status, "The subject's consent does not hold.")
-    if _is_refunded(report):
+    payment = getattr(report, "payment", None)
+    if payment and not is_unrefunded(payment):
         why = "What was paid for it was given back, in part or whole."
         raise NotRetryable(report.status, why)
-    if _is_past_retry_time(report):
+    if payment and _is_past_retry_time(report):
         why = (
             "Its payer waits for the money: failed checks that a payer paid for are "
             f"retried again only until {settings.REFUND_UNDONE_AFTER_MINUTES} minutes "
@@ -88,22 +90,12 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
             raise NotRetryable(report.status, f"{why} {ORDER_AGAIN}")
 
 
-def _is_refunded(report: Report) -> bool:
-    """Return whether any of the payment was refunded; a surplus does not count."""
-    payment = getattr(report, "payment", None)
-    if payment is None:
-        return False
-    return Checkout.objects.paying(payment.pk).partly_returned().exists()
-
-
 def _is_past_retry_time(report: Report) -> bool:
     """Return whether a report that a payer paid for was retried, and its time is over.
 
     The time begins when the checks first fail. Each end after a retry begins the wait
     for the refund again, so unlimited retries would hold the payer's money for ever.
     """
-    if getattr(report, "payment", None) is None:
-        return False
     changes = report.status_changes
     retried = changes.filter(trigger=RETRY_TRIGGER).first()
     if retried is None:
