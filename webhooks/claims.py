@@ -1,10 +1,10 @@
-"""How many deliveries of each configuration are claimed at a time.
+"""Claim due deliveries, each for one sender, with a fair share for each configuration.
 
-One claim and one record of many cost little more than of one, so that a receiver that
-answers quickly is given many. Of one that is slow or fails no more are claimed than are
-under way: what waits for a place would take it from the others.
-
-Taking due deliveries from the table: fairly, and each by one sender at a time.
+The share is the number of deliveries of a configuration that a sender holds at a time.
+It grows while the receiver answers quickly, because a claim of many deliveries costs
+little more than a claim of one. A receiver that is slow or fails has the smallest
+share: as many deliveries as the sender has requests under way. Deliveries that only
+wait for a place would take the room of other receivers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webhooks.sender import WAIT_SECONDS
 # Requests under way to one receiver from one sender.
 MAX_CONCURRENT_REQUESTS = 10
 MAX_CLAIMED = 160
-# From the claim to the answer, waiting for a place included.
+# From the claim to the answer, including the wait for a place.
 QUICK_SECONDS = 1.0
 
 
@@ -38,7 +38,7 @@ class ClaimShares:
     def note(
         self, configuration_id: UUID, *, acknowledged: bool, seconds: float
     ) -> None:
-        """One more for each quick acknowledgement; back to the beginning otherwise."""
+        """Raise the share by one after a quick acknowledgement, or else reset it."""
         if acknowledged and seconds <= QUICK_SECONDS:
             share = self.grown.get(configuration_id, MAX_CONCURRENT_REQUESTS) + 1
             self.grown[configuration_id] = min(share, MAX_CLAIMED)
@@ -49,8 +49,8 @@ class ClaimShares:
 LEASE_MARGIN_SECONDS = 15
 NO_SHARES: Mapping[UUID, int] = MappingProxyType({})
 
-# From one configuration with waiting deliveries to the next, by the index: what it
-# costs does not depend on how many wait.
+# A walk through the index from one configuration with waiting deliveries to the next:
+# its cost does not depend on the number of deliveries.
 WAITING = """
 WITH RECURSIVE waiting AS (
     (
@@ -66,8 +66,8 @@ WITH RECURSIVE waiting AS (
     FROM waiting w WHERE w.configuration_id IS NOT NULL
 )
 """
-# Locked until the claim commits, so that two claimers do not both fill the same room;
-# recording an event locks less and is not held up.
+# The lock holds until the claim commits, so that two senders do not fill the same room.
+# Recording an event takes a weaker lock and does not wait.
 READY = f"""
 {WAITING}
 SELECT c.* FROM webhooks_configuration c
@@ -80,8 +80,8 @@ WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
     )
 FOR NO KEY UPDATE OF c SKIP LOCKED
 """  # noqa: S608
-# The first of each configuration before the second of any. One that rested gets a
-# single request to show that it is back.
+# The first delivery of each configuration comes before the second of any. After a rest
+# of the breaker a receiver gets a single request as a probe.
 DUE = """
 WITH room AS (
     SELECT c.id, CASE WHEN c.resting_until IS NULL THEN ready.share ELSE 1 END - (
@@ -139,22 +139,22 @@ class Claim:
     event: Event
     configuration: Configuration
     fence: int
-    # Before this attempt.
+    # The counts before this attempt.
     failures: int
     attempts: int
 
 
 @transaction.atomic
 def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
-    """Up to `limit` due deliveries, and of each configuration no more than its share.
+    """Claim up to `limit` due deliveries, and of each configuration at most its share.
 
-    Those not named in `shares` have the smallest. There is none of a configuration that
-    rests, or of a workspace that is suspended.
+    A configuration that `shares` does not name has the smallest share. Deliveries of
+    resting configurations and suspended workspaces stay unclaimed.
     """
     ready = {c.pk: c for c in Configuration.objects.raw(READY)}
     if not ready:
         return []
-    # It may wait for a place, and then for an answer.
+    # A delivery may wait for a place, and then for an answer.
     lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
     claimed: Iterable[Any] = Event.objects.raw(
         CLAIM,
@@ -173,7 +173,7 @@ def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
 
 
 def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
-    """Claims of which nothing was sent: due again after that time, as they were."""
+    """Give back claims that were not sent: they are due after so many seconds."""
     with connection.cursor() as cursor:
         cursor.execute(
             RELEASE,
@@ -182,10 +182,10 @@ def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
 
 
 def schedule_next_run() -> None:
-    """Have a sender look again when the next delivery is due, unless one will anyway.
+    """Run a sender when the next delivery is due, unless one is scheduled by then.
 
-    Every run ends with this. What is left then waits for its time, for its receiver
-    to have rested, or for the lease of a sender that may have died.
+    Every run ends with this. A delivery that is left waits for its time, for the end of
+    its receiver's rest, or for the end of the lease of a sender that may have died.
     """
     with connection.cursor() as cursor:
         cursor.execute(NEXT_DUE)

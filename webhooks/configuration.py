@@ -1,4 +1,4 @@
-"""Where a workspace gets its events: one configuration in each environment."""
+"""Configure the receiver of a workspace's events, one for each environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webhooks.models import Configuration, DeliveryStatus
 
 # A path, because this module is below `delivery`, which loads the HTTP client.
 SEND_DUE = "webhooks.delivery.send_due_deliveries"
-# How long the secret before signs beside the new one.
+# For this long the previous secret signs together with the new one.
 SECRET_OVERLAP = timedelta(hours=24)
 HEALTHY_STATE: dict[str, Any] = {
     **breaker.CLOSED,
@@ -31,7 +31,7 @@ class NotConfigured(Exception):
 
 
 class SecretRequired(Exception):
-    """The first configuration comes with its secret."""
+    """The first configuration needs a secret."""
 
 
 @transaction.atomic
@@ -44,14 +44,14 @@ def configure(
     events: Iterable[str],
     secret: str | None,
 ) -> tuple[Configuration, bool]:
-    """Create the configuration or replace it wholesale; True when it was created.
+    """Create or replace the configuration. Returns it, and whether it was created.
 
-    Without a secret the present one stays. Replacing it forgets how deliveries went,
-    and once it is enabled, what has waited goes out.
+    Without a new secret the present one stays. A replacement resets the failures and
+    the breaker. An enabled configuration gets the deliveries that have waited.
     """
     at = now()
     _lock_configuration(workspace_id, environment, alone=True)
-    # Senders count failures meanwhile.
+    # Locked, because senders count failures in this row.
     found = _find_configuration(workspace_id, environment, locked=True)
     configuration = found or Configuration(
         workspace_id=workspace_id, environment=environment, created_at=at
@@ -69,26 +69,26 @@ def configure(
 
 @transaction.atomic
 def remove(workspace_id: UUID, environment: str) -> None:
-    """Delete the configuration; what still waited for it has failed.
+    """Delete the configuration and fail the deliveries that wait for it.
 
-    Deliveries and their attempts stay readable. NotConfigured when there is none.
+    Deliveries and their attempts stay readable. Raises NotConfigured.
     """
     _lock_configuration(workspace_id, environment, alone=True)
     configuration = _find_configuration(workspace_id, environment)
     if configuration is None:
         raise NotConfigured
-    # Senders take deliveries first and their configuration last, and so is it here.
+    # Senders lock deliveries first and their configuration last: the same order here.
     _fail_waiting_deliveries(configuration)
     Configuration.objects.select_for_update().get(pk=configuration.pk)
-    # What was recorded in between; more cannot come.
+    # Deliveries recorded before the lock; no more can come.
     _fail_waiting_deliveries(configuration)
     configuration.delete()
 
 
 def get_configuration(workspace_id: UUID, environment: str) -> Configuration:
-    """The configuration, which is not removed before the transaction ends.
+    """Return the configuration and keep it until the transaction ends.
 
-    NotConfigured when there is none.
+    Raises NotConfigured.
     """
     _lock_configuration(workspace_id, environment, alone=False)
     configuration = _find_configuration(workspace_id, environment)
@@ -98,9 +98,10 @@ def get_configuration(workspace_id: UUID, environment: str) -> Configuration:
 
 
 def _lock_configuration(workspace_id: UUID, environment: str, *, alone: bool) -> None:
-    """Until the transaction ends; a configuration that is not there has no row to lock.
+    """Take an advisory lock: a configuration that does not exist has no row to lock.
 
-    What is read after this sees what the last holder committed.
+    The lock holds until the transaction ends. Reads after it see the changes of the
+    transaction that held it before.
     """
     lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
     with connection.cursor() as cursor:
@@ -136,9 +137,9 @@ def _replace_secret(
 
 def _fail_waiting_deliveries(configuration: Configuration) -> None:
     waiting = configuration.deliveries.filter(next_attempt_at__isnull=False)
-    # All of them first, in the order in which senders take them.
+    # Lock all of them first, in the order in which senders lock them.
     list(waiting.order_by("event_id").select_for_update(no_key=True).values("pk"))
-    # A sender that has one just now finds it without a lease, and records nothing.
+    # A sender that holds one of them finds it without a lease and records nothing.
     waiting.update(
         status=DeliveryStatus.FAILED, next_attempt_at=None, leased_until=None
     )

@@ -1,8 +1,8 @@
-"""Delivering: claim what is due, post it, record what came of it.
+"""Send due deliveries: claim them, post them, record the attempts.
 
-One worker of a cluster claims and posts for all receivers at once, because requests
-cost it next to nothing while they wait. Requests are made outside any transaction and
-in a thread of their own, which touches no database.
+One worker of a cluster claims and posts for all receivers at once, because a request
+that waits costs the worker almost nothing. A thread of its own makes the requests. It
+touches no database, and no transaction is open meanwhile.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ CLAIM_BATCH_SIZE = 200
 # A job ends after this long, so that the cluster can be stopped and watched.
 JOB_SECONDS = 60.0
 POLL_SECONDS = 0.1
-# Where many are under way more answers follow soon, and are recorded together.
+# While many requests are under way, the sender waits for more answers and records them
+# together.
 GATHER_SECONDS = 0.01
-# A process that lacks the newest key of FIELD_KEYS is about to be started anew.
+# A process without the newest key of FIELD_KEYS is about to be restarted.
 UNKNOWN_KEY_DELAY_SECONDS = 60
 UNREADABLE = Answer(None, Attempt.Error.UNREADABLE.value, "", 0, None)
 
-# Event and fence: a delivery can be claimed anew while its old request still runs.
+# Event and fence: another claim of a delivery can follow while its old request runs.
 Key = tuple[UUID, int]
 
 
 @dataclass(slots=True)
 class _InFlight:
-    """What is under way."""
+    """The claims whose requests are under way."""
 
     claims: dict[Key, tuple[Claim, datetime, int]] = field(default_factory=dict)
     shares: ClaimShares = field(default_factory=ClaimShares)
@@ -88,11 +89,11 @@ class _InFlight:
 
 @job
 def send_due_deliveries() -> None:
-    """Send what is due until nothing is, or until another worker should go on.
+    """Send due deliveries until none is left, or for 60 seconds.
 
-    Of a cluster's workers one claims at a time; who is late finds nothing to do. A
-    receiver that does not answer holds up the end of the job and nobody's deliveries:
-    the slot is given back before the last answers are waited for.
+    One worker of a cluster sends at a time; a second one returns at once. The worker
+    frees the slot before it waits for the last answers, so that a slow receiver delays
+    the end of this job and no other deliveries.
     """
     flight = _InFlight()
     with ExitStack() as opened:
@@ -113,7 +114,7 @@ def send_due_deliveries() -> None:
 
 
 def _send_all(post: Sender[Key], flight: _InFlight) -> bool:
-    """True when nothing is due and nothing under way; False when time was up."""
+    """Return whether all due deliveries were sent before the time was up."""
     stop_at = time.monotonic() + JOB_SECONDS
     while beat() and time.monotonic() < stop_at:
         room = flight.room
@@ -128,7 +129,7 @@ def _send_all(post: Sender[Key], flight: _InFlight) -> bool:
 def _start(
     post: Sender[Key], claims: Iterable[Claim], flight: _InFlight
 ) -> list[EndedAttempt]:
-    """Post each; those that can never be written have ended."""
+    """Post the deliveries. Returns those whose event cannot be read as ended."""
     letters: list[tuple[Key, WebhookRequest]] = []
     at_once: list[EndedAttempt] = []
     without_key: list[Claim] = []
@@ -139,7 +140,7 @@ def _start(
         except UnknownKey:
             without_key.append(claimed)
         except (InvalidTag, ValueError) as e:
-            # The message may hold what the event says of a subject.
+            # The exception's message may hold personal data of the event.
             logger.error("%s cannot be sent: %s", claimed.event.pk, type(e).__name__)
             at_once.append((claimed, at, UNREADABLE))
         else:
@@ -177,9 +178,9 @@ def _signature(
 
 
 def _collect_ended(post: Sender[Key], flight: _InFlight) -> list[EndedAttempt]:
-    """Answers that have come; waits a little for the first of them.
+    """Return the ended attempts, after a short wait for the first of them.
 
-    What comes back unsent is due again.
+    Deliveries that come back unsent are given back.
     """
     if not flight.claims:
         return []
@@ -204,5 +205,5 @@ def _release(claims: list[Claim], seconds: float = 0) -> None:
     try:
         release_claims(claims, seconds)
     except DatabaseError as e:
-        # They are due again when their leases end.
+        # The deliveries are due again when their leases end.
         logger.error("%s claims were not given back: %s", len(claims), type(e).__name__)

@@ -1,4 +1,4 @@
-"""Recording events in the transaction that causes them, and writing their bodies."""
+"""Record events in the transaction that causes them, and write their bodies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from webhooks.models import Event
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to be; of two with the same name and cause the second is refused."""
+    """An event to record. The database refuses a second one of the same cause."""
 
     name: Event.Name
     cause: str
@@ -30,7 +30,7 @@ class NewEvent:
 
 
 def envelope(event: Event) -> bytes:
-    """The body of each of its deliveries, the same bytes every time.
+    """Return the body of the event's deliveries: the same bytes every time.
 
     Raises ValueError when the payload was purged.
     """
@@ -45,19 +45,19 @@ def envelope(event: Event) -> bytes:
     )
 
 
-def event_rows(happenings: Iterable[NewEvent], at: datetime) -> Rows:
-    """Their rows. The database queues deliveries as they are inserted."""
+def event_rows(events: Iterable[NewEvent], at: datetime) -> Rows:
+    """Return the rows of the events. A trigger creates the deliveries."""
     rows = [
         {
             "id": uuid7(),
-            "workspace_id": h.workspace_id,
-            "environment": h.environment,
-            "name": h.name.value,
-            "cause": h.cause,
-            "report_id": h.report_id,
-            "payload": h.data,
+            "workspace_id": event.workspace_id,
+            "environment": event.environment,
+            "name": event.name.value,
+            "cause": event.cause,
+            "report_id": event.report_id,
+            "payload": event.data,
             "created_at": at,
         }
-        for h in happenings
+        for event in events
     ]
     return Rows(Event, rows, then=notify_on_commit)

@@ -1,4 +1,4 @@
-"""How a configuration's receiver does: resting while it fails, disabled in the end."""
+"""Count a receiver's failures: notify its owners, open its breaker, disable it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from webhooks.models import Attempt, Configuration
 from webhooks.requests import Answer
 
 GONE = 410
-# The owners are told at this failure in a row.
+# The service notifies the owners at this failure in a row.
 NOTIFIES_AT = 4
-# Disabled when nothing was delivered for so long, and so many attempts failed.
+# A configuration is disabled after so long and so many failures without a success.
 DISABLE_AFTER = timedelta(days=5)
 MIN_FAILURES_TO_DISABLE = 10
 
-# What was sent to an earlier URL says nothing of this one: `updated_at` has moved.
+# `updated_at` changes with the URL: failures of an earlier URL do not count.
 COUNT_FAILURES = f"""
 UPDATE webhooks_configuration
 SET failing_since = COALESCE(failing_since, %(at)s), {breaker.COUNT_FAILURES}
@@ -33,13 +33,13 @@ RETURNING failures_in_row, failing_since
 
 
 def record_answers(ended: Iterable[tuple[Configuration, Answer]], at: datetime) -> None:
-    """Count what these answers, in their order, say of their receivers."""
+    """Count the failures and successes of these answers, in their order."""
     by_configuration: dict[Configuration, list[Answer]] = defaultdict(list)
     for configuration, answer in ended:
-        # That we could not read the event is not the receiver's fault.
+        # The service could not read the event: the receiver has not failed.
         if answer.error != Attempt.Error.UNREADABLE:
             by_configuration[configuration].append(answer)
-    # In one order everywhere, so that two recordings never wait for each other.
+    # Sorted, so that two recordings never deadlock.
     for configuration in sorted(by_configuration, key=lambda c: c.pk):
         _record_answers_of(configuration, by_configuration[configuration], at)
 
@@ -57,7 +57,7 @@ def _record_answers_of(
 
 
 def _reset_failures(configuration: Configuration) -> None:
-    # What it was at the claim says nothing: others have answered since.
+    # Filtered in the database: the row may have changed since the claim.
     _unless_replaced(configuration).filter(failures_in_row__gt=0).update(
         **breaker.CLOSED, failing_since=None
     )
@@ -87,7 +87,7 @@ def _count_failures(configuration: Configuration, failures: int, at: datetime) -
 def _disable(
     configuration: Configuration, reason: Configuration.DisabledReason, at: datetime
 ) -> None:
-    """What waits keeps waiting, and goes out when it is enabled again."""
+    """Disable the configuration. Its deliveries wait until it is enabled again."""
     disabled = _unless_replaced(configuration, enabled=True).update(
         enabled=False, disabled_at=at, disabled_reason=reason
     )

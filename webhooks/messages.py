@@ -1,4 +1,4 @@
-"""Telling the owners of a workspace whose receiver fails."""
+"""Notify the owners of a workspace whose receiver fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workspaces.models import Environment
 
 @job
 def notify_failing(configuration_id: str) -> None:
-    """Unless it has recovered, was replaced or was removed since."""
+    """Notify the owners of failures, unless the receiver has recovered since."""
     configuration = _find_configuration(configuration_id)
     if configuration and configuration.failing_since:
         _notify_owners(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
@@ -24,7 +24,7 @@ def notify_failing(configuration_id: str) -> None:
 
 @job
 def notify_disabled(configuration_id: str) -> None:
-    """Unless it was enabled again or removed since."""
+    """Notify the owners that the service disabled it, unless it is enabled again."""
     configuration = _find_configuration(configuration_id)
     if configuration and configuration.disabled_at:
         _notify_owners(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)

@@ -1,4 +1,4 @@
-"""Lists of a workspace's deliveries: filtered, newest first, with an exact total."""
+"""List a workspace's deliveries: filtered, newest first, with an exact total."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DeliveryPage:
 
 
 def deliveries_of(workspace_id: UUID, environment: str) -> QuerySet[Delivery]:
-    """With their events, whose payloads are not read."""
+    """Return the deliveries with their events, without the payloads."""
     return (
         Delivery.objects.filter(workspace=workspace_id, environment=environment)
         .select_related("event")
@@ -36,16 +36,16 @@ def list_deliveries(
     page: int,
     size: int,
 ) -> DeliveryPage:
-    """One page of them, and how many there are in all."""
+    """Return one page of the deliveries, and their total number."""
     found = deliveries_of(workspace_id, environment)
     if event:
         found = found.filter(name=event)
     if status:
         found = found.filter(status=status)
     first = page * size
-    # Identifiers grow with time, and the index has them.
+    # Ids grow with time, and the index is sorted by them.
     deliveries = list(found.order_by("-event_id")[first : first + size])
-    # A page that is not full is the last one, and tells the total itself.
+    # After a page that is not full the total is known without a count.
     total = first + len(deliveries)
     if len(deliveries) == size or (first and not deliveries):
         total = found.order_by().count()

@@ -1,4 +1,4 @@
-"""Sending again what was sent before, and sending something to try the receiver."""
+"""Send deliveries again, and send test events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TEST_MESSAGE = "This is a test event: your receiver works when it answers with 2
 
 
 class ConfigurationDisabled(Exception):
-    """Nothing is sent to a configuration that is not enabled."""
+    """The configuration is disabled and receives no deliveries."""
 
 
 class EventPurged(Exception):
-    """What the event said is kept no longer, so it cannot be sent again."""
+    """The event's payload is purged, so the event cannot be sent again."""
 
 
 class TooManyTests(Exception):
@@ -38,10 +38,11 @@ class TooManyTests(Exception):
 
 @transaction.atomic
 def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
-    """Send one again, whatever became of it, on a schedule that begins anew.
+    """Send a delivery of any status again, on a new schedule.
 
-    One that is being sent at this moment is left alone. Delivery.DoesNotExist for one
-    of somebody else; NotConfigured, ConfigurationDisabled and EventPurged.
+    A delivery that a sender holds stays as it is. Raises NotConfigured,
+    ConfigurationDisabled, EventPurged, and Delivery.DoesNotExist, also for a delivery
+    of another workspace.
     """
     theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
     configuration = check_redeliverable(workspace_id, environment, event_id)
@@ -58,7 +59,7 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
 def check_redeliverable(
     workspace_id: UUID, environment: str, event_id: UUID
 ) -> Configuration:
-    """Return the configuration that it would go to, or raise what `redeliver` does."""
+    """Return the delivery's configuration, or raise the errors of `redeliver`."""
     theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
     if not theirs.filter(pk=event_id).exists():
         raise Delivery.DoesNotExist
@@ -70,14 +71,14 @@ def check_redeliverable(
 
 @transaction.atomic
 def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
-    """Send all again that was recorded since then and has failed; how many these are.
+    """Send all failed deliveries since then again. Returns their number.
 
-    Those whose payload is kept no longer stay as they are. NotConfigured and
+    Deliveries with a purged payload stay failed. Raises NotConfigured and
     ConfigurationDisabled.
     """
     configuration = _get_enabled_configuration(workspace_id, environment)
     kept = Event.objects.filter(pk=OuterRef("event_id"), payload__isnull=False)
-    # The status is looked at again where another recovery was faster.
+    # PostgreSQL checks the status again if another recovery changed the row first.
     count = Delivery.objects.filter(
         Exists(kept),
         workspace=workspace_id,
@@ -91,9 +92,9 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
 
 
 def send_test(workspace_id: UUID, environment: str) -> Delivery:
-    """Record an event `webhook.test`, which is delivered whatever is enabled.
+    """Record an event `webhook.test`, which every configuration receives.
 
-    NotConfigured, ConfigurationDisabled, and TooManyTests after five in a minute.
+    Raises NotConfigured, ConfigurationDisabled, and TooManyTests after five a minute.
     """
     with transaction.atomic():
         _get_enabled_configuration(workspace_id, environment)
@@ -107,7 +108,7 @@ def send_test(workspace_id: UUID, environment: str) -> Delivery:
 
 @transaction.atomic
 def _record_test(workspace_id: UUID, environment: str) -> Delivery:
-    # Anew: it may have been removed meanwhile.
+    # Checked again: the configuration may have been removed since.
     _get_enabled_configuration(workspace_id, environment)
     rows = event_rows([_test_event(workspace_id, environment)], now())
     insert(rows)
@@ -138,7 +139,7 @@ def _restarted_schedule(configuration: Configuration, at: datetime) -> dict[str,
         "status": DeliveryStatus.PENDING,
         "failures": 0,
         "next_attempt_at": at,
-        # A sender that is late finds it without a lease, and records nothing.
+        # A late sender finds the delivery without a lease and records nothing.
         "leased_until": None,
         "delivered_at": None,
     }

@@ -1,9 +1,8 @@
-"""Signatures of Standard Webhooks 1.0.0, with whatever secret the client chose.
+"""The requests to receivers, their signatures and their answers.
 
-The official libraries take a secret as `whsec_` and base64; to hand them any other
-secret, write it as `"whsec_" + base64(secret)`.
-
-What is sent to receivers, and what came of it.
+Signatures follow Standard Webhooks 1.0.0. The official libraries take a secret as
+`whsec_` and base64. For a client's secret of any other form they take
+`"whsec_" + base64(secret)`.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ KEY_BYTES = range(24, 64 + 1)
 
 
 def signing_key(secret: str) -> bytes:
-    """What is base64 after `whsec_`; the bytes of any other secret as it stands.
+    """Decode the base64 after `whsec_`, or return the bytes of any other secret.
 
-    A secret that begins with `whsec_` and is not strict base64 of 24 to 64 bytes is a
-    ValueError: the libraries would decode it one way or another.
+    Raises ValueError for `whsec_` without strict base64 of 24 to 64 bytes, because the
+    libraries would decode such a secret in different ways.
     """
     if not secret.startswith(PREFIX):
         return secret.encode()
@@ -46,16 +45,16 @@ def signing_key(secret: str) -> bytes:
         key = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    # Encoded again because trailing bits and padding are not looked at in decoding.
+    # Encoded again, because decoding ignores trailing bits and padding.
     if len(key) not in KEY_BYTES or base64.b64encode(key).decode() != encoded:
         raise ValueError("after whsec_ there must be base64 of 24 to 64 bytes")
     return key
 
 
 def sign(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> str:
-    """The `webhook-signature` header: one signature a secret, in their order.
+    """Return the `webhook-signature` header: one signature for each secret, in order.
 
-    `id` is the event's, `timestamp` the attempt's in Unix seconds.
+    `id` is the id of the event, `timestamp` the time of the attempt in Unix seconds.
     """
     content = b"%s.%d.%s" % (id.encode(), timestamp, body)
     return " ".join(f"v1,{_signature(signing_key(s), content)}" for s in secrets)
@@ -71,7 +70,7 @@ Error = Attempt.Error
 
 MAX_STORED_BYTES = 1024
 
-# The first that fits. What is not listed was not expected.
+# The first entry that fits counts.
 ERRORS: list[tuple[type[Exception], Error]] = [
     (Blocked, Error.TARGET_BLOCKED),
     (aiohttp.ClientConnectorDNSError, Error.NAME_UNKNOWN),
@@ -85,9 +84,10 @@ ERRORS: list[tuple[type[Exception], Error]] = [
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """`lane` names the receiver: so many letters of a lane are under way at once.
+    """A request to a receiver.
 
-    `sign` makes further headers of the moment at which the letter is sent.
+    `lane` names the receiver: the sender limits the requests under way in each lane.
+    `sign` returns further headers for the time at which the request is sent.
     """
 
     url: str
@@ -102,11 +102,11 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one letter.
+    """The result of one request.
 
-    `error` is blank or an `Attempt.Error`; with BROKEN and TIMED_OUT there may be a
-    `status_code` all the same, of a 2xx whose body did not come to its end. `text` is
-    the first 1 KiB of the body, `retry_after` the seconds the receiver asked for.
+    `error` is blank or an `Attempt.Error`. With BROKEN and TIMED_OUT `status_code` may
+    be a 2xx whose body is incomplete. `text` is the first 1 KiB of the body,
+    `retry_after` the receiver's Retry-After in seconds.
     """
 
     status_code: int | None
@@ -114,7 +114,7 @@ class Answer:
     text: str
     duration_ms: int
     retry_after: float | None
-    # None where nothing was sent.
+    # Null if the request was not sent.
     started_at: datetime | None = None
 
     @property
@@ -125,7 +125,7 @@ class Answer:
 
 @dataclass(slots=True)
 class RequestProgress:
-    """How far a request got."""
+    """The progress of one request."""
 
     started: float = field(default_factory=time.monotonic)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -137,10 +137,10 @@ class RequestProgress:
     body: bytearray = field(default_factory=bytearray)
 
     def abort_closing(self) -> None:
-        """End the connection now, if it is not kept for the next request.
+        """Abort the connection if it is closing.
 
-        Closing by the rules waits 30 s for the receiver, who need not take part. A TLS
-        transport that was closed twice takes no `abort`: its socket is shut down.
+        A regular close waits up to 30 s for the receiver. `abort` does not end a TLS
+        transport that was closed twice, so its socket is shut down as well.
         """
         if self.transport and self.socket and self.transport.is_closing():
             self.transport.abort()
@@ -152,7 +152,7 @@ class RequestProgress:
         text = self.body[:MAX_STORED_BYTES].decode("utf-8", "replace")
         return Answer(
             status_code=self.status_code,
-            # A refusal counts without the rest of its body.
+            # A refusal counts even if its body is incomplete.
             error="" if refused else error,
             text=text.replace("\0", "\N{REPLACEMENT CHARACTER}"),
             duration_ms=round((time.monotonic() - self.started) * 1000),
@@ -171,12 +171,12 @@ def classify_error(e: Exception) -> Error:
 
 
 def parse_retry_after(retry_after: str) -> float | None:
-    """Retry-After as seconds from now, whether it was seconds or a date."""
+    """Return a Retry-After header, seconds or a date, as seconds from now."""
     if re.fullmatch(r"[0-9]{1,9}", retry_after):
         return float(retry_after)
     try:
         date = parsedate_to_datetime(retry_after)
-        # Without a zone it is UTC (RFC 5322, "-0000").
+        # A date without a zone is UTC (RFC 5322, "-0000").
         at = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None

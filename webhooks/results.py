@@ -1,7 +1,4 @@
-"""When a delivery that failed is tried again.
-
-Recording what came of attempts: deliveries, attempts and health, at once.
-"""
+"""Record attempts: the delivery, its next attempt and its receiver's failures."""
 
 from __future__ import annotations
 
@@ -22,21 +19,21 @@ from webhooks.claims import Claim
 from webhooks.models import Attempt, DeliveryStatus
 from webhooks.requests import Answer
 
-# Seconds after the failure before: ten attempts over about three days (75.6 hours).
+# Seconds after each failure: ten attempts over about three days (75.6 hours).
 RETRY_DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 JITTER = 0.2
 HOUR = 3_600
-# Answers whose Retry-After counts.
+# The service follows the Retry-After of answers with these statuses.
 RETRY_AFTER_STATUSES = frozenset([429, 503])
 
 
 def next_retry_delay(
     failures: int, status_code: int | None, retry_after: float | None
 ) -> timedelta | None:
-    """How long to wait after so many failures (1 or more); None when that was the last.
+    """Return the wait after so many failures (1 or more), or None after the last.
 
-    `retry_after` is what the receiver asked for, in seconds. It can make the wait
-    longer, up to twice that of the schedule or an hour, whichever is more.
+    `retry_after` is the receiver's Retry-After in seconds. It can make the wait longer,
+    up to an hour or twice the wait of the schedule, whichever is more.
     """
     if failures > len(RETRY_DELAYS):
         return None
@@ -49,10 +46,10 @@ def next_retry_delay(
 
 logger = logging.getLogger(__name__)
 
-# What was claimed, when it was, and the answer
+# The claim, its time and the answer.
 EndedAttempt = tuple[Claim, datetime, Answer]
 
-# Trying again would not help, or would not be right.
+# The service does not retry after these errors.
 FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
 UPDATE = """
 UPDATE webhooks_delivery d
@@ -76,9 +73,9 @@ class _Outcome:
 
 
 def record_attempts(ended: Sequence[EndedAttempt]) -> None:
-    """Record these, together if the database takes them together, else each alone.
+    """Record the attempts in one transaction, or one by one if that fails.
 
-    What could not be recorded is sent again when its lease has ended.
+    A delivery whose attempt is not recorded is sent again when its lease ends.
     """
     if not ended:
         return
@@ -86,7 +83,9 @@ def record_attempts(ended: Sequence[EndedAttempt]) -> None:
         _record(ended)
     except Exception as e:
         logger.warning(
-            "%s attempts are recorded singly: %s", len(ended), _error_name(e)
+            "batch of %s attempts failed (%s); recording them one by one",
+            len(ended),
+            _error_name(e),
         )
         for one in ended:
             _record_alone(one)
@@ -113,14 +112,14 @@ def _record(ended: Sequence[EndedAttempt]) -> None:
     ours = _update(ended, at)
     mine = [one for one in ended if (one[0].event.pk, one[0].fence) in ours]
     insert(Rows(Attempt, [_attempt(*one) for one in mine]))
-    # Last, because others of the same configuration wait for it until the commit.
+    # Last, because the configuration's row stays locked until the commit.
     health.record_answers(
         [(claimed.configuration, answer) for claimed, _, answer in mine], at
     )
 
 
 def _update(ended: Sequence[EndedAttempt], at: datetime) -> set[tuple[UUID, int]]:
-    """Event id and fence of those that are still this sender's to record."""
+    """Update the deliveries. Returns event id and fence of those still claimed."""
     rows = []
     for claimed, _, answer in ended:
         outcome = _outcome(claimed, answer, at)
@@ -134,7 +133,7 @@ def _update(ended: Sequence[EndedAttempt], at: datetime) -> set[tuple[UUID, int]
                 answer.status_code,
             )
         )
-    # In one order everywhere, so that two recordings never wait for each other.
+    # Sorted, so that two recordings never deadlock.
     rows.sort(key=lambda row: row[0])
     with connection.cursor() as cursor:
         cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])

@@ -1,6 +1,6 @@
-"""Forgetting what events said: their payloads and receivers' answers after a month.
+"""Purge the payloads of events and the answers of receivers after a month.
 
-The skeleton stays: which event went where, when, and with which HTTP status.
+The rows stay: they say which event was sent to which URL, when, and with which status.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from verification.jobs.batches import execute_in_batches
 from verification.jobs.queue import job
 
 RETENTION = timedelta(days=30)
-# What still waits after a month, because its configuration is disabled, has failed.
+# A delivery to a disabled configuration fails after a month.
 GIVE_UP = """
 UPDATE webhooks_delivery
 SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL

@@ -1,15 +1,13 @@
-"""Few requests to a receiver at once; the others wait, and can be had back unsent.
+"""The HTTPS client that carries events to receivers.
 
-The HTTPS client that carries events to receivers.
-
-    with Post() as post:
-        post.send([(key, Letter(url, body, headers)), ...])
-        for key, answer in post.answers(timeout=1.0):
+    with Sender() as sender:
+        sender.send([(key, WebhookRequest(url, body, headers)), ...])
+        for key, answer in sender.answers(timeout=1.0):
             ...
 
-One event loop in a thread of its own holds as many requests as it is given, and few
-to any one receiver. Receivers are anybody's, so nothing they do may cost more than the
-deadline, 16 KiB and a connection.
+One event loop in a thread of its own makes all requests, but few at a time to each
+receiver; the others wait, and come back unsent when they wait too long. A receiver is
+not trusted: it costs at most the deadline, 16 KiB and a connection.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ WAIT_SECONDS = 30.0
 
 
 class NotSent(Exception):
-    """The place did not come free in time, or nobody should wait for it any more."""
+    """The request got no place in time, or was recalled."""
 
 
 class Lane:
@@ -57,7 +55,7 @@ class Lane:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Wait for one of the places, up to 30 seconds; raises Recalled."""
+        """Hold one of the places, after a wait of up to 30 s. Raises NotSent."""
         if self._free.locked():
             await self._wait()
         else:
@@ -68,7 +66,7 @@ class Lane:
             self._free.release()
 
     def recall(self) -> None:
-        """Those that wait give up; those that have a place keep it."""
+        """Make the waiting requests give up. Requests under way go on."""
         for task in self._waiting:
             if task:
                 task.cancel()
@@ -93,17 +91,17 @@ HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": "verification-webhooks/1",
     "Accept": "*/*",
-    # Answers are kept as they come, never unpacked: a small one may unpack to a lot.
+    # The client never unpacks an answer: a small one may unpack to a huge one.
     "Accept-Encoding": "identity",
 }
 READ_BYTES = 16 * 1024
-# Addresses of a name are shared by the requests of this many seconds.
+# For so long the client reuses the addresses of a name.
 LOOKUP_SECONDS = 10
-# Names that are looked up at the same time; a slow one holds a thread.
+# Concurrent look-ups of names; each of them holds a thread.
 MAX_LOOKUPS = 256
 CLOSING_SECONDS = 2.0
 
-# How a request on a kept connection ends that the receiver had closed meanwhile.
+# A request fails with these on a kept connection that the receiver has closed.
 STALE_CONNECTION_ERRORS = (
     aiohttp.ServerDisconnectedError,
     aiohttp.ClientOSError,
@@ -115,13 +113,13 @@ _progress: ContextVar[RequestProgress] = ContextVar("_course")
 
 
 class Sender(Generic[Key]):
-    """Sends letters while it is open. `send` and `answers` may be called by any thread.
+    """Send requests while it is open. Any thread may call `send` and `answers`.
 
-    Every letter gets one answer, those that are under way at the end included: they
-    are cancelled and BROKEN. Of a lane `at_once` letters are under way; the others
-    wait, and their time does not run. They come back with None, unsent, when it takes
-    too long, when one before them is not acknowledged, and when they are recalled.
-    `lookup` stands in for the loop's getaddrinfo.
+    Every request gets one answer. At the end the sender cancels the requests under
+    way, and their answers are BROKEN. At most `at_once` requests of a lane are under
+    way; the deadline of a waiting request has not begun. A waiting request comes back
+    unsent, with None, after 30 s, when a request of its lane is not acknowledged, and
+    when it is recalled. `lookup` replaces the loop's getaddrinfo.
     """
 
     def __init__(self, lookup: Lookup | None = None, at_once: int = 10) -> None:
@@ -152,16 +150,16 @@ class Sender(Generic[Key]):
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        # A lookup cannot be interrupted, and is not waited for.
+        # A look-up cannot be interrupted, so the sender does not wait for it.
         self._lookups.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
     def send(self, letters: Iterable[tuple[Key, WebhookRequest]]) -> None:
-        """Start them all, and return at once."""
+        """Start the requests, and return immediately."""
         self._loop.call_soon_threadsafe(self._start, list(letters))
 
     def recall(self) -> None:
-        """Have back, unsent, all that wait; `answers` brings them."""
+        """Make `answers` return all waiting requests unsent."""
         self._loop.call_soon_threadsafe(self._recall)
 
     def _recall(self) -> None:
@@ -169,7 +167,7 @@ class Sender(Generic[Key]):
             lane.recall()
 
     def answers(self, timeout: float) -> list[tuple[Key, Answer | None]]:
-        """Those that are ready; waits `timeout` seconds for the first of them."""
+        """Return the ready answers; wait `timeout` seconds for the first of them."""
         ready: list[tuple[Key, Answer | None]] = []
         try:
             ready.append(self._answers.get(timeout=timeout))
@@ -180,7 +178,7 @@ class Sender(Generic[Key]):
 
     async def _open(self) -> None:
         self._kept = self._session(force_close=False)
-        # Each request on a connection of its own.
+        # Every request uses a new connection.
         self._fresh = self._session(force_close=True)
 
     async def _close(self) -> None:
@@ -192,7 +190,7 @@ class Sender(Generic[Key]):
         connectors = [session.connector for session in sessions]
         for session in sessions:
             await session.close()
-        # Sockets that were shut down are closed some turns of the loop later.
+        # The loop closes a socket some rounds after its shutdown.
         for _ in range(10):
             await asyncio.sleep(0)
         end = self._loop.time() + CLOSING_SECONDS
@@ -214,7 +212,7 @@ class Sender(Generic[Key]):
             trust_env=False,
             auto_decompress=False,
             read_bufsize=READ_BYTES,
-            # Ours holds over everything; a second clock would cost and not help.
+            # `_attempt` limits the whole exchange; a second timer has no use.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
@@ -231,7 +229,7 @@ class Sender(Generic[Key]):
             async with lane.place():
                 answer = await self._attempt(letter)
                 if not answer.is_acknowledgement:
-                    # Who waits behind one that failed may be in for the same.
+                    # The waiting requests of this lane would probably fail as well.
                     lane.recall()
         except NotSent:
             pass
@@ -262,11 +260,11 @@ class Sender(Generic[Key]):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Tells the request which connection it got, and whether it was used before."""
+    """Note in the request's progress which connection it got, and if it is reused."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # By connection that was used; None if it had ended before we had its socket.
+        # The socket of each used connection; None if it ended before it was read.
         self.sockets: weakref.WeakKeyDictionary[
             asyncio.BaseTransport, TransportSocket | None
         ] = weakref.WeakKeyDictionary()
@@ -305,7 +303,7 @@ async def _exchange(
     letter: WebhookRequest,
     course: RequestProgress,
 ) -> None:
-    """Send the letter and put what is answered into `course`."""
+    """Send the request and write its answer into `course`."""
     try:
         async with session.post(
             url,
@@ -318,7 +316,7 @@ async def _exchange(
                 response.headers.get("Retry-After", "")
             )
             body = course.body
-            # What is left after that is not read: the connection is closed.
+            # The client ignores the rest of the body and closes the connection.
             while chunk := await response.content.read(READ_BYTES - len(body)):
                 body += chunk
     finally:
@@ -327,7 +325,7 @@ async def _exchange(
 
 @cache
 def _ssl_context(ca_file: str) -> ssl.SSLContext:
-    """Made once a process: reading the certificates takes longer than a request."""
+    """Cached, because reading the certificates takes longer than a request."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -337,6 +335,6 @@ def _ssl_context(ca_file: str) -> ssl.SSLContext:
 
 
 def _log(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What goes wrong outside a request, such as on a connection being closed."""
+    """Log an error outside a request, such as of a connection that is closing."""
     e = context.get("exception")
     logger.warning("post: %s", type(e).__name__ if e else context["message"])
