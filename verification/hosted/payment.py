@@ -19,7 +19,6 @@ from django.views.decorators.http import require_safe
 from verification.consents.messages import addresses_of
 from verification.documents.receipts import payment_receipt_pdf
 from verification.hosted import payment_page
-from verification.hosted import payment_page as context
 from verification.hosted.blocks import block_page
 from verification.hosted.forms import PhoneForm
 from verification.hosted.pages import (
@@ -82,7 +81,7 @@ def _open_payment(
         # The payment may have been paid between the two reads.
         payment = rows.get(pk=payment_id)
     came_back = _find_return(request, checkouts)
-    has_parts = bool(context.waiting_parts(checkouts))
+    has_parts = bool(payment_page.waiting_parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
     is_doubted = any(ReviewFlag.OTHER_CURRENCY in one.review_flags for one in checkouts)
     if stage == Stage.EXAMINED and not is_doubted:
@@ -145,7 +144,7 @@ def _render_page(
     response = render_page(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment
-        allow(response, form_action=[context.checkout_origin(environment)])
+        allow(response, form_action=[payment_page.checkout_origin(environment)])
     if visited.came_back:
         payment_page.allow_script(response)
     return response
@@ -258,25 +257,29 @@ def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
 def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
     payment, counted = visited.payment, _counted_checkouts(visited)
     shown = {
-        **context.base_context(payment.report),
-        **context.order_context(payment, visited.checkouts),
+        **payment_page.base_context(payment.report),
+        **payment_page.order_context(payment, visited.checkouts),
         "payment": payment,
         "path": pages.path_of(payment.pk),
         "stop": visited.stage != Stage.REPLACED
         and reverse("payment:block", args=[payment.pk]),
-        "extras": context.extra_payments(visited.checkouts),
-        "earlier": context.find_open_checkout(visited.checkouts),
+        "extras": payment_page.extra_payments(visited.checkouts),
+        "earlier": payment_page.find_open_checkout(visited.checkouts),
         "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),
         "came_back": visited.came_back,
-        "prompt": context.prompt_context(visited.checkouts),
+        "prompt": payment_page.prompt_context(visited.checkouts),
         "query": request.META.get("QUERY_STRING", ""),
         "report": payment.report,
         "state": payment_page.state_response(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,
-        **context.renewal_context(payment, visited.stage),
+        **payment_page.renewal_context(payment, visited.stage),
     }
-    return {**shown, **context.receipt_context(payment, counted)} if counted else shown
+    return (
+        {**shown, **payment_page.receipt_context(payment, counted)}
+        if counted
+        else shown
+    )
 
 
 def _state(visited: OpenPayment) -> tuple[object, ...]:

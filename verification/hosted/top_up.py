@@ -18,7 +18,6 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.hosted import payment_page
-from verification.hosted import payment_page as context
 from verification.hosted.pages import (
     HostedPages,
     VisitCookie,
@@ -61,11 +60,11 @@ class AmountForm(forms.Form):
         least, currency = checkouts.minimum_top_up(self.account), self.account.currency
         if amount < least:
             message = _("Enter at least %(least)s")
-            named = {"least": context.format_money(least, currency)}
+            named = {"least": payment_page.format_money(least, currency)}
             raise forms.ValidationError(message, params=named)
         if amount > checkouts.MAX_TOP_UP:
             message = _("Enter at most %(most)s")
-            named = {"most": context.format_money(checkouts.MAX_TOP_UP, currency)}
+            named = {"most": payment_page.format_money(checkouts.MAX_TOP_UP, currency)}
             raise forms.ValidationError(message, params=named)
         return amount
 
@@ -128,11 +127,11 @@ def paid(request: HttpRequest, account: Account) -> HttpResponse:
     shown = {
         **_base_context(account),
         "checkout": checkout,
-        "amount": context.format_money(checkout.amount, checkout.currency),
-        "paid_amount": context.format_money(
+        "amount": payment_page.format_money(checkout.amount, checkout.currency),
+        "paid_amount": payment_page.format_money(
             checkout.paid_amount, checkout.paid_currency
         ),
-        "given_back": context.refund_lines(checkout),
+        "given_back": payment_page.refund_lines(checkout),
         "is_asked": came_back.is_asked,
         "query": request.META.get("QUERY_STRING", ""),
         "state": _state(came_back).content.decode(),
@@ -167,16 +166,16 @@ def _form(request: HttpRequest, account: Account, form: AmountForm) -> HttpRespo
     shown = {
         **_base_context(account),
         "form": form,
-        "provider": context.provider_label(account.environment),
-        "ways": context.payment_methods_text(account.environment),
-        "least": context.format_money(
+        "provider": payment_page.provider_label(account.environment),
+        "ways": payment_page.payment_methods_text(account.environment),
+        "least": payment_page.format_money(
             checkouts.minimum_top_up(account), account.currency
         ),
-        "most": context.format_money(checkouts.MAX_TOP_UP, account.currency),
+        "most": payment_page.format_money(checkouts.MAX_TOP_UP, account.currency),
         "unavailable": "unavailable" in request.GET,
     }
     response = render_page(request, "top_up/form", shown)
-    allow(response, form_action=[context.checkout_origin(account.environment)])
+    allow(response, form_action=[payment_page.checkout_origin(account.environment)])
     return response
 
 
@@ -186,5 +185,5 @@ def _base_context(account: Account) -> dict[str, Any]:
         **client_context(account.workspace),
         "path": pages.path_of(account.pk),
         "is_play": account.environment == Environment.SANDBOX,
-        "timezone": context.TIMEZONE,
+        "timezone": payment_page.TIMEZONE,
     }
