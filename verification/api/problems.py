@@ -116,14 +116,14 @@ class Problem(Exception):
 def validation_failed(errors: Sequence[MemberError]) -> Problem:
     """Make the problem validation-failed, which lists the first 100 errors."""
     if len(errors) > MAX_ERRORS:
-        told = (
+        detail = (
             f"More than {MAX_ERRORS} rules are broken, of which {MAX_ERRORS} are told"
         )
     elif len(errors) > 1:
-        told = f"{len(errors)} rules are broken"
+        detail = f"{len(errors)} rules are broken"
     else:
-        told = "One rule is broken"
-    return Problem("validation-failed", f"{told}: see “errors”.", errors=errors)
+        detail = "One rule is broken"
+    return Problem("validation-failed", f"{detail}: see “errors”.", errors=errors)
 
 
 _translations: dict[type[Exception], Callable[[Any], Problem]] = {}
@@ -220,8 +220,9 @@ def _problem_for_status(request: HttpRequest, status: int) -> Problem:
     try:
         request.get_host()
     except exceptions.DisallowedHost:
-        told = "This service does not answer under this host name."
-        return validation_failed([MemberError("not-allowed-here", told, header="Host")])
+        detail = "This service does not answer under this host name."
+        error = MemberError("not-allowed-here", detail, header="Host")
+        return validation_failed([error])
     fallback = "internal-error" if status >= 500 else "validation-failed"
     codes = (kind.code for kind in PROBLEM_KINDS.values() if kind.status == status)
     return Problem("validation-failed" if status == 400 else next(codes, fallback))

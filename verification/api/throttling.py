@@ -43,8 +43,8 @@ def count_checks(request: Request, view: APIView, reports: object) -> None:
     for more than the limit could never succeed.
     """
     items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
-    asked = [i.get("checksRequested") for i in items if isinstance(i, dict)]
-    lengths = [len(names) for names in asked if isinstance(names, list)]
+    requested = [i.get("checksRequested") for i in items if isinstance(i, dict)]
+    lengths = [len(names) for names in requested if isinstance(names, list)]
     checks = sum(min(length, MAX_CHECKS) for length in lengths)
     more = max(checks - 1, 0) // CHECKS_PER_REQUEST
     if more and isinstance(request.auth, ApiKey):

@@ -48,8 +48,8 @@ def _validate_secret(value: str) -> str:
 def _one_of(names: list[str]) -> Any:
     def check(value: str) -> str:
         if value not in names:
-            told = f"One of {', '.join(names)} is needed"
-            raise formats.format_error("invalid-choice", told)
+            detail = f"One of {', '.join(names)} is needed"
+            raise formats.format_error("invalid-choice", detail)
         return value
 
     schema = {"type": "string", "enum": names}
