@@ -1,9 +1,4 @@
-"""When a notification that could not be sent is tried again.
-
-Taking due notifications from the table, each by one sender at a time.
-
-Sending what is due: claimed, sent outside any transaction, and recorded.
-"""
+"""Send due notifications: claim one, send it outside any transaction, record it."""
 
 from __future__ import annotations
 
@@ -42,7 +37,7 @@ MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
 
 
 def next_retry_delay(attempts: int) -> timedelta | None:
-    """How long to wait after so many attempts (1 or more); None after the last."""
+    """Return the wait after so many attempts (1 or more), or None after the last."""
     return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
 
 
@@ -105,13 +100,13 @@ def attempt(notification: Notification, mailer: Mailer) -> Outcome:
             return mailer.send(notification, write_email(notification))
         return send_sms(str(notification.recipient), write_sms(notification))
     except Exception as e:
-        # By name alone: what could not be written holds personal data.
+        # Without the exception's message, which may hold personal data.
         logger.error("%s was not written: %s", notification.pk, type(e).__name__)
         return Outcome(NotificationError.NOT_WRITTEN)
 
 
 def record(notification: Notification, outcome: Outcome) -> bool:
-    """False when it is no longer this sender's: its lease ended and another has it."""
+    """Record the outcome. Returns False if another sender has claimed the row since."""
     at = now()
     wait = None if outcome.permanent else next_retry_delay(notification.attempts)
     if wait and notification.kind in CODE_KINDS:

@@ -1,8 +1,8 @@
-"""How sources do: counted by the minute, so that no page has to read their calls.
+"""Count the calls of each source by the minute, so that no page reads single calls.
 
-A worker adds up what it sees and writes it once a second, and at once when a source
-begins to fail or to answer again. What a worker that dies has not written is lost to
-these figures and to nothing else.
+A worker adds up its calls and writes the sums once a second, and immediately when a
+source begins to fail or to answer again. If a worker dies, only these figures lack its
+last second.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from verification.jobs.batches import execute_in_batches
 from verification.jobs.queue import job
 from verification.sources.models import CallOutcome, Source, SourceMinute
 
-# Upper ends in milliseconds, each a quarter above the last; beyond the last one it is
-# told as that. Half of a step is how wrong a percentile may be.
+# Upper bounds in milliseconds, each a quarter above the one before. A slower answer
+# counts as the last bound. A percentile is wrong by half a step at most.
 BOUNDS = [round(10 * 1.25**step) for step in range(40)]
 HOUR, RETENTION = timedelta(hours=1), timedelta(days=2)
 FLUSH_SECONDS = 1.0
@@ -63,7 +63,7 @@ class _SourceTally:
 
 
 class Tally:
-    """What one worker sees of the sources."""
+    """The calls of one worker since its last flush, by source."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _SourceTally] = defaultdict(_SourceTally)
@@ -87,14 +87,14 @@ class Tally:
             self._flush_at = 0.0
 
     def flush(self, *, at_last: bool = False) -> None:
-        """Write what was seen, if it is time to."""
+        """Write the sums if a second has passed, or in any case with `at_last`."""
         if not self._seen or (time.monotonic() < self._flush_at and not at_last):
             return
         self._flush_at = time.monotonic() + FLUSH_SECONDS
         seen, self._seen = self._seen, defaultdict(_SourceTally)
         at = now()
         with transaction.atomic():
-            # In one order everywhere, so that two never wait for each other.
+            # Sorted, so that two workers never deadlock.
             for name in sorted(seen):
                 self._write(name, seen[name], at)
         self._known |= set(seen)
@@ -125,7 +125,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A source's last hour. Without calls nothing is known of it."""
+    """The figures of a source's last hour."""
 
     answered: int = 0
     refused: int = 0
@@ -146,7 +146,7 @@ class Health:
 
 
 def health_by_source(at: datetime | None = None) -> dict[str, Health]:
-    """Of every source that was asked in it."""
+    """Return the last hour of every source that was called in it."""
     since = (at or now()) - HOUR
     rows: dict[str, list[SourceMinute]] = defaultdict(list)
     for row in SourceMinute.objects.filter(minute__gt=since):
