@@ -162,7 +162,7 @@ def test_dispute_raises_a_review_flag(taker: CheckoutServer, live_api: Api):
     send(taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == ReviewFlag.DISPUTED
+    assert checkout.review_flags == [ReviewFlag.DISPUTED]
     assert PaymentEvent.objects.get().checkout == checkout
 
 
@@ -189,7 +189,7 @@ def test_resolved_dispute_raises_no_review_flag(taker: CheckoutServer, live_api:
     send(taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == ""
+    assert checkout.review_flags == []
 
 
 def test_lost_dispute_raises_a_review_flag(stripe_taker: FakeStripe, live_api: Api):
@@ -199,7 +199,7 @@ def test_lost_dispute_raises_a_review_flag(stripe_taker: FakeStripe, live_api: A
     send(stripe_taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == ReviewFlag.DISPUTED
+    assert checkout.review_flags == [ReviewFlag.DISPUTED]
 
 
 def test_event_of_an_unknown_transaction_is_stored_only(
@@ -211,7 +211,7 @@ def test_event_of_an_unknown_transaction_is_stored_only(
         send(stripe_taker)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == ""
+    assert checkout.review_flags == []
     assert PaymentEvent.objects.filter(checkout=None).count() == 6
 
 

@@ -466,8 +466,8 @@ class PaymentMachine(Machine):
             assert checkout.disputed + checkout.refunded <= page.paid
             # None of them was given back twice.
             assert len({one.reference for one in done}) == len(done)
-            assert checkout.doubt != "CONTRADICTED"
-            if page.paid and not (checkout.doubt or checkout.is_part):
+            assert checkout.review_flags != ["CONTRADICTED"]
+            if page.paid and not (checkout.review_flags or checkout.is_part):
                 # Nothing is kept that counts for nothing.
                 kept = checkout.counted_amount + checkout.disputed
                 assert given + asked >= page.paid - kept

@@ -230,7 +230,7 @@ def test_a_refund_that_is_rejected_after_an_edit_asked_anew_needs_a_person(
     reject_refund(waits.pk, by=WANGARI)
 
     checkout.refresh_from_db()
-    assert (checkout.refundable, checkout.doubt) == (100, "PAYS_NOTHING")
+    assert (checkout.refundable, checkout.review_flags) == (100, ["PAYS_NOTHING"])
     assert [line.split(" ", 4)[4] for line in told()] == [
         "Money stays that pays for nothing any more"
     ]
@@ -249,7 +249,7 @@ def test_a_rejected_refund_of_what_still_pays_needs_nobody(api: Api, settings: A
     reject_refund(ask(checkout, 100).pk, by=WANGARI)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == ""
+    assert checkout.review_flags == []
 
 
 # Alerts within minutes

@@ -129,7 +129,7 @@ def test_too_little_pays_nothing_until_the_rest_comes(
     taker.pay(first.reference)
     look(first)
 
-    assert (first.is_part, first.is_counted, first.doubt) == (True, False, "")
+    assert (first.is_part, first.is_counted, first.review_flags) == (True, False, [])
     assert live_api.report(made["id"])["status"] == "PENDING_PAYMENT"
     (told,) = messages("PAYMENT_SHORT")
     assert (told["paid"], told["amount"]) == ("100.00", "150.00")
@@ -307,7 +307,7 @@ def test_staff_give_back_a_part_as_a_whole(api: Api, settings: Any):
     reject_refund(refund.pk, by=WANGARI)
     part.refresh_from_db()
     # It waits for no rest any more, and somebody has to say what becomes of it.
-    assert part.doubt == "PAYS_NOTHING"
+    assert part.review_flags == ["PAYS_NOTHING"]
 
 
 def test_what_was_paid_in_parts_is_given_back_in_parts(api: Api):
@@ -332,7 +332,7 @@ def test_nothing_paid_is_left_to_a_person(api: Api):
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.PAID, Decimal(0), "KES", "T1"))
 
     checkout.refresh_from_db()
-    assert checkout.doubt == "OTHER_CURRENCY"
+    assert checkout.review_flags == ["OTHER_CURRENCY"]
 
 
 @pytest.mark.parametrize(
@@ -401,5 +401,5 @@ def test_what_was_reversed_at_the_first_look_is_told_as_it_is(
 
     look(checkout)
 
-    assert (checkout.status, checkout.doubt) == ("REVERSED", "")
+    assert (checkout.status, checkout.review_flags) == ("REVERSED", [])
     assert payment_of(made).status == "FAILED"

@@ -279,7 +279,7 @@ def test_a_report_that_waits_for_what_was_paid_is_found(api: Api):
 
 def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api):
     checkout = end(opened(api.create(candidate())), currency="USD")
-    assert checkout.doubt == "OTHER_CURRENCY"
+    assert checkout.review_flags == ["OTHER_CURRENCY"]
     kept = checkout.paid_amount
 
     assert run("audit_ledger")
@@ -306,7 +306,7 @@ def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
     paystack.settle_refunds()
     send()
     late.refresh_from_db()
-    assert late.doubt == "REFUND_FAILED"
+    assert late.review_flags == ["REFUND_FAILED"]
 
     Checkout.objects.update(review_flags=[])
 

@@ -67,7 +67,7 @@ def test_what_is_paid_twice_is_given_back_once(api: Api):
 def test_another_currency_pays_nothing_and_waits_for_a_person(api: Api):
     made = api.create(candidate())
     checkout = end(opened(made), currency="USD")
-    assert (checkout.status, checkout.doubt) == ("PAID", "OTHER_CURRENCY")
+    assert (checkout.status, checkout.review_flags) == ("PAID", ["OTHER_CURRENCY"])
     assert not checkout.is_counted
     with pytest.raises(PaymentClosed, match="EXAMINED"):
         opened(made)

@@ -70,8 +70,8 @@ def test_a_top_up_in_dispute_is_held_at_once_and_comes_back_when_won(
 
     account = live_api.account
     assert (account.balance, account.taken_back) == (before, 500)
-    assert (checkout.doubt, checkout.disputed, checkout.refundable) == (
-        "DISPUTED",
+    assert (checkout.review_flags, checkout.disputed, checkout.refundable) == (
+        ["DISPUTED"],
         500,
         0,
     )
@@ -80,7 +80,7 @@ def test_a_top_up_in_dispute_is_held_at_once_and_comes_back_when_won(
     end(taker, checkout, WON)
     account = live_api.account
     assert (account.balance, account.taken_back) == (before + 500, 0)
-    assert (checkout.doubt, Dispute.objects.get().status) == ("", "WON")
+    assert (checkout.review_flags, Dispute.objects.get().status) == ([], "WON")
     moved = account.entries.filter(kind="ADJUSTMENT", checkout_id=checkout.pk)
     assert sorted(entry.amount for entry in moved) == [-500, 500]
 
@@ -97,7 +97,7 @@ def test_a_lost_dispute_is_taken_from_the_balance(taker: CheckoutServer, live_ap
 
     assert live_api.account.balance == before
     assert Dispute.objects.get().status == "LOST"
-    assert checkout.doubt == "DISPUTE_LOST"
+    assert checkout.review_flags == ["DISPUTE_LOST"]
     assert live_api.account.entries.filter(kind="ADJUSTMENT").count() == 1
 
 
@@ -142,7 +142,7 @@ def test_a_dispute_of_a_payment_is_recorded_and_a_lost_one_says_why(
     taker.dispute(checkout.reference)
     end(taker, checkout, LOST)
 
-    assert (checkout.doubt, checkout.disputed) == ("DISPUTE_LOST", 250)
+    assert (checkout.review_flags, checkout.disputed) == (["DISPUTE_LOST"], 250)
     assert payment_of(made).status == "PAID"
     found = "The payer told their bank that they did not know us"
     Checkout.objects.update(review_flags=[])
@@ -228,7 +228,7 @@ def test_dispute_that_the_provider_does_not_show_is_looked_at_again(
     taker.faults.path, taker.faults.status = "/dispute", 500
     send(taker)
     look(checkout)
-    assert (checkout.disputed, checkout.doubt) == (0, "DISPUTED")
+    assert (checkout.disputed, checkout.review_flags) == (0, ["DISPUTED"])
 
     taker.faults.status = None
     with time_machine.travel(now() + timedelta(minutes=3)):
@@ -263,13 +263,17 @@ def test_a_refund_at_the_provider_is_recorded_once_by_staff(
     checkout = topped_up(live_api, taker)
     taker.give_back(checkout.reference, 20_000)
     look(checkout)
-    assert checkout.doubt == "REFUNDED_ELSEWHERE"
+    assert checkout.review_flags == ["REFUNDED_ELSEWHERE"]
     (found,) = elsewhere(checkout)
 
     record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
 
     checkout.refresh_from_db()
-    assert (checkout.doubt, checkout.refunded, checkout.refundable) == ("", 200, 300)
+    assert (checkout.review_flags, checkout.refunded, checkout.refundable) == (
+        [],
+        200,
+        300,
+    )
     assert live_api.account.balance == before + 300
     refund = Refund.objects.get()
     assert (refund.cause, refund.status, refund.provider_refund) == (
@@ -280,7 +284,7 @@ def test_a_refund_at_the_provider_is_recorded_once_by_staff(
     with pytest.raises(NotRefundable, match="recorded already"):
         record_refund_elsewhere(checkout.pk, found, reason="Again", by=GRACE)
     look(checkout)
-    assert checkout.doubt == ""
+    assert checkout.review_flags == []
 
 
 def test_a_refund_at_the_provider_of_spent_money_is_owed(

@@ -13,7 +13,7 @@ def test_an_answer_of_before_the_payment_contradicts_nothing(api: Api):
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.OPEN), before)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == ""
+    assert checkout.review_flags == []
 
 
 def test_an_answer_of_after_the_payment_that_denies_it_is_told_to_a_person(api: Api):
@@ -23,4 +23,4 @@ def test_an_answer_of_after_the_payment_that_denies_it_is_told_to_a_person(api: 
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.FAILED), after)
 
     checkout.refresh_from_db()
-    assert checkout.doubt == "CONTRADICTED"
+    assert checkout.review_flags == ["CONTRADICTED"]

@@ -136,7 +136,7 @@ def test_what_was_given_back_in_part_is_not_launched(api: Api, paid, amount):
     assert (asked["status"], asked["amount"]["amount"]) == ("PENDING", PRICE)
     send()
     first = Checkout.objects.get()
-    assert (first.refunded, first.doubt) == (PRICE, "")
+    assert (first.refunded, first.review_flags) == (PRICE, [])
     assert told_of_refunds() == {EMAIL}
     assert not_adding_up() == []
     end(opened(paid))

@@ -316,9 +316,9 @@ def test_what_is_given_back_at_the_provider_by_others_is_told_once(
     provider_named(checkout.provider).refund(asked)
     send(taker)
     look(checkout)
-    assert (checkout.doubt, checkout.refunded) == ("REFUNDED_ELSEWHERE", 0)
+    assert (checkout.review_flags, checkout.refunded) == (["REFUNDED_ELSEWHERE"], 0)
 
     Checkout.objects.update(review_flags=[])
     look(checkout)
 
-    assert checkout.doubt == ""
+    assert checkout.review_flags == []

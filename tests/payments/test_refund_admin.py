@@ -297,7 +297,7 @@ def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
     clear(superuser, doubted, asked)
 
     doubted.refresh_from_db()
-    assert doubted.doubt == "DISPUTED"
+    assert doubted.review_flags == ["DISPUTED"]
     for url in (listing(Checkout), change(doubted), change(doubted.report)):
         assert ReviewFlag.DISPUTED.label in opened(superuser, url)
     assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]

@@ -91,10 +91,10 @@ def test_of_two_who_give_all_back_at_once_one_is_refused(api: Api):
 
 def test_what_was_decided_by_an_old_page_is_refused(api: Api):
     checkout = paid(api)
-    ask(checkout, 100, left=PRICE)
+    ask(checkout, 100, expected=PRICE)
 
     with pytest.raises(NotRefundable, match="Somebody else"):
-        ask(checkout, 100, left=PRICE)
+        ask(checkout, 100, expected=PRICE)
 
 
 def test_a_large_refund_waits_for_another_person(api: Api, settings):

@@ -48,8 +48,8 @@ def differences(checkout: Checkout, *arguments: str) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def doubt(checkout: Checkout) -> str:
-    return Checkout.objects.get(pk=checkout.pk).doubt
+def review_flags(checkout: Checkout) -> list[str]:
+    return Checkout.objects.get(pk=checkout.pk).review_flags
 
 
 def test_it_is_listed_and_told_to_a_person_once(checkout: Checkout):
@@ -60,16 +60,16 @@ def test_it_is_listed_and_told_to_a_person_once(checkout: Checkout):
     )
 
     assert differences(checkout, "--dry-run") == [line]
-    assert doubt(checkout) == ""
+    assert review_flags(checkout) == []
     assert differences(checkout) == [line]
-    assert doubt(checkout) == "REFUNDED_ELSEWHERE"
+    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
     Checkout.objects.update(review_flags=[])
     assert differences(checkout) == [line]
-    assert doubt(checkout) == ""
+    assert review_flags(checkout) == []
     # More of it is news.
     given_back_there(checkout, 50)
     assert len(differences(checkout)) == 2
-    assert doubt(checkout) == "REFUNDED_ELSEWHERE"
+    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
 
 
 def test_the_daily_job_finds_it_where_nobody_has_looked(checkout: Checkout):
@@ -78,7 +78,7 @@ def test_the_daily_job_finds_it_where_nobody_has_looked(checkout: Checkout):
     with time_machine.travel(now() + timedelta(days=1)):
         reconcile_yesterday()
 
-    assert doubt(checkout) == "REFUNDED_ELSEWHERE"
+    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
 
 
 @pytest.mark.parametrize("answer", ["came", "was lost"])
@@ -95,7 +95,7 @@ def test_what_we_have_given_back_is_ours(
     day = f"{now():%Y-%m-%d}"
     call_command("reconcile_payments", "--from", day, "--provider", checkout.provider)
 
-    assert doubt(checkout) == ""
+    assert review_flags(checkout) == []
 
 
 def test_a_refund_of_nothing_of_ours_is_listed(checkout: Checkout):
@@ -118,9 +118,9 @@ def test_what_the_provider_does_not_say_more_of_is_read_again_tomorrow(
 
     with time_machine.travel(now() + timedelta(days=1), tick=False):
         reconcile_yesterday()
-        assert doubt(checkout) == ""
+        assert review_flags(checkout) == []
     taker.faults.status = None
     with time_machine.travel(now() + timedelta(days=2), tick=False):
         reconcile_yesterday()
 
-    assert doubt(checkout) == "REFUNDED_ELSEWHERE"
+    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]

@@ -1,8 +1,7 @@
-"""What staff see of payments and checkouts, and do about them.
+"""Admin pages of payments, checkouts, refunds, provider events and operator alerts.
 
-Here and not with the models, because the actions are verbs of ordering.
-
-What staff see of refunds; a second person approves those above the limit.
+Staff send payment links again, poll providers, clear review flags, and request, approve
+or record refunds.
 """
 
 from __future__ import annotations
@@ -57,69 +56,11 @@ from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.reports.models import Report
 from workspaces.models import Account
 
-# Payments, checkouts and refunds are in ordering: their actions are verbs of it.
-
-
-@admin.register(PaymentEvent)
-class PaymentEventAdmin(ReadOnlyAdmin):
-    list_display = ["id", "provider", "type", "checkout_page", "received_at"]
-    search_ids = ("id", "checkout_id")
-    search_exact = ("event_id",)
-    fields = [
-        "id",
-        "provider",
-        "event_id",
-        "type",
-        "checkout_page",
-        "body_hash",
-        "received_at",
-    ]
-    personal_fields = ("decrypted_body",)
-
-    def get_queryset(self, request):
-        return super().get_queryset(request).defer("body")
-
-    @admin.display(description="Checkout")
-    def checkout_page(self, event):
-        # By hand: the checkout itself is not needed.
-        if event.checkout_id is None:
-            return "-"
-        return link(Checkout(pk=event.checkout_id), str(event.checkout_id))
-
-    @admin.display(description="SHA-256 of the body")
-    def body_hash(self, event):
-        return bytes(event.body_sha256).hex()
-
-    @admin.display(description="Body")
-    def decrypted_body(self, event):
-        return event.body
-
-
-@admin.register(OperatorAlert)
-class OperatorAlertAdmin(ReadOnlyAdmin):
-    list_display = ["created_at", "kind", "message", "times", "notified_at"]
-    list_filter = ["kind", ("notified_at", admin.EmptyFieldListFilter)]
-    search_ids = ("id", "checkout_id")
-    fields = [
-        "id",
-        "kind",
-        "message",
-        "times",
-        "checkout_page",
-        "created_at",
-        "notified_at",
-    ]
-
-    @admin.display(description="Checkout")
-    def checkout_page(self, trouble):
-        return link(trouble.checkout) if trouble.checkout else "-"
-
-
 MAX_ROWS_SHOWN = 50
 
 
 class CheckoutNumberAdmin(ReadOnlyAdmin):
-    """Found by the number of a receipt, too, as a payer reads it out."""
+    """Search by a receipt's number too. `checkouts_id` is the column of the result."""
 
     checkouts_id: str
 
@@ -175,13 +116,13 @@ class PaymentAdmin(CheckoutNumberAdmin):
             try:
                 with transaction.atomic():
                     payment_links.renew(payment.pk)
-                    told = "sent a new link"
-                    self.log_change(request, payment, told, verb="link-sent")
+                    change = "sent a new link"
+                    self.log_change(request, payment, change, verb="link-sent")
             except (NotRenewable, ResendTooSoon) as e:
                 self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
             else:
-                told = f"{payment.pk}: a new link goes to the payer."
-                self.message_user(request, told, messages.SUCCESS)
+                message = f"{payment.pk}: a new link goes to the payer."
+                self.message_user(request, message, messages.SUCCESS)
 
 
 class ReviewFlagFilter(admin.SimpleListFilter):
@@ -192,14 +133,14 @@ class ReviewFlagFilter(admin.SimpleListFilter):
         return [("any", "a person must look"), *ReviewFlag.choices]
 
     def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        doubted = checkouts.exclude(review_flags=[])
+        flagged = checkouts.exclude(review_flags=[])
         match self.value():
             case None:
                 return checkouts
             case "any":
-                return doubted
-            case doubt:
-                return doubted.filter(review_flags__contains=[doubt])
+                return flagged
+            case flag:
+                return flagged.filter(review_flags__contains=[flag])
 
 
 class UnfinishedPartFilter(admin.SimpleListFilter):
@@ -214,7 +155,7 @@ class UnfinishedPartFilter(admin.SimpleListFilter):
 
 
 class ProviderFilter(admin.SimpleListFilter):
-    # Named here: to ask the table which there are would read all of it.
+    # Django's own filter would read the whole table to list the providers.
     title = "provider"
     parameter_name = "provider"
 
@@ -231,7 +172,7 @@ class RefundForm(forms.Form):
         min_value=Decimal("0.01"), max_digits=12, decimal_places=2
     )
     reason = forms.CharField(max_length=300)
-    # What could be given back when the page was shown.
+    # The refundable amount that the page showed.
     left = forms.DecimalField(max_digits=12, decimal_places=2, widget=forms.HiddenInput)
 
 
@@ -285,7 +226,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
 
     @admin.display(description="For")
     def purpose_page(self, checkout: Checkout) -> str:
-        # By hand: the rows themselves are not needed.
+        # The link needs only the id, which saves a query.
         if checkout.report_id:
             return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
         return link(Account(pk=checkout.account_id), f"top-up of {checkout.account_id}")
@@ -309,10 +250,10 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     @admin.display(description="Disputes")
     def disputes(self, checkout: Checkout) -> str:
         rows = checkout.disputes.order_by("-id")
-        told = (
+        cells = (
             (one.provider_dispute, one.status, one.amount, one.held) for one in rows
         )
-        return table(["dispute", "status", "amount", "held"], told)
+        return table(["dispute", "status", "amount", "held"], cells)
 
     @admin.display(description="Events")
     def events(self, checkout: Checkout) -> str:
@@ -331,8 +272,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         with transaction.atomic():
             poll_now(*(checkout.pk for checkout in checkouts))
             for checkout in checkouts:
-                told = "asked the provider"
-                self.log_change(request, checkout, told, verb="looked-at")
+                change = "asked the provider"
+                self.log_change(request, checkout, change, verb="looked-at")
         for checkout in checkouts:
             self.message_user(request, f"{checkout.number} is looked at in a moment.")
 
@@ -352,26 +293,26 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 told="Say what was found, and what was done about it.",
             )
         for checkout in checkouts:
-            # Others may have come up since the page was shown.
-            seen = request.POST.getlist(f"review-flags-{checkout.pk}")
-            if cleared := self._clear_review_flags(request, checkout, seen, reason):
-                told = f"{checkout.number}: {cleared} is cleared."
-                self.message_user(request, told, messages.SUCCESS)
+            # The page names the flags, as others may have been raised since then.
+            names = request.POST.getlist(f"review-flags-{checkout.pk}")
+            if cleared := self._clear_review_flags(request, checkout, names, reason):
+                message = f"{checkout.number}: {cleared} is cleared."
+                self.message_user(request, message, messages.SUCCESS)
             else:
-                told = f"{checkout.number} was not in doubt of that."
-                self.message_user(request, told, messages.INFO)
+                message = f"{checkout.number} was not in doubt of that."
+                self.message_user(request, message, messages.INFO)
         return None
 
     @transaction.atomic
     def _clear_review_flags(
-        self, request: HttpRequest, checkout: Checkout, seen: list[str], reason: str
+        self, request: HttpRequest, checkout: Checkout, names: list[str], reason: str
     ) -> str:
-        """Names of the doubts that are cleared by it."""
-        cleared = ", ".join(resolve_review_flags(checkout.pk, seen, reason))
+        """Clear these flags, and return the names of those that were cleared."""
+        cleared = ", ".join(resolve_review_flags(checkout.pk, names, reason))
         if cleared:
-            told = f"cleared {cleared}: {reason}"
+            change = f"cleared {cleared}: {reason}"
             more = {"verb": "doubt-cleared", "reason": reason}
-            self.log_change(request, checkout, told, **more)
+            self.log_change(request, checkout, change, **more)
         return cleared
 
     @admin.action(description="Give money back", permissions=["refund"])
@@ -383,11 +324,12 @@ class CheckoutAdmin(CheckoutNumberAdmin):
             self.message_user(request, "Choose one checkout.", messages.ERROR)
             return None
         if checkout.status != CheckoutStatus.PAID or not checkout.refundable:
-            told = f"Nothing of {checkout.number} can be given back."
-            self.message_user(request, told, messages.ERROR)
+            message = f"Nothing of {checkout.number} can be given back."
+            self.message_user(request, message, messages.ERROR)
             return None
-        answered = request.POST if "confirmed" in request.POST else None
-        form = RefundForm(answered, initial=_initial_refund(checkout))
+        data = request.POST if "confirmed" in request.POST else None
+        most = checkout.refundable
+        form = RefundForm(data, initial={"amount": most, "left": most})
         if not form.is_valid():
             return self._refund_form_page(request, checkout, form)
         self._refund(request, checkout, form.cleaned_data)
@@ -399,7 +341,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     def record_elsewhere(
         self, request: HttpRequest, checkouts: QuerySet[Checkout]
     ) -> TemplateResponse | None:
-        """What it is comes from the provider's API, each time."""
+        """Record a refund from the provider's dashboard, as its API lists it."""
         checkout = checkouts.first()
         if checkout is None or len(checkouts) != 1:
             self.message_user(request, "Choose one checkout.", messages.ERROR)
@@ -408,8 +350,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
             provider = provider_named(checkout.provider)
             known = list(provider.refunds_of(checkout.transaction))
         except ProviderError as e:
-            told = f"The provider does not say what was given back: {e.code}."
-            self.message_user(request, told, messages.ERROR)
+            message = f"The provider does not say what was given back: {e.code}."
+            self.message_user(request, message, messages.ERROR)
             return None
         found = [one for one in known if not is_recorded(checkout, one)]
         chosen = [one for one in found if one.refund == request.POST.get("refund")]
@@ -427,8 +369,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 found=found,
             )
         else:
-            told = f"The provider knows of no refund of {checkout.number} but ours."
-            self.message_user(request, told, messages.INFO)
+            message = f"The provider knows of no refund of {checkout.number} but ours."
+            self.message_user(request, message, messages.INFO)
         return None
 
     def _record_elsewhere(
@@ -443,14 +385,14 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 refund = record_refund_elsewhere(
                     checkout.pk, found, reason=reason, by=staff_actor(request)
                 )
-                told = f"recorded refund {found.refund} of {refund.amount}: {reason}"
+                change = f"recorded refund {found.refund} of {refund.amount}: {reason}"
                 more = {"verb": "refund-recorded", "reason": reason}
-                self.log_change(request, checkout, told, **more)
+                self.log_change(request, checkout, change, **more)
         except NotRefundable as e:
             self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
         else:
-            told = f"{found.currency} {found.amount} is recorded as given back."
-            self.message_user(request, told, messages.SUCCESS)
+            message = f"{found.currency} {found.amount} is recorded as given back."
+            self.message_user(request, message, messages.SUCCESS)
 
     def _refund_form_page(
         self, request: HttpRequest, checkout: Checkout, form: RefundForm
@@ -469,21 +411,21 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     def _refund(
         self, request: HttpRequest, checkout: Checkout, given: dict[str, Any]
     ) -> None:
-        more: dict[str, Any] = {
+        options: dict[str, Any] = {
             "reason": given["reason"],
             "by": staff_actor(request),
-            "left": given["left"],
+            "expected": given["left"],
         }
         try:
             with transaction.atomic():
                 if "part" in request.POST:
-                    refund = request_unfinished_part_refund(checkout.pk, **more)
+                    refund = request_unfinished_part_refund(checkout.pk, **options)
                 else:
-                    refund = request_refund(checkout.pk, given["amount"], **more)
+                    refund = request_refund(checkout.pk, given["amount"], **options)
                 money = f"{checkout.paid_currency} {refund.amount:.2f}"
-                told = f"refund of {money} ({refund.pk}): {refund.reason}"
-                asked = {"verb": "refund-asked", "reason": refund.reason}
-                self.log_change(request, checkout, told, **asked)
+                change = f"refund of {money} ({refund.pk}): {refund.reason}"
+                more = {"verb": "refund-asked", "reason": refund.reason}
+                self.log_change(request, checkout, change, **more)
         except NotRefundable as e:
             self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
             return
@@ -493,12 +435,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
 
 
 def linked_rows(rows: QuerySet[Any]) -> str:
-    """A line with a link for each."""
+    """Return a line with a link for each row."""
     return format_html_join("", "<div>{}</div>", ((link(row),) for row in rows)) or "-"
-
-
-def _initial_refund(checkout: Checkout) -> dict[str, Decimal]:
-    return {"amount": checkout.refundable, "left": checkout.refundable}
 
 
 @admin.register(Refund)
@@ -539,3 +477,58 @@ class RefundAdmin(ApprovalAdmin):
         "created_at",
         "ended_at",
     ]
+
+
+@admin.register(PaymentEvent)
+class PaymentEventAdmin(ReadOnlyAdmin):
+    list_display = ["id", "provider", "type", "checkout_page", "received_at"]
+    search_ids = ("id", "checkout_id")
+    search_exact = ("event_id",)
+    fields = [
+        "id",
+        "provider",
+        "event_id",
+        "type",
+        "checkout_page",
+        "body_hash",
+        "received_at",
+    ]
+    personal_fields = ("decrypted_body",)
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).defer("body")
+
+    @admin.display(description="Checkout")
+    def checkout_page(self, event):
+        # The link needs only the id, which saves a query for each row.
+        if event.checkout_id is None:
+            return "-"
+        return link(Checkout(pk=event.checkout_id), str(event.checkout_id))
+
+    @admin.display(description="SHA-256 of the body")
+    def body_hash(self, event):
+        return bytes(event.body_sha256).hex()
+
+    @admin.display(description="Body")
+    def decrypted_body(self, event):
+        return event.body
+
+
+@admin.register(OperatorAlert)
+class OperatorAlertAdmin(ReadOnlyAdmin):
+    list_display = ["created_at", "kind", "message", "times", "notified_at"]
+    list_filter = ["kind", ("notified_at", admin.EmptyFieldListFilter)]
+    search_ids = ("id", "checkout_id")
+    fields = [
+        "id",
+        "kind",
+        "message",
+        "times",
+        "checkout_page",
+        "created_at",
+        "notified_at",
+    ]
+
+    @admin.display(description="Checkout")
+    def checkout_page(self, alert):
+        return link(alert.checkout) if alert.checkout else "-"

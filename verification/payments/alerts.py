@@ -1,11 +1,9 @@
-"""E-mail to operators about payments that need a person.
+"""Review flags of checkouts, and alerts to the operators about payments.
 
-Code that meets a trouble records it in its own transaction. An alert about urgent
-troubles goes out within minutes, and an e-mail about all others once a day, to each
-address of OPERATOR_ALERTS.
-
-What a person must look at about a checkout: raised and cleared one by one, so that
-none hides another.
+A review flag says why a person must look at a checkout. Each flag is raised and cleared
+on its own, so that none hides another. A new flag records an alert, and so do problems
+of the service, in their own transactions. Each address of OPERATOR_ALERTS gets an
+e-mail about urgent alerts within minutes, and about all others once a day.
 """
 
 from __future__ import annotations
@@ -36,25 +34,126 @@ from verification.payments.models import (
 from verification.values.wire import one_line
 
 RETENTION = timedelta(days=90)
-# One e-mail lists this many and counts the rest, which the back office lists.
+# One e-mail lists this many alerts and counts the others. The admin lists all.
 MAX_LISTED = 50
-# Causes of unfinished parts end with this word.
+# The causes of alerts about unfinished parts end with this word.
 UNFINISHED = "part"
 URGENT = (
     OperatorAlertKind.UNOPENED,
     OperatorAlertKind.REFUND,
     OperatorAlertKind.ACCESS,
 )
-# One row counts all troubles of such a kind in an hour or a day.
+# One row counts all alerts of such a kind in an hour or a day.
 COUNTED = (
     OperatorAlertKind.SIGNATURE,
     OperatorAlertKind.UNOPENED,
     OperatorAlertKind.ACCESS,
 )
-# Refused attempts of one kind in an hour from which on operators are alerted.
+# From this many refused attempts of one kind in an hour, operators get an e-mail.
 MANY_ATTEMPTS = 100
 # The time between two e-mails about unopened checkouts with the same reason.
 PAUSE = timedelta(hours=1)
+
+
+@transaction.atomic
+def raise_review_flag(checkout_id: UUID, flag: ReviewFlag) -> bool:
+    """Add the flag to the checkout and alert the operators.
+
+    Returns False if the checkout has the flag already.
+    """
+    without = Checkout.objects.filter(pk=checkout_id).exclude(
+        review_flags__contains=[flag]
+    )
+    flags = Func(F("review_flags"), Value(flag.value), function="array_append")
+    is_new = bool(without.update(review_flags=flags))
+    if is_new:
+        alert_about_review_flag(checkout_id, flag, uuid7())
+    return is_new
+
+
+@transaction.atomic
+def clear_review_flag(checkout_id: UUID, flag: ReviewFlag) -> bool:
+    """Remove the flag from the checkout.
+
+    The flag may have left the payment's unfinished part to staff, so a job accounts for
+    its checkouts again. Returns False if the checkout has no such flag.
+    """
+    flagged = Checkout.objects.filter(pk=checkout_id, review_flags__contains=[flag])
+    flags = Func(F("review_flags"), Value(flag.value), function="array_remove")
+    if not flagged.update(review_flags=flags):
+        return False
+    payment = Checkout.objects.filter(pk=checkout_id, payment_id__isnull=False)
+    of_payment = Checkout.objects.filter(payment_id__in=payment.values("payment_id"))
+    of_payment.update(accounted_at=None)
+    return True
+
+
+def alert_about_review_flag(checkout_id: UUID, flag: ReviewFlag, cause: UUID) -> None:
+    """Alert the operators of the flag, once for each cause."""
+    is_about_refund = flag in REFUND_REVIEW_FLAGS
+    record_alert(
+        OperatorAlertKind.REFUND if is_about_refund else OperatorAlertKind.DOUBT,
+        checkout_id,
+        flag,
+        cause,
+        message=str(flag.label),
+        checkout_id=checkout_id,
+    )
+
+
+def alert_unfinished_part(checkout: Checkout, amount: Decimal) -> None:
+    """Alert the operators that staff decide about a checkout's unfinished part."""
+    record_alert(
+        OperatorAlertKind.REFUND,
+        checkout.pk,
+        UNFINISHED,
+        message=(
+            f"{checkout.paid_currency} {amount:.2f} of it was not done: staff decide"
+        ),
+        checkout_id=checkout.pk,
+    )
+
+
+@transaction.atomic
+def count_refused_signature() -> None:
+    """Count a provider event of today (UTC) with a wrong signature."""
+    day = now().astimezone(UTC).date()
+    message = f"events of {day} were refused, as their signature was wrong"
+    refused = OperatorAlert.objects.filter(cause=f"signature:{day}")
+    if not refused.update(times=F("times") + 1):
+        record_alert(OperatorAlertKind.SIGNATURE, day, message=message)
+
+
+def count_refused_access(kind: str) -> None:
+    """Count a refused attempt of this hour. `kind` is `logins` or `API keys`."""
+    hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
+    counted = OperatorAlert.objects.filter(cause=f"access:{kind}:{hour}")
+    if not counted.update(times=F("times") + 1):
+        message = f"{kind} were refused in the hour that began at {hour}:00 UTC"
+        record_alert(OperatorAlertKind.ACCESS, kind, hour, message=message)
+
+
+@transaction.atomic
+def count_failed_opening(provider: str, code: str) -> None:
+    """Count a checkout that the provider did not open, by reason and hour."""
+    hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
+    name = f"{provider}:{code}"[:80]
+    counted = OperatorAlert.objects.filter(cause=f"unopened:{name}:{hour}")
+    if not counted.update(times=F("times") + 1):
+        message = f"pages of {provider} to pay on did not open: {code}"
+        record_alert(OperatorAlertKind.UNOPENED, name, hour, message=message)
+
+
+def recent_failed_openings() -> dict[str, int]:
+    """Return {provider: checkouts not opened} of this hour and the one before."""
+    hour = now().replace(minute=0, second=0, microsecond=0)
+    lately = OperatorAlert.objects.filter(
+        kind=OperatorAlertKind.UNOPENED, created_at__gte=hour - timedelta(hours=1)
+    )
+    found: dict[str, int] = defaultdict(int)
+    for cause, times in lately.values_list("cause", "times"):
+        found[cause.split(":")[1]] += times
+    return dict(found)
 
 
 def record_alert(
@@ -63,7 +162,7 @@ def record_alert(
     message: str,
     checkout_id: UUID | None = None,
 ) -> None:
-    """Record a trouble for the next e-mail to operators, once for each cause."""
+    """Record an alert for the next e-mail to operators, once for each cause."""
     name = ":".join(map(str, cause))
     if len(name) > 100:
         name = f"{name[:80]}:{sha256(name.encode()).hexdigest()[:16]}"
@@ -80,79 +179,28 @@ def record_alert(
     )
 
 
-def alert_unfinished_part(checkout: Checkout, amount: Decimal) -> None:
-    """Record that staff decide about the unfinished part of a checkout's money."""
-    told = f"{checkout.paid_currency} {amount:.2f} of it was not done: staff decide"
-    names = checkout.pk, UNFINISHED
-    record_alert(
-        OperatorAlertKind.REFUND, *names, message=told, checkout_id=checkout.pk
-    )
-
-
-@transaction.atomic
-def count_refused_signature() -> None:
-    """Count an event of today whose signature is wrong."""
-    day = now().astimezone(UTC).date()
-    message = f"events of {day} were refused, as their signature was wrong"
-    refused = OperatorAlert.objects.filter(cause=f"signature:{day}")
-    if not refused.update(times=F("times") + 1):
-        record_alert(OperatorAlertKind.SIGNATURE, day, message=message)
-
-
-def count_refused_access(what: str) -> None:
-    """Count a refused attempt of this hour: `logins` or `API keys`."""
-    hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
-    counted = OperatorAlert.objects.filter(cause=f"access:{what}:{hour}")
-    if not counted.update(times=F("times") + 1):
-        message = f"{what} were refused in the hour that began at {hour}:00 UTC"
-        record_alert(OperatorAlertKind.ACCESS, what, hour, message=message)
-
-
-@transaction.atomic
-def count_failed_opening(provider: str, code: str) -> None:
-    """Count a checkout that a provider did not open, by reason and hour."""
-    hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
-    name = f"{provider}:{code}"[:80]
-    counted = OperatorAlert.objects.filter(cause=f"unopened:{name}:{hour}")
-    if not counted.update(times=F("times") + 1):
-        message = f"pages of {provider} to pay on did not open: {code}"
-        record_alert(OperatorAlertKind.UNOPENED, name, hour, message=message)
-
-
-def recent_failed_openings() -> dict[str, int]:
-    """Provider -> checkouts that it did not open, in this hour and the one before."""
-    hour = now().replace(minute=0, second=0, microsecond=0)
-    lately = OperatorAlert.objects.filter(
-        kind=OperatorAlertKind.UNOPENED, created_at__gte=hour - timedelta(hours=1)
-    )
-    found: dict[str, int] = defaultdict(int)
-    for cause, times in lately.values_list("cause", "times"):
-        found[cause.split(":")[1]] += times
-    return dict(found)
-
-
 @job
 def send_urgent_alerts() -> None:
-    """Send the e-mail about urgent troubles."""
+    """Send the e-mail about urgent alerts."""
     _send_email(OperatorAlert.objects.filter(kind__in=URGENT))
 
 
 @job
 def send_daily_alerts() -> None:
-    """Send the daily e-mail about all troubles that no e-mail has named."""
+    """Send the daily e-mail about all alerts that no e-mail has listed."""
     _send_email(OperatorAlert.objects.all())
 
 
 @transaction.atomic
 def _send_email(among: QuerySet[OperatorAlert]) -> None:
-    """Send one e-mail; jobs that run at the same time share the troubles out."""
+    """Send one e-mail to each address. Parallel jobs take different alerts."""
     if not settings.OPERATOR_ALERTS:
         return
-    troubles = _unsent_alerts(among)
-    OperatorAlert.objects.filter(pk__in=[one.pk for one in troubles]).update(
+    alerts = _unsent_alerts(among)
+    OperatorAlert.objects.filter(pk__in=[alert.pk for alert in alerts]).update(
         notified_at=now()
     )
-    lines = [_line(one) for one in troubles if _is_unresolved(one)]
+    lines = [_line(alert) for alert in alerts if _is_unresolved(alert)]
     if not lines:
         return
     context = {
@@ -166,7 +214,7 @@ def _send_email(among: QuerySet[OperatorAlert]) -> None:
             OutgoingMessage(
                 NotificationKind.PAYMENT_TROUBLE,
                 Channel.EMAIL,
-                cause=f"payment-trouble:{troubles[0].pk}:{number}",
+                cause=f"payment-trouble:{alerts[0].pk}:{number}",
                 recipient=address,
                 context=context,
             )
@@ -175,88 +223,51 @@ def _send_email(among: QuerySet[OperatorAlert]) -> None:
     )
 
 
-@job
-def purge_operator_alerts() -> None:
-    """Delete alerts that are older than `RETENTION`."""
-    OperatorAlert.objects.filter(created_at__lt=now() - RETENTION).delete()
-
-
 def _unsent_alerts(among: QuerySet[OperatorAlert]) -> list[OperatorAlert]:
-    untold = among.select_for_update(of=("self",), skip_locked=True)
     # The count of wrong signatures goes on until the day is over.
     midnight = datetime.combine(now().astimezone(UTC), time(), UTC)
-    counting = untold.filter(notified_at=None).exclude(
-        kind=OperatorAlertKind.SIGNATURE, created_at__gte=midnight
-    )
+    counting = Q(kind=OperatorAlertKind.SIGNATURE, created_at__gte=midnight)
     few = Q(kind=OperatorAlertKind.ACCESS, times__lt=MANY_ATTEMPTS)
-    # After a doubt is cleared, `account_for` looks at the unfinished part first.
+    # A cleared flag sends the unfinished part through `refund_unfinished_part` first.
     undecided = Q(cause__endswith=f":{UNFINISHED}", checkout__accounted_at=None)
-    found = (
-        counting.exclude(undecided)
+    unsent = (
+        among.select_for_update(of=("self",), skip_locked=True)
+        .filter(notified_at=None)
+        .exclude(counting)
+        .exclude(undecided)
         .exclude(few)
         .select_related("checkout")
         .order_by("id")
     )
-    return [one for one in found.order_by("id") if not _was_sent_recently(one)]
+    return [alert for alert in unsent if not _was_sent_recently(alert)]
 
 
-def _was_sent_recently(trouble: OperatorAlert) -> bool:
-    if trouble.kind != OperatorAlertKind.UNOPENED:
+def _was_sent_recently(alert: OperatorAlert) -> bool:
+    if alert.kind != OperatorAlertKind.UNOPENED:
         return False
-    same, _, _ = trouble.cause.rpartition(":")
-    told = OperatorAlert.objects.filter(cause__startswith=f"{same}:")
-    return told.filter(notified_at__gt=now() - PAUSE).exists()
+    reason, _, _ = alert.cause.rpartition(":")
+    same = OperatorAlert.objects.filter(cause__startswith=f"{reason}:")
+    return same.filter(notified_at__gt=now() - PAUSE).exists()
 
 
-def _is_unresolved(trouble: OperatorAlert) -> bool:
-    """Return whether a person still has to see to the trouble."""
-    checkout = trouble.checkout
+def _is_unresolved(alert: OperatorAlert) -> bool:
+    """Return whether a person still has to act on the alert."""
+    checkout = alert.checkout
     if checkout is None or checkout.review_flags:
         return True
-    # The doubt about an unfinished part may be of another checkout of the payment.
-    is_unfinished = trouble.cause.endswith(f":{UNFINISHED}")
-    refunds = checkout.refunds.filter(created_at__gte=trouble.created_at)
+    # Another checkout of the payment may have the flag that left the part to staff.
+    is_unfinished = alert.cause.endswith(f":{UNFINISHED}")
+    refunds = checkout.refunds.filter(created_at__gte=alert.created_at)
     return is_unfinished and not (checkout.reason_to_keep or refunds.exists())
 
 
-def _line(trouble: OperatorAlert) -> str:
-    times = f"{trouble.times} " if trouble.kind in COUNTED else ""
-    number = f"{trouble.checkout.number} " if trouble.checkout else ""
-    return f"{trouble.get_kind_display()}: {number}{times}{trouble.message}"
+def _line(alert: OperatorAlert) -> str:
+    times = f"{alert.times} " if alert.kind in COUNTED else ""
+    number = f"{alert.checkout.number} " if alert.checkout else ""
+    return f"{alert.get_kind_display()}: {number}{times}{alert.message}"
 
 
-@transaction.atomic
-def raise_review_flag(checkout_id: UUID, doubt: ReviewFlag) -> bool:
-    """False when it is there already."""
-    without = Checkout.objects.filter(pk=checkout_id).exclude(
-        review_flags__contains=[doubt]
-    )
-    changed = Func(F("review_flags"), Value(doubt.value), function="array_append")
-    is_new = bool(without.update(review_flags=changed))
-    if is_new:
-        alert_about_review_flag(checkout_id, doubt, uuid7())
-    return is_new
-
-
-def alert_about_review_flag(checkout_id: UUID, doubt: ReviewFlag, cause: UUID) -> None:
-    """Have operators told of it."""
-    names, told = (checkout_id, doubt, cause), str(doubt.label)
-    kind = (
-        OperatorAlertKind.REFUND
-        if doubt in REFUND_REVIEW_FLAGS
-        else OperatorAlertKind.DOUBT
-    )
-    record_alert(kind, *names, message=told, checkout_id=checkout_id)
-
-
-@transaction.atomic
-def clear_review_flag(checkout_id: UUID, doubt: ReviewFlag) -> bool:
-    """False when it is not there. What was left to staff by it is looked at again."""
-    having = Checkout.objects.filter(pk=checkout_id, review_flags__contains=[doubt])
-    changed = Func(F("review_flags"), Value(doubt.value), function="array_remove")
-    if not having.update(review_flags=changed):
-        return False
-    its = Checkout.objects.filter(pk=checkout_id, payment_id__isnull=False)
-    of_payment = Checkout.objects.filter(payment_id__in=its.values("payment_id"))
-    of_payment.update(accounted_at=None)
-    return True
+@job
+def purge_operator_alerts() -> None:
+    """Delete alerts that are older than `RETENTION`."""
+    OperatorAlert.objects.filter(created_at__lt=now() - RETENTION).delete()

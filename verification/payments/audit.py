@@ -1,6 +1,6 @@
-"""What must hold between money and what it is for, as one question to the database.
+"""Rules between money and the things that it pays for, as one SQL statement.
 
-Each part answers (what, id, fault) for every row that does not add up.
+Each part selects (kind of row, id, fault) for every row that breaks a rule.
 """
 
 LEDGER = """
@@ -81,7 +81,7 @@ LEFT JOIN workspaces_ledgerentry c
 WHERE v.kind = 'REVERSAL' AND c.id IS NULL
 """
 
-# What the workspace pays by a payment provider, and what it is given back.
+# Top-ups of workspaces through a payment provider, with their refunds and disputes.
 TOP_UPS = """
 SELECT 'checkout', c.id, CASE
     WHEN c.is_counted THEN 'was paid and did not top up its account by its amount'
@@ -141,7 +141,7 @@ WHERE coalesce(e.moved, 0) <> CASE
     OR e.account_id <> c.account_id
 """
 
-# What staff put on accounts, and take from them, by hand.
+# Entries that staff book by hand.
 BY_HAND = """
 SELECT 'staff entry', s.id, CASE
     WHEN e.id IS NULL THEN 'is BOOKED and has no entry in the ledger'
@@ -154,7 +154,7 @@ WHERE (s.status = 'BOOKED') <> (e.id IS NOT NULL)
     OR (e.account_id, e.kind, e.amount) <> (s.account_id, s.kind, s.amount)
 """
 
-# What payers pay for a report, and what they are given back.
+# Payments of reports by payers, with their refunds and disputes.
 PAYMENTS = """
 SELECT 'checkout', id, fault FROM (
     SELECT c.id, CASE
@@ -308,5 +308,5 @@ WHERE p.payment_mode <> 'SELF' AND p.launched_at IS NOT NULL AND r.price > 0
     )
 """
 
-# One statement, so that everything is seen as it was at one moment while work goes on.
+# One statement reads one snapshot, so that work under way raises no false difference.
 DIFFERENCES = " UNION ALL ".join([LEDGER, TOP_UPS, BY_HAND, PAYMENTS]) + " LIMIT %s"

@@ -1,8 +1,8 @@
-"""Checkouts: pages of a provider where payers of reports and top-ups pay, and prompts
-on payers' phones.
+"""Checkouts: open a provider's payment page, or send an M-Pesa prompt.
 
-The row is committed before the call to the provider, so that no provider takes money
-for a checkout that we do not know.
+The row is committed before the call to the provider, so that every checkout that takes
+money is known here. `open_checkout`, `open_prompt` and `open_top_up` make the row;
+`open_at_provider` and `send_prompt` call the provider.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 PAYER = "payer"
 SOURCES_CHANGED = "SOURCES_CHANGED"
-# A payer who comes back, or clicks twice, gets the open checkout again.
+# A payer who returns within this time, or clicks twice, gets the open checkout again.
 REUSE_WINDOW = timedelta(minutes=20)
 CHECKOUT_LIFETIME = timedelta(hours=1)
 FIRST_POLL_DELAY = timedelta(minutes=1)
-# These keep the holder of a link from flooding a phone.
+# These limits keep the holder of a link from flooding a phone.
 PROMPTS_PER_LINK_PER_HOUR = 4
 PROMPTS_PER_PHONE_PER_DAY = 8
 PAYABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
@@ -73,8 +73,11 @@ MIN_TOP_UP, MAX_TOP_UP = Decimal(100), Decimal(1_000_000)
 
 
 class PaymentClosed(Exception):
-    """Nothing can be paid; `status` is what `closed_as` says, PROMPTED (a prompt waits
-    on the payer's phone) or NO_PROMPT (none can ask for this amount)."""
+    """The payment takes no money now.
+
+    `status` is a `closed_reason`, PROMPTED (a prompt waits on the payer's phone), or
+    NO_PROMPT (no prompt can ask for this amount).
+    """
 
     def __init__(self, status: str) -> None:
         super().__init__(f"The payment is {status}.")
@@ -82,7 +85,7 @@ class PaymentClosed(Exception):
 
 
 class TooManyPrompts(Exception):
-    """This link, or this phone, has had as many prompts as it gets for now."""
+    """This link or this phone has reached its limit of prompts."""
 
 
 class PhoneBlocked(Exception):
@@ -90,11 +93,11 @@ class PhoneBlocked(Exception):
 
 
 class CheckoutNotOpened(Exception):
-    """No provider is configured, or it did not open the checkout. It took no money."""
+    """The checkout has no provider, or the provider failed to open it."""
 
 
 def _alert_without_provider(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
-    """In a transaction; operators are alerted where nobody takes payments any more."""
+    """Run in a transaction; without a provider, alert operators after its rollback."""
 
     @wraps(open_one)
     def opened(*args: P.args, **named: P.kwargs) -> Checkout:
@@ -102,7 +105,7 @@ def _alert_without_provider(open_one: Callable[P, Checkout]) -> Callable[P, Chec
             with transaction.atomic():
                 return open_one(*args, **named)
         except NoPaymentProvider as e:
-            logger.error("a checkout was not opened: nobody takes payments")
+            logger.error("a checkout was not opened: no payment provider is configured")
             count_failed_opening("nobody", e.code)
             raise CheckoutNotOpened from e
 
@@ -113,33 +116,32 @@ def _alert_without_provider(open_one: Callable[P, Checkout]) -> Callable[P, Chec
 def open_checkout(
     payment_id: UUID, generation: int, *, beside: bool = False
 ) -> Checkout:
-    """The checkout that is open, or another; `beside` it, always another. Raises
-    PaymentClosed, and CheckoutNotOpened where nobody takes payments any more.
+    """Return the payment's open checkout, or make one; `beside` always makes one.
 
-    `begin` comes next, unless it has its `url` already.
+    The caller calls `open_at_provider` next, unless the checkout has its `url`. Raises
+    PaymentClosed, and CheckoutNotOpened if no provider is configured.
     """
     report, payment, at = _lock_for_payment(payment_id, generation)
     missing = Checkout.objects.missing(payment)
-    opened = Checkout.objects.filter(
+    reusable = Checkout.objects.filter(
         payment_id=payment.pk,
         status=CheckoutStatus.OPEN,
         amount=missing,
         created_at__gt=at - REUSE_WINDOW,
     ).exclude(url="")
-    opened = opened.none() if beside else opened
-    return opened.order_by("-id").first() or _create_checkout(
-        _build_checkout(report, payment, missing), at
-    )
+    if not beside and (checkout := reusable.order_by("-id").first()):
+        return checkout
+    return _create_checkout(_build_checkout(report, payment, missing), at)
 
 
 @_alert_without_provider
 def open_prompt(
     payment_id: UUID, generation: int, phone: str, language: str
 ) -> Checkout:
-    """A checkout whose payer pays by a prompt on this phone; `send_prompt` comes next.
+    """Make a checkout for a prompt on this phone; the caller calls `send_prompt` next.
 
-    Raises PaymentClosed (PROMPTED where one waits already), TooManyPrompts,
-    PhoneBlocked, and CheckoutNotOpened where nobody takes payments any more.
+    Raises PaymentClosed (PROMPTED if a prompt waits already), TooManyPrompts,
+    PhoneBlocked, and CheckoutNotOpened if no provider is configured.
     """
     report, payment, at = _lock_for_payment(payment_id, generation)
     missing = Checkout.objects.missing(payment)
@@ -162,65 +164,12 @@ def open_prompt(
     return _create_checkout(checkout, at)
 
 
-@transaction.atomic
-def end_overdue_prompt(payment_id: UUID) -> None:
-    """End a prompt that is overdue, so that its payer can pay another way.
-
-    Looks at it go on. Money that still comes pays the payment, or goes back if another
-    checkout has paid it. Raises Payment.DoesNotExist.
-    """
-    lock_with_report(Payment, payment_id)
-    prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
-    for prompt in prompts.filter(status=CheckoutStatus.OPEN):
-        if prompt.is_overdue_prompt:
-            settle(prompt.pk, _failed_snapshot(PromptFailure.TIMED_OUT))
-
-
-def _failed_snapshot(why: PromptFailure, message: str = "") -> CheckoutSnapshot:
-    return CheckoutSnapshot(CheckoutState.FAILED, message=message, failure=why)
-
-
-def _lock_for_payment(
-    payment_id: UUID, generation: int
-) -> tuple[Report, Payment, datetime]:
-    """Report and payment, locked, and the time since; for another try to pay.
-
-    Raises PaymentClosed.
-    """
-    try:
-        report, payment = lock_with_report(Payment, payment_id)
-    except Payment.DoesNotExist:
-        # An edit of the draft has replaced the payment, which has another link.
-        raise PaymentClosed("REPLACED") from None
-    at = now()
-    if closed := closed_reason(report, payment, generation, at):
-        raise PaymentClosed(closed)
-    waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
-    if waiting.filter(status=CheckoutStatus.OPEN).exists():
-        raise PaymentClosed("PROMPTED")
-    payment.status = PaymentStatus.PENDING
-    payment.save(update_fields=["status"])
-    return report, payment, at
-
-
-def _build_checkout(report: Report, payment: Payment, missing: Decimal) -> Checkout:
-    return Checkout(
-        report=report,
-        payment_id=payment.pk,
-        environment=report.environment,
-        # The rest, where a part has come.
-        amount=missing,
-        currency=payment.currency,
-        started_by=PAYER,
-    )
-
-
 @_alert_without_provider
 def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
-    """A checkout whose money goes to the account's balance.
+    """Make a checkout whose money goes to the account's balance.
 
-    Raises PaymentClosed of a suspended workspace, CheckoutNotOpened where nobody takes
-    payments, and ValueError.
+    Raises PaymentClosed if the workspace is suspended, CheckoutNotOpened if no provider
+    is configured, and ValueError for an amount out of range.
     """
     if account.workspace.is_suspended:
         raise PaymentClosed("SUSPENDED")
@@ -241,6 +190,80 @@ def minimum_top_up(account: Account) -> Decimal:
     return max(MIN_TOP_UP, minimum_amount(account.environment, account.currency))
 
 
+def _lock_for_payment(
+    payment_id: UUID, generation: int
+) -> tuple[Report, Payment, datetime]:
+    """Lock report and payment for a new checkout; return them and the time after that.
+
+    Raises PaymentClosed.
+    """
+    try:
+        report, payment = lock_with_report(Payment, payment_id)
+    except Payment.DoesNotExist:
+        # An edit of the draft has replaced the payment, and its link with it.
+        raise PaymentClosed("REPLACED") from None
+    at = now()
+    if closed := closed_reason(report, payment, generation, at):
+        raise PaymentClosed(closed)
+    waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
+    if waiting.filter(status=CheckoutStatus.OPEN).exists():
+        raise PaymentClosed("PROMPTED")
+    payment.status = PaymentStatus.PENDING
+    payment.save(update_fields=["status"])
+    return report, payment, at
+
+
+def closed_reason(
+    report: Report, payment: Payment, generation: int, at: datetime
+) -> str | None:
+    """Return why this link takes no payment; None if it does.
+
+    A reason is a PaymentStatus, REPLACED (by a newer link), WAITS_FOR_CONSENT,
+    REPORT_ENDED, SUSPENDED, SOURCES_CHANGED (a check can no longer run) or EXAMINED (a
+    person looks at money that came for this payment).
+    """
+    if payment.generation != generation:
+        return "REPLACED"
+    if not payment.is_outstanding:
+        return payment.status
+    if report.status == ReportStatus.PENDING_CONSENT:
+        return "WAITS_FOR_CONSENT"
+    if (
+        report.status not in PAYABLE_STATUSES
+        or report.subject is None
+        or _is_consent_refused(report)
+    ):
+        return "REPORT_ENDED"
+    if payment.expires_at is None or payment.expires_at <= at:
+        return PaymentStatus.EXPIRED
+    # Money of checkouts that are open already still counts.
+    if report.workspace.is_suspended:
+        return "SUSPENDED"
+    if blocked_check_reason(report):
+        return SOURCES_CHANGED
+    flagged = Checkout.objects.filter(
+        payment_id=payment.pk, review_flags__contains=[ReviewFlag.OTHER_CURRENCY]
+    )
+    return "EXAMINED" if flagged.exists() else None
+
+
+def _is_consent_refused(report: Report) -> bool:
+    """Return whether the subject has refused consent, which ends the report."""
+    consent = getattr(report, "consent", None)
+    return consent is not None and consent.status in REFUSED_CONSENTS
+
+
+def _build_checkout(report: Report, payment: Payment, missing: Decimal) -> Checkout:
+    return Checkout(
+        report=report,
+        payment_id=payment.pk,
+        environment=report.environment,
+        amount=missing,
+        currency=payment.currency,
+        started_by=PAYER,
+    )
+
+
 def _create_checkout(checkout: Checkout, at: datetime) -> Checkout:
     checkout.provider = checkout_provider(checkout.environment).name
     checkout.created_at = at
@@ -252,51 +275,69 @@ def _create_checkout(checkout: Checkout, at: datetime) -> Checkout:
     return checkout
 
 
+@transaction.atomic
+def end_overdue_prompt(payment_id: UUID) -> None:
+    """End an overdue prompt, so that its payer can pay another way.
+
+    Polls of it go on. If its money still arrives, it pays the payment, or goes back if
+    another checkout has paid. Raises Payment.DoesNotExist.
+    """
+    lock_with_report(Payment, payment_id)
+    prompts = Checkout.objects.filter(payment_id=payment_id, kind=CheckoutKind.PROMPT)
+    for prompt in prompts.filter(status=CheckoutStatus.OPEN):
+        if prompt.is_overdue_prompt:
+            settle(prompt.pk, _failed_snapshot(PromptFailure.TIMED_OUT))
+
+
+def _failed_snapshot(failure: PromptFailure, message: str = "") -> CheckoutSnapshot:
+    return CheckoutSnapshot(CheckoutState.FAILED, message=message, failure=failure)
+
+
 def open_at_provider(checkout: Checkout, language: str) -> str:
     """Open the checkout at the provider and return its address.
 
     Call it outside a transaction, as it calls the provider. Raises CheckoutNotOpened.
     """
-    asked = _checkout_request(checkout, language)
+    request = _checkout_request(checkout, language)
     try:
-        begun = provider_named(checkout.provider).begin(asked)
+        page = provider_named(checkout.provider).begin(request)
     except ProviderError as e:
         logger.error("checkout %s was not opened: %s", checkout.pk, e.code)
         count_failed_opening(checkout.provider, e.code)
-        # It stays to be looked at: an answer may have been lost on its way.
+        # Polls of the checkout go on, as the provider's answer may only have been lost.
         Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
         raise CheckoutNotOpened from e
     Checkout.objects.filter(pk=checkout.pk).update(
-        url=begun.url, session=begun.session, language=language
+        url=page.url, session=page.session, language=language
     )
-    return begun.url
+    return page.url
 
 
 def send_prompt(checkout: Checkout) -> None:
     """Send the prompt to the payer's phone, once.
 
-    Call it outside a transaction, as it calls the provider. If no answer comes, the
-    provider may still have sent the prompt, and a look finds out.
+    Call it outside a transaction, as it calls the provider. If the answer is lost, a
+    poll finds out whether the provider has sent the prompt.
     """
-    asked = _checkout_request(checkout, checkout.language)
+    request = _checkout_request(checkout, checkout.language)
     provider = provider_named(checkout.provider)
-    mine = Checkout.objects.filter(pk=checkout.pk)
+    row = Checkout.objects.filter(pk=checkout.pk)
     try:
-        seen = provider.send_prompt(asked, str(checkout.phone))
+        snapshot = provider.send_prompt(request, str(checkout.phone))
     except ProviderError as e:
         logger.error("the prompt of checkout %s was not sent: %s", checkout.pk, e.code)
-        mine.update(message=e.message[:200])
+        row.update(message=e.message[:200])
         if isinstance(e, Refused):
-            # The phone is often the reason. If the provider refuses all calls, the page
-            # that the payer tries next does not open, and that alerts operators.
+            # The phone is often the reason, so this is no alert. If the provider
+            # refuses all calls, opening its page fails too and alerts the operators.
             settle(checkout.pk, _failed_snapshot(PromptFailure.NOT_SENT, e.message))
         else:
             count_failed_opening(checkout.provider, e.code)
         return
-    if seen.state == CheckoutState.OPEN:
-        mine.update(session=checkout.reference)
+    if snapshot.state == CheckoutState.OPEN:
+        row.update(session=checkout.reference)
     else:
-        settle(checkout.pk, seen)
+        settle(checkout.pk, snapshot)
 
 
 def _checkout_request(checkout: Checkout, language: str) -> CheckoutRequest:
@@ -323,41 +364,3 @@ def _checkout_request(checkout: Checkout, language: str) -> CheckoutRequest:
         cancel_url=page,
         expires_at=checkout.created_at + CHECKOUT_LIFETIME,
     )
-
-
-def _is_consent_refused(report: Report) -> bool:
-    """Return whether the subject refuses consent, which ends the report."""
-    consent = getattr(report, "consent", None)
-    return consent is not None and consent.status in REFUSED_CONSENTS
-
-
-def closed_reason(
-    report: Report, payment: Payment, generation: int, at: datetime
-) -> str | None:
-    """Why nothing can be paid by this link: a PaymentStatus, REPLACED (another link was
-    made), WAITS_FOR_CONSENT, REPORT_ENDED, SUSPENDED, SOURCES_CHANGED (a check can no
-    longer be made) or EXAMINED (a person looks at money that came for it). None where
-    it can."""
-    if payment.generation != generation:
-        return "REPLACED"
-    if not payment.is_outstanding:
-        return payment.status
-    if report.status == ReportStatus.PENDING_CONSENT:
-        return "WAITS_FOR_CONSENT"
-    if (
-        report.status not in PAYABLE_STATUSES
-        or report.subject is None
-        or _is_consent_refused(report)
-    ):
-        return "REPORT_ENDED"
-    if payment.expires_at is None or payment.expires_at <= at:
-        return PaymentStatus.EXPIRED
-    # What is on its way to us all the same is counted.
-    if report.workspace.is_suspended:
-        return "SUSPENDED"
-    if blocked_check_reason(report):
-        return SOURCES_CHANGED
-    examined = Checkout.objects.filter(
-        payment_id=payment.pk, review_flags__contains=[ReviewFlag.OTHER_CURRENCY]
-    )
-    return "EXAMINED" if examined.exists() else None

@@ -31,32 +31,22 @@ from workspaces.ledger import Kind, Movement, take_back
 @transaction.atomic
 def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSnapshot]) -> None:
     """Record disputes as the provider's API reports them; a repeat changes nothing."""
-    # Disputes that were won come first: others may hold what these set free.
-    for seen in sorted(disputes, key=lambda one: one.state != DisputeState.WON):
+    # A won dispute frees money that another one may hold, so won disputes come first.
+    for snapshot in sorted(disputes, key=lambda one: one.state != DisputeState.WON):
         checkout = lock_checkout(checkout_id)
         if checkout.status == CheckoutStatus.PAID:
-            _record(checkout, seen)
+            _record(checkout, snapshot)
 
 
-def required_hold(checkout: Checkout, held: Decimal, seen: DisputeSnapshot) -> Decimal:
-    """Return the amount that a dispute must hold. `held` is the amount it holds now."""
-    if seen.state == DisputeState.WON:
-        return Decimal(0)
-    # The rest of the money is the limit. A dispute in another currency holds it all.
-    left = checkout.refundable + held
-    is_known = seen.currency == checkout.paid_currency
-    return min(seen.amount, left) if is_known else left
-
-
-def _record(checkout: Checkout, seen: DisputeSnapshot) -> None:
-    found = Dispute.objects.filter(checkout=checkout, provider_dispute=seen.dispute)
+def _record(checkout: Checkout, snapshot: DisputeSnapshot) -> None:
+    found = Dispute.objects.filter(checkout=checkout, provider_dispute=snapshot.dispute)
     dispute = found.first() or Dispute(
-        checkout=checkout, provider_dispute=seen.dispute, status=""
+        checkout=checkout, provider_dispute=snapshot.dispute, status=""
     )
     before, held = dispute.status, dispute.held
-    dispute.status, dispute.amount = DisputeStatus(seen.state.value), seen.amount
-    dispute.held = required_hold(checkout, held, seen)
-    dispute.amount = max(dispute.amount, dispute.held)
+    dispute.status = DisputeStatus(snapshot.state.value)
+    dispute.held = required_hold(checkout, held, snapshot)
+    dispute.amount = max(snapshot.amount, dispute.held)
     is_open = dispute.status == DisputeStatus.OPEN
     dispute.ended_at = None if is_open else dispute.ended_at or now()
     dispute.save()
@@ -65,26 +55,36 @@ def _record(checkout: Checkout, seen: DisputeSnapshot) -> None:
         _update_review_flags(dispute)
 
 
+def required_hold(
+    checkout: Checkout, held: Decimal, snapshot: DisputeSnapshot
+) -> Decimal:
+    """Return the amount that a dispute must hold. `held` is the amount it holds now."""
+    if snapshot.state == DisputeState.WON:
+        return Decimal(0)
+    # A dispute holds at most the rest of the money; one in another currency, all of it.
+    left = checkout.refundable + held
+    is_known = snapshot.currency == checkout.paid_currency
+    return min(snapshot.amount, left) if is_known else left
+
+
 def _hold(dispute: Dispute, more: Decimal) -> None:
     """Hold this much more of the checkout's money; less if the amount is negative."""
     checkout = dispute.checkout
     if not more:
         return
-    # A part whose money may go does not wait for the rest.
+    # A disputed part stops waiting for the rest of its payment.
     is_part = checkout.is_part and checkout.is_counted
     Checkout.objects.filter(pk=checkout.pk).update(
         disputed=F("disputed") + more, is_part=is_part
     )
     if checkout.account and checkout.is_counted:
-        note = f"dispute {dispute.pk}"
-        account = checkout.account.pk
         take_back(
             Movement(
-                account,
+                checkout.account.pk,
                 Kind.ADJUSTMENT,
                 -more,
                 SERVICE.name,
-                note=note,
+                note=f"dispute {dispute.pk}",
                 checkout_id=checkout.pk,
             )
         )
@@ -100,5 +100,5 @@ def _update_review_flags(dispute: Dispute) -> None:
     if dispute.status == DisputeStatus.LOST:
         raise_review_flag(checkout.pk, ReviewFlag.DISPUTE_LOST)
     elif not checkout.is_counted:
-        # Staff had kept this money, or a refund had begun, before the dispute held it.
+        # The won dispute frees money that pays for nothing, so that staff must decide.
         raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)

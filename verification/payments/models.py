@@ -1,3 +1,9 @@
+"""Payments of reports, checkouts at providers, refunds, disputes and provider events.
+
+A payment asks a payer for the price of one report. Each attempt to pay is a checkout,
+and its refunds and disputes take money of that checkout back.
+"""
+
 from __future__ import annotations
 
 from datetime import datetime, timedelta
@@ -15,6 +21,11 @@ from verification.db.ids import NUMBER_DIGITS, uuid7
 from verification.reports.models import Report
 from workspaces.models import Account, Environment, Workspace
 
+# The payer can answer a prompt for this long; then the network ends it.
+PROMPT_LIFETIME = timedelta(minutes=3)
+# A poll that the provider answers is late by less than this.
+PROMPT_MARGIN = timedelta(minutes=1)
+
 
 class PaymentStatus(models.TextChoices):
     NOT_REQUIRED = "NOT_REQUIRED"
@@ -27,14 +38,14 @@ class PaymentStatus(models.TextChoices):
 
 
 class Payment(models.Model):
-    """What the subject or a nominated payer pays for one report.
+    """The amount that the subject or a nominated payer pays for one report.
 
-    A report that the workspace pays for has no row. One that costs nothing has a row
-    for its payer, who is asked when an edit makes it cost something.
+    A report that its workspace pays for has no row. A free report of a payer has a row,
+    because an edit can give the report a price.
     """
 
     Status = PaymentStatus
-    # Money can be taken for it.
+    # A payer can pay a payment with one of these statuses.
     OUTSTANDING = (PaymentStatus.PENDING, PaymentStatus.FAILED)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -44,15 +55,15 @@ class Payment(models.Model):
     currency = models.CharField(max_length=3, default="KES")
     # {name, email, phone} of a nominated payer
     payer = EncryptedJSONField(null=True)
-    # Which link is the valid one; a new link raises it and so kills the old.
+    # The number of the valid link. A new link raises it, which ends the old link.
     generation = models.PositiveIntegerField(default=1)
-    # SHA-256 of the link's token; the token itself is derived, and kept nowhere.
+    # SHA-256 of the link's token. The token is derived and never stored.
     token_digest = models.BinaryField(null=True, unique=True)
     expires_at = models.DateTimeField(null=True)
-    # When the present link was made; another is made once a minute at most.
+    # The time of the valid link. A new link needs a minute between.
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
-    # When the payer asked for another link, which the client alone can send.
+    # The time when the payer asked for a new link. Only the client can send one.
     link_requested_at = models.DateTimeField(null=True, editable=False)
     paid_at = models.DateTimeField(null=True)
 
@@ -73,7 +84,7 @@ class Payment(models.Model):
             ),
         ]
         indexes = [
-            # What expiry and reminders look for.
+            # For expiry and reminders.
             models.Index(
                 fields=["expires_at"],
                 condition=Q(status__in=["PENDING", "FAILED"]),
@@ -90,21 +101,15 @@ class Payment(models.Model):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is owed: it was paid and kept, or never cost anything."""
+        """True if the payer owes nothing: the payment is paid, or free."""
         return self.status in {PaymentStatus.PAID, PaymentStatus.NOT_REQUIRED}
-
-
-# The payer can answer a prompt for this long; then the network ends it.
-PROMPT_LIFETIME = timedelta(minutes=3)
-# Looks are late by less than this, where the provider answers them.
-PROMPT_MARGIN = timedelta(minutes=1)
 
 
 class CheckoutStatus(models.TextChoices):
     OPEN = "OPEN"
-    # The provider has the money, whatever we make of it.
+    # The provider has the money, even if it pays nothing here.
     PAID = "PAID"
-    # It was paid, and all of it had gone back before we learnt of it.
+    # The first poll that reports the money also reports that all of it has gone back.
     REVERSED = "REVERSED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -133,7 +138,7 @@ class ReviewFlag(models.TextChoices):
     BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
 
 
-# Doubts about refunds, which alert operators within minutes.
+# Flags about refunds, which alert the operators within minutes.
 REFUND_REVIEW_FLAGS = [ReviewFlag.REFUND_FAILED, ReviewFlag.REFUND_STUCK]
 
 
@@ -165,11 +170,10 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
 
 
 class Checkout(models.Model):
-    """One try to pay at a payment provider: for a report, or to top up an account.
+    """One attempt to pay at a provider: for a report, or to top up an account.
 
-    It is due when `next_poll_at` has passed: the provider is then asked what became of
-    it. Events of the provider only bring that moment forward. Our name for it at the
-    provider is its id.
+    A job polls the provider when `next_poll_at` has passed. Events of the provider only
+    bring that time forward. The checkout's id is its reference at the provider.
     """
 
     Status = CheckoutStatus
@@ -179,8 +183,8 @@ class Checkout(models.Model):
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="checkouts"
     )
-    # The report's payment. No foreign key: an edit of a draft replaces the payment, and
-    # money for the earlier one must still be found.
+    # The report's payment. This is no foreign key, because an edit of a draft replaces
+    # the payment, and the checkout of the old payment stays.
     payment_id = models.UUIDField(null=True)
     account = models.ForeignKey(
         Account, models.PROTECT, null=True, related_name="checkouts"
@@ -195,57 +199,59 @@ class Checkout(models.Model):
     )
     amount = models.DecimalField(max_digits=12, decimal_places=2)
     currency = models.CharField(max_length=3)
-    # Where the payer pays, and the provider's name for it; blank until it answered.
+    # The address of the payment page, and the provider's id of it. Both are blank until
+    # the provider has answered.
     url = models.TextField(blank=True)
     session = models.CharField(max_length=255, blank=True)
-    # Of a prompt: the phone (E.164) until `payments.purging` forgets it, and why the
-    # prompt failed, a `PromptFailure`.
+    # For a prompt: the phone (E.164) until `purge_payment_events` erases it, and the
+    # reason why the prompt failed (`PromptFailure`).
     phone = EncryptedJSONField(null=True)
     failure = models.CharField(max_length=11, blank=True)
     paid_amount = models.DecimalField(max_digits=12, decimal_places=2, null=True)
     paid_currency = models.CharField(max_length=3, blank=True)
-    # What the provider calls the payment; a refund names it.
+    # The provider's id of the money, which a refund names.
     transaction = models.CharField(max_length=255, blank=True)
-    # What the payer of a report was told when it was counted: `payments.receipts`.
+    # The contents of the payer's receipt (`payments.receipts.Receipt`).
     receipt = EncryptedJSONField(null=True)
-    # Whether it is this money that paid the report, or topped up the account, and how
-    # much of it: what came on top is given back.
+    # True if this money pays the report or tops up the account. `counted_amount` is the
+    # amount that does; the surplus is refunded.
     is_counted = models.BooleanField(default=False)
     counted_amount = models.DecimalField(
         max_digits=12, decimal_places=2, default=Decimal(0)
     )
-    # Less than the payment asks for: kept for the rest, and counted with it.
+    # The money is less than the payment's amount, and waits for the rest.
     is_part = models.BooleanField(default=False)
-    # The sum of its refunds that did not fail and were not rejected.
+    # The sum of its refunds, except failed and rejected ones.
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
-    # The sum of what its disputes hold, or have lost.
+    # The sum of the amounts that its disputes hold, or have lost.
     disputed = models.DecimalField(
         max_digits=12, decimal_places=2, default=Decimal(0), editable=False
     )
-    # What was given back at the provider by others, as far as a person was told.
+    # Money that somebody refunded in the provider's dashboard, as far as
+    # REFUNDED_ELSEWHERE has reported it.
     refunded_elsewhere = models.DecimalField(
         max_digits=12, decimal_places=2, default=Decimal(0), editable=False
     )
-    # Each once, the oldest first; `payments.doubts` raises and clears them.
+    # Each flag once, the oldest first; `payments.alerts` raises and clears them.
     review_flags = ArrayField(
         models.CharField(max_length=20, choices=ReviewFlag), default=list, blank=True
     )
-    # When its report did no more for this money, and what was not done went back or was
-    # left to staff. Null until then, and again when that is to be looked at once more.
+    # The time when the unfinished part of the report was refunded or left to staff.
+    # Null before that, and again when `refund_unfinished_part` has to look once more.
     accounted_at = models.DateTimeField(null=True, editable=False)
-    # The reason of the person who left money here that pays for nothing.
+    # Staff's reason to keep money here that pays for nothing.
     reason_to_keep = models.CharField(max_length=500, blank=True)
-    # The provider's words.
+    # The provider's own text.
     message = models.CharField(max_length=200, blank=True)
     started_by = models.CharField(max_length=100)
-    # Of the page it was opened from; blank until then.
+    # The language of the page that opened the checkout; blank before that.
     language = models.CharField(max_length=2, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)
     paid_at = models.DateTimeField(null=True)
     next_poll_at = models.DateTimeField(null=True)
-    # When the provider was last asked.
+    # The time of the latest poll.
     polled_at = models.DateTimeField(null=True, editable=False)
-    # Looks in a row that the provider did not answer.
+    # The number of polls in a row without an answer.
     unanswered = models.PositiveSmallIntegerField(default=0)
 
     objects = CheckoutQuerySet.as_manager()
@@ -344,29 +350,29 @@ class Checkout(models.Model):
                 ),
                 name="checkouts_to_account_for",
             ),
-            # What is to be forgotten.
+            # For the purge of phones.
             models.Index(
                 fields=["created_at"],
                 condition=Q(phone__isnull=False),
                 name="checkout_phones",
             ),
-            # What needs a person.
+            # For the list of checkouts that need a person.
             models.Index(
                 fields=["id"], condition=~Q(review_flags=[]), name="review_flags"
             ),
-            # Events that do not carry our name for it.
+            # For events that carry only the provider's id.
             models.Index(
                 fields=["provider", "transaction"],
                 condition=~Q(transaction=""),
                 name="checkouts_by_transaction",
             ),
-            # What is compared with the provider's books day by day.
+            # For the daily reconciliation.
             models.Index(
                 fields=["paid_at"],
                 condition=Q(paid_at__isnull=False),
                 name="checkouts_paid",
             ),
-            # What is read out of a receipt.
+            # For the search by a receipt's number.
             models.Index(
                 Right(Cast("id", models.TextField()), NUMBER_DIGITS),
                 name="checkouts_by_number",
@@ -378,14 +384,14 @@ class Checkout(models.Model):
 
     @property
     def money(self) -> str:
-        """What was paid, or what is asked for as long as nothing was."""
+        """The amount paid, or the amount to pay before that."""
         if self.paid_amount is None:
             return f"{self.currency} {self.amount:.2f}"
         return f"{self.paid_currency} {self.paid_amount:.2f}"
 
     @property
     def workspace(self) -> Workspace:
-        """The one whose report it pays, or whose account it tops up."""
+        """The workspace of the report or account that the checkout pays."""
         row: Report | Account | None = self.report or self.account
         assert row is not None  # noqa: S101
         return row.workspace
@@ -396,7 +402,7 @@ class Checkout(models.Model):
 
     @property
     def number(self) -> str:
-        """The receipt's number, as a person reads it out."""
+        """The receipt's number, in groups that a person can read out."""
         text = self.id.hex[-NUMBER_DIGITS:].upper()
         return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
 
@@ -406,7 +412,7 @@ class Checkout(models.Model):
 
     @property
     def is_waiting_prompt(self) -> bool:
-        """Whether the prompt still waits for the payer's answer, as far as we know."""
+        """True while the prompt waits for the payer's answer, as of the latest poll."""
         return self.is_prompt and self.status == CheckoutStatus.OPEN
 
     @property
@@ -415,13 +421,8 @@ class Checkout(models.Model):
 
     @property
     def is_overdue_prompt(self) -> bool:
-        """Whether the payer may leave the prompt, and pay another way."""
+        """True if the payer may leave the waiting prompt and pay another way."""
         return self.is_waiting_prompt and now() >= self.prompt_ends_at + PROMPT_MARGIN
-
-    @property
-    def doubt(self) -> str:
-        """The checkout's doubts as staff read them; "" if there is none."""
-        return ", ".join(self.review_flags)
 
     @property
     def review_flag_labels(self) -> list[str]:
@@ -433,18 +434,18 @@ class Checkout(models.Model):
 
     @property
     def kept(self) -> Decimal:
-        """The rest of the amount that counts; refunds take the surplus first."""
+        """The rest of the counted amount. Refunds take the surplus first."""
         return min(self.counted_amount, self.refundable)
 
     def count(self, amount: Decimal) -> None:
-        """Let this much of the money pay the report or top up the account."""
+        """Count this much of the money for the report or the account."""
         self.is_counted, self.counted_amount = True, amount
 
 
 class RefundStatus(models.TextChoices):
     REQUESTED = "REQUESTED", "Waits for a second person"
     REJECTED = "REJECTED"
-    # Waits for the provider to be asked, or to be asked what became of it.
+    # Waits for the request to the provider, or for the provider's result.
     APPROVED = "APPROVED"
     DONE = "DONE"
     FAILED = "FAILED"
@@ -461,10 +462,10 @@ class RefundCause(models.TextChoices):
 
 
 class Refund(models.Model):
-    """Money of one checkout given back, through the provider that took it.
+    """Money of one checkout that goes back through the provider that took it.
 
-    It is due when `next_try_at` has passed. Our name for it at the provider is its id,
-    so that a try whose answer was lost is found again and not paid twice.
+    A job sends or polls it when `next_try_at` has passed. Its id is its reference at
+    the provider, so that a retry finds a refund whose answer was lost.
     """
 
     Status = RefundStatus
@@ -477,18 +478,18 @@ class Refund(models.Model):
     reason = models.CharField(max_length=300)
     status = models.CharField(max_length=9, choices=RefundStatus)
     requested_by = models.CharField(max_length=100)
-    # Users of the back office by their ids, since names can be changed.
+    # Ids of staff users, because their names can change.
     requested_by_user = models.BigIntegerField(null=True)
     decided_by_user = models.BigIntegerField(null=True)
-    # Above an amount that the operator sets, another person must agree.
+    # True if another person must approve it (REFUND_NEEDS_SECOND_ABOVE).
     needs_second = models.BooleanField(default=False)
     decided_by = models.CharField(max_length=100, blank=True)
     decided_at = models.DateTimeField(null=True)
-    # The provider's name for it, once it has said so.
+    # The provider's id of the refund; blank until the provider has answered.
     provider_refund = models.CharField(max_length=255, blank=True)
     message = models.CharField(max_length=200, blank=True)
     tries = models.PositiveSmallIntegerField(default=0)
-    # When a person was told that it takes too long.
+    # The time when REFUND_STUCK was raised for it.
     stuck_at = models.DateTimeField(null=True, editable=False)
     next_try_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=now, editable=False)
@@ -537,7 +538,7 @@ class Refund(models.Model):
                 condition=Q(next_try_at__isnull=False),
                 name="refunds_to_try",
             ),
-            # What waits for a second person.
+            # For refunds that wait for a second person.
             models.Index(
                 fields=["id"],
                 condition=Q(status="REQUESTED"),
@@ -579,17 +580,19 @@ class DisputeStatus(models.TextChoices):
 class Dispute(models.Model):
     """A payer's bank takes money of a checkout back, or may do so.
 
-    What is open or lost can neither be given back nor, of a top-up, be spent.
+    An open or lost dispute holds its amount: no refund may use it, and the balance of a
+    top-up loses it.
     """
 
     Status = DisputeStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     checkout = models.ForeignKey(Checkout, models.PROTECT, related_name="disputes")
-    # The provider's name for it.
+    # The provider's id of the dispute.
     provider_dispute = models.CharField(max_length=255)
     status = models.CharField(max_length=4, choices=DisputeStatus)
-    # As the provider tells it, and how much of the checkout's money that is.
+    # The amount that the provider reports, and how much of the checkout's money it
+    # holds.
     amount = models.DecimalField(max_digits=12, decimal_places=2)
     held = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
     created_at = models.DateTimeField(default=now, editable=False)
@@ -616,7 +619,7 @@ class Dispute(models.Model):
             ),
         ]
         indexes = [
-            # What the reconciliation asks about every day.
+            # For the daily reconciliation.
             models.Index(
                 fields=["id"], condition=Q(status="OPEN"), name="disputes_open"
             )
@@ -627,16 +630,16 @@ class Dispute(models.Model):
 
 
 class PaymentEvent(models.Model):
-    """An event of a payment provider as it came, once its signature was right.
+    """An event of a payment provider with a valid signature, as it arrived.
 
-    The database takes the same event once. The body is forgotten after 90 days.
+    The database takes the same event once. A job deletes the body after 90 days.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     provider = models.CharField(max_length=20)
     event_id = models.CharField(max_length=255)
     type = models.CharField(max_length=100)
-    # Our checkout's; null where the event names none that we know.
+    # Null if the event names no known checkout.
     checkout = models.ForeignKey(
         Checkout, models.PROTECT, null=True, related_name="events"
     )
@@ -651,7 +654,7 @@ class PaymentEvent(models.Model):
             )
         ]
         indexes = [
-            # What the purge looks for.
+            # For the purge.
             models.Index(
                 fields=["received_at"],
                 condition=Q(body__isnull=False),
@@ -674,7 +677,10 @@ class OperatorAlertKind(models.TextChoices):
 
 
 class OperatorAlert(models.Model):
-    """What operators are told by e-mail, each cause once. It names ids, and nobody."""
+    """A message to the operators about payments, once for each cause.
+
+    It holds ids and no personal data.
+    """
 
     Kind = OperatorAlertKind
 
@@ -687,7 +693,7 @@ class OperatorAlert(models.Model):
     message = models.CharField(max_length=300)
     times = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(default=now, editable=False)
-    # When the e-mail about it was written, or it had passed by itself by then.
+    # The time of the e-mail, or of the e-mail that left it out as resolved.
     notified_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
@@ -695,7 +701,7 @@ class OperatorAlert(models.Model):
             models.Index(
                 fields=["id"], condition=Q(notified_at=None), name="troubles_to_tell"
             ),
-            # What the purge looks for.
+            # For the purge.
             models.Index(fields=["created_at"], name="troubles_by_time"),
         ]
 
@@ -704,7 +710,7 @@ class OperatorAlert(models.Model):
 
 
 class ReconciliationProgress(models.Model):
-    """Up to which day, in UTC, a provider's books were compared with ours."""
+    """The last day (UTC) whose books of a provider were compared with ours."""
 
     provider = models.CharField(max_length=20, primary_key=True)
     day = models.DateField()
@@ -714,12 +720,12 @@ class ReconciliationProgress(models.Model):
 
 
 class SandboxCheckout(models.Model):
-    """What the built-in provider of the sandbox knows of one checkout."""
+    """The sandbox provider's own record of one checkout."""
 
-    # Our reference, which is the checkout's id.
+    # The checkout's id.
     reference = models.CharField(max_length=40, primary_key=True)
     state = models.CharField(max_length=9, default="OPEN")
-    # Of a FAILED prompt: a `PromptFailure`.
+    # For a FAILED prompt: its `PromptFailure`.
     failure = models.CharField(max_length=11, blank=True)
     amount = models.DecimalField(max_digits=12, decimal_places=2)
     currency = models.CharField(max_length=3)
@@ -727,7 +733,7 @@ class SandboxCheckout(models.Model):
     return_url = models.TextField()
     cancel_url = models.TextField()
     paid_amount = models.DecimalField(max_digits=12, decimal_places=2, null=True)
-    # {our reference of a refund: amount as text}
+    # {id of a refund: amount as text}
     refunds = models.JSONField(default=dict)
     created_at = models.DateTimeField(default=now, editable=False)
     paid_at = models.DateTimeField(null=True)

@@ -1,9 +1,8 @@
-"""Asking payment providers what became of checkouts.
+"""Polls: ask payment providers for the state of checkouts.
 
-Whatever makes us look (the provider's event, a payer who comes back, the clock) only
-brings the next look forward: what is then recorded is always the provider's own answer.
-A look that dies on its way is due again when its claim lapses, and what happens while
-one is under way is looked at by the next.
+A provider's event, a returning payer and the clock only bring `next_poll_at` forward.
+The service records nothing but the provider's answer to a poll. A poll that dies is due
+again after its lease. If an event comes during a poll, another poll follows.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ from verification.settings.payments import PAYMENT_GRACE_DAYS
 
 logger = logging.getLogger(__name__)
 
-# After the checkout was opened; then hourly, as long as a provider repeats its events,
-# and then seldom: some pages can be paid as long as anybody has them open.
+# Times after the opening of a checkout. Polls go on every hour for as long as providers
+# repeat their events, and then rarely: some pages can be paid while they are open.
 POLL_TIMES = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 60)]
-# A prompt is answered soon, and some of its endings make no event.
+# Payers answer a prompt soon, and providers send no event for some of its endings.
 PROMPT_POLL_TIMES = [
     timedelta(seconds=30),
     timedelta(minutes=1),
@@ -59,72 +58,13 @@ HOURLY_FOR = timedelta(hours=72)
 LATE_INTERVAL = timedelta(hours=6)
 # Disputes with these statuses hold money.
 HOLDING_STATUSES = [DisputeStatus.OPEN, DisputeStatus.LOST]
-# Longer than any provider may take.
+# A call to a provider ends well within this time.
 LEASE = timedelta(minutes=2)
 BATCH_SIZE = 16
-# Between two looks that payers who wait bring forward.
+# The least time between two polls for a payer who is waiting.
 MIN_POLL_INTERVAL = timedelta(seconds=5)
-# A job ends after this long, so that the cluster can be stopped and watched.
+# A job starts no batch after this time, so that its worker can stop.
 JOB_SECONDS = 20.0
-
-
-def polling_period() -> timedelta:
-    """Return for how long after its opening the service polls a checkout by itself."""
-    return timedelta(days=settings.PAYMENT_LINK_DAYS + PAYMENT_GRACE_DAYS)
-
-
-def schedule_poll(at: datetime) -> None:
-    """Have checkouts that this transaction makes due be looked at by then.
-
-    By a job of their own: one that waits already may run before the commit.
-    """
-    schedule_job(poll_due_checkouts, at=at)
-
-
-def poll_now(*checkout_ids: UUID) -> None:
-    """Something happened to them: look as soon as the transaction has committed."""
-    at = now()
-    Checkout.objects.filter(pk__in=checkout_ids).update(next_poll_at=at)
-    schedule_poll(at)
-
-
-@transaction.atomic
-def poll_soon(checkout_id: UUID) -> bool:
-    """Somebody waits to be told: whether an answer from after this moment will come.
-
-    There is one look in five seconds at most. One that is under way may have been
-    answered before the payer paid, so that another one follows it. False if one was
-    answered within the last seconds, or if nothing more is expected.
-    """
-    rows = Checkout.objects.select_for_update(no_key=True)
-    checkout = rows.filter(pk=checkout_id, next_poll_at__isnull=False).first()
-    if checkout is None or checkout.next_poll_at is None:
-        return False
-    at = now()
-    looked_at = checkout.polled_at
-    soon = max(at, looked_at + MIN_POLL_INTERVAL) if looked_at else at
-    if checkout.next_poll_at <= soon:
-        return True
-    if soon > at and not _is_claimed(checkout):
-        return False
-    Checkout.objects.filter(pk=checkout_id).update(next_poll_at=soon)
-    schedule_poll(soon)
-    return True
-
-
-def is_being_polled(checkout: Checkout) -> bool:
-    """Whether the provider is asked now, or seconds after the last time."""
-    if checkout.next_poll_at is None:
-        return False
-    if checkout.polled_at is None or _is_claimed(checkout):
-        return True
-    return checkout.next_poll_at <= checkout.polled_at + MIN_POLL_INTERVAL
-
-
-def _is_claimed(checkout: Checkout) -> bool:
-    """Claimed, not answered, and not wanted again since."""
-    looked_at = checkout.polled_at
-    return looked_at is not None and checkout.next_poll_at == looked_at + LEASE
 
 
 @job
@@ -146,31 +86,78 @@ def _claim() -> list[Checkout]:
 
 
 def _poll(checkouts: Sequence[Checkout]) -> None:
-    for checkout, seen in zip(checkouts, _query_providers(checkouts), strict=True):
-        if isinstance(seen, ProviderError):
-            logger.warning("checkout %s was not answered: %s", checkout.pk, seen.code)
+    for checkout, answer in zip(checkouts, _query_providers(checkouts), strict=True):
+        if isinstance(answer, ProviderError):
+            logger.warning("poll of checkout %s failed: %s", checkout.pk, answer.code)
             _schedule_next_poll(checkout, unanswered=checkout.unanswered + 1)
             continue
         try:
-            settle(checkout.pk, seen, checkout.polled_at)
-            if seen.disputes:
-                record_disputes(checkout.pk, seen.disputes)
-            if seen.refunded and checkout.polled_at:
-                flag_refunds_elsewhere(checkout.pk, seen.refunded, checkout.polled_at)
+            settle(checkout.pk, answer, checkout.polled_at)
+            if answer.disputes:
+                record_disputes(checkout.pk, answer.disputes)
+            if answer.refunded and checkout.polled_at:
+                flag_refunds_elsewhere(checkout.pk, answer.refunded, checkout.polled_at)
         except Exception as e:
-            # Its claim lapses, and it is looked at again.
+            # The next poll follows after the lease.
             logger.error(
                 "checkout %s was not settled: %s", checkout.pk, type(e).__name__
             )
             continue
-        is_whole = seen.disputes is not None or not _is_disputed(checkout)
+        is_complete = answer.disputes is not None or not _is_disputed(checkout)
         _schedule_next_poll(
-            checkout, unanswered=0 if is_whole else checkout.unanswered + 1
+            checkout, unanswered=0 if is_complete else checkout.unanswered + 1
         )
 
 
+def _query_providers(
+    checkouts: Sequence[Checkout],
+) -> list[CheckoutSnapshot | ProviderError]:
+    """Poll live providers in threads, and the sandbox's on this database connection."""
+    unpayable = _unpayable_checkouts(checkouts)
+    with ThreadPoolExecutor(BATCH_SIZE) as pool:
+        futures = [
+            None
+            if is_built_in(c.provider)
+            else pool.submit(_query_provider, c, is_payable=c.pk not in unpayable)
+            for c in checkouts
+        ]
+        return [
+            future.result() if future else _query_provider(checkout)
+            for future, checkout in zip(futures, checkouts, strict=True)
+        ]
+
+
+def _unpayable_checkouts(checkouts: Sequence[Checkout]) -> set[UUID]:
+    """Return the ids of open checkouts whose payment is no longer payable."""
+    opened = [c for c in checkouts if c.status == CheckoutStatus.OPEN and c.payment_id]
+    payments = Payment.objects.filter(
+        # A checkout that was opened before the link expired still pays a draft.
+        Q(status__in=Payment.OUTSTANDING)
+        | Q(status=PaymentStatus.EXPIRED, report__status=ReportStatus.DRAFT),
+        pk__in=[checkout.payment_id for checkout in opened],
+    )
+    payable = set(payments.values_list("pk", flat=True)) if opened else set()
+    return {checkout.pk for checkout in opened if checkout.payment_id not in payable}
+
+
+def _query_provider(
+    checkout: Checkout, *, is_payable: bool = True
+) -> CheckoutSnapshot | ProviderError:
+    try:
+        provider = provider_named(checkout.provider)
+        if not is_payable:
+            provider.expire(checkout.reference, checkout.session)
+        return provider.look(checkout.reference, checkout.session)
+    except ProviderError as e:
+        return e
+    except Exception as e:
+        # An answer that the adapter cannot read must not stop the polls of the others.
+        logger.exception("poll of checkout %s: unreadable answer", checkout.pk)
+        return Unavailable("UNREADABLE", type(e).__name__)
+
+
 def _is_disputed(checkout: Checkout) -> bool:
-    """Return whether an event or an earlier look has told of a dispute."""
+    """Return whether an event or an earlier poll has reported a dispute."""
     known = Q(review_flags__contains=[ReviewFlag.DISPUTED]) | Q(
         disputes__status__in=HOLDING_STATUSES
     )
@@ -178,63 +165,8 @@ def _is_disputed(checkout: Checkout) -> bool:
     return paid.filter(known).exists()
 
 
-def _query_providers(
-    checkouts: Sequence[Checkout],
-) -> list[CheckoutSnapshot | ProviderError]:
-    """Live providers all at once, in threads; the sandbox's is a table of ours."""
-    unwanted = _unpayable_checkouts(checkouts)
-    with ThreadPoolExecutor(BATCH_SIZE) as pool:
-        asked = [
-            None
-            if is_built_in(c.provider)
-            else pool.submit(_query_provider, c, is_wanted=c.pk not in unwanted)
-            for c in checkouts
-        ]
-        return [
-            one.result() if one else _query_provider(checkout)
-            for one, checkout in zip(asked, checkouts, strict=True)
-        ]
-
-
-def _unpayable_checkouts(checkouts: Sequence[Checkout]) -> set[UUID]:
-    """Open ones of payments that nobody has to pay any more."""
-    opened = [c for c in checkouts if c.status == CheckoutStatus.OPEN and c.payment_id]
-    asked = Payment.objects.filter(
-        # An expired link of a draft still pays.
-        Q(status__in=Payment.OUTSTANDING)
-        | Q(status=PaymentStatus.EXPIRED, report__status=ReportStatus.DRAFT),
-        pk__in=[checkout.payment_id for checkout in opened],
-    )
-    wanted = set(asked.values_list("pk", flat=True)) if opened else set()
-    return {checkout.pk for checkout in opened if checkout.payment_id not in wanted}
-
-
-def close_checkouts(payment_id: UUID) -> None:
-    """Have the provider take nothing more for a payment that has ended, as far as it
-    can, once the transaction has committed. What was paid already is given back."""
-    opened = Checkout.objects.filter(payment_id=payment_id, status=CheckoutStatus.OPEN)
-    if ids := list(opened.values_list("pk", flat=True)):
-        poll_now(*ids)
-
-
-def _query_provider(
-    checkout: Checkout, *, is_wanted: bool = True
-) -> CheckoutSnapshot | ProviderError:
-    try:
-        provider = provider_named(checkout.provider)
-        if not is_wanted:
-            provider.expire(checkout.reference, checkout.session)
-        return provider.look(checkout.reference, checkout.session)
-    except ProviderError as e:
-        return e
-    except Exception as e:
-        # An answer that the adapter cannot read must not keep the others waiting.
-        logger.exception("checkout %s was answered unreadably", checkout.pk)
-        return Unavailable("UNREADABLE", type(e).__name__)
-
-
 def _schedule_next_poll(checkout: Checkout, *, unanswered: int) -> None:
-    """Choose the next look, unless something has brought it forward meanwhile."""
+    """Set the time of the next poll, unless something has brought it forward."""
     claimed = Checkout.objects.filter(
         pk=checkout.pk, next_poll_at=checkout.next_poll_at
     )
@@ -243,14 +175,14 @@ def _schedule_next_poll(checkout: Checkout, *, unanswered: int) -> None:
         ended = claimed.filter(status=CheckoutStatus.PAID)
         age = at - checkout.created_at
         if age > HOURLY_FOR:
-            # Some providers end their pages, and say so.
+            # Some providers expire their pages, and report it.
             ended = claimed.filter(
                 Q(status__in=[CheckoutStatus.PAID, CheckoutStatus.EXPIRED])
-                # Nobody answers a prompt that has ended.
+                # A payer cannot answer a prompt that has ended.
                 | Q(kind=CheckoutKind.PROMPT)
             )
         if age > polling_period():
-            # Nobody will pay it any more; an event would have it looked at again.
+            # A payment is unlikely by then, and the provider's event would poll again.
             claimed.filter(status=CheckoutStatus.OPEN).update(
                 status=CheckoutStatus.EXPIRED
             )
@@ -270,3 +202,72 @@ def _next_poll_at(checkout: Checkout, unanswered: int, at: datetime) -> datetime
     is_old = at - checkout.created_at > HOURLY_FOR
     wait = LATE_INTERVAL if is_old else HOURLY_INTERVAL
     return next((moment for moment in planned if moment > at), at + wait)
+
+
+def polling_period() -> timedelta:
+    """Return how long after its opening the service polls a checkout by itself."""
+    return timedelta(days=settings.PAYMENT_LINK_DAYS + PAYMENT_GRACE_DAYS)
+
+
+def schedule_poll(at: datetime) -> None:
+    """Schedule a polling job for checkouts that this transaction makes due.
+
+    Always a new job: a job that waits already may run before this transaction commits.
+    """
+    schedule_job(poll_due_checkouts, at=at)
+
+
+def poll_now(*checkout_ids: UUID) -> None:
+    """Poll these checkouts once the transaction commits."""
+    at = now()
+    Checkout.objects.filter(pk__in=checkout_ids).update(next_poll_at=at)
+    schedule_poll(at)
+
+
+def close_checkouts(payment_id: UUID) -> None:
+    """Close the open checkouts of a payment that has ended, once this commits.
+
+    The next poll asks the provider to expire them. Money that arrives is refunded.
+    """
+    opened = Checkout.objects.filter(payment_id=payment_id, status=CheckoutStatus.OPEN)
+    if ids := list(opened.values_list("pk", flat=True)):
+        poll_now(*ids)
+
+
+@transaction.atomic
+def poll_soon(checkout_id: UUID) -> bool:
+    """Poll within `MIN_POLL_INTERVAL` for a payer who is waiting.
+
+    The answer of a poll that is under way may be older than the payment, so that
+    another poll follows it. Returns False, and schedules nothing, if a poll ended
+    within the interval, or if the checkout has no further poll.
+    """
+    rows = Checkout.objects.select_for_update(no_key=True)
+    checkout = rows.filter(pk=checkout_id, next_poll_at__isnull=False).first()
+    if checkout is None or checkout.next_poll_at is None:
+        return False
+    at = now()
+    polled_at = checkout.polled_at
+    soon = max(at, polled_at + MIN_POLL_INTERVAL) if polled_at else at
+    if checkout.next_poll_at <= soon:
+        return True
+    if soon > at and not _is_claimed(checkout):
+        return False
+    Checkout.objects.filter(pk=checkout_id).update(next_poll_at=soon)
+    schedule_poll(soon)
+    return True
+
+
+def is_being_polled(checkout: Checkout) -> bool:
+    """Return whether a poll is under way, or due within `MIN_POLL_INTERVAL`."""
+    if checkout.next_poll_at is None:
+        return False
+    if checkout.polled_at is None or _is_claimed(checkout):
+        return True
+    return checkout.next_poll_at <= checkout.polled_at + MIN_POLL_INTERVAL
+
+
+def _is_claimed(checkout: Checkout) -> bool:
+    """Return whether a poll is under way, and no other poll is to follow it at once."""
+    polled_at = checkout.polled_at
+    return polled_at is not None and checkout.next_poll_at == polled_at + LEASE

@@ -1,12 +1,8 @@
-"""Taking in events of payment providers: kept once, and never believed.
+"""Events of payment providers: store each once, and poll the checkout that it names.
 
-An event only says that there is something to see. The checkout it names is then looked
-at, which is where money is counted.
-
-Forgetting what events of payment providers said, and the phones that prompts were
-sent to, after 90 days.
-
-The skeleton stays: which event came when, for which checkout, and the hash of it.
+An event moves no money, because only the answer to a poll is settled. After 90 days a
+job deletes the bodies of events and the phones of prompts. The event's type, time,
+checkout and hash stay.
 """
 
 from __future__ import annotations
@@ -29,49 +25,6 @@ from verification.providers.payment_provider import ProviderEvent
 
 logger = logging.getLogger(__name__)
 
-
-@transaction.atomic
-def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> bool:
-    """Keep an event whose signature was right; False for one that came before."""
-    checkout = _find_checkout(provider, event)
-    _, is_new = PaymentEvent.objects.get_or_create(
-        provider=provider,
-        event_id=event.event_id,
-        defaults={
-            "type": event.type[:100].replace("\x00", ""),
-            "checkout": checkout,
-            "body_sha256": sha256(body).digest(),
-            "body": body.decode(errors="replace"),
-        },
-    )
-    if not is_new:
-        return False
-    if checkout is None:
-        logger.warning("%s tells of a payment that is not known here", provider)
-        return True
-    # One that is known already is told by the provider's API alone.
-    if event.is_dispute and not checkout.disputes.exists():
-        raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
-    if event.is_fraud_warning:
-        raise_review_flag(checkout.pk, ReviewFlag.FRAUD_WARNING)
-    if event.is_refund:
-        try_refunds_now(checkout.pk)
-    poll_now(checkout.pk)
-    return True
-
-
-def _find_checkout(provider: str, event: ProviderEvent) -> Checkout | None:
-    """By our name for it, or else by the provider's."""
-    checkouts = Checkout.objects.filter(provider=provider)
-    try:
-        return checkouts.filter(pk=UUID(event.reference)).first()
-    except ValueError:
-        named = event.transaction
-    if not (named.isascii() and named.isprintable() and named):
-        return None
-    return checkouts.exclude(transaction="").filter(transaction=named).first()
-
-
 RETENTION = timedelta(days=90)
 PURGE_BODIES = """
 UPDATE payments_paymentevent SET body = NULL WHERE id IN (
@@ -87,6 +40,50 @@ UPDATE payments_checkout SET phone = NULL WHERE id IN (
     ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
+
+
+@transaction.atomic
+def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> bool:
+    """Store an event with a valid signature; return False for a repeated event."""
+    checkout = _find_checkout(provider, event)
+    _, is_new = PaymentEvent.objects.get_or_create(
+        provider=provider,
+        event_id=event.event_id,
+        defaults={
+            "type": event.type[:100].replace("\x00", ""),
+            "checkout": checkout,
+            "body_sha256": sha256(body).digest(),
+            "body": body.decode(errors="replace"),
+        },
+    )
+    if not is_new:
+        return False
+    if checkout is None:
+        logger.warning("an event of %s names no checkout of ours", provider)
+        return True
+    # The provider's API alone reports changes of a known dispute.
+    if event.is_dispute and not checkout.disputes.exists():
+        raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
+    if event.is_fraud_warning:
+        raise_review_flag(checkout.pk, ReviewFlag.FRAUD_WARNING)
+    if event.is_refund:
+        try_refunds_now(checkout.pk)
+    poll_now(checkout.pk)
+    return True
+
+
+def _find_checkout(provider: str, event: ProviderEvent) -> Checkout | None:
+    """Find the checkout by our reference, or by the provider's id of the money."""
+    checkouts = Checkout.objects.filter(provider=provider)
+    try:
+        return checkouts.filter(pk=UUID(event.reference)).first()
+    except ValueError:
+        transaction_id = event.transaction
+    if not (
+        transaction_id.isascii() and transaction_id.isprintable() and transaction_id
+    ):
+        return None
+    return checkouts.exclude(transaction="").filter(transaction=transaction_id).first()
 
 
 @job

@@ -1,6 +1,6 @@
-"""What a payer was told when the money was counted, kept on its checkout.
+"""The contents of a payer's receipt, stored on its checkout at settlement.
 
-A draft that is paid can still be edited; its payer's receipt stays as it was.
+An edit of a paid draft leaves the receipt as it was.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from workspaces.models import Account
 
 
 class ReceiptItem(TypedDict):
-    # As the catalogue had it, in English: receipts are read in either language.
+    # The catalogue's English name, because people read receipts in two languages.
     name: str
     price: str
 
 
 class Receipt(TypedDict):
-    # `name`, `email` and `phone` of who paid, those that were known.
+    # The known ones of the payer's `name`, `email` and `phone`.
     payer: dict[str, str]
     requester: str
     purpose: str
     reference: str
-    # Whom a nominated payer paid for; shown by initials alone.
+    # The subject's name, for a nominated payer's receipt, which shows only initials.
     about: NotRequired[str]
     checks: list[ReceiptItem]
-    # Of the page that was paid from.
+    # The language of the page that opened the checkout.
     language: str
 
 
 def build_receipt(report: Report, payer: dict[str, str], checkout: Checkout) -> Receipt:
-    """The receipt as the report stands now."""
+    """Build the receipt of a report from its present state."""
     results = report.results.select_related("definition").order_by("position")
     receipt = Receipt(
         payer=payer,
@@ -51,7 +51,7 @@ def build_receipt(report: Report, payer: dict[str, str], checkout: Checkout) -> 
 
 
 def build_top_up_receipt(account: Account, checkout: Checkout) -> Receipt:
-    """The receipt of a workspace that topped up its balance."""
+    """Build the receipt of a workspace's top-up."""
     workspace = account.workspace
     price = str(checkout.counted_amount)
     return Receipt(
@@ -65,9 +65,9 @@ def build_top_up_receipt(account: Account, checkout: Checkout) -> Receipt:
 
 
 def receipt_of(checkout: Checkout) -> Receipt:
-    """As it was kept, or as it is now where it was paid before any was.
+    """Return the stored receipt, or build one for money that did not count.
 
-    Raises ValueError where nothing was paid.
+    Raises ValueError if the checkout is not paid.
     """
     if checkout.paid_at is None:
         raise ValueError("nothing was paid")

@@ -1,7 +1,8 @@
-"""Reconciliation: comparing our books with those of the payment providers, both ways.
+"""Reconciliation: compare our books with those of the payment providers, both ways.
 
-A new look mends a checkout that is paid there and not here, and a dispute that differs.
-Any other difference raises a doubt, for a person.
+A poll repairs a checkout that is paid there and not here, and a dispute that differs.
+Any other difference raises a review flag, or an alert if it concerns no checkout of
+ours. "Here" is our database and "there" is the provider.
 """
 
 from __future__ import annotations
@@ -46,44 +47,40 @@ from verification.providers.payment_provider import (
 logger = logging.getLogger(__name__)
 
 CHUNK_SIZE = 500
-# A refund that was done can still come back from the payer's bank.
+# The payer's bank can still send the money of a done refund back.
 REFUND_CHECK_DELAYS = [timedelta(days=days) for days in (0, 7, 30)]
-
-# As far back as the job reads books that it could not read then.
+# The job goes this far back for books that it could not read.
 MAX_CATCH_UP = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     provider: str
-    # Ours, where there is one.
+    # None if the difference concerns no checkout of ours.
     checkout_id: UUID | None
-    # What tells it: a checkout, a refund, or a transaction of the provider's.
+    # The id of our checkout, or the provider's id of a payment, refund or dispute.
     name: str
     fault: str
-    # Asking the provider again is enough.
+    # A poll repairs it.
     mends_itself: bool = False
-    # Nobody knows: the provider did not say.
+    # The provider did not answer, so that the difference is only possible.
     is_unanswered: bool = False
-    # All that the provider has given back of the checkout, when asked at that time.
-    given_back: tuple[Decimal, datetime] | None = None
+    # The provider's total of refunds of the checkout, and the time of that answer.
+    refunded: tuple[Decimal, datetime] | None = None
 
     def __str__(self) -> str:
         return f"{self.provider} {self.name} {self.fault}"
 
 
 def day_bounds(first: date, last: date) -> tuple[datetime, datetime]:
-    """From the beginning of one day to the end of another, in UTC."""
+    """Return the start of one day and the end of another, in UTC."""
     start = datetime.combine(first, time(), UTC)
     return start, datetime.combine(last, time(), UTC) + timedelta(days=1)
 
 
 @job
 def reconcile_yesterday() -> None:
-    """Compare the books of yesterday, and of earlier days that could not be read.
-
-    Log each difference, and mend it or raise a doubt.
-    """
+    """Compare the books of yesterday, and of earlier days that could not be read."""
     yesterday = now().astimezone(UTC).date() - timedelta(days=1)
     for provider in providers():
         day = _first_day(provider.name, yesterday)
@@ -95,10 +92,10 @@ def reconcile_yesterday() -> None:
 
 
 def _first_day(provider: str, yesterday: date) -> date:
-    """The day after the last that was compared; yesterday in any case."""
+    """Return the day after the last compared one, and at the latest yesterday."""
     compared = ReconciliationProgress.objects.filter(provider=provider).first()
     if compared is None:
-        # If these books cannot be read, this is where they begin the next time.
+        # If the books of yesterday cannot be read, the next job begins there.
         before = yesterday - timedelta(days=1)
         compared = ReconciliationProgress.objects.create(provider=provider, day=before)
     after = compared.day + timedelta(days=1)
@@ -106,37 +103,43 @@ def _first_day(provider: str, yesterday: date) -> date:
 
 
 def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
-    """Compare the books of one day. Returns whether all of them could be compared."""
-    whole = True
+    """Compare the books of one day; log each difference, and repair or report it.
+
+    Returns whether the provider answered all questions.
+    """
+    is_complete = True
     try:
         for difference in reconcile(provider, *day_bounds(day, day)):
             logger.error("books differ: %s", difference)
-            whole = whole and not difference.is_unanswered
+            is_complete = is_complete and not difference.is_unanswered
             _alert_operators(difference)
     except ProviderError as e:
         why = e.code
     except Exception as e:
-        # The unreadable books of one provider must not stop the job for the others.
+        # Unreadable books of one provider must not stop the job for the others.
         why = type(e).__name__
     else:
-        return whole
+        return is_complete
     logger.error("the books of %s were not read: %s", provider.name, why)
-    told = f"{provider.name}, {day}: {why}"
-    record_alert(OperatorAlertKind.UNREAD, provider.name, day, message=told)
+    message = f"{provider.name}, {day}: {why}"
+    record_alert(OperatorAlertKind.UNREAD, provider.name, day, message=message)
     return False
 
 
 def _alert_operators(difference: Difference) -> None:
-    """Alert the operators, unless a doubt does so or the provider did not answer."""
-    in_doubt = difference.checkout_id and not difference.mends_itself
-    if not (in_doubt or difference.is_unanswered):
+    """Alert the operators, unless a review flag does so or the provider is silent."""
+    is_flagged = difference.checkout_id and not difference.mends_itself
+    if not (is_flagged or difference.is_unanswered):
         record_alert(OperatorAlertKind.BOOKS, difference, message=str(difference))
 
 
 def reconcile(
     provider: CheckoutProvider, start: datetime, end: datetime, *, mend: bool = True
 ) -> Iterator[Difference]:
-    """Raises ProviderError when the provider's books cannot be read."""
+    """Yield the differences of this time; `mend` repairs or flags each one.
+
+    Raises ProviderError if the provider's books cannot be read.
+    """
     for difference in _differences(provider, start, end):
         if mend and difference.checkout_id and not difference.is_unanswered:
             _repair(difference.checkout_id, difference)
@@ -146,8 +149,8 @@ def reconcile(
 def _repair(checkout_id: UUID, difference: Difference) -> None:
     if difference.mends_itself:
         poll_now(checkout_id)
-    elif difference.given_back:
-        flag_refunds_elsewhere(checkout_id, *difference.given_back)
+    elif difference.refunded:
+        flag_refunds_elsewhere(checkout_id, *difference.refunded)
     else:
         raise_review_flag(checkout_id, ReviewFlag.BOOKS_DIFFER)
 
@@ -155,13 +158,13 @@ def _repair(checkout_id: UUID, difference: Difference) -> None:
 def _differences(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
-    there: set[UUID] = set()
-    for some in _chunks(provider.payments_between(start, end)):
-        ours = _checkouts_by_reference(provider, some)
-        for paid in some:
+    listed: set[UUID] = set()
+    for chunk in _chunks(provider.payments_between(start, end)):
+        ours = _checkouts_by_reference(provider, chunk)
+        for paid in chunk:
             checkout = ours.get(paid.reference)
-            yield from _compare(provider, paid, checkout, seen=there)
-    yield from _compare_unlisted(provider, start, end, there)
+            yield from _compare(provider, paid, checkout, listed)
+    yield from _compare_unlisted(provider, start, end, listed)
     for later in REFUND_CHECK_DELAYS:
         yield from _compare_refunds(provider, start - later, end - later)
     for found in provider.refunds_between(start, end):
@@ -171,34 +174,41 @@ def _differences(
 
 
 def _chunks(books: Iterable[ProviderPayment]) -> Iterator[list[ProviderPayment]]:
-    some: list[ProviderPayment] = []
+    chunk: list[ProviderPayment] = []
     for paid in books:
-        some.append(paid)
-        if len(some) == CHUNK_SIZE:
-            yield some
-            some = []
+        chunk.append(paid)
+        if len(chunk) == CHUNK_SIZE:
+            yield chunk
+            chunk = []
             beat()
-    yield some
+    yield chunk
 
 
 def _checkouts_by_reference(
-    provider: CheckoutProvider, some: list[ProviderPayment]
+    provider: CheckoutProvider, payments: list[ProviderPayment]
 ) -> dict[str, Checkout]:
-    """Ours by the reference in the provider's books, which may have others."""
-    ids = {paid.reference for paid in some if _is_id(paid.reference)}
+    """Return {reference: checkout}. The books may list payments that are not ours."""
+    ids = {paid.reference for paid in payments if _is_id(paid.reference)}
     found = Checkout.objects.filter(pk__in=ids, provider=provider.name)
     return {checkout.reference: checkout for checkout in found}
+
+
+def _is_id(reference: str) -> bool:
+    try:
+        return str(UUID(reference)) == reference
+    except ValueError:
+        return False
 
 
 def _compare(
     provider: CheckoutProvider,
     paid: ProviderPayment,
     checkout: Checkout | None,
-    *,
-    seen: set[UUID],
+    listed: set[UUID],
 ) -> Iterator[Difference]:
+    """Compare one payment of the provider's books, and add its checkout to `listed`."""
     if checkout is None:
-        # Not its reference, which may be anybody's and say anything.
+        # A foreign reference may hold anything, even personal data, so it is left out.
         told = f"{paid.amount} {paid.currency} was paid there, for nothing of ours"
         yield Difference(provider.name, None, paid.transaction, told)
         return
@@ -207,10 +217,10 @@ def _compare(
         name, pk = provider.name, checkout.pk
         return Difference(name, pk, str(pk), told, mends_itself)
 
-    if checkout.pk in seen:
+    if checkout.pk in listed:
         yield differs("was paid there more than once")
         return
-    seen.add(checkout.pk)
+    listed.add(checkout.pk)
     if checkout.status != CheckoutStatus.PAID:
         yield differs(f"is paid there and {checkout.status} here", mends_itself=True)
         return
@@ -223,18 +233,20 @@ def _compare(
 
 
 def _compare_unlisted(
-    provider: CheckoutProvider, start: datetime, end: datetime, there: set[UUID]
+    provider: CheckoutProvider, start: datetime, end: datetime, listed: set[UUID]
 ) -> Iterator[Difference]:
-    """Compare our checkouts of this time that the books do not list: the provider says
-    whether they were paid on another day."""
+    """Ask the provider about our paid checkouts that its books do not list.
+
+    Its books may list them on another day.
+    """
     ours = Checkout.objects.filter(
         provider=provider.name, status="PAID", paid_at__gte=start, paid_at__lt=end
     )
-    # Books may leave out payments that refunds or disputes took back.
+    # A provider may leave out payments that refunds or disputes took back.
     ours = ours.filter(refunded=0, disputed=0)
     for checkout in ours.order_by("id").iterator():
         beat()
-        if checkout.pk in there:
+        if checkout.pk in listed:
             continue
         try:
             seen = provider.look(checkout.reference, checkout.session)
@@ -279,7 +291,7 @@ def _compare_refunds(
 def _compare_provider_refund(
     provider: CheckoutProvider, found: ProviderRefund
 ) -> Iterator[Difference]:
-    """Compare a refund that a person made in the provider's dashboard."""
+    """Report a refund that somebody made in the provider's dashboard."""
     paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
     checkout = paid.filter(transaction=found.transaction).first()
     told = f"{found.amount} {found.currency} was given back there"
@@ -300,16 +312,18 @@ def _compare_provider_refund(
         checkout.pk,
         str(checkout.pk),
         f"{told} by refund {found.refund}, not by us",
-        # Where it does not say how much in all, it calls the checkout unpaid by now.
-        given_back=None if refunded is None else (refunded, asked_at),
+        # Without the provider's total, `_repair` raises BOOKS_DIFFER.
+        refunded=None if refunded is None else (refunded, asked_at),
     )
 
 
 def _compare_disputes(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
-    """Compare disputes that opened there in this time, and ours that are open, or that
-    are lost and hold too little."""
+    """Compare the disputes that opened there in this time, and some of ours.
+
+    These are open disputes, and lost ones that hold too little.
+    """
     listed: set[UUID] = set()
     for seen in provider.disputes_between(start, end):
         beat()
@@ -359,10 +373,3 @@ def _unanswered_difference(
     provider: CheckoutProvider, pk: UUID, told: str
 ) -> Difference:
     return Difference(provider.name, pk, str(pk), told, is_unanswered=True)
-
-
-def _is_id(reference: str) -> bool:
-    try:
-        return str(UUID(reference)) == reference
-    except ValueError:
-        return False

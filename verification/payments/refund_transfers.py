@@ -1,4 +1,8 @@
-"""Sending refunds: asking providers to give back what was approved."""
+"""The transfer of approved refunds to providers, and polls for their results.
+
+Each transfer is claimed under a lease before the call to the provider, and recorded
+after it. `Refund.tries` is the fence of the claim.
+"""
 
 from __future__ import annotations
 
@@ -27,38 +31,27 @@ from verification.providers.payment_provider import (
 
 logger = logging.getLogger(__name__)
 
-# Longer than any provider may take.
+# A call to a provider ends well within this time.
 LEASE = timedelta(minutes=2)
 LONGEST_WAIT = timedelta(hours=6)
-# A person is told of a refund that has no end by then.
+# An approved refund that lasts longer gets REFUND_STUCK.
 STUCK_AFTER = timedelta(days=3)
 
 
 @job
 def send_refunds() -> None:
-    """Ask providers for what was approved, and about what they have not done yet."""
+    """Send due refunds to their providers, or poll for their results."""
     while beat() and (refund := _claim()):
         try:
             _send(refund)
         except Exception as e:
-            # Its claim lapses, and it is tried again; the others go on.
+            # The job retries this refund after its lease, and goes on with the others.
             why = type(e).__name__
-            logger.error("refund %s is left for the next run: %s", refund.pk, why)
+            logger.error("refund %s was not sent (%s); retrying", refund.pk, why)
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
     waiting = Refund.objects.filter(next_try_at__isnull=False)
     schedule_next_run(send_refunds, waiting, "next_try_at")
-
-
-def _send(refund: Refund) -> None:
-    # A worker that was suspended for longer than its claim may still be asking. Two at
-    # once could have a provider without idempotency keys pay twice.
-    with advisory_lock(f"refund {refund.pk}") as is_alone:
-        if not (is_alone and _is_claim_current(refund)):
-            return
-        seen = _query_provider(refund)
-    with transaction.atomic():
-        _record(lock_refund(refund.pk), refund.tries, seen)
 
 
 def _claim() -> Refund | None:
@@ -70,15 +63,45 @@ def _claim() -> Refund | None:
     return claimed[0] if claimed else None
 
 
+def _send(refund: Refund) -> None:
+    # A worker that was suspended past its lease may still be calling the provider. Two
+    # calls at once could make a provider without idempotency keys pay twice.
+    with advisory_lock(f"refund {refund.pk}") as is_alone:
+        if not (is_alone and _is_claim_current(refund)):
+            return
+        answer = _query_provider(refund)
+    with transaction.atomic():
+        _record(lock_refund(refund.pk), refund.tries, answer)
+
+
 def _is_claim_current(refund: Refund) -> bool:
-    """Whether nobody has claimed it since, or ended it: they may have asked already."""
+    """Return whether no later claim exists, and the refund has not ended."""
     return Refund.objects.filter(
         pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
     ).exists()
 
 
+def _query_provider(refund: Refund) -> RefundSnapshot | ProviderError:
+    request = build_refund_request(refund)
+    try:
+        provider = provider_named(refund.checkout.provider)
+        # An earlier try may have reached the provider although its answer was lost.
+        if refund.tries > 1:
+            if snapshot := provider.poll_refund(request, refund.provider_refund):
+                return snapshot
+            if refund.provider_refund:
+                return Unavailable("REFUND_NOT_FOUND", "The provider has lost it.")
+    except ProviderError as e:
+        # A failed poll decides nothing, even a refused one: a later try asks again.
+        return Unavailable(e.code, e.message)
+    try:
+        return provider.refund(request)
+    except ProviderError as e:
+        return e
+
+
 def build_refund_request(refund: Refund) -> RefundRequest:
-    """The refund, as a provider is asked for it or about it."""
+    """Return the request that sends the refund, or polls for it."""
     checkout = refund.checkout
     return RefundRequest(
         str(refund.pk),
@@ -89,51 +112,34 @@ def build_refund_request(refund: Refund) -> RefundRequest:
     )
 
 
-def _query_provider(refund: Refund) -> RefundSnapshot | ProviderError:
-    asked = build_refund_request(refund)
-    try:
-        provider = provider_named(refund.checkout.provider)
-        # An earlier try may have reached the provider without its answer reaching us.
-        if refund.tries > 1:
-            if seen := provider.poll_refund(asked, refund.provider_refund):
-                return seen
-            if refund.provider_refund:
-                return Unavailable("REFUND_NOT_FOUND", "The provider has lost it.")
-    except ProviderError as e:
-        # It was not asked to give back, so nothing is decided.
-        return Unavailable(e.code, e.message)
-    try:
-        return provider.refund(asked)
-    except ProviderError as e:
-        return e
+def _record(refund: Refund, tries: int, answer: RefundSnapshot | ProviderError) -> None:
+    """Record the provider's answer to the try with this number.
 
-
-def _record(refund: Refund, tries: int, seen: RefundSnapshot | ProviderError) -> None:
-    """What the try of this number has seen. A later one knows better, but money that
-    was given back stays given back."""
-    is_done = isinstance(seen, RefundSnapshot) and seen.state == RefundState.DONE
+    The answer to an earlier try counts only if the refund is done.
+    """
+    is_done = isinstance(answer, RefundSnapshot) and answer.state == RefundState.DONE
     if refund.status != RefundStatus.APPROVED:
         if is_done and refund.status == RefundStatus.FAILED:
-            logger.error("refund %s has failed, and was done", refund.pk)
+            logger.error("refund %s is FAILED here, and done there", refund.pk)
             flag_refund(refund)
         return
     if refund.tries != tries and not is_done:
         return
-    if isinstance(seen, Unavailable):
-        # Never given up: an earlier try may have been heard, and the money is gone.
-        refund.message = seen.message[:200]
+    if isinstance(answer, Unavailable):
+        # Retry without end: an earlier try may have moved the money.
+        refund.message = answer.message[:200]
         _try_later(refund)
-    elif isinstance(seen, ProviderError):
-        _fail(refund, seen.code, seen.message)
-    elif seen.state == RefundState.PENDING:
-        refund.provider_refund, refund.message = seen.refund, seen.message[:200]
-        _try_later(refund, needs_somebody=seen.needs_somebody)
+    elif isinstance(answer, ProviderError):
+        _fail(refund, answer.code, answer.message)
+    elif answer.state == RefundState.PENDING:
+        refund.provider_refund, refund.message = answer.refund, answer.message[:200]
+        _try_later(refund, needs_somebody=answer.needs_somebody)
     else:
-        refund.provider_refund = seen.refund
+        refund.provider_refund = answer.refund
         if is_done:
-            end_refund(refund, RefundStatus.DONE, seen.message)
+            end_refund(refund, RefundStatus.DONE, answer.message)
         else:
-            _fail(refund, "by the provider", seen.message)
+            _fail(refund, "by the provider", answer.message)
 
 
 def _fail(refund: Refund, code: str, message: str) -> None:
@@ -149,7 +155,7 @@ def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
     approved_at = refund.decided_at or refund.created_at
     if refund.stuck_at is None and (needs_somebody or at - approved_at > STUCK_AFTER):
         refund.stuck_at = at
-        why = "waits for somebody" if needs_somebody else "has no end for days"
+        why = "waits for a person" if needs_somebody else "has been pending for days"
         logger.error("refund %s %s: %s", refund.pk, why, refund.message)
         flag_refund(refund, ReviewFlag.REFUND_STUCK)
     refund.save()

@@ -1,10 +1,8 @@
-"""What `manage.py check`, and with it every start, says of the payment providers.
+"""The payment providers of this installation: choose one, and check their settings.
 
-The one place that chooses which payment provider is asked.
-
-The sandbox has the built-in one and no other; production never gets it. Which provider
-production uses is configuration, and a checkout is asked about at the one it was opened
-at, as long as that one's keys are configured.
+The sandbox uses the built-in provider and no other; production never uses it. New
+checkouts of production open at PAYMENT_PROVIDER. An older checkout stays with the
+provider that opened it, as long as that provider's keys are configured.
 """
 
 from __future__ import annotations
@@ -28,62 +26,10 @@ from verification.providers.payment_provider import (
 )
 from workspaces.models import Environment
 
-PAGE = "docs/payments.md says how to configure them."
-
-
-def check_configuration(**options: Any) -> list[CheckMessage]:
-    """Registered by the app."""
-    return [*_check_selected_provider(), *_check_providers()]
-
-
-def _check_selected_provider() -> list[CheckMessage]:
-    name = settings.PAYMENT_PROVIDER
-    if not name or name in settings.PAYMENT_PROVIDERS:
-        return []
-    key = f"{name.upper()}_SECRET_KEY"
-    told = (
-        f"PAYMENT_PROVIDER is {name!r}, and {key} is not set."
-        if name in {"paystack", "stripe"}
-        else f"PAYMENT_PROVIDER is {name!r}, which is neither paystack nor stripe."
-    )
-    return [Error(told, hint=PAGE, id="payments.E001")]
-
-
-def _check_production_options(name: str, options: dict[str, Any]) -> list[CheckMessage]:
-    """Unless a server of ours plays the provider, in development."""
-    url = urlsplit(options.get("url", "https://"))
-    if {url.hostname, url.netloc} & set(options.get("opened", ())):
-        return []
-    found: list[CheckMessage] = []
-    if not settings.DEBUG and "_test_" in options["secret_key"]:
-        told = f"{name.upper()}_SECRET_KEY is a test key: nobody is really paid."
-        found.append(Error(told, hint=PAGE, id="payments.E002"))
-    if url.scheme != "https":
-        told = f"{name.upper()}_URL is not https: its key would be told to anybody."
-        hint = "Name its host in PAYMENT_DEV_HOSTS if it is yours, in development."
-        found.append(Error(told, hint=hint, id="payments.E003"))
-    return found
-
-
-def _check_providers() -> list[CheckMessage]:
-    found: list[CheckMessage] = []
-    for name, (_, options) in settings.PAYMENT_PROVIDERS.items():
-        found += _check_production_options(name, options)
-        if name == "stripe" and not options["webhook_secrets"]:
-            told = "STRIPE_WEBHOOK_SECRETS is not set: events of Stripe are refused."
-            found.append(Warning(told, hint=PAGE, id="payments.W002"))
-        if name == "paystack" and not options["fallback_email"]:
-            told = "Without PAYSTACK_FALLBACK_EMAIL nobody without e-mail can pay."
-            found.append(Warning(told, hint=PAGE, id="payments.W003"))
-    if settings.PAYMENT_PROVIDER and not settings.OPERATOR_ALERTS:
-        told = "Without OPERATOR_ALERTS nobody is written to when payments need them."
-        found.append(Warning(told, hint=PAGE, id="payments.W004"))
-    return found
-
-
-# What a payer knows them by; the sandbox's has no name.
+HINT = "docs/payments.md says how to configure them."
+# The names that payers know. The sandbox's provider has none.
 LABELS = {"paystack": "Paystack", "stripe": "Stripe"}
-# The header in which each signs its events.
+# The header with the signature of each provider's events.
 SIGNATURE_HEADERS = {"paystack": "x-paystack-signature", "stripe": "stripe-signature"}
 
 _sandbox = SandboxProvider()
@@ -94,12 +40,12 @@ class NoPaymentProvider(Refused):
     """This installation takes no payments in production."""
 
     def __init__(self) -> None:
-        told = "This installation has no payment provider."
-        super().__init__("PAYMENT_PROVIDER_NOT_CONFIGURED", told)
+        message = "This installation has no payment provider."
+        super().__init__("PAYMENT_PROVIDER_NOT_CONFIGURED", message)
 
 
 def checkout_provider(environment: str) -> CheckoutProvider:
-    """Where checkouts of this environment are opened. Raises NoPaymentProvider."""
+    """Return the provider for new checkouts. Raises NoPaymentProvider."""
     if environment != Environment.PRODUCTION:
         return _sandbox
     if settings.PAYMENT_PROVIDER not in settings.PAYMENT_PROVIDERS:
@@ -113,28 +59,28 @@ def accepts_payments(environment: str) -> bool:
 
 
 def minimum_amount(environment: str, currency: str) -> Decimal:
-    """The smallest amount that can be paid there."""
+    """Return the smallest amount that the provider takes; 0 without a provider."""
     if not accepts_payments(environment):
         return Decimal(0)
     return checkout_provider(environment).minimums.get(currency, Decimal(0))
 
 
 def can_prompt(environment: str, amount: Decimal, currency: str) -> bool:
-    """Whether a prompt on the payer's phone can ask for this amount."""
+    """Return whether the provider can send a prompt for this amount."""
     if not accepts_payments(environment):
         return False
     return checkout_provider(environment).can_prompt(amount, currency)
 
 
 def payment_methods(environment: str) -> tuple[PaymentMethod, ...]:
-    """How payers can pay; none where nobody takes payments, or only play money."""
+    """Return the methods of new checkouts; none in the sandbox."""
     if not accepts_payments(environment):
         return ()
     return checkout_provider(environment).payment_methods
 
 
 def payment_methods_of(name: str) -> tuple[PaymentMethod, ...]:
-    """How payers could pay at this provider; none where it is configured no longer."""
+    """Return the provider's methods; none if its keys are no longer configured."""
     try:
         return provider_named(name).payment_methods
     except NoPaymentProvider:
@@ -142,7 +88,7 @@ def payment_methods_of(name: str) -> tuple[PaymentMethod, ...]:
 
 
 def provider_named(name: str) -> CheckoutProvider:
-    """The provider a checkout was opened at. Raises NoPaymentProvider."""
+    """Return the provider that opened a checkout. Raises NoPaymentProvider."""
     if is_built_in(name):
         return _sandbox
     if name not in settings.PAYMENT_PROVIDERS:
@@ -151,29 +97,24 @@ def provider_named(name: str) -> CheckoutProvider:
 
 
 def is_built_in(name: str) -> bool:
-    """The sandbox's, which is asked by the database's connection alone."""
+    """Return whether this is the sandbox's provider, which uses our database."""
     return name == _sandbox.name
 
 
 def providers() -> list[CheckoutProvider]:
-    """Every one whose keys are configured, and the sandbox's own."""
+    """Return the sandbox's provider, and each one whose keys are configured."""
     return [_sandbox, *(_live(name) for name in settings.PAYMENT_PROVIDERS)]
 
 
 def has_signature_header(headers: Mapping[str, str]) -> bool:
-    """Whether this claims to be a provider's event, as what strays in here does not."""
+    """Return whether the request claims to be an event of a provider."""
     return bool(_claimed_providers(headers))
 
 
-def _claimed_providers(headers: Mapping[str, str]) -> list[str]:
-    names = {name.lower() for name in headers}
-    return [name for name, header in SIGNATURE_HEADERS.items() if header in names]
-
-
 def provider_by_signature(headers: Mapping[str, str]) -> CheckoutProvider:
-    """The provider whose event this claims to be, by the header of its signature.
+    """Return the provider that the signature's header names.
 
-    Raises BadSignature unless that is one alone, and its keys are configured.
+    Raises BadSignature unless the headers name exactly one configured provider.
     """
     claimed = _claimed_providers(headers)
     if len(claimed) != 1 or claimed[0] not in settings.PAYMENT_PROVIDERS:
@@ -181,7 +122,64 @@ def provider_by_signature(headers: Mapping[str, str]) -> CheckoutProvider:
     return _live(claimed[0])
 
 
+def _claimed_providers(headers: Mapping[str, str]) -> list[str]:
+    names = {name.lower() for name in headers}
+    return [name for name, header in SIGNATURE_HEADERS.items() if header in names]
+
+
 @cache
 def _live(name: str) -> CheckoutProvider:
     path, options = settings.PAYMENT_PROVIDERS[name]
     return import_string(path)(**options)
+
+
+def check_configuration(**options: Any) -> list[CheckMessage]:
+    """Return the messages of `manage.py check`, which every start runs."""
+    return [*_check_selected_provider(), *_check_providers()]
+
+
+def _check_selected_provider() -> list[CheckMessage]:
+    name = settings.PAYMENT_PROVIDER
+    if not name or name in settings.PAYMENT_PROVIDERS:
+        return []
+    key = f"{name.upper()}_SECRET_KEY"
+    message = (
+        f"PAYMENT_PROVIDER is {name!r}, and {key} is not set."
+        if name in {"paystack", "stripe"}
+        else f"PAYMENT_PROVIDER is {name!r}, which is neither paystack nor stripe."
+    )
+    return [Error(message, hint=HINT, id="payments.E001")]
+
+
+def _check_providers() -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    for name, (_, options) in settings.PAYMENT_PROVIDERS.items():
+        found += _check_production_options(name, options)
+        if name == "stripe" and not options["webhook_secrets"]:
+            message = "STRIPE_WEBHOOK_SECRETS is not set: events of Stripe are refused."
+            found.append(Warning(message, hint=HINT, id="payments.W002"))
+        if name == "paystack" and not options["fallback_email"]:
+            message = "Without PAYSTACK_FALLBACK_EMAIL nobody without e-mail can pay."
+            found.append(Warning(message, hint=HINT, id="payments.W003"))
+    if settings.PAYMENT_PROVIDER and not settings.OPERATOR_ALERTS:
+        message = (
+            "Without OPERATOR_ALERTS nobody is alerted when payments need a person."
+        )
+        found.append(Warning(message, hint=HINT, id="payments.W004"))
+    return found
+
+
+def _check_production_options(name: str, options: dict[str, Any]) -> list[CheckMessage]:
+    """Check the options, unless a development server plays the provider."""
+    url = urlsplit(options.get("url", "https://"))
+    if {url.hostname, url.netloc} & set(options.get("opened", ())):
+        return []
+    found: list[CheckMessage] = []
+    if not settings.DEBUG and "_test_" in options["secret_key"]:
+        message = f"{name.upper()}_SECRET_KEY is a test key: nobody is really paid."
+        found.append(Error(message, hint=HINT, id="payments.E002"))
+    if url.scheme != "https":
+        message = f"{name.upper()}_URL is not https: its key would be told to anybody."
+        hint = "Name its host in PAYMENT_DEV_HOSTS if it is yours, in development."
+        found.append(Error(message, hint=hint, id="payments.E003"))
+    return found

@@ -1,7 +1,8 @@
-"""The payment provider of the sandbox: built in, and paid with play money.
+"""The built-in payment provider of the sandbox, which takes play money.
 
-Its checkout page (`hosted/sandbox_checkout.py`) plays every ending by `play`; what it
-knows is kept in a table of its own, as a real provider keeps its books elsewhere.
+Its checkout page (`hosted/sandbox_checkout.py`) plays every ending through
+`end_sandbox_checkout`. It reads and writes only `SandboxCheckout`, as a real provider
+keeps books of its own.
 """
 
 from __future__ import annotations
@@ -38,14 +39,13 @@ from verification.providers.payment_provider import (
 
 class SandboxProvider:
     name: ClassVar[str] = "sandbox"
-    # Buttons, and any amount.
+    # The page has buttons in place of methods, and takes any amount.
     payment_methods: ClassVar[tuple[PaymentMethod, ...]] = ()
+    # The page is one of ours.
+    checkout_origin = ""
 
     def __init__(self) -> None:
         self.minimums: dict[str, Decimal] = {}
-
-    # Pages of our own.
-    checkout_origin = ""
 
     def begin(self, asked: CheckoutRequest) -> CheckoutPage:
         self._store(asked)
@@ -56,7 +56,7 @@ class SandboxProvider:
         return is_mpesa_amount(amount, currency)
 
     def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
-        """No phone rings: the checkout page has its buttons."""
+        """Store the prompt, which the checkout page answers with its buttons."""
         self._store(asked)
         return CheckoutSnapshot(CheckoutState.OPEN)
 
@@ -103,7 +103,7 @@ class SandboxProvider:
         return RefundSnapshot(RefundState.DONE, f"sandbox-{asked.reference}")
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
-        # It tells its events itself; nobody outside can be it.
+        # The sandbox sends no events, so every event that claims to be one is forged.
         raise BadSignature
 
     def payments_between(
@@ -124,7 +124,7 @@ class SandboxProvider:
     def refunds_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderRefund]:
-        # It has no dashboard: only we can give back what was paid here.
+        # The sandbox has no dashboard, so all its refunds are ours.
         return iter(())
 
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
@@ -136,7 +136,7 @@ class SandboxProvider:
         return iter(())
 
     def expire(self, reference: str, session: str) -> None:
-        """Its page says so; nothing is taken by it in any case."""
+        """Do nothing, as the sandbox takes only play money."""
 
 
 def end_sandbox_checkout(
@@ -146,10 +146,10 @@ def end_sandbox_checkout(
     pays: Decimal | None = None,
     failure: PromptFailure | None = None,
 ) -> bool:
-    """End an open checkout as the payer chose, or pay one that had failed.
+    """End an open checkout as the payer chose, or pay one that has failed.
 
-    `pays` is another amount than was asked, `failure` why a prompt failed. False if it
-    had been paid before, which stays so.
+    `pays` replaces the amount asked for, and `failure` says why a prompt failed.
+    Returns False, and changes nothing, if the checkout is paid already.
     """
     with transaction.atomic():
         checkouts = SandboxCheckout.objects.select_for_update()

@@ -1,8 +1,8 @@
-"""What the provider said of a checkout becomes what it means: the one place where a
-payment becomes paid.
+"""Settlement: turn a provider's answer about a checkout into payment and entries.
 
-Report, payment, checkout, money, refund and event move in one transaction. The report
-is held before the payment and that before the checkout, as every other verb does.
+This is the only place where a payment becomes PAID. Report, payment, checkout, ledger
+entry, refund and event change in one transaction. Rows are locked in the order report,
+payment, checkout, as everywhere.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ ENDED_STATUSES = {
     CheckoutState.EXPIRED: CheckoutStatus.EXPIRED,
     CheckoutState.REVERSED: CheckoutStatus.REVERSED,
 }
-# A provider that took a prompt knows it by then.
+# A provider that accepted a prompt finds it after this time.
 SENT_WITHIN = timedelta(seconds=30)
-# Where a payer's money is still what the report waits for.
+# A report with one of these statuses still accepts its payer's money.
 AWAITED_STATUSES = {
     ReportStatus.DRAFT,
     ReportStatus.PENDING_CONSENT,
@@ -72,41 +72,23 @@ AWAITED_STATUSES = {
 
 @transaction.atomic
 def settle(
-    checkout_id: UUID, seen: CheckoutSnapshot, asked_at: datetime | None = None
+    checkout_id: UUID, snapshot: CheckoutSnapshot, asked_at: datetime | None = None
 ) -> bool:
-    """Record what the provider said, when asked at that time; True when the money was
-    taken by this call."""
+    """Record the provider's answer, polled at `asked_at`.
+
+    Returns True if this call makes the checkout PAID.
+    """
     checkout, report = _lock(checkout_id)
     if checkout.status == CheckoutStatus.PAID:
-        # What it said before the payer paid contradicts nothing.
+        # An answer from before the payment contradicts nothing.
         if not (asked_at and checkout.paid_at and checkout.paid_at >= asked_at):
-            _check_paid_checkout(checkout, seen)
+            _check_paid_checkout(checkout, snapshot)
         return False
-    if seen.state == CheckoutState.PAID:
-        _accept_money(checkout, report, seen, now())
+    if snapshot.state == CheckoutState.PAID:
+        _accept_money(checkout, report, snapshot, now())
         return True
-    _record_unpaid(checkout, report, _expire_prompt(checkout, seen, asked_at))
+    _record_unpaid(checkout, report, _expire_prompt(checkout, snapshot, asked_at))
     return False
-
-
-def _expire_prompt(
-    checkout: Checkout, seen: CheckoutSnapshot, asked_at: datetime | None
-) -> CheckoutSnapshot:
-    """What `seen` means for a prompt, which can be answered for some minutes only.
-
-    One that the provider does not know by `SENT_WITHIN` was never sent.
-    """
-    if not (checkout.is_waiting_prompt and asked_at):
-        return seen
-    if seen.state == CheckoutState.UNKNOWN:
-        ends_at, failure = checkout.created_at + SENT_WITHIN, PromptFailure.NOT_SENT
-    elif seen.state == CheckoutState.OPEN:
-        ends_at, failure = checkout.prompt_ends_at, PromptFailure.TIMED_OUT
-    else:
-        return seen
-    is_over = asked_at >= ends_at
-    ended = replace(seen, state=CheckoutState.FAILED, failure=failure)
-    return ended if is_over else seen
 
 
 def _lock(checkout_id: UUID) -> tuple[Checkout, Report | None]:
@@ -120,31 +102,55 @@ def _lock(checkout_id: UUID) -> tuple[Checkout, Report | None]:
     return checkouts.select_related("account").get(pk=checkout_id), report
 
 
-def _check_paid_checkout(checkout: Checkout, seen: CheckoutSnapshot) -> None:
-    """A paid one that the provider calls unpaid needs a person, unless we gave it back;
-    one that it does not find at the moment is no news."""
-    silent = {CheckoutState.PAID, CheckoutState.UNKNOWN}
-    if seen.state in silent or checkout.refunded or checkout.disputed:
+def _expire_prompt(
+    checkout: Checkout, snapshot: CheckoutSnapshot, asked_at: datetime | None
+) -> CheckoutSnapshot:
+    """Turn the snapshot of an overdue prompt into a failure; return any other as it is.
+
+    A prompt is NOT_SENT if the provider does not find it after `SENT_WITHIN`.
+    """
+    if not (checkout.is_waiting_prompt and asked_at):
+        return snapshot
+    if snapshot.state == CheckoutState.UNKNOWN:
+        ends_at, failure = checkout.created_at + SENT_WITHIN, PromptFailure.NOT_SENT
+    elif snapshot.state == CheckoutState.OPEN:
+        ends_at, failure = checkout.prompt_ends_at, PromptFailure.TIMED_OUT
+    else:
+        return snapshot
+    if asked_at < ends_at:
+        return snapshot
+    return replace(snapshot, state=CheckoutState.FAILED, failure=failure)
+
+
+def _check_paid_checkout(checkout: Checkout, snapshot: CheckoutSnapshot) -> None:
+    """Raise CONTRADICTED if the provider calls a paid checkout unpaid.
+
+    Refunds and disputes explain such an answer. UNKNOWN may pass.
+    """
+    consistent = {CheckoutState.PAID, CheckoutState.UNKNOWN}
+    if snapshot.state in consistent or checkout.refunded or checkout.disputed:
         return
-    if seen.state == CheckoutState.REVERSED and (seen.refunded or seen.disputes):
-        # What that was is recorded by itself.
+    is_explained = snapshot.refunded or snapshot.disputes
+    if snapshot.state == CheckoutState.REVERSED and is_explained:
+        # The poll records these refunds and disputes next.
         return
-    checkout.message = _provider_message(seen)
-    logger.error("checkout %s is paid, and now %s", checkout.pk, seen.state)
+    checkout.message = _provider_message(snapshot)
+    logger.error("checkout %s is paid, and now %s", checkout.pk, snapshot.state)
     checkout.save(update_fields=["message"])
     raise_review_flag(checkout.pk, ReviewFlag.CONTRADICTED)
 
 
 def _accept_money(
-    checkout: Checkout, report: Report | None, seen: CheckoutSnapshot, at: datetime
+    checkout: Checkout, report: Report | None, snapshot: CheckoutSnapshot, at: datetime
 ) -> None:
-    """The provider has money. Whether it is ours to keep is decided here."""
+    """Record the money, and decide whether it pays, waits for a person or goes back."""
     checkout.status, checkout.paid_at = CheckoutStatus.PAID, at
-    checkout.paid_amount = seen.amount
-    checkout.paid_currency = (seen.currency or "").upper()
-    checkout.transaction, checkout.message = seen.transaction, _provider_message(seen)
+    checkout.paid_amount = snapshot.amount
+    checkout.paid_currency = (snapshot.currency or "").upper()
+    checkout.transaction = snapshot.transaction
+    checkout.message = _provider_message(snapshot)
     checkout.failure = ""
-    amount = seen.amount or Decimal(0)
+    amount = snapshot.amount or Decimal(0)
     if checkout.paid_currency != checkout.currency or amount <= 0:
         checkout.save()
         raise_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
@@ -157,26 +163,46 @@ def _accept_money(
     elif report and payment:
         _apply_to_payment(report, payment, checkout, amount, at)
     elif checkout.account:
-        # What arrived is the truth, whatever was asked for.
+        # The balance gets the amount that arrived, even if it differs from `amount`.
         checkout.count(amount)
         checkout.receipt = build_top_up_receipt(checkout.account, checkout)
         checkout.save()
         _top_up(checkout.account, checkout)
 
 
+def _surplus_cause(
+    checkout: Checkout, report: Report | None, payment: Payment | None
+) -> RefundCause | None:
+    """Return why this money is surplus; None if it pays.
+
+    A payment that expired after its checkout was opened still takes the money.
+    """
+    if report is None:
+        return None
+    if payment is None or payment.pk != checkout.payment_id:
+        return RefundCause.NOT_ASKED
+    if payment.status in {PaymentStatus.PAID, PaymentStatus.REFUNDED}:
+        return RefundCause.PAID_TWICE
+    payable = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
+    if payment.status not in payable or report.status not in AWAITED_STATUSES:
+        return RefundCause.NOT_ASKED
+    # The purge has deleted the subject, so that no check can run.
+    return RefundCause.NOT_ASKED if report.subject is None else None
+
+
 def _apply_to_payment(
     report: Report, payment: Payment, checkout: Checkout, amount: Decimal, at: datetime
 ) -> None:
-    """Money for a payment that asks for some: all of it, too much, or a part."""
+    """Apply money to an unpaid payment: all of the amount, too much, or a part."""
     checkout.receipt = build_receipt(report, payer_of(report), checkout)
     if amount >= payment.amount:
-        # It pays alone.
+        # This money pays alone, so earlier parts go back.
         refund_parts(payment.pk)
     parts = list(Checkout.objects.parts(payment.pk).select_for_update(no_key=True))
     missing = payment.amount - sum(part.refundable for part in parts)
     if amount < missing:
-        # Nobody can pay the rest by a link that has expired, or a rest that is too
-        # small for the provider.
+        # A part waits only if the payer can pay the rest: the link is valid, and the
+        # rest is not below the provider's minimum.
         least = minimum_amount(report.environment, payment.currency)
         checkout.is_part = payment.is_outstanding and missing - amount >= least
         checkout.save()
@@ -197,23 +223,6 @@ def _apply_to_payment(
     _mark_paid(report, payment, checkout, at)
 
 
-def _surplus_cause(
-    checkout: Checkout, report: Report | None, payment: Payment | None
-) -> RefundCause | None:
-    """Why this money is not wanted, or None. An expired link of a draft still pays."""
-    if report is None:
-        return None
-    if payment is None or payment.pk != checkout.payment_id:
-        return RefundCause.NOT_ASKED
-    if payment.status in {PaymentStatus.PAID, PaymentStatus.REFUNDED}:
-        return RefundCause.PAID_TWICE
-    asked = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
-    if payment.status not in asked or report.status not in AWAITED_STATUSES:
-        return RefundCause.NOT_ASKED
-    # There is nobody left to ask about.
-    return RefundCause.NOT_ASKED if report.subject is None else None
-
-
 def _mark_paid(
     report: Report, payment: Payment, checkout: Checkout, at: datetime
 ) -> None:
@@ -224,8 +233,8 @@ def _mark_paid(
             [Transition(report, ReportStatus.RUNNING, "paid", "payer")], at
         )
         schedule_checks(report, at)
-    stack = report.results.values_list("name", "status", "id")
-    insert(event_rows([payment_event(report, list(stack), payment)], at))
+    results = report.results.values_list("name", "status", "id")
+    insert(event_rows([payment_event(report, list(results), payment)], at))
     cancel_payment_requests(payment)
     notify(*payment_receipt(report, checkout))
 
@@ -245,39 +254,37 @@ def _top_up(account: Account, checkout: Checkout) -> None:
 
 
 def _record_unpaid(
-    checkout: Checkout, report: Report | None, seen: CheckoutSnapshot
+    checkout: Checkout, report: Report | None, snapshot: CheckoutSnapshot
 ) -> None:
-    """Not paid, so far: providers let payers try again in the same checkout."""
-    if (
-        seen.state not in ENDED_STATUSES
-        or checkout.status == ENDED_STATUSES[seen.state]
-    ):
+    """Record that a checkout ended unpaid. A later poll may still find it paid.
+
+    Providers let payers try again in the same checkout.
+    """
+    status = ENDED_STATUSES.get(snapshot.state)
+    if status is None or checkout.status == status:
         return
-    checkout.status, checkout.message = (
-        ENDED_STATUSES[seen.state],
-        _provider_message(seen),
-    )
+    checkout.status, checkout.message = status, _provider_message(snapshot)
     if checkout.is_prompt:
-        checkout.failure = seen.failure or ""
+        checkout.failure = snapshot.failure or ""
     checkout.save(update_fields=["status", "message", "failure"])
     payment = getattr(report, "payment", None) if report else None
     if (
         payment
         and payment.pk == checkout.payment_id
         and payment.status == PaymentStatus.PENDING
-        and seen.state in {CheckoutState.FAILED, CheckoutState.REVERSED}
+        and snapshot.state in {CheckoutState.FAILED, CheckoutState.REVERSED}
         and not _has_later_checkout(checkout)
     ):
         payment.status = PaymentStatus.FAILED
         payment.save(update_fields=["status"])
 
 
-def _provider_message(seen: CheckoutSnapshot) -> str:
-    """The provider's, as the database takes them, without anybody's number."""
-    words = redact(seen.message.encode(errors="replace").decode())
-    return words.replace("\x00", "")[:200]
-
-
 def _has_later_checkout(checkout: Checkout) -> bool:
     others = Checkout.objects.filter(payment_id=checkout.payment_id)
     return others.filter(pk__gt=checkout.pk).exists()
+
+
+def _provider_message(snapshot: CheckoutSnapshot) -> str:
+    """Return the provider's text without personal data, as the database accepts it."""
+    text = redact(snapshot.message.encode(errors="replace").decode())
+    return text.replace("\x00", "")[:200]
