@@ -67,7 +67,7 @@ def told(**later: float) -> list[str]:
     return [line[2:] for line in text.splitlines() if line.startswith("- ")]
 
 
-def test_a_doubt_is_told_once(api: Api):
+def test_review_flag_alerts_operators_once(api: Api):
     checkout = doubted(api)
 
     assert told() == [
@@ -76,13 +76,13 @@ def test_a_doubt_is_told_once(api: Api):
     assert told(days=1) == []
 
 
-def test_nothing_is_told_where_nothing_came_up(api: Api):
+def test_daily_email_is_not_sent_without_alerts(api: Api):
     end(opened(api.create(candidate())))
 
     assert told() == []
 
 
-def test_what_a_person_has_seen_to_meanwhile_is_no_news(api: Api):
+def test_cleared_flag_alerts_nobody_until_raised_again(api: Api):
     checkout = doubted(api)
     resolve_review_flags(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
 
@@ -92,7 +92,7 @@ def test_what_a_person_has_seen_to_meanwhile_is_no_news(api: Api):
     assert len(told(days=1)) == 1
 
 
-def test_each_refund_that_failed_is_told(paystack_api: Api, paystack: FakePaystack):
+def test_each_failed_refund_alerts_operators(paystack_api: Api, paystack: FakePaystack):
     checkout = paid(paystack_api, paystack)
     paystack.refund_fails = True
     for _ in range(2):
@@ -105,7 +105,7 @@ def test_each_refund_that_failed_is_told(paystack_api: Api, paystack: FakePaysta
     assert told() == [line, line]
 
 
-def test_refused_signatures_are_counted_and_told_when_their_day_is_over(
+def test_wrong_signatures_alert_once_when_their_day_is_over(
     paystack_api: Api,
 ):
     day = f"{now():%Y-%m-%d}"
@@ -122,9 +122,7 @@ def test_refused_signatures_are_counted_and_told_when_their_day_is_over(
     assert told(days=2) == []
 
 
-def test_books_that_differ_are_told_once_however_often_they_are_read(
-    paystack_api: Api, paystack: FakePaystack
-):
+def test_difference_in_books_alerts_once(paystack_api: Api, paystack: FakePaystack):
     checkout = paid(paystack_api, paystack)
     transaction = paystack.transactions.pop(checkout.reference)
     transaction.reference = EMAIL
@@ -142,7 +140,7 @@ def test_books_that_differ_are_told_once_however_often_they_are_read(
             assert told() == expected
 
 
-def test_books_that_cannot_be_read_are_told(paystack_api: Api, paystack: FakePaystack):
+def test_unread_books_alert_operators(paystack_api: Api, paystack: FakePaystack):
     paystack.faults.status = 503
     yesterday = f"{now() - timedelta(days=1):%Y-%m-%d}"
 
@@ -152,7 +150,7 @@ def test_books_that_cannot_be_read_are_told(paystack_api: Api, paystack: FakePay
     assert told() == [f"Books not read: paystack, {yesterday}: SOURCE_UNAVAILABLE"]
 
 
-def test_a_difference_that_is_a_doubt_is_told_as_one(
+def test_difference_of_a_checkout_alerts_as_its_flag(
     paystack_api: Api, paystack: FakePaystack
 ):
     checkout = paid(paystack_api, paystack)
@@ -165,7 +163,7 @@ def test_a_difference_that_is_a_doubt_is_told_as_one(
     assert line.endswith("The provider's books say something else")
 
 
-def test_many_are_counted(api: Api):
+def test_email_lists_50_alerts_and_counts_the_rest(api: Api):
     checkout = doubted(api)
     OperatorAlert.objects.all().delete()
     OperatorAlert.objects.bulk_create(
@@ -179,7 +177,7 @@ def test_many_are_counted(api: Api):
     assert lines[50:] == ["and 3 more"]
 
 
-def test_without_an_address_it_waits_for_one(api: Api, settings: Any):
+def test_alert_waits_until_an_address_is_configured(api: Api, settings: Any):
     settings.OPERATOR_ALERTS, addresses = [], settings.OPERATOR_ALERTS
     doubted(api)
     assert told() == []
@@ -188,7 +186,7 @@ def test_without_an_address_it_waits_for_one(api: Api, settings: Any):
     assert len(told(days=1)) == 1
 
 
-def test_it_is_forgotten_after_three_months(api: Api):
+def test_purge_deletes_alerts_after_90_days(api: Api):
     doubted(api)
 
     for days, left in ((89, 1), (91, 0)):
@@ -198,7 +196,7 @@ def test_it_is_forgotten_after_three_months(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_jobs_at_once_tell_once():
+def test_parallel_jobs_send_one_email():
     count_refused_signature()
     OperatorAlert.objects.update(created_at=now() - timedelta(days=1))
 
@@ -207,13 +205,13 @@ def test_two_jobs_at_once_tell_once():
     assert len(letters()) == 2
 
 
-def test_readiness_tells_how_many_payments_are_in_doubt(api: Api, client: Any):
+def test_readiness_counts_flagged_payments(api: Api, client: Any):
     doubted(api)
 
     assert client.get("/readyz").json()["paymentsInDoubt"] == 1
 
 
-def test_a_refund_that_is_rejected_after_an_edit_asked_anew_needs_a_person(
+def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
     api: Api, settings: Any
 ):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(100)
@@ -242,7 +240,7 @@ def test_a_refund_that_is_rejected_after_an_edit_asked_anew_needs_a_person(
     # And the ledger adds up, as after every test.
 
 
-def test_a_rejected_refund_of_what_still_pays_needs_nobody(api: Api, settings: Any):
+def test_rejected_refund_raises_no_flag_when_money_still_pays(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     checkout = paid(api)
 
@@ -268,7 +266,7 @@ def alerted(**later: float) -> list[str]:
     ]
 
 
-def test_checkout_that_does_not_open_is_alerted_once_an_hour(
+def test_unopened_checkouts_alert_once_an_hour(
     paystack_api: Api, paystack: FakePaystack, client: Any
 ):
     paystack.faults.status = 500
@@ -297,7 +295,7 @@ def test_checkout_that_does_not_open_is_alerted_once_an_hour(
     assert told(days=1) == []
 
 
-def test_payment_that_nobody_takes_any_more_is_alerted(live_api: Api, settings: Any):
+def test_missing_provider_alerts_operators(live_api: Api, settings: Any):
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
     made = live_api.create(candidate())
@@ -311,7 +309,7 @@ def test_payment_that_nobody_takes_any_more_is_alerted(live_api: Api, settings: 
     assert not Checkout.objects.exists()
 
 
-def test_refund_that_waits_for_somebody_is_alerted_at_once(
+def test_stuck_refund_alerts_within_minutes(
     paystack_api: Api, paystack: FakePaystack, client: Any
 ):
     checkout = paid(paystack_api, paystack)
@@ -346,7 +344,7 @@ def left_to_staff(checkout: Checkout, amount: str) -> str:
     return f"Refund needs somebody: {told}"
 
 
-def test_each_part_is_alerted_when_one_is_in_doubt(parts: list[Checkout]):
+def test_each_part_is_alerted_when_one_is_flagged(parts: list[Checkout]):
     first, second = parts
     raise_review_flag(first.pk, ReviewFlag.DISPUTED)
 
@@ -359,7 +357,7 @@ def test_each_part_is_alerted_when_one_is_in_doubt(parts: list[Checkout]):
     assert alerted() == []
 
 
-def test_part_is_alerted_when_money_of_its_payment_went_back_elsewhere(api: Api):
+def test_part_is_alerted_when_money_was_refunded_elsewhere(api: Api):
     made = api.create(candidate())
     checkout = end(opened(made))
     Checkout.objects.update(refunded_elsewhere=1)
@@ -370,7 +368,7 @@ def test_part_is_alerted_when_money_of_its_payment_went_back_elsewhere(api: Api)
     assert alerted() == [left_to_staff(checkout, "250.00")]
 
 
-def test_part_is_not_alerted_once_staff_have_decided(parts: list[Checkout]):
+def test_part_is_not_alerted_when_staff_have_decided(parts: list[Checkout]):
     first, second = parts
     raise_review_flag(first.pk, ReviewFlag.DISPUTED)
     refund_unfinished_parts()
@@ -383,9 +381,7 @@ def test_part_is_not_alerted_once_staff_have_decided(parts: list[Checkout]):
 
 
 @pytest.mark.parametrize("by_staff", [True, False])
-def test_part_is_not_alerted_once_it_is_given_back(
-    parts: list[Checkout], by_staff: bool
-):
+def test_part_is_not_alerted_when_it_is_refunded(parts: list[Checkout], by_staff: bool):
     first, second = parts
     raise_review_flag(first.pk, ReviewFlag.DISPUTED)
     refund_unfinished_parts()
@@ -399,7 +395,7 @@ def test_part_is_not_alerted_once_it_is_given_back(
     assert left_to_staff(second, "150.00") not in alerted()
 
 
-def test_other_troubles_wait_for_the_daily_mail(api: Api):
+def test_other_alerts_wait_for_the_daily_email(api: Api):
     doubted(api)
 
     assert alerted() == []

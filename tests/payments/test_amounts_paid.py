@@ -60,9 +60,7 @@ def given_back() -> dict[str, Decimal]:
     return {refund.cause: refund.amount for refund in refunds}
 
 
-def test_too_much_pays_and_the_surplus_goes_back_once(
-    taker: CheckoutServer, live_api: Api
-):
+def test_surplus_is_refunded_once(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     checkout = opened(made)
     taker.pays = 25_100
@@ -90,9 +88,7 @@ def test_too_much_pays_and_the_surplus_goes_back_once(
     ("language", "told"),
     [("en", "was KES 1.00 more than"), ("sw", "Ulilipa KES 1.00 zaidi ya kiasi")],
 )
-def test_receipt_mail_names_the_surplus_that_goes_back(
-    api: Api, language: str, told: str
-):
+def test_receipt_email_names_the_refunded_surplus(api: Api, language: str, told: str):
     for pays in (250, 251):
         checkout = opened(api.create(candidate(reuse=False)))
         Checkout.objects.filter(pk=checkout.pk).update(language=language)
@@ -104,7 +100,7 @@ def test_receipt_mail_names_the_surplus_that_goes_back(
     assert [told in letter for letter in letters] == [False, True]
 
 
-def test_a_surplus_stands_in_the_way_of_nothing(api: Api):
+def test_refunded_surplus_blocks_neither_launch_nor_cancel(api: Api):
     made = api.create(candidate(), draft=True)
     checkout = came(made, 251)
     assert given_back() == {"OVERPAID": 1}
@@ -120,9 +116,7 @@ def test_a_surplus_stands_in_the_way_of_nothing(api: Api):
     assert payment_of(made).status == "REFUNDED"
 
 
-def test_too_little_pays_nothing_until_the_rest_comes(
-    taker: CheckoutServer, live_api: Api
-):
+def test_part_pays_nothing_until_the_rest_arrives(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     first = opened(made)
     taker.pays = 10_000
@@ -149,7 +143,7 @@ def test_too_little_pays_nothing_until_the_rest_comes(
     assert given_back() == {}
 
 
-def test_a_rest_that_the_provider_does_not_take_is_not_asked_for(
+def test_part_is_refunded_when_the_rest_is_below_the_minimum(
     taker: CheckoutServer, live_api: Api
 ):
     made = live_api.create(candidate())
@@ -165,7 +159,7 @@ def test_a_rest_that_the_provider_does_not_take_is_not_asked_for(
     assert messages("PAYMENT_SHORT") == []
 
 
-def test_parts_add_up_until_they_are_enough_and_the_surplus_goes_back(api: Api):
+def test_parts_add_up_and_the_surplus_is_refunded(api: Api):
     made = api.create(candidate())
     came(made, 100)
     came(made, 30)
@@ -179,7 +173,7 @@ def test_parts_add_up_until_they_are_enough_and_the_surplus_goes_back(api: Api):
     assert given_back() == {"OVERPAID": 5}
 
 
-def test_the_whole_paid_beside_a_part_pays_alone(api: Api):
+def test_whole_amount_pays_alone_and_the_part_is_refunded(api: Api):
     made = api.create(candidate())
     whole = opened(made)
     Checkout.objects.update(url="")
@@ -194,7 +188,7 @@ def test_the_whole_paid_beside_a_part_pays_alone(api: Api):
     assert payment_of(made).status == "PAID"
 
 
-def test_an_older_checkout_that_brings_more_than_the_rest_gives_back_the_surplus(
+def test_older_checkout_above_the_rest_refunds_the_surplus(
     api: Api,
 ):
     made = api.create(candidate())
@@ -208,7 +202,7 @@ def test_an_older_checkout_that_brings_more_than_the_rest_gives_back_the_surplus
     assert given_back() == {"OVERPAID": 30}
 
 
-def test_a_payer_gets_all_of_too_little_back_once_and_can_pay_anew(api: Api):
+def test_abandoned_part_is_refunded_once_and_the_payer_can_pay_again(api: Api):
     made = api.create(candidate())
     first = came(made, 100)
     came(made, 30)
@@ -232,7 +226,7 @@ def test_a_payer_gets_all_of_too_little_back_once_and_can_pay_anew(api: Api):
 
 
 @pytest.mark.parametrize("draft", [False, True])
-def test_too_little_goes_back_when_the_link_expires(api: Api, draft: bool):
+def test_part_is_refunded_when_the_link_expires(api: Api, draft: bool):
     made = api.create(candidate(), draft=draft)
     came(made, 100)
     past = now() - timedelta(hours=2)
@@ -244,7 +238,7 @@ def test_too_little_goes_back_when_the_link_expires(api: Api, draft: bool):
     assert api.report(made["id"])["status"] == ("DRAFT" if draft else "FAILED")
 
 
-def test_too_little_by_an_expired_link_of_a_draft_goes_back(api: Api):
+def test_part_is_refunded_when_the_link_of_a_draft_has_expired(api: Api):
     made = api.create(candidate(), draft=True)
     checkout = opened(made)
     Payment.objects.update(status="EXPIRED", expires_at=now() - timedelta(minutes=1))
@@ -255,7 +249,7 @@ def test_too_little_by_an_expired_link_of_a_draft_goes_back(api: Api):
     assert payment_of(made).status == "EXPIRED"
 
 
-def test_too_little_goes_back_when_the_report_is_cancelled(api: Api):
+def test_part_is_refunded_when_the_report_is_cancelled(api: Api):
     made = api.create(candidate())
     came(made, 100)
 
@@ -264,7 +258,7 @@ def test_too_little_goes_back_when_the_report_is_cancelled(api: Api):
     assert given_back() == {"SHORT": 100}
 
 
-def test_too_little_goes_back_to_who_paid_it_when_a_draft_is_edited(api: Api):
+def test_part_is_refunded_to_its_payer_when_a_draft_is_edited(api: Api):
     made = api.create(
         candidate(paymentMode="THIRD_PARTY", payer=PAYER),
         draft=True,
@@ -294,7 +288,7 @@ def test_reminders_and_new_links_ask_for_the_rest(api: Api):
     assert opened(made).amount == 150
 
 
-def test_staff_give_back_a_part_as_a_whole(api: Api, settings: Any):
+def test_staff_refund_a_part_only_whole(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(10)
     part = came(api.create(candidate()), 100)
     with pytest.raises(NotRefundable, match="give all of it back"):
@@ -310,7 +304,7 @@ def test_staff_give_back_a_part_as_a_whole(api: Api, settings: Any):
     assert part.review_flags == ["PAYS_NOTHING"]
 
 
-def test_what_was_paid_in_parts_is_given_back_in_parts(api: Api):
+def test_parts_are_refunded_one_by_one(api: Api):
     made = api.create(candidate())
     first, rest = came(made, 200), came(made, 50)
     api.post(f"/reports/{made['id']}/cancel")
@@ -326,7 +320,7 @@ def test_what_was_paid_in_parts_is_given_back_in_parts(api: Api):
     assert payment_of(made).status == "REFUNDED"
 
 
-def test_nothing_paid_is_left_to_a_person(api: Api):
+def test_paid_amount_of_zero_raises_a_flag(api: Api):
     checkout = opened(api.create(candidate()))
 
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.PAID, Decimal(0), "KES", "T1"))
@@ -347,7 +341,7 @@ def test_nothing_paid_is_left_to_a_person(api: Api):
         ),
     ],
 )
-def test_the_database_keeps_to_what_was_paid(
+def test_database_refuses_counted_amounts_that_do_not_add_up(
     api: Api, broken: dict[str, Any], rule: str
 ):
     checkout = end(opened(api.create(candidate())))
@@ -357,7 +351,7 @@ def test_the_database_keeps_to_what_was_paid(
 
 
 @pytest.mark.parametrize("how", ["cancel", "edit"])
-def test_what_is_open_is_closed_at_the_provider_when_it_is_wanted_no_more(
+def test_open_checkout_expires_at_the_provider_when_its_payment_ends(
     stripe_taker: FakeStripe, live_api: Api, how: str
 ):
     made = live_api.create(candidate(), draft=True)
@@ -390,7 +384,7 @@ def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
     yield from taking(FakeStripe(), settings)
 
 
-def test_what_was_reversed_at_the_first_look_is_told_as_it_is(
+def test_checkout_is_reversed_when_the_first_poll_says_so(
     paystack_api: Api, paystack: FakePaystack
 ):
     made = paystack_api.create(candidate())

@@ -56,7 +56,7 @@ def report_checkout(**wanted: object) -> Checkout:
     return found.earliest("id")
 
 
-def test_payments_that_add_up_are_counted(busy: Api):
+def test_audit_counts_payments_that_add_up(busy: Api):
     assert run("audit_ledger").endswith("and 8 paid checkouts.\n")
 
 
@@ -72,7 +72,7 @@ NOT_TOPPED_UP = "checkout was paid and did not top up its account by its amount"
 NOT_THERE = "entry is of a checkout or refund that does not exist"
 
 
-def test_a_paid_top_up_that_did_not_top_up_is_found(busy: Api):
+def test_audit_finds_paid_top_up_without_entry(busy: Api):
     execute(
         "DELETE FROM workspaces_ledgerentry WHERE kind = 'TOP_UP' AND amount = 1000"
     )
@@ -81,14 +81,14 @@ def test_a_paid_top_up_that_did_not_top_up_is_found(busy: Api):
     assert differences() == [NOT_TOPPED_UP]
 
 
-def test_a_top_up_of_another_amount_is_found(busy: Api):
+def test_audit_finds_top_up_of_another_amount(busy: Api):
     execute("UPDATE workspaces_ledgerentry SET amount = 1001 WHERE amount = 1000")
     balance()
 
     assert differences() == [NOT_TOPPED_UP]
 
 
-def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
+def test_audit_finds_top_up_that_does_not_count(busy: Api):
     execute(
         "UPDATE payments_checkout SET is_counted = false, counted_amount = 0, "
         "review_flags = '{OTHER_CURRENCY}' WHERE amount = 1000"
@@ -97,13 +97,13 @@ def test_a_top_up_by_what_was_not_paid_is_found(busy: Api):
     assert differences() == ["checkout topped up an account though it does not count"]
 
 
-def test_an_entry_of_a_checkout_that_does_not_exist_is_found(busy: Api):
+def test_audit_finds_entry_without_checkout(busy: Api):
     execute("DELETE FROM payments_checkout WHERE amount = 1000")
 
     assert differences() == [NOT_THERE]
 
 
-def test_an_adjustment_for_no_refund_is_found(busy: Api):
+def test_audit_finds_adjustment_without_refund(busy: Api):
     execute("UPDATE workspaces_ledgerentry SET note = 'refund' WHERE amount = -200")
 
     assert differences() == [
@@ -112,14 +112,14 @@ def test_an_adjustment_for_no_refund_is_found(busy: Api):
     ]
 
 
-def test_a_refund_that_did_not_leave_the_balance_is_found(busy: Api):
+def test_audit_finds_refund_that_did_not_leave_the_balance(busy: Api):
     execute("DELETE FROM workspaces_ledgerentry WHERE amount = -200")
     balance()
 
     assert differences() == ["refund is DONE of 200.00 and moved its account by 0"]
 
 
-def test_a_rejected_refund_that_did_not_come_back_is_found(busy: Api):
+def test_audit_finds_rejected_refund_that_left_the_balance(busy: Api):
     execute(
         "DELETE FROM workspaces_ledgerentry WHERE kind = 'ADJUSTMENT' AND amount = 700"
     )
@@ -130,7 +130,7 @@ def test_a_rejected_refund_that_did_not_come_back_is_found(busy: Api):
     ]
 
 
-def test_refunds_that_are_not_what_a_checkout_says_are_found(busy: Api):
+def test_audit_finds_refunds_that_differ_from_their_checkout(busy: Api):
     execute("UPDATE payments_checkout SET refunded = 99 WHERE refunded = 100")
 
     assert differences() == [
@@ -138,7 +138,7 @@ def test_refunds_that_are_not_what_a_checkout_says_are_found(busy: Api):
     ]
 
 
-def test_more_given_back_than_was_paid_is_found(busy: Api):
+def test_audit_finds_refunds_above_the_paid_amount(busy: Api):
     execute("SET CONSTRAINTS ALL IMMEDIATE")
     execute(
         "ALTER TABLE payments_checkout DROP CONSTRAINT "
@@ -150,7 +150,7 @@ def test_more_given_back_than_was_paid_is_found(busy: Api):
     assert "checkout has given back more than was paid" in differences()
 
 
-def test_a_payment_of_another_environment_is_found(busy: Api):
+def test_audit_finds_checkout_of_another_environment(busy: Api):
     checkout = report_checkout()
     execute(
         "UPDATE payments_checkout SET environment = 'production', provider = 'stripe' "
@@ -161,7 +161,7 @@ def test_a_payment_of_another_environment_is_found(busy: Api):
     assert differences() == ["checkout is of another environment than what it pays"]
 
 
-def test_a_paid_payment_that_no_checkout_paid_is_found(busy: Api):
+def test_audit_finds_paid_payment_without_checkout(busy: Api):
     execute(
         "UPDATE payments_checkout SET is_counted = false, counted_amount = 0 "
         "WHERE id = %s",
@@ -174,7 +174,7 @@ def test_a_paid_payment_that_no_checkout_paid_is_found(busy: Api):
     ]
 
 
-def test_a_payment_of_another_amount_is_found(busy: Api):
+def test_audit_finds_payment_of_another_amount(busy: Api):
     execute(
         "UPDATE payments_payment SET amount = 249 WHERE id = %s",
         report_checkout().payment_id,
@@ -186,7 +186,7 @@ def test_a_payment_of_another_amount_is_found(busy: Api):
     ]
 
 
-def test_a_payment_that_was_paid_twice_is_found(busy: Api):
+def test_audit_finds_payment_paid_twice(busy: Api):
     execute("DROP INDEX a_payment_is_paid_once")
     first, second = (
         Checkout.objects.filter(
@@ -205,7 +205,7 @@ def test_a_payment_that_was_paid_twice_is_found(busy: Api):
     ]
 
 
-def test_a_refunded_payment_whose_money_was_kept_is_found(busy: Api):
+def test_audit_finds_refunded_payment_without_refund(busy: Api):
     execute(
         "UPDATE payments_payment SET status = 'REFUNDED' WHERE id = %s",
         report_checkout(refunded=100).payment_id,
@@ -214,13 +214,13 @@ def test_a_refunded_payment_whose_money_was_kept_is_found(busy: Api):
     assert differences() == ["payment is REFUNDED though not all of it was given back"]
 
 
-def test_a_payment_that_was_given_back_and_is_not_refunded_is_found(busy: Api):
+def test_audit_finds_fully_refunded_payment_that_is_paid(busy: Api):
     execute("UPDATE payments_payment SET status = 'PAID' WHERE status = 'REFUNDED'")
 
     assert differences() == ["payment is PAID though all of it was given back"]
 
 
-def test_money_that_was_counted_for_an_unpaid_payment_is_found(busy: Api):
+def test_audit_finds_counted_money_of_an_unpaid_payment(busy: Api):
     execute(
         "UPDATE payments_payment SET status = 'PENDING', paid_at = NULL WHERE id = %s",
         report_checkout().payment_id,
@@ -232,7 +232,7 @@ def test_money_that_was_counted_for_an_unpaid_payment_is_found(busy: Api):
     ]
 
 
-def test_money_that_was_counted_for_a_payment_that_went_is_found(busy: Api):
+def test_audit_finds_counted_money_of_a_deleted_payment(busy: Api):
     execute(
         "DELETE FROM payments_payment WHERE id = %s",
         report_checkout(refunded=100).payment_id,
@@ -244,7 +244,7 @@ def test_money_that_was_counted_for_a_payment_that_went_is_found(busy: Api):
     ]
 
 
-def test_a_report_that_ran_unpaid_is_found(busy: Api):
+def test_audit_finds_report_that_ran_unpaid(busy: Api):
     execute(
         "UPDATE payments_checkout SET is_counted = false, counted_amount = 0 "
         "WHERE refunded = 100"
@@ -260,7 +260,7 @@ def test_a_report_that_ran_unpaid_is_found(busy: Api):
     ]
 
 
-def test_a_report_that_was_paid_too_little_is_found(api: Api):
+def test_audit_finds_report_that_was_paid_too_little(api: Api):
     made = api.create(candidate())
     Payment.objects.update(amount=1)
     end(opened(made))
@@ -269,7 +269,7 @@ def test_a_report_that_was_paid_too_little_is_found(api: Api):
     assert differences() == ["payment asks for 1.00 and its checks cost 250.00"]
 
 
-def test_a_report_that_waits_for_what_was_paid_is_found(api: Api):
+def test_audit_finds_report_that_waits_for_a_paid_payment(api: Api):
     made = api.create(candidate())
     end(opened(made))
     Report.objects.update(status="PENDING_PAYMENT")
@@ -277,7 +277,7 @@ def test_a_report_that_waits_for_what_was_paid_is_found(api: Api):
     assert differences() == ["report still waits for its payment, which is PAID"]
 
 
-def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api):
+def test_audit_finds_uncounted_money_without_flag_or_reason(api: Api):
     checkout = end(opened(api.create(candidate())), currency="USD")
     assert checkout.review_flags == ["OTHER_CURRENCY"]
     kept = checkout.paid_amount
@@ -296,7 +296,7 @@ def test_money_that_counts_for_nothing_is_in_doubt_or_kept_for_a_reason(api: Api
     assert run("audit_ledger")
 
 
-def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
+def test_audit_finds_surplus_whose_refund_failed(paystack_api, paystack):
     made = paystack_api.create(candidate())
     late = opened(made)
     paystack_api.post(f"/reports/{made['id']}/cancel")
@@ -315,7 +315,7 @@ def test_a_surplus_whose_refund_failed_is_not_forgotten(paystack_api, paystack):
     ]
 
 
-def test_a_surplus_that_is_kept_without_a_reason_is_found(busy: Api):
+def test_audit_finds_surplus_without_reason(busy: Api):
     execute(
         "UPDATE payments_checkout SET paid_amount = 260 WHERE id = %s",
         report_checkout(refunded=0).pk,
@@ -326,7 +326,7 @@ def test_a_surplus_that_is_kept_without_a_reason_is_found(busy: Api):
     ]
 
 
-def test_a_part_that_no_payment_waits_for_is_found(api: Api):
+def test_audit_finds_part_of_an_ended_payment(api: Api):
     made = api.create(candidate())
     end(opened(made), pays=100)
     assert run("audit_ledger")
@@ -336,7 +336,7 @@ def test_a_part_that_no_payment_waits_for_is_found(api: Api):
     assert differences() == ["checkout is a part that no payment waits for"]
 
 
-def test_parts_that_do_not_make_the_payment_are_found(api: Api):
+def test_audit_finds_parts_that_do_not_make_the_payment(api: Api):
     made = api.create(candidate())
     end(opened(made), pays=100)
     end(opened(made))
@@ -350,7 +350,7 @@ def test_parts_that_do_not_make_the_payment_are_found(api: Api):
     assert differences() == ["payment was paid by another amount or currency"]
 
 
-def test_money_kept_for_checks_that_were_not_done_is_found(api: Api):
+def test_audit_finds_money_kept_for_unfinished_checks(api: Api):
     checkout = paid(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
     run("audit_ledger")
@@ -367,7 +367,7 @@ def test_money_kept_for_checks_that_were_not_done_is_found(api: Api):
     run("audit_ledger")
 
 
-def test_money_given_back_for_checks_that_were_done_is_found(api: Api):
+def test_audit_finds_refund_of_completed_checks(api: Api):
     checkout = paid(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
     refund_unfinished_parts()

@@ -29,7 +29,7 @@ from verification.reports.models import Report
 from webhooks.models import Event
 
 
-def test_a_paid_report_runs_and_says_so(api: Api):
+def test_paid_report_runs(api: Api):
     made = api.create(candidate())
     assert made["status"] == "PENDING_PAYMENT"
     assert made["paymentState"]["status"] == "PENDING"
@@ -42,7 +42,7 @@ def test_a_paid_report_runs_and_says_so(api: Api):
     assert event.payload["payment"]["amount"] == {"amount": 250.0, "currency": "KES"}
 
 
-def test_a_failed_attempt_leaves_the_payment_to_be_tried_again(api: Api):
+def test_payment_can_be_retried_when_a_checkout_fails(api: Api):
     made = api.create(candidate())
     end(opened(made), CheckoutState.FAILED)
     assert api.report(made["id"])["paymentState"]["status"] == "FAILED"
@@ -50,7 +50,7 @@ def test_a_failed_attempt_leaves_the_payment_to_be_tried_again(api: Api):
     assert pay(api, made)["paymentState"]["status"] == "PAID"
 
 
-def test_what_is_paid_twice_is_given_back_once(api: Api):
+def test_second_payment_is_refunded(api: Api):
     made = api.create(candidate())
     first = opened(made)
     Checkout.objects.update(url="")
@@ -64,7 +64,7 @@ def test_what_is_paid_twice_is_given_back_once(api: Api):
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_another_currency_pays_nothing_and_waits_for_a_person(api: Api):
+def test_money_in_another_currency_raises_a_flag(api: Api):
     made = api.create(candidate())
     checkout = end(opened(made), currency="USD")
     assert (checkout.status, checkout.review_flags) == ("PAID", ["OTHER_CURRENCY"])
@@ -74,7 +74,7 @@ def test_another_currency_pays_nothing_and_waits_for_a_person(api: Api):
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 
-def test_money_for_a_cancelled_report_is_given_back(api: Api):
+def test_money_for_a_cancelled_report_is_refunded(api: Api):
     made = api.create(candidate())
     checkout = opened(made)
     assert api.post(f"/reports/{made['id']}/cancel").status_code == 200
@@ -84,7 +84,7 @@ def test_money_for_a_cancelled_report_is_given_back(api: Api):
     assert payment_of(made).status == "CANCELLED"
 
 
-def test_a_checkout_beside_another_is_another(api: Api):
+def test_checkout_beside_another_is_new(api: Api):
     made = api.create(candidate())
     payment, first = payment_of(made), opened(made)
 
@@ -92,7 +92,7 @@ def test_a_checkout_beside_another_is_another(api: Api):
     assert open_checkout(payment.pk, payment.generation, beside=True) != first
 
 
-def test_messages_after_paying_are_in_the_language_of_the_page(api: Api):
+def test_messages_use_the_language_of_the_payment_page(api: Api):
     made = api.create(candidate())
     payment = payment_of(made)
     asked = Notification.objects.get(kind="PAYMENT_REQUEST")
@@ -112,7 +112,7 @@ def test_messages_after_paying_are_in_the_language_of_the_page(api: Api):
     assert {one.context["link"] for one in told} == {link}
 
 
-def test_the_payer_is_asked_when_the_subject_has_consented(api: Api):
+def test_payer_gets_the_request_when_the_subject_has_consented(api: Api):
     made = api.create(candidate(consent=HOSTED))
     state = made["paymentState"]
     assert (made["status"], state["status"]) == ("PENDING_CONSENT", "PENDING")
@@ -129,7 +129,7 @@ def test_the_payer_is_asked_when_the_subject_has_consented(api: Api):
     assert pay(api, made)["status"] == "RUNNING"
 
 
-def test_a_draft_asks_for_both_at_once_and_is_launched_when_it_has_both(api: Api):
+def test_draft_requests_consent_and_payment_together(api: Api):
     made = api.create(candidate(consent=HOSTED), draft=True)
     assert made["consentState"]["consentUrl"]
     assert made["paymentState"]["paymentUrl"]
@@ -145,7 +145,7 @@ def test_a_draft_asks_for_both_at_once_and_is_launched_when_it_has_both(api: Api
     assert api.post(launch).json()["status"] == "RUNNING"
 
 
-def test_what_was_paid_is_not_edited_to_cost_something_else(api: Api):
+def test_paid_draft_refuses_an_edit_of_its_price(api: Api):
     made = api.create(candidate(), draft=True)
     pay(api, made)
     path = f"/reports/{made['id']}/draft"
@@ -156,7 +156,7 @@ def test_what_was_paid_is_not_edited_to_cost_something_else(api: Api):
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_what_was_given_back_is_not_launched_and_asked_anew_by_an_edit(api: Api):
+def test_refunded_draft_refuses_launch_until_an_edit_requests_payment(api: Api):
     made = api.create(candidate(), draft=True)
     checkout = end(opened(made))
     ada = StaffActor(1, "ada")
@@ -176,7 +176,7 @@ def test_what_was_given_back_is_not_launched_and_asked_anew_by_an_edit(api: Api)
     assert api.post(launch).json()["status"] == "RUNNING"
 
 
-def test_a_payer_who_comes_back_is_led_to_the_checkout_that_is_open(api: Api):
+def test_returning_payer_gets_the_open_checkout(api: Api):
     made = api.create(candidate())
 
     assert opened(made) == opened(made)
@@ -185,7 +185,7 @@ def test_a_payer_who_comes_back_is_led_to_the_checkout_that_is_open(api: Api):
     assert Checkout.objects.count() == 2
 
 
-def test_the_link_of_a_draft_that_was_edited_meanwhile_opens_nothing(api: Api):
+def test_replaced_link_of_an_edited_draft_opens_no_checkout(api: Api):
     made = api.create(candidate(), draft=True)
     payment = payment_of(made)
     edit = {"checksRequested": ["IDENTITY"]}
@@ -195,7 +195,7 @@ def test_the_link_of_a_draft_that_was_edited_meanwhile_opens_nothing(api: Api):
         open_checkout(payment.pk, payment.generation)
 
 
-def test_a_report_without_its_subject_takes_no_money(api: Api):
+def test_report_without_subject_opens_no_checkout(api: Api):
     made = api.create(candidate())
     Report.objects.update(subject=None)
 
@@ -204,7 +204,7 @@ def test_a_report_without_its_subject_takes_no_money(api: Api):
 
 
 @pytest.mark.parametrize("faults", [{"status": 500}, {"html": True}, {"half": True}])
-def test_a_provider_that_opens_nothing_is_tried_again(
+def test_checkout_is_opened_again_when_the_provider_fails(
     taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
 ):
     made = live_api.create(candidate())
@@ -222,7 +222,7 @@ def test_a_provider_that_opens_nothing_is_tried_again(
     assert live_api.report(made["id"])["status"] == "RUNNING"
 
 
-def test_a_payer_without_an_address_is_sent_the_link_by_the_client(api: Api):
+def test_client_gets_the_link_when_the_payer_has_no_address(api: Api):
     made = api.create({**person(), "paymentMode": "CANDIDATE"})
 
     assert made["paymentState"]["paymentUrl"]

@@ -57,7 +57,7 @@ def end(taker: Any, checkout: Checkout, how: dict[str, Any]) -> None:
     look(checkout)
 
 
-def test_a_top_up_in_dispute_is_held_at_once_and_comes_back_when_won(
+def test_disputed_top_up_leaves_the_balance_until_won(
     taker: CheckoutServer, live_api: Api
 ):
     before = live_api.account.balance
@@ -85,7 +85,7 @@ def test_a_top_up_in_dispute_is_held_at_once_and_comes_back_when_won(
     assert sorted(entry.amount for entry in moved) == [-500, 500]
 
 
-def test_a_lost_dispute_is_taken_from_the_balance(taker: CheckoutServer, live_api: Api):
+def test_lost_dispute_leaves_the_balance(taker: CheckoutServer, live_api: Api):
     before = live_api.account.balance
     checkout = topped_up(live_api, taker)
     taker.dispute(checkout.reference)
@@ -101,7 +101,7 @@ def test_a_lost_dispute_is_taken_from_the_balance(taker: CheckoutServer, live_ap
     assert live_api.account.entries.filter(kind="ADJUSTMENT").count() == 1
 
 
-def test_what_was_spent_before_a_dispute_is_owed_and_orders_wait(
+def test_dispute_of_spent_money_makes_the_balance_negative(
     taker: CheckoutServer, live_api: Api
 ):
     account = live_api.account
@@ -132,9 +132,7 @@ def test_what_was_spent_before_a_dispute_is_owed_and_orders_wait(
     assert live_api.post("/reports", {"reports": [person()]}).status_code == 201
 
 
-def test_a_dispute_of_a_payment_is_recorded_and_a_lost_one_says_why(
-    taker: CheckoutServer, live_api: Api
-):
+def test_lost_dispute_of_a_payment_raises_a_flag(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     checkout = opened(made)
     taker.pay(checkout.reference)
@@ -151,7 +149,7 @@ def test_a_dispute_of_a_payment_is_recorded_and_a_lost_one_says_why(
     resolve_review_flags(checkout.pk, ["DISPUTE_LOST"], found)
 
 
-def test_a_dispute_whose_event_is_lost_is_found_by_the_reconciliation(
+def test_reconciliation_finds_a_dispute_without_event(
     taker: CheckoutServer, live_api: Api
 ):
     checkout = topped_up(live_api, taker)
@@ -220,7 +218,7 @@ def test_reconciliation_finds_a_dispute_that_holds_too_little(
     assert (checkout.disputed, checkout.refundable) == (500, 0)
 
 
-def test_dispute_that_the_provider_does_not_show_is_looked_at_again(
+def test_dispute_is_polled_again_when_the_provider_does_not_list_it(
     taker: CheckoutServer, live_api: Api
 ):
     checkout = topped_up(live_api, taker)
@@ -238,7 +236,9 @@ def test_dispute_that_the_provider_does_not_show_is_looked_at_again(
     assert (checkout.disputed, checkout.next_poll_at) == (500, None)
 
 
-def test_open_dispute_holds_what_another_frees(taker: CheckoutServer, live_api: Api):
+def test_open_dispute_holds_money_that_a_won_one_frees(
+    taker: CheckoutServer, live_api: Api
+):
     checkout = topped_up(live_api, taker)
     name, amount = checkout.transaction, Decimal(500)
     first = DisputeSnapshot("1", name, DisputeState.OPEN, amount, "KES")
@@ -256,9 +256,7 @@ def elsewhere(checkout: Checkout) -> list[Any]:
     return list(provider.refunds_of(checkout.transaction))
 
 
-def test_a_refund_at_the_provider_is_recorded_once_by_staff(
-    taker: CheckoutServer, live_api: Api
-):
+def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: Api):
     before = live_api.account.balance
     checkout = topped_up(live_api, taker)
     taker.give_back(checkout.reference, 20_000)
@@ -287,7 +285,7 @@ def test_a_refund_at_the_provider_is_recorded_once_by_staff(
     assert checkout.review_flags == []
 
 
-def test_a_refund_at_the_provider_of_spent_money_is_owed(
+def test_refund_elsewhere_of_spent_money_makes_the_balance_negative(
     taker: CheckoutServer, live_api: Api
 ):
     Account.objects.filter(pk=live_api.account.pk).update(credit_limit=0)
@@ -304,7 +302,7 @@ def test_a_refund_at_the_provider_of_spent_money_is_owed(
     assert live_api.account.balance == -500
 
 
-def test_a_payment_that_was_given_back_at_the_provider_is_refunded(
+def test_payment_is_refunded_when_all_went_back_elsewhere(
     taker: CheckoutServer, live_api: Api
 ):
     made = live_api.create(candidate())
@@ -319,7 +317,7 @@ def test_a_payment_that_was_given_back_at_the_provider_is_refunded(
     assert payment_of(made).status == "REFUNDED"
 
 
-def test_staff_record_what_the_providers_api_says(
+def test_staff_record_the_refund_of_the_providers_api(
     taker: CheckoutServer, live_api: Api, superuser: Any
 ):
     checkout = topped_up(live_api, taker)
@@ -344,7 +342,7 @@ def test_staff_record_what_the_providers_api_says(
 
 
 @pytest.mark.parametrize("table", ["dispute", "checkout"])
-def test_a_hold_that_does_not_add_up_is_found(
+def test_audit_finds_a_hold_that_does_not_add_up(
     taker: CheckoutServer, live_api: Api, table: str
 ):
     checkout = topped_up(live_api, taker)

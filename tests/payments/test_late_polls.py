@@ -6,7 +6,7 @@ from verification.payments.settlement import settle
 from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
 
 
-def test_an_answer_of_before_the_payment_contradicts_nothing(api: Api):
+def test_older_answer_contradicts_no_payment(api: Api):
     checkout = paid(api)
     before = checkout.paid_at - timedelta(seconds=1)
 
@@ -16,7 +16,7 @@ def test_an_answer_of_before_the_payment_contradicts_nothing(api: Api):
     assert checkout.review_flags == []
 
 
-def test_an_answer_of_after_the_payment_that_denies_it_is_told_to_a_person(api: Api):
+def test_newer_answer_that_denies_the_payment_raises_a_flag(api: Api):
     checkout = paid(api)
     after = checkout.paid_at + timedelta(seconds=1)
 

@@ -55,7 +55,7 @@ def told_of_refunds() -> set[str]:
     return {notification.recipient for notification in found}
 
 
-def test_what_a_subject_paid_is_not_edited_to_be_about_another(api: Api, paid):
+def test_paid_draft_refuses_another_subject(api: Api, paid):
     problem = api.refused(draft(paid), {"subject": OTHER["subject"]})
 
     assert problem["code"] == "report-not-editable"
@@ -63,7 +63,7 @@ def test_what_a_subject_paid_is_not_edited_to_be_about_another(api: Api, paid):
     assert api.report(paid["id"])["subject"]["idNumber"] == "12345678"
 
 
-def test_details_of_the_same_subject_are_put_right_after_payment(api: Api, paid):
+def test_paid_draft_accepts_corrected_details_of_its_subject(api: Api, paid):
     same = person(fullName="Wanjiku W. Kamau", email="new@example.test")["subject"]
 
     edited = api.post(draft(paid), {"subject": same})
@@ -72,7 +72,7 @@ def test_details_of_the_same_subject_are_put_right_after_payment(api: Api, paid)
     assert edited.json()["paymentState"]["status"] == "PAID"
 
 
-def test_the_payer_who_has_paid_is_not_edited_away(api: Api, paid_by_amina):
+def test_paid_draft_refuses_another_payer(api: Api, paid_by_amina):
     other = {"name": "Baraka", "email": "b@payer.test"}
 
     problem = api.refused(draft(paid_by_amina), {"payer": other})
@@ -83,7 +83,7 @@ def test_the_payer_who_has_paid_is_not_edited_away(api: Api, paid_by_amina):
     assert payment_of(paid_by_amina).payer["name"] == "Amina"
 
 
-def test_a_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
+def test_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
     payer = Payer(paid_by_amina["id"])
     payer.open()
     before = payer.reads()
@@ -103,7 +103,7 @@ def test_a_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
     assert "Loan application" in read(receipt.attachments[0][1])
 
 
-def test_a_receipt_is_kept_sealed(api: Api, paid):
+def test_receipt_is_sealed_in_the_database(api: Api, paid):
     with connection.cursor() as cursor:
         cursor.execute("SELECT receipt FROM payments_checkout")
         ((sealed,),) = cursor.fetchall()
@@ -112,7 +112,7 @@ def test_a_receipt_is_kept_sealed(api: Api, paid):
     assert Checkout.objects.get().receipt["payer"]["email"] == EMAIL
 
 
-def test_who_paid_is_told_of_the_refund(api: Api, paid):
+def test_refund_notifies_the_person_who_paid(api: Api, paid):
     same = person(email="new@example.test")["subject"]
     assert api.post(draft(paid), {"subject": same}).status_code == 200
     ask(Checkout.objects.get())
@@ -123,7 +123,7 @@ def test_who_paid_is_told_of_the_refund(api: Api, paid):
 
 
 @pytest.mark.parametrize("amount", [249, PRICE])
-def test_what_was_given_back_in_part_is_not_launched(api: Api, paid, amount):
+def test_partly_refunded_draft_refuses_launch(api: Api, paid, amount):
     launch = f"/reports/{paid['id']}/launch"
     ask(Checkout.objects.get(), amount)
     assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
@@ -144,7 +144,9 @@ def test_what_was_given_back_in_part_is_not_launched(api: Api, paid, amount):
     assert not_adding_up() == []
 
 
-def test_an_edit_asks_anew_only_once_it_is_decided(api: Api, paid, settings):
+def test_edit_requests_payment_only_after_the_refund_is_decided(
+    api: Api, paid, settings
+):
     settings.REFUND_NEEDS_SECOND_ABOVE = 100
     launch = f"/reports/{paid['id']}/launch"
     refund = ask(Checkout.objects.get(), 200)

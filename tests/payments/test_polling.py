@@ -37,7 +37,7 @@ def at(checkout: Checkout, **later: float) -> Any:
     return time_machine.travel(checkout.created_at + timedelta(**later), tick=False)
 
 
-def test_a_checkout_is_looked_at_by_the_clock(taker: CheckoutServer, live_api: Api):
+def test_checkout_is_polled_on_schedule(taker: CheckoutServer, live_api: Api):
     checkout = opened(live_api.create(candidate()))
     looked = []
 
@@ -52,7 +52,9 @@ def test_a_checkout_is_looked_at_by_the_clock(taker: CheckoutServer, live_api: A
 
 
 @pytest.mark.parametrize("minutes", [1, 5, 15, 60, 120, 180])
-def test_a_lost_event_loses_nothing(taker: CheckoutServer, live_api: Api, minutes: int):
+def test_poll_finds_the_payment_when_its_event_is_lost(
+    taker: CheckoutServer, live_api: Api, minutes: int
+):
     made = live_api.create(candidate())
     checkout = opened(made)
     for earlier in (1, 5, 15, 60, 120, 180):
@@ -68,9 +70,7 @@ def test_a_lost_event_loses_nothing(taker: CheckoutServer, live_api: Api, minute
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_who_comes_back_without_paying_has_not_paid(
-    taker: CheckoutServer, live_api: Api
-):
+def test_returning_payer_has_not_paid(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     checkout = opened(made)
     taker.abandon(checkout.reference)
@@ -81,7 +81,7 @@ def test_who_comes_back_without_paying_has_not_paid(
     assert live_api.report(made["id"])["paymentState"]["status"] == "PENDING"
 
 
-def test_a_checkout_that_nobody_pays_is_left_alone_in_the_end(api: Api):
+def test_polls_of_an_unpaid_checkout_end(api: Api):
     checkout = opened(api.create(candidate()))
 
     for days in (4, 16.9):
@@ -97,7 +97,7 @@ def test_a_checkout_that_nobody_pays_is_left_alone_in_the_end(api: Api):
     assert (checkout.status, checkout.next_poll_at) == ("EXPIRED", None)
 
 
-def test_a_page_that_its_provider_has_ended_is_left_alone_sooner(api: Api):
+def test_polls_end_sooner_when_the_provider_expires_the_page(api: Api):
     checkout = opened(api.create(candidate()))
     end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)
 
@@ -107,7 +107,7 @@ def test_a_page_that_its_provider_has_ended_is_left_alone_sooner(api: Api):
     assert (checkout.status, checkout.next_poll_at) == ("EXPIRED", None)
 
 
-def test_what_is_paid_as_long_as_the_link_lives_needs_no_event(
+def test_poll_finds_a_payment_while_the_link_is_valid(
     paystack_api: Api, paystack: FakePaystack
 ):
     made = paystack_api.create(candidate())
@@ -123,7 +123,7 @@ def test_what_is_paid_as_long_as_the_link_lives_needs_no_event(
     assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_what_is_paid_after_that_is_found_by_its_event(
+def test_event_finds_a_payment_after_the_link_has_expired(
     taker: CheckoutServer, live_api: Api
 ):
     made = live_api.create(candidate())
@@ -147,7 +147,7 @@ FAULTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
-def test_a_provider_that_is_out_of_order_is_asked_again(
+def test_poll_is_repeated_when_the_provider_fails(
     taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
 ):
     made = live_api.create(candidate())
@@ -170,7 +170,7 @@ def test_a_provider_that_is_out_of_order_is_asked_again(
     assert (checkout.status, checkout.unanswered) == ("PAID", 0)
 
 
-def test_a_provider_that_has_gone_is_asked_hourly_for_ever(
+def test_poll_is_repeated_hourly_while_the_provider_is_gone(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
     checkout = opened(live_api.create(candidate()))
@@ -189,7 +189,7 @@ def test_a_provider_that_has_gone_is_asked_hourly_for_ever(
     assert checkout.is_counted
 
 
-def test_one_unreadable_answer_holds_up_no_other(
+def test_unreadable_answer_delays_no_other_checkout(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any, log_lines: LogLines
 ):
     odd, even = (opened(one) for one in live_api.create(candidate(), candidate()))
@@ -211,7 +211,7 @@ def test_one_unreadable_answer_holds_up_no_other(
 
 
 @pytest.mark.parametrize("paid", [True, False])
-def test_what_comes_while_a_look_is_under_way_is_looked_at(
+def test_event_during_a_poll_starts_another_poll(
     api: Api, monkeypatch: Any, paid: bool
 ):
     checkout = opened(api.create(candidate()))
@@ -235,7 +235,7 @@ def test_what_comes_while_a_look_is_under_way_is_looked_at(
     assert (checkout.next_poll_at is None) is paid
 
 
-def test_a_look_that_died_is_made_again(api: Api, monkeypatch: Any):
+def test_poll_is_repeated_when_its_worker_dies(api: Api, monkeypatch: Any):
     checkout = opened(api.create(candidate()))
     monkeypatch.setattr(polling, "settle", lambda *a: 1 / 0)
     end(checkout)
@@ -251,7 +251,7 @@ def test_a_look_that_died_is_made_again(api: Api, monkeypatch: Any):
     assert checkout.is_counted
 
 
-def test_a_job_waits_for_the_next_look(api: Api):
+def test_job_waits_for_the_next_poll(api: Api):
     checkout = opened(api.create(candidate()))
     Job.objects.all().delete()
 
@@ -260,7 +260,7 @@ def test_a_job_waits_for_the_next_look(api: Api):
     assert Job.objects.get(function=POLL_JOB).due_at == checkout.next_poll_at
 
 
-def test_what_was_opened_although_its_answer_was_lost_is_found(
+def test_poll_finds_a_checkout_whose_answer_was_lost(
     taker: CheckoutServer, live_api: Api
 ):
     made = live_api.create(candidate())
@@ -277,7 +277,7 @@ def test_what_was_opened_although_its_answer_was_lost_is_found(
     assert checkout.is_counted
 
 
-def test_the_sandbox_asks_no_live_provider(taker: CheckoutServer, api: Api):
+def test_sandbox_calls_no_live_provider(taker: CheckoutServer, api: Api):
     made = api.create(candidate())
     end(opened(made))
 
@@ -286,7 +286,7 @@ def test_the_sandbox_asks_no_live_provider(taker: CheckoutServer, api: Api):
     assert not _live.cache_info().currsize
 
 
-def test_no_transaction_is_open_while_a_provider_is_asked(
+def test_provider_is_called_outside_transactions(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any
 ):
     checkout = opened(live_api.create(candidate()))
@@ -304,9 +304,7 @@ def test_no_transaction_is_open_while_a_provider_is_asked(
     assert depth == [False]
 
 
-def test_what_is_given_back_at_the_provider_by_others_is_told_once(
-    taker: CheckoutServer, live_api: Api
-):
+def test_refund_elsewhere_raises_a_flag_once(taker: CheckoutServer, live_api: Api):
     checkout = opened(live_api.create(candidate()))
     taker.pay(checkout.reference)
     look(checkout)

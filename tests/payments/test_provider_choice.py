@@ -25,19 +25,19 @@ MODES = [
 ]
 
 
-def test_the_sandbox_has_the_built_in_provider_and_no_other(taker: CheckoutServer):
+def test_sandbox_has_only_the_built_in_provider(taker: CheckoutServer):
     assert checkout_provider("sandbox").name == "sandbox"
     assert accepts_payments("sandbox")
 
 
-def test_production_has_what_is_configured(taker: CheckoutServer, settings: Any):
+def test_production_has_the_configured_provider(taker: CheckoutServer, settings: Any):
     assert checkout_provider("production").name == settings.PAYMENT_PROVIDER
     assert accepts_payments("production")
     assert provider_named(settings.PAYMENT_PROVIDER) in providers()
 
 
 @pytest.mark.parametrize("name", ["", "sandbox", "paystack", "of nobody"])
-def test_production_never_gets_play_money_or_what_has_no_keys(settings: Any, name: str):
+def test_production_refuses_play_money_and_missing_keys(settings: Any, name: str):
     settings.PAYMENT_PROVIDER, settings.PAYMENT_PROVIDERS = name, {}
 
     with pytest.raises(NoPaymentProvider):
@@ -46,7 +46,7 @@ def test_production_never_gets_play_money_or_what_has_no_keys(settings: Any, nam
     assert [provider.name for provider in providers()] == ["sandbox"]
 
 
-def test_production_checkouts_are_opened_at_the_live_provider(
+def test_production_checkout_opens_at_the_live_provider(
     taker: CheckoutServer, live_api: Api
 ):
     checkout = opened(live_api.create(candidate()))
@@ -57,7 +57,7 @@ def test_production_checkouts_are_opened_at_the_live_provider(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("draft", [True, False])
-def test_who_could_never_pay_is_not_asked(
+def test_report_with_payer_is_refused_without_provider(
     live_api: Api, mode: dict[str, Any], draft: bool
 ):
     item, before = {**person(), **mode}, rows()
@@ -69,7 +69,7 @@ def test_who_could_never_pay_is_not_asked(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_draft_is_not_edited_to_ask_whom_nobody_takes_money_from(
+def test_edit_to_a_payer_is_refused_without_provider(
     live_api: Api, mode: dict[str, Any]
 ):
     made = live_api.create(person(), draft=True)
@@ -80,7 +80,7 @@ def test_a_draft_is_not_edited_to_ask_whom_nobody_takes_money_from(
     assert live_api.report(made["id"])["paymentMode"] == "SELF"
 
 
-def test_a_draft_that_asked_can_be_paid_by_its_workspace(
+def test_edit_to_payment_by_the_workspace_is_accepted_without_provider(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
     made = live_api.create(candidate(), draft=True)
@@ -93,7 +93,7 @@ def test_a_draft_that_asked_can_be_paid_by_its_workspace(
     assert answer.json()["paymentState"]["status"] == "NOT_REQUIRED"
 
 
-def test_nothing_is_opened_where_nobody_takes_money_any_more(
+def test_checkout_is_not_opened_without_provider(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
     made = live_api.create(candidate())
@@ -108,7 +108,7 @@ def test_nothing_is_opened_where_nobody_takes_money_any_more(
     assert payment_of(made).status == "PENDING"
 
 
-def test_what_was_opened_at_one_provider_is_not_begun_without_its_keys(
+def test_checkout_is_not_opened_without_its_providers_keys(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
     made = live_api.create(candidate())

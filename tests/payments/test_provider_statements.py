@@ -40,7 +40,7 @@ def cost(do: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": "k-1"}])
 @pytest.mark.parametrize("consent", [person()["consent"], HOSTED])
-def test_one_report_costs_at_most_14_statements(warm: Api, headers, consent):
+def test_report_costs_at_most_14_statements(warm: Api, headers, consent):
     body = {"reports": [{**person(), "consent": consent}]}
 
     with statements() as seen:
@@ -50,7 +50,7 @@ def test_one_report_costs_at_most_14_statements(warm: Api, headers, consent):
     assert seen.count("BEGIN") == seen.count("COMMIT") == len(headers)
 
 
-def test_without_a_key_all_that_one_report_writes_is_one_statement(warm: Api):
+def test_report_without_key_is_written_by_one_statement(warm: Api):
     with statements() as seen:
         warm.create(person())
 
@@ -80,7 +80,7 @@ def test_billing_adds_no_statement(warm: Api):
     assert billed == unbilled
 
 
-def test_a_batch_of_500_costs_no_more_than_one_of_200(warm: Api):
+def test_batch_of_500_costs_no_more_than_one_of_200(warm: Api):
     costs = [
         cost(lambda n=n: warm.create(*[person(idNumber=str(i)) for i in range(n)]))
         for n in (200, 500)
@@ -90,7 +90,7 @@ def test_a_batch_of_500_costs_no_more_than_one_of_200(warm: Api):
     assert costs[0] == costs[1] <= 18
 
 
-def test_a_refused_batch_costs_one_statement_more_than_a_refused_report(warm: Api):
+def test_refused_batch_costs_one_statement_more_than_a_refused_report(warm: Api):
     wrong = {**person(), "purpose": ""}
 
     one = cost(lambda: warm.refused("/reports", {"reports": [wrong]}))
@@ -100,7 +100,7 @@ def test_a_refused_batch_costs_one_statement_more_than_a_refused_report(warm: Ap
     assert one + 1 == many <= 6
 
 
-def test_a_quote_of_500_costs_one_statement_more_than_of_one(warm: Api):
+def test_quote_of_500_costs_one_statement_more_than_of_one(warm: Api):
     def quote(count: int) -> int:
         body = {"reports": [person(idNumber=str(n)) for n in range(count)]}
         return cost(lambda: warm.post("/reports/quote", body))
@@ -109,7 +109,7 @@ def test_a_quote_of_500_costs_one_statement_more_than_of_one(warm: Api):
     assert quote(1) + 1 == quote(500) <= 5
 
 
-def test_a_list_costs_the_same_for_one_and_for_200(warm: Api):
+def test_list_of_200_costs_the_same_as_of_one(warm: Api):
     def listed(size: int) -> int:
         return cost(lambda: warm.get("/reports", size=size))
 
@@ -119,13 +119,13 @@ def test_a_list_costs_the_same_for_one_and_for_200(warm: Api):
 
 
 @pytest.mark.parametrize("status", ["READY", "FAILED", "DRAFT", "PENDING_PAYMENT"])
-def test_a_report_is_read_in_few_statements(warm: Api, status: str):
+def test_report_is_read_in_few_statements(warm: Api, status: str):
     report_id = report_in(warm, status)
 
     assert cost(lambda: warm.report(report_id)) <= 6
 
 
-def test_a_report_is_read_as_cheaply_with_many_checks(warm: Api):
+def test_report_with_many_checks_is_read_as_cheaply(warm: Api):
     few = warm.create({**person(), "checksRequested": ["IDENTITY"]})
     six = ["IDENTITY", "KRA_PIN", "CRB_SCORE", "CRB_FULL", "CRB_STANDARD"]
     many = warm.create({**person(), "checksRequested": six})
@@ -138,7 +138,7 @@ def test_a_report_is_read_as_cheaply_with_many_checks(warm: Api):
     ("verb", "status"),
     [("launch", "DRAFT"), ("cancel", "RUNNING"), ("retry", "FAILED")],
 )
-def test_a_verb_is_carried_out_in_few_statements(warm: Api, verb: str, status: str):
+def test_verb_costs_few_statements(warm: Api, verb: str, status: str):
     report_id = report_in(warm, status)
 
     with statements() as seen:
@@ -147,7 +147,7 @@ def test_a_verb_is_carried_out_in_few_statements(warm: Api, verb: str, status: s
     assert len(seen) <= 20, "\n".join(sql[:100] for sql in seen)
 
 
-def test_an_edit_is_carried_out_in_few_statements(warm: Api):
+def test_edit_costs_few_statements(warm: Api):
     made = warm.create({**two_checks(), "consent": HOSTED}, draft=True)
     body = {"subject": person(idNumber="7")["subject"], "paymentMode": "CANDIDATE"}
 

@@ -71,7 +71,7 @@ def all_at_once(*deeds: Callable[[], Any], times: int = 2) -> None:
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_of_two_payments_at_once_one_counts(api: Api, attempt: int):
+def test_one_of_two_simultaneous_payments_counts(api: Api, attempt: int):
     made = api.create(candidate())
     checkouts = two_checkouts(made)
     for checkout in checkouts:
@@ -93,9 +93,7 @@ def settled() -> None:
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_paying_cancelling_and_expiring_at_once_end_consistently(
-    api: Api, attempt: int
-):
+def test_simultaneous_payment_cancel_and_expiry_stay_consistent(api: Api, attempt: int):
     made = api.create(candidate())
     checkouts = two_checkouts(made)
     Checkout.objects.update(created_at=now() - timedelta(hours=2))
@@ -115,9 +113,7 @@ def test_paying_cancelling_and_expiring_at_once_end_consistently(
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_paying_editing_and_launching_a_draft_at_once_end_consistently(
-    api: Api, attempt: int
-):
+def test_simultaneous_payment_edit_and_launch_stay_consistent(api: Api, attempt: int):
     made = api.create(candidate(), draft=True)
     checkout = opened(made)
     end_sandbox_checkout(checkout.reference, PAID)
@@ -134,7 +130,7 @@ def test_paying_editing_and_launching_a_draft_at_once_end_consistently(
     is_consistent(made)
 
 
-def test_opening_and_replacing_a_link_at_once_leaves_one_that_works(api: Api):
+def test_simultaneous_opening_and_new_link_leave_one_valid_link(api: Api):
     made = api.create(candidate())
     payment = payment_of(made)
     Payment.objects.update(link_made_at=now() - timedelta(hours=1))
@@ -155,7 +151,9 @@ def open_it(made: dict[str, Any]) -> None:
     opened(made)
 
 
-def test_the_same_event_many_times_at_once_is_one(taker: CheckoutServer, live_api: Api):
+def test_simultaneous_repeats_of_an_event_count_once(
+    taker: CheckoutServer, live_api: Api
+):
     made = live_api.create(candidate())
     taker.pay(opened(made).reference)
     signed = taker.signed(taker.events[-1])
@@ -169,9 +167,7 @@ def test_the_same_event_many_times_at_once_is_one(taker: CheckoutServer, live_ap
     assert live_api.report(made["id"])["status"] == "RUNNING"
 
 
-def test_two_clusters_ask_about_each_checkout_once(
-    taker: CheckoutServer, live_api: Api
-):
+def test_two_clusters_poll_each_checkout_once(taker: CheckoutServer, live_api: Api):
     made = live_api.create(*[candidate() for _ in range(20)])
     for one in made:
         opened(one)

@@ -52,7 +52,7 @@ def review_flags() -> list[str]:
     return [flag for checkout in checkouts for flag in checkout.review_flags]
 
 
-def test_books_that_agree_are_told(api: Api, paystack_api, paystack):
+def test_command_reports_books_that_agree(api: Api, paystack_api, paystack):
     paid(api)
     ask(paid(paystack_api, paystack))
     send()
@@ -64,7 +64,7 @@ def test_books_that_agree_are_told(api: Api, paystack_api, paystack):
     assert reconcile() == "The books of sandbox, paystack agree.\n"
 
 
-def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paystack):
+def test_payment_missing_here_is_polled(paystack_api, paystack):
     checkout = opened(paystack_api.create(candidate()))
     Checkout.objects.update(next_poll_at=None)
     paystack.pay(checkout.reference)
@@ -80,7 +80,7 @@ def test_what_is_paid_there_and_not_here_is_looked_at_again(paystack_api, paysta
     assert review_flags() == []
 
 
-def test_what_is_paid_at_the_end_of_its_link_is_found(paystack_api, paystack):
+def test_payment_at_the_end_of_its_link_is_found(paystack_api, paystack):
     checkout = opened(paystack_api.create(candidate()))
     began = now() - timedelta(days=16)
     Checkout.objects.update(created_at=began, status="EXPIRED", next_poll_at=None)
@@ -93,7 +93,7 @@ def test_what_is_paid_at_the_end_of_its_link_is_found(paystack_api, paystack):
     assert checkout.is_counted
 
 
-def test_what_was_paid_there_for_nothing_of_ours_is_told(paystack_api, paystack):
+def test_payment_without_checkout_is_reported(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     transaction = paystack.transactions.pop(checkout.reference)
     transaction.reference = "wanjiku@example.test"
@@ -108,7 +108,7 @@ def test_what_was_paid_there_for_nothing_of_ours_is_told(paystack_api, paystack)
     ]
 
 
-def test_what_is_paid_here_and_not_there_is_put_in_doubt(paystack_api, paystack):
+def test_payment_missing_there_raises_a_flag(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     paystack.fail(checkout.reference)
 
@@ -125,7 +125,7 @@ def test_what_is_paid_here_and_not_there_is_put_in_doubt(paystack_api, paystack)
         ({"id": 7}, "is transaction 7 there"),
     ],
 )
-def test_another_amount_currency_or_transaction_is_put_in_doubt(
+def test_other_amount_currency_or_transaction_raises_a_flag(
     paystack_api, paystack, there, fault
 ):
     checkout = paid(paystack_api, paystack)
@@ -137,7 +137,7 @@ def test_another_amount_currency_or_transaction_is_put_in_doubt(
     assert review_flags() == ["BOOKS_DIFFER"]
 
 
-def test_what_was_paid_on_the_day_before_we_learnt_of_it_agrees(paystack_api, paystack):
+def test_payment_listed_on_the_day_before_agrees(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     transaction = paystack.transactions[checkout.reference]
     transaction.paid_at -= timedelta(days=1)
@@ -146,7 +146,7 @@ def test_what_was_paid_on_the_day_before_we_learnt_of_it_agrees(paystack_api, pa
 
 
 @pytest.mark.parametrize("age", [0, 7, 30])
-def test_a_refund_that_has_failed_there_since_is_put_in_doubt(
+def test_refund_that_failed_there_later_raises_a_flag(
     paystack_api, paystack: FakePaystack, age: int
 ):
     checkout = paid(paystack_api, paystack)
@@ -163,7 +163,7 @@ def test_a_refund_that_has_failed_there_since_is_put_in_doubt(
     assert review_flags() == ["BOOKS_DIFFER"]
 
 
-def test_a_refund_that_failed_here_and_was_done_is_found(paystack_api, paystack):
+def test_refund_failed_here_and_done_there_raises_a_flag(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     ask(checkout, 100)
     paystack.refund_fails = True
@@ -178,7 +178,7 @@ def test_a_refund_that_failed_here_and_was_done_is_found(paystack_api, paystack)
     assert review_flags() == ["REFUND_FAILED", "BOOKS_DIFFER"]
 
 
-def test_the_sandbox_is_compared_too(api: Api):
+def test_sandbox_books_are_compared(api: Api):
     checkout = paid(api)
     counted = {"is_counted": True, "counted_amount": checkout.counted_amount}
     Checkout.objects.update(
@@ -191,7 +191,7 @@ def test_the_sandbox_is_compared_too(api: Api):
     assert told == [f"sandbox {checkout.pk} 250.00 KES was paid there, 249.00 KES here"]
 
 
-def test_books_of_stripe_are_compared(live_api: Api, stripe_api, settings):
+def test_stripe_books_are_compared(live_api: Api, stripe_api, settings):
     settings.PAYMENT_PROVIDER = "stripe"
     options = {
         "secret_key": stripe_api.key,
@@ -214,7 +214,7 @@ def test_books_of_stripe_are_compared(live_api: Api, stripe_api, settings):
     registry._live.cache_clear()
 
 
-def test_books_that_cannot_be_read_are_told(paystack_api, paystack):
+def test_command_reports_unread_books(paystack_api, paystack):
     paystack.faults.status = 503
 
     with pytest.raises(CommandError, match="books of paystack were not read: Paystack"):
@@ -229,12 +229,12 @@ def test_books_that_cannot_be_read_are_told(paystack_api, paystack):
         (["--provider", "mpesa"], "'mpesa' is none of sandbox"),
     ],
 )
-def test_what_cannot_be_asked_is_told(db, arguments, told):
+def test_command_refuses_wrong_arguments(db, arguments, told):
     with pytest.raises(CommandError, match=told):
         reconcile(*arguments)
 
 
-def test_the_job_logs_differences_and_goes_on_past_books_it_cannot_read(
+def test_job_logs_differences_and_skips_unreadable_books(
     api: Api, paystack_api, paystack, caplog
 ):
     checkout = paid(api)
@@ -253,7 +253,7 @@ def test_the_job_logs_differences_and_goes_on_past_books_it_cannot_read(
     assert review_flags() == ["BOOKS_DIFFER"]
 
 
-def test_no_line_holds_personal_data(paystack_api, paystack):
+def test_command_prints_no_personal_data(paystack_api, paystack):
     paid(paystack_api, paystack)
     for transaction in list(paystack.transactions.values()):
         del paystack.transactions[transaction.reference]
@@ -264,7 +264,7 @@ def test_no_line_holds_personal_data(paystack_api, paystack):
         assert re.fullmatch(r"[\w.:, -]+", line)
 
 
-def test_a_day_whose_books_could_not_be_read_is_read_later(paystack_api, paystack):
+def test_unread_day_is_compared_later(paystack_api, paystack):
     checkout = opened(paystack_api.create(candidate()))
     Checkout.objects.update(next_poll_at=None)
     paystack.pay(checkout.reference)
@@ -283,7 +283,7 @@ def test_a_day_whose_books_could_not_be_read_is_read_later(paystack_api, paystac
     assert compared.day == (now() + timedelta(days=4)).date()
 
 
-def test_one_payment_that_is_not_answered_holds_up_no_other(paystack_api, paystack):
+def test_unanswered_payment_delays_no_other(paystack_api, paystack):
     first, second = paid(paystack_api, paystack), paid(paystack_api, paystack)
     for one in (first, second):
         paystack.transactions[one.reference].paid_at -= timedelta(days=1)
@@ -299,7 +299,7 @@ def test_one_payment_that_is_not_answered_holds_up_no_other(paystack_api, paysta
     assert review_flags() == ["BOOKS_DIFFER"]
 
 
-def test_a_row_that_cannot_be_read_holds_up_no_other_provider(
+def test_unreadable_row_delays_no_other_provider(
     paystack_api, paystack, monkeypatch, caplog
 ):
     def unreadable(*arguments):

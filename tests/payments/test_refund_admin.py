@@ -68,7 +68,7 @@ def logged(row: object) -> list[str]:
     return list(entries.values_list("change_message", flat=True))
 
 
-def test_every_list_and_page_of_payments_opens(api: Api, checkout, superuser, staff):
+def test_every_admin_page_of_payments_opens(api: Api, checkout, superuser, staff):
     topped_up(api, 1000)
     act(superuser, "refund", checkout, **answer(checkout))
     event_of(checkout)
@@ -80,7 +80,7 @@ def test_every_list_and_page_of_payments_opens(api: Api, checkout, superuser, st
 
 
 @pytest.mark.parametrize("model", [Payment, Checkout, Refund, PaymentEvent])
-def test_a_list_of_payments_costs_the_same_however_many_rows(
+def test_list_costs_the_same_for_any_number_of_rows(
     api: Api, superuser, model, django_assert_max_num_queries
 ):
     for number in range(4):
@@ -93,7 +93,7 @@ def test_a_list_of_payments_costs_the_same_however_many_rows(
         opened(superuser, listing(model))
 
 
-def test_all_of_a_payment_is_within_reach_of_its_checkout(checkout, superuser):
+def test_checkout_page_links_payment_refunds_and_events(checkout, superuser):
     act(superuser, "refund", checkout, **answer(checkout))
     page = opened(superuser, change(checkout))
 
@@ -103,7 +103,7 @@ def test_all_of_a_payment_is_within_reach_of_its_checkout(checkout, superuser):
     assert change(checkout.report) in page
 
 
-def test_payers_and_bodies_of_events_are_masked_until_revealed(
+def test_payer_and_event_body_are_masked_until_revealed(
     api: Api, checkout, superuser, staff
 ):
     payer = {"name": "Amina", "email": "amina@payer.test"}
@@ -119,7 +119,7 @@ def test_payers_and_bodies_of_events_are_masked_until_revealed(
 
 @pytest.mark.parametrize("model", [Checkout, Payment])
 @pytest.mark.parametrize("typed", ["{}", " {} ", "lower", "spaces"])
-def test_a_payment_is_found_by_the_number_of_its_receipt(
+def test_search_finds_a_payment_by_receipt_number(
     api: Api, checkout, superuser, model, typed
 ):
     paid(api)
@@ -133,12 +133,12 @@ def test_a_payment_is_found_by_the_number_of_its_receipt(
 
 
 @pytest.mark.parametrize("typed", ["P-0000-0000-0000", "P-0000", "P-%%%%-____-0000"])
-def test_by_what_is_no_number_nothing_is_found(checkout, superuser, typed):
+def test_search_finds_nothing_by_a_wrong_number(checkout, superuser, typed):
     for model in (Checkout, Payment):
         assert listed_ids(superuser, model, q=typed) == set()
 
 
-def test_a_receipts_number_is_found_by_an_index(checkout):
+def test_search_by_receipt_number_uses_an_index(checkout):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
 
@@ -148,7 +148,7 @@ def test_a_receipts_number_is_found_by_an_index(checkout):
     )
 
 
-def test_money_is_given_back_after_a_page_that_asks(checkout, superuser):
+def test_refund_starts_after_confirmation(checkout, superuser):
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
     page = superuser.post(listing(Checkout), data).content.decode()
     assert 'value="250.00"' in page
@@ -165,9 +165,7 @@ def test_money_is_given_back_after_a_page_that_asks(checkout, superuser):
 @pytest.mark.parametrize(
     "wrong", [{"reason": " "}, {"amount": "0"}, {"amount": "1.001"}, {"amount": ""}]
 )
-def test_a_refund_that_is_not_filled_in_well_is_asked_for_again(
-    checkout, superuser, wrong
-):
+def test_refund_form_is_shown_again_when_invalid(checkout, superuser, wrong):
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
     page = superuser.post(listing(Checkout), {**data, **answer(checkout, **wrong)})
 
@@ -175,7 +173,7 @@ def test_a_refund_that_is_not_filled_in_well_is_asked_for_again(
     assert not Refund.objects.exists()
 
 
-def test_a_page_that_is_sent_twice_gives_back_once(checkout, superuser):
+def test_form_sent_twice_refunds_once(checkout, superuser):
     sent = answer(checkout, amount="100")
 
     act(superuser, "refund", checkout, **sent)
@@ -185,7 +183,7 @@ def test_a_page_that_is_sent_twice_gives_back_once(checkout, superuser):
     assert Refund.objects.count() == 1
 
 
-def test_the_part_of_checks_that_were_not_done_has_a_button(api: Api, superuser):
+def test_refund_form_has_a_button_for_the_unfinished_part(api: Api, superuser):
     item = person(idNumber="90000008", kraPin="A900000000Z", email=EMAIL)
     checkout = paid(api, subject=item["subject"])
     api.work()
@@ -198,7 +196,7 @@ def test_the_part_of_checks_that_were_not_done_has_a_button(api: Api, superuser)
     assert Refund.objects.get().amount == 200
 
 
-def test_nothing_is_given_back_of_what_was_not_paid(api: Api, superuser):
+def test_unpaid_checkout_refuses_refund(api: Api, superuser):
     checkout = opened_checkout(api.create(candidate()))
 
     (told,) = act(superuser, "refund", checkout)
@@ -206,9 +204,7 @@ def test_nothing_is_given_back_of_what_was_not_paid(api: Api, superuser):
     assert "can be given back" in told
 
 
-def test_a_large_refund_needs_a_second_person_and_both_are_in_the_history(
-    checkout, settings
-):
+def test_large_refund_logs_both_persons(checkout, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     grace, wangari = finance("grace"), finance("wangari")
     told = act(grace, "refund", checkout, **answer(checkout))
@@ -230,7 +226,7 @@ def test_a_large_refund_needs_a_second_person_and_both_are_in_the_history(
     assert logged(refund) == ["approved"]
 
 
-def test_a_refund_is_rejected_after_a_page_that_asks(checkout, settings, superuser):
+def test_refund_is_rejected_after_confirmation(checkout, settings, superuser):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     act(superuser, "refund", checkout, **answer(checkout))
     refund = Refund.objects.get()
@@ -243,7 +239,7 @@ def test_a_refund_is_rejected_after_a_page_that_asks(checkout, settings, superus
     assert logged(refund) == ["rejected"]
 
 
-def test_who_may_only_look_moves_no_money(checkout, settings, superuser):
+def test_staff_with_view_permission_cannot_refund(checkout, settings, superuser):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     looks = browser("looks", "view_checkout", "view_refund", "change_checkout")
     act(looks, "refund", checkout, **answer(checkout))
@@ -255,7 +251,7 @@ def test_who_may_only_look_moves_no_money(checkout, settings, superuser):
     assert Refund.objects.get().status == "REQUESTED"
 
 
-def test_a_form_from_elsewhere_moves_no_money(checkout):
+def test_refund_refuses_a_form_without_csrf_token(checkout):
     client = finance("grace", enforce_csrf_checks=True)
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
 
@@ -265,7 +261,7 @@ def test_a_form_from_elsewhere_moves_no_money(checkout):
     assert not Refund.objects.exists()
 
 
-def test_staff_have_the_provider_asked_now(checkout, superuser):
+def test_staff_poll_the_provider(checkout, superuser):
     act(superuser, "look", checkout)
 
     checkout.refresh_from_db()
@@ -273,7 +269,7 @@ def test_staff_have_the_provider_asked_now(checkout, superuser):
     assert logged(checkout) == ["asked the provider"]
 
 
-def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuser):
+def test_staff_clear_a_flag_with_a_reason(api: Api, checkout, superuser):
     doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     assert listed_ids(superuser, Checkout, doubt="any") == {str(doubted.pk)}
     assert listed_ids(superuser, Checkout, doubt="OTHER_CURRENCY") == {str(doubted.pk)}
@@ -288,7 +284,7 @@ def test_a_doubt_is_found_and_cleared_with_a_reason(api: Api, checkout, superuse
     assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 
-def test_a_doubt_that_came_up_meanwhile_is_not_cleared(api: Api, superuser):
+def test_flag_raised_after_the_page_stays(api: Api, superuser):
     doubted = end(opened_checkout(api.create(candidate())), currency="USD")
     asked = why(superuser, doubted)
     raise_review_flag(doubted.pk, ReviewFlag.DISPUTED)
@@ -316,7 +312,7 @@ def clear(client: Client, checkout: Checkout, asked: str) -> None:
     act(client, "clear_doubt", checkout, reason="Sent back by hand", **{member: seen})
 
 
-def test_checkouts_are_found_by_provider_and_by_their_report(checkout, superuser):
+def test_checkouts_are_found_by_provider_and_report(checkout, superuser):
     found = {str(checkout.pk)}
     assert listed_ids(superuser, Checkout, provider="sandbox") >= found
     assert listed_ids(superuser, Checkout, provider="stripe") == set()
@@ -336,7 +332,7 @@ def test_staff_send_a_new_payment_link(api: Api, superuser):
     assert logged(payment) == ["sent a new link"]
 
 
-def test_what_was_paid_for_checks_that_were_not_done_is_listed(api: Api, superuser):
+def test_filter_lists_unfinished_parts(api: Api, superuser):
     paid(api)
     cancelled = paid(api)
     api.post(f"/reports/{cancelled.report_id}/cancel")

@@ -24,7 +24,7 @@ from verification.providers.payment_provider import RefundSnapshot, RefundState
 pytestmark = pytest.mark.django_db
 
 
-def test_a_refund_is_done_when_the_provider_says_so(paystack_api, paystack):
+def test_refund_is_done_when_the_provider_says_so(paystack_api, paystack):
     refund = ask(paid(paystack_api, paystack))
     send()
     refund.refresh_from_db()
@@ -39,7 +39,7 @@ def test_a_refund_is_done_when_the_provider_says_so(paystack_api, paystack):
     assert Payment.objects.get().status == "REFUNDED"
 
 
-def test_a_refund_that_fails_in_the_end_can_be_asked_for_again(paystack_api, paystack):
+def test_failed_refund_can_be_requested_again(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     refund = ask(checkout)
     paystack.refund_fails = True
@@ -62,7 +62,7 @@ def test_a_refund_that_fails_in_the_end_can_be_asked_for_again(paystack_api, pay
 
 
 @pytest.mark.parametrize("status", [None, 500])
-def test_a_refund_without_an_end_is_told_of_once(
+def test_pending_refund_raises_a_flag_once_after_three_days(
     paystack_api, paystack, caplog, status
 ):
     checkout = paid(paystack_api, paystack)
@@ -82,7 +82,7 @@ def test_a_refund_without_an_end_is_told_of_once(
     assert f"{refund.pk}" in told[0].getMessage()
 
 
-def test_a_refund_that_ends_after_all_is_in_doubt_no_longer(paystack_api, paystack):
+def test_flag_of_a_stuck_refund_is_cleared_when_it_ends(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
     refund = ask(checkout, 100)
     send()
@@ -95,7 +95,7 @@ def test_a_refund_that_ends_after_all_is_in_doubt_no_longer(paystack_api, paysta
     assert (checkout.refunded, checkout.review_flags) == (100, [])
 
 
-def test_a_failed_refund_of_a_top_up_restores_the_balance(paystack_api, paystack):
+def test_failed_refund_of_a_top_up_restores_the_balance(paystack_api, paystack):
     ask(topped_up(paystack_api, 1000, paystack))
     paystack.refund_fails = True
     send()
@@ -106,7 +106,7 @@ def test_a_failed_refund_of_a_top_up_restores_the_balance(paystack_api, paystack
     assert paystack_api.account.balance == 1000
 
 
-def test_an_answer_that_was_lost_does_not_pay_twice(paystack_api, paystack):
+def test_lost_answer_does_not_pay_twice(paystack_api, paystack):
     refund = ask(paid(paystack_api, paystack), 100)
     paystack.faults.half = True
     send()
@@ -121,7 +121,7 @@ def test_an_answer_that_was_lost_does_not_pay_twice(paystack_api, paystack):
     assert refund.provider_refund == str(paystack.refunds[0].id)
 
 
-def test_a_worker_that_dies_before_it_stores_the_answer_pays_once(
+def test_refund_is_paid_once_when_the_worker_dies_before_recording(
     paystack_api, paystack, monkeypatch
 ):
     refund = ask(paid(paystack_api, paystack), 100)
@@ -138,9 +138,7 @@ def test_a_worker_that_dies_before_it_stores_the_answer_pays_once(
 
 
 @pytest.mark.parametrize("status", [500, 401, 429])
-def test_a_refund_is_not_given_up_while_its_outcome_is_unknown(
-    paystack_api, paystack, status
-):
+def test_refund_is_retried_while_its_result_is_unknown(paystack_api, paystack, status):
     refund = ask(paid(paystack_api, paystack), 100)
     paystack.faults.half = True
     send()
@@ -156,7 +154,9 @@ def test_a_refund_is_not_given_up_while_its_outcome_is_unknown(
     assert len(paystack.refunds) == 1
 
 
-def test_a_refund_waits_for_keys_that_were_taken_away(paystack_api, paystack, settings):
+def test_refund_waits_while_the_providers_keys_are_missing(
+    paystack_api, paystack, settings
+):
     refund = ask(paid(paystack_api, paystack))
     settings.PAYMENT_PROVIDERS = {}
     registry._live.cache_clear()
@@ -170,7 +170,7 @@ def test_a_refund_waits_for_keys_that_were_taken_away(paystack_api, paystack, se
     assert len(paystack.refunds) == 1
 
 
-def test_a_refund_that_the_provider_has_lost_is_not_paid_again(paystack_api, paystack):
+def test_refund_lost_by_the_provider_is_not_paid_again(paystack_api, paystack):
     refund = ask(paid(paystack_api, paystack), 100)
     send()
     paystack.refunds.clear()
@@ -181,7 +181,7 @@ def test_a_refund_that_the_provider_has_lost_is_not_paid_again(paystack_api, pay
 
 
 @pytest.mark.django_db(transaction=True)
-def test_any_number_of_workers_pay_once(paystack_api, paystack):
+def test_parallel_workers_pay_once(paystack_api, paystack):
     ask(paid(paystack_api, paystack), 100)
 
     assert at_once(4, lambda _: send_refunds()) == [None] * 4
@@ -190,7 +190,7 @@ def test_any_number_of_workers_pay_once(paystack_api, paystack):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_outlives_its_claim_is_not_joined_by_another(
+def test_second_worker_waits_while_the_first_outlives_its_lease(
     paystack_api: Api, paystack: FakePaystack
 ):
     ask(paid(paystack_api, paystack), 100)
@@ -210,9 +210,7 @@ def test_a_worker_that_outlives_its_claim_is_not_joined_by_another(
     assert posted(paystack) == 1
 
 
-def test_a_worker_that_wakes_after_its_claim_has_lapsed_asks_for_nothing(
-    paystack_api, paystack
-):
+def test_worker_that_wakes_after_its_lease_calls_nothing(paystack_api, paystack):
     ask(paid(paystack_api, paystack), 100)
     sleeper = refund_transfers._claim()
     send()
@@ -224,7 +222,7 @@ def test_a_worker_that_wakes_after_its_claim_has_lapsed_asks_for_nothing(
     assert len(paystack.refunds) == 1
 
 
-def test_a_late_refusal_ends_nothing_and_a_late_success_counts(api: Api):
+def test_late_refusal_is_ignored_and_late_success_counts(api: Api):
     refund = ask(paid(api))
     Refund.objects.update(tries=2)
 
@@ -234,7 +232,7 @@ def test_a_late_refusal_ends_nothing_and_a_late_success_counts(api: Api):
     assert Refund.objects.get().status == "DONE"
 
 
-def test_money_that_went_back_after_all_is_told_to_a_person(api: Api):
+def test_failed_refund_that_was_done_raises_a_flag(api: Api):
     checkout = paid(api)
     refund = ask(checkout)
     _record(lock_refund(refund.pk), 0, Refused("SOURCE_REFUSED", "No."))
@@ -246,7 +244,7 @@ def test_money_that_went_back_after_all_is_told_to_a_person(api: Api):
     assert checkout.review_flags == ["REFUND_FAILED"]
 
 
-def test_one_that_cannot_be_sent_holds_up_no_other(api: Api, monkeypatch):
+def test_unsendable_refund_delays_no_other(api: Api, monkeypatch):
     first, second = ask(paid(api), 10), ask(paid(api), 10)
     hold = refund_transfers.lock_refund
 

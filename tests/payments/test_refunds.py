@@ -33,7 +33,7 @@ def state(api: Api, checkout: Checkout) -> str:
     return api.report(str(checkout.report_id))["paymentState"]["status"]
 
 
-def test_a_payment_that_is_wholly_given_back_is_refunded(api: Api):
+def test_payment_is_refunded_when_all_money_went_back(api: Api):
     checkout = paid(api)
 
     refund = ask(checkout)
@@ -47,7 +47,7 @@ def test_a_payment_that_is_wholly_given_back_is_refunded(api: Api):
     assert told.get().context["amount"] == "250.00"
 
 
-def test_a_payment_that_is_given_back_in_part_stays_paid(api: Api):
+def test_payment_stays_paid_when_a_part_went_back(api: Api):
     checkout = paid(api)
 
     ask(checkout, 100)
@@ -61,7 +61,7 @@ def test_a_payment_that_is_given_back_in_part_stays_paid(api: Api):
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "250.01", "0.001", "100.005", "NaN"])
-def test_only_what_was_paid_is_given_back(api: Api, amount: str):
+def test_refund_refuses_a_wrong_amount(api: Api, amount: str):
     checkout = paid(api)
 
     with pytest.raises(NotRefundable, match=r"KES 250\.00 can still"):
@@ -70,7 +70,7 @@ def test_only_what_was_paid_is_given_back(api: Api, amount: str):
     assert not Refund.objects.exists()
 
 
-def test_nothing_is_given_back_without_a_reason_or_a_payment(api: Api):
+def test_refund_needs_a_reason_and_a_payment(api: Api):
     unpaid = opened(api.create(candidate()))
     with pytest.raises(NotRefundable, match="Nothing was paid"):
         request_refund(unpaid.pk, PRICE, reason="They asked", by=GRACE)
@@ -79,7 +79,7 @@ def test_nothing_is_given_back_without_a_reason_or_a_payment(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_give_all_back_at_once_one_is_refused(api: Api):
+def test_one_of_two_simultaneous_refunds_is_refused(api: Api):
     checkout = paid(api)
 
     answers = at_once(2, lambda n: ask(checkout, PRICE, (GRACE, WANGARI)[n]))
@@ -89,7 +89,7 @@ def test_of_two_who_give_all_back_at_once_one_is_refused(api: Api):
     assert checkout.refunded == PRICE
 
 
-def test_what_was_decided_by_an_old_page_is_refused(api: Api):
+def test_refund_refuses_an_outdated_page(api: Api):
     checkout = paid(api)
     ask(checkout, 100, expected=PRICE)
 
@@ -97,7 +97,7 @@ def test_what_was_decided_by_an_old_page_is_refused(api: Api):
         ask(checkout, 100, expected=PRICE)
 
 
-def test_a_large_refund_waits_for_another_person(api: Api, settings):
+def test_large_refund_waits_for_a_second_person(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
     checkout = paid(api)
     refund = ask(checkout)
@@ -114,7 +114,7 @@ def test_a_large_refund_waits_for_another_person(api: Api, settings):
         reject_refund(refund.pk, by=WANGARI)
 
 
-def test_who_has_changed_their_name_is_the_same_person(api: Api, settings):
+def test_requester_with_a_new_name_cannot_approve(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     refund = ask(paid(api))
 
@@ -125,7 +125,7 @@ def test_who_has_changed_their_name_is_the_same_person(api: Api, settings):
 
 
 @pytest.mark.parametrize("who", [GRACE.user, None])
-def test_the_database_refuses_a_large_refund_by_one_person(api: Api, settings, who):
+def test_database_refuses_a_large_refund_by_one_person(api: Api, settings, who):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     refund = ask(paid(api))
 
@@ -138,7 +138,7 @@ def test_the_database_refuses_a_large_refund_by_one_person(api: Api, settings, w
         )
 
 
-def test_small_refunds_that_make_a_large_one_wait_too(api: Api, settings):
+def test_small_refunds_wait_when_their_sum_is_large(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(150)
     checkout = paid(api)
 
@@ -148,7 +148,7 @@ def test_small_refunds_that_make_a_large_one_wait_too(api: Api, settings):
     assert waits == [False, False, True]
 
 
-def test_what_was_rejected_can_be_given_back_by_another_refund(api: Api, settings):
+def test_rejected_amount_can_be_refunded_again(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
     checkout = paid(api)
     reject_refund(ask(checkout).pk, by=WANGARI)
@@ -161,7 +161,7 @@ def test_what_was_rejected_can_be_given_back_by_another_refund(api: Api, setting
     assert state(api, checkout) == "REFUNDED"
 
 
-def test_of_a_doubly_paid_report_the_second_goes_back_and_the_first_stays(api: Api):
+def test_second_payment_is_refunded_and_the_first_stays(api: Api):
     made = api.create(candidate())
     first = opened(made)
     Checkout.objects.update(url="")
@@ -177,7 +177,7 @@ def test_of_a_doubly_paid_report_the_second_goes_back_and_the_first_stays(api: A
     assert state(api, second) == "REFUNDED"
 
 
-def test_a_surplus_that_was_given_back_stands_in_no_way_of_a_retry(api: Api):
+def test_refunded_surplus_does_not_block_a_retry(api: Api):
     made = api.create(candidate(subject=FAILS))
     first = opened(made)
     Checkout.objects.update(url="")
@@ -190,7 +190,7 @@ def test_a_surplus_that_was_given_back_stands_in_no_way_of_a_retry(api: Api):
     assert api.post(f"/reports/{made['id']}/retry").status_code == 200
 
 
-def test_a_report_whose_payment_was_given_back_is_not_retried(api: Api):
+def test_refunded_report_refuses_retry(api: Api):
     checkout = paid(api, subject=FAILS)
     api.work()
     ask(checkout, 1)
@@ -201,7 +201,7 @@ def test_a_report_whose_payment_was_given_back_is_not_retried(api: Api):
     assert "given back" in problem["detail"]
 
 
-def test_a_draft_whose_payment_is_on_its_way_back_is_not_launched(api: Api):
+def test_draft_refuses_launch_while_its_refund_is_pending(api: Api):
     checkout = paid(api, draft=True)
     ask(checkout)
 
@@ -210,7 +210,7 @@ def test_a_draft_whose_payment_is_on_its_way_back_is_not_launched(api: Api):
     assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
 
 
-def test_the_part_of_checks_that_were_not_done_is_given_back_once(api: Api):
+def test_staff_refund_the_unfinished_part_once(api: Api):
     checkout = paid(api, subject=FAILS | {"kraPin": "A900000000Z"})
     assert unfinished_part(checkout) == 0
     api.work()
@@ -223,7 +223,7 @@ def test_the_part_of_checks_that_were_not_done_is_given_back_once(api: Api):
         request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
 
 
-def test_a_top_up_that_is_given_back_leaves_the_balance(api: Api):
+def test_refunded_top_up_leaves_the_balance(api: Api):
     checkout = topped_up(api, 1000)
 
     ask(checkout, 400)
@@ -236,7 +236,7 @@ def test_a_top_up_that_is_given_back_leaves_the_balance(api: Api):
 
 
 @pytest.mark.parametrize("credit", [0, 5000])
-def test_a_top_up_that_was_spent_is_not_given_back(paystack_api, paystack, credit):
+def test_spent_top_up_refuses_refund(paystack_api, paystack, credit):
     checkout = topped_up(paystack_api, 1000, paystack)
     Account.objects.update(credit_limit=credit)
     spend(paystack_api, 1)
@@ -250,7 +250,7 @@ def test_a_top_up_that_was_spent_is_not_given_back(paystack_api, paystack, credi
     assert paystack_api.account.balance == 0
 
 
-def test_a_rejected_refund_of_a_top_up_restores_the_balance(api: Api, settings):
+def test_rejected_refund_of_a_top_up_restores_the_balance(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     checkout = topped_up(api, 1000)
 
@@ -259,7 +259,7 @@ def test_a_rejected_refund_of_a_top_up_restores_the_balance(api: Api, settings):
     assert api.account.balance == 1000
 
 
-def test_a_refund_of_who_was_asked_before_is_not_told_to_who_is_asked_now(api: Api):
+def test_refund_of_an_earlier_payer_does_not_notify_the_new_one(api: Api):
     made = api.create(candidate(draft=True))
     checkout = opened(made)
     payer = {"name": "Amina", "email": "amina@payer.test"}

@@ -52,7 +52,7 @@ def review_flags(checkout: Checkout) -> list[str]:
     return Checkout.objects.get(pk=checkout.pk).review_flags
 
 
-def test_it_is_listed_and_told_to_a_person_once(checkout: Checkout):
+def test_refund_elsewhere_is_listed_and_flagged_once(checkout: Checkout):
     refund = given_back_there(checkout)
     line = (
         f"{checkout.provider} {checkout.pk} 100.00 KES was given back there"
@@ -72,7 +72,7 @@ def test_it_is_listed_and_told_to_a_person_once(checkout: Checkout):
     assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
 
 
-def test_the_daily_job_finds_it_where_nobody_has_looked(checkout: Checkout):
+def test_daily_job_finds_a_refund_elsewhere(checkout: Checkout):
     given_back_there(checkout)
 
     with time_machine.travel(now() + timedelta(days=1)):
@@ -82,7 +82,7 @@ def test_the_daily_job_finds_it_where_nobody_has_looked(checkout: Checkout):
 
 
 @pytest.mark.parametrize("answer", ["came", "was lost"])
-def test_what_we_have_given_back_is_ours(
+def test_our_own_refunds_are_not_refunds_elsewhere(
     checkout: Checkout, taker: CheckoutServer, answer: str
 ):
     ask(checkout, 100)
@@ -98,7 +98,7 @@ def test_what_we_have_given_back_is_ours(
     assert review_flags(checkout) == []
 
 
-def test_a_refund_of_nothing_of_ours_is_listed(checkout: Checkout):
+def test_refund_without_checkout_is_listed(checkout: Checkout):
     refund = given_back_there(checkout)
     Checkout.objects.update(transaction="another")
 
@@ -107,7 +107,7 @@ def test_a_refund_of_nothing_of_ours_is_listed(checkout: Checkout):
     assert f"{told}, of nothing of ours" in differences(checkout, "--dry-run")
 
 
-def test_what_the_provider_does_not_say_more_of_is_read_again_tomorrow(
+def test_unanswered_refund_is_compared_again_tomorrow(
     checkout: Checkout, taker: CheckoutServer
 ):
     given_back_there(checkout)

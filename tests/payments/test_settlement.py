@@ -44,7 +44,7 @@ def paid_events() -> int:
 
 
 @pytest.mark.parametrize("pays", [None, 1, 24_999, 25_001])
-def test_another_currency_pays_nothing(
+def test_money_in_another_currency_pays_nothing(
     taker: CheckoutServer, live_api: Api, pays: int | None
 ):
     made = live_api.create(candidate())
@@ -61,9 +61,7 @@ def test_another_currency_pays_nothing(
     assert paid_events() == 0
 
 
-def test_what_an_event_says_of_money_is_not_believed(
-    taker: CheckoutServer, live_api: Api
-):
+def test_amount_of_an_event_is_ignored(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     checkout = opened(made)
     taker.pay(checkout.reference)
@@ -77,9 +75,7 @@ def test_what_an_event_says_of_money_is_not_believed(
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_an_event_that_says_paid_pays_nothing_by_itself(
-    taker: CheckoutServer, live_api: Api
-):
+def test_event_alone_pays_nothing(taker: CheckoutServer, live_api: Api):
     first, second = live_api.create(candidate(), candidate())
     paid, unpaid = opened(first), opened(second)
     taker.pay(paid.reference)
@@ -94,7 +90,7 @@ def test_an_event_that_says_paid_pays_nothing_by_itself(
     assert live_api.report(second["id"])["paymentState"]["status"] == "PENDING"
 
 
-def test_events_in_the_wrong_order_end_the_same(taker: CheckoutServer, live_api: Api):
+def test_events_in_any_order_end_the_same(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate())
     checkout = opened(made)
     taker.fail(checkout.reference)
@@ -111,7 +107,7 @@ def test_events_in_the_wrong_order_end_the_same(taker: CheckoutServer, live_api:
 @pytest.mark.parametrize(
     "state", [CheckoutState.FAILED, CheckoutState.CANCELLED, CheckoutState.EXPIRED]
 )
-def test_what_is_paid_after_all_is_paid(api: Api, state: CheckoutState):
+def test_ended_checkout_becomes_paid_when_money_arrives(api: Api, state: CheckoutState):
     made = api.create(candidate())
     checkout = end(opened(made), state)
     assert checkout.status == state
@@ -123,7 +119,7 @@ def test_what_is_paid_after_all_is_paid(api: Api, state: CheckoutState):
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "EXPIRED", "OPEN"])
-def test_a_provider_that_takes_it_back_is_left_to_a_person(api: Api, state: str):
+def test_paid_checkout_is_flagged_when_the_provider_denies_it(api: Api, state: str):
     made = api.create(candidate())
     checkout = end(opened(made))
     SandboxCheckout.objects.update(state=state)
@@ -134,7 +130,7 @@ def test_a_provider_that_takes_it_back_is_left_to_a_person(api: Api, state: str)
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_an_answer_that_is_older_than_the_payment_contradicts_nothing(api: Api):
+def test_answer_from_before_the_payment_raises_no_flag(api: Api):
     asked_at = now()
     checkout = end(opened(api.create(candidate())))
 
@@ -144,7 +140,7 @@ def test_an_answer_that_is_older_than_the_payment_contradicts_nothing(api: Api):
     assert (checkout.status, checkout.review_flags) == ("PAID", [])
 
 
-def test_a_provider_that_does_not_know_it_says_nothing(api: Api):
+def test_unknown_checkout_stays_as_it_is(api: Api):
     made = api.create(candidate())
     checkout = opened(made)
     SandboxCheckout.objects.all().delete()
@@ -156,7 +152,7 @@ def test_a_provider_that_does_not_know_it_says_nothing(api: Api):
 
 
 @pytest.mark.parametrize("words", ["a\x00b", "\ud800", "x" * 1000])
-def test_no_words_of_a_provider_keep_money_from_being_counted(api: Api, words: str):
+def test_strange_provider_text_does_not_stop_settlement(api: Api, words: str):
     checkout = opened(api.create(candidate()))
     seen = CheckoutSnapshot(CheckoutState.PAID, PRICE, "KES", "T1", words)
 
@@ -166,7 +162,7 @@ def test_no_words_of_a_provider_keep_money_from_being_counted(api: Api, words: s
 @pytest.mark.parametrize(
     "crash", ["payment_receipt", "insert", "cancel_payment_requests"]
 )
-def test_a_crash_on_the_way_leaves_nothing_half_done(
+def test_crash_during_settlement_leaves_no_change(
     api: Api, monkeypatch: Any, crash: str
 ):
     made = api.create(candidate())
@@ -188,7 +184,7 @@ def test_a_crash_on_the_way_leaves_nothing_half_done(
     assert StatusChange.objects.filter(trigger="paid").count() == 1
 
 
-def test_money_for_an_edited_draft_is_given_back_and_the_new_sum_asked(api: Api):
+def test_money_for_an_edited_draft_is_refunded(api: Api):
     made = api.create(candidate(), draft=True)
     checkout = opened(made)
     edit = {"checksRequested": ["IDENTITY"]}
@@ -204,7 +200,7 @@ def test_money_for_an_edited_draft_is_given_back_and_the_new_sum_asked(api: Api)
     assert paid_events() == 1
 
 
-def test_money_for_a_report_without_its_subject_is_given_back(api: Api):
+def test_money_for_a_report_without_subject_is_refunded(api: Api):
     made = api.create(candidate())
     checkout = opened(made)
     Report.objects.filter(pk=made["id"]).update(subject=None)
@@ -215,7 +211,7 @@ def test_money_for_a_report_without_its_subject_is_given_back(api: Api):
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 
-def test_a_draft_whose_link_expired_while_its_payer_paid_is_paid(api: Api):
+def test_draft_is_paid_when_its_link_expires_during_payment(api: Api):
     made = api.create(candidate(), draft=True)
     checkout = opened(made)
     past = now() - timedelta(minutes=1)
@@ -227,7 +223,7 @@ def test_a_draft_whose_link_expired_while_its_payer_paid_is_paid(api: Api):
     assert api.post(f"/reports/{made['id']}/launch").status_code == 200
 
 
-def test_a_draft_is_paid_without_being_launched(api: Api):
+def test_draft_is_paid_without_launch(api: Api):
     made = api.create(candidate(consent=HOSTED), draft=True)
 
     paid = pay(api, made)
@@ -240,7 +236,7 @@ def test_a_draft_is_paid_without_being_launched(api: Api):
     assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
 
 
-def test_a_newer_attempt_is_not_failed_by_an_older_one(api: Api):
+def test_older_failed_checkout_does_not_fail_a_newer_one(api: Api):
     made = api.create(candidate())
     first = opened(made)
     Checkout.objects.update(created_at=now() - timedelta(minutes=30))
@@ -252,7 +248,7 @@ def test_a_newer_attempt_is_not_failed_by_an_older_one(api: Api):
     assert payment_of(made).status == "FAILED"
 
 
-def test_a_top_up_reaches_the_balance_once(api: Api):
+def test_top_up_reaches_the_balance_once(api: Api):
     before = api.account.balance
     checkout = top_up(api, Decimal(2_500))
 
@@ -271,7 +267,7 @@ def top_up(api: Api, amount: Decimal) -> Checkout:
 
 
 @pytest.mark.parametrize("pays", [1, 499, 501, 20_000])
-def test_a_top_up_adds_what_arrived(api: Api, pays: int):
+def test_top_up_adds_the_amount_that_arrived(api: Api, pays: int):
     before = api.account.balance
     checkout = end(top_up(api, Decimal(500)), pays=pays)
 
@@ -279,7 +275,7 @@ def test_a_top_up_adds_what_arrived(api: Api, pays: int):
     assert api.account.balance == before + pays
 
 
-def test_another_currency_tops_up_nothing(api: Api):
+def test_money_in_another_currency_tops_up_nothing(api: Api):
     before = api.account.balance
     checkout = end(top_up(api, Decimal(500)), currency="USD")
 
@@ -287,7 +283,7 @@ def test_another_currency_tops_up_nothing(api: Api):
     assert api.account.balance == before
 
 
-def test_the_workspace_is_charged_nothing_for_what_others_pay(api: Api):
+def test_workspace_is_not_charged_for_a_payers_report(api: Api):
     pay(api, api.create({**two_checks(email="w@example.test"), **candidate()}))
     api.work()
 

@@ -62,7 +62,7 @@ def later(minutes: int = 11) -> list[tuple[str, Decimal, str]]:
     return list(found.values_list("cause", "amount", "status"))
 
 
-def test_part_that_was_not_done_is_given_back(api: Api):
+def test_unfinished_part_is_refunded(api: Api):
     checkout = ended(api, **HALF)
     assert later(9) == []
 
@@ -74,7 +74,7 @@ def test_part_that_was_not_done_is_given_back(api: Api):
     assert later() == [("NOT_DONE", 200, "DONE")]
 
 
-def test_payer_is_told_what_was_not_done_and_by_which_way_it_comes_back(
+def test_refund_notice_names_checks_and_method(
     paystack_api: Api, paystack: FakePaystack
 ):
     paid(paystack_api, paystack)
@@ -93,7 +93,7 @@ def test_payer_is_told_what_was_not_done_and_by_which_way_it_comes_back(
     assert "to the M-Pesa number or the card that you paid with" in letter.body
 
 
-def test_all_of_a_cancelled_report_is_given_back_at_once(api: Api):
+def test_cancelled_report_is_refunded_at_once(api: Api):
     checkout = paid(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
 
@@ -103,7 +103,7 @@ def test_all_of_a_cancelled_report_is_given_back_at_once(api: Api):
     assert Payment.objects.get().status == "REFUNDED"
 
 
-def test_check_that_was_being_asked_is_waited_for(api: Api):
+def test_refund_waits_for_a_running_check(api: Api):
     checkout = paid(api, subject=person(idNumber=SLOW, email="w@x.test")["subject"])
     api.work()
     slow = CheckResult.objects.get(name="IDENTITY")
@@ -120,7 +120,7 @@ def test_check_that_was_being_asked_is_waited_for(api: Api):
     assert later() == [("NOT_DONE", 250 - done, "APPROVED")]
 
 
-def test_finished_report_gives_nothing_back(api: Api):
+def test_completed_report_refunds_nothing(api: Api):
     checkout = ended(api)
 
     assert later() == []
@@ -140,7 +140,7 @@ def test_retry_within_the_grace_keeps_the_money(api: Api):
     assert api.refused(f"/reports/{checkout.report_id}/retry")["status"] == 409
 
 
-def test_retries_after_the_grace_hold_nothing_back(api: Api, settings: Any):
+def test_retry_after_the_grace_does_not_stop_the_refund(api: Api, settings: Any):
     checkout = ended(api, **HALF)
     retry = f"/reports/{checkout.report_id}/retry"
     assert api.post(retry).status_code == 200
@@ -156,7 +156,7 @@ def test_retries_after_the_grace_hold_nothing_back(api: Api, settings: Any):
     assert later() == [("NOT_DONE", 200, "APPROVED")]
 
 
-def test_what_a_draft_was_paid_for_goes_back_when_its_subject_declines(api: Api):
+def test_draft_is_refunded_when_its_subject_declines(api: Api):
     item = candidate(consent=HOSTED, draft=True)
     checkout = received(opened(api.create(item)), None)
     assert later() == []
@@ -175,14 +175,14 @@ def test_what_a_draft_was_paid_for_goes_back_when_its_subject_declines(api: Api)
     assert later(0) == [("NOT_DONE", 250, "DONE")]
 
 
-def test_nobody_pays_for_a_draft_that_its_subject_refuses(api: Api):
+def test_draft_takes_no_payment_when_its_subject_declines(api: Api):
     visitor = payer(api, consent=HOSTED, draft=True)
     Consent.objects.update(status="DECLINED")
 
     assert "You need not pay any more" in visitor.reads()
 
 
-def test_part_of_a_payment_goes_back_when_the_subject_declines(api: Api):
+def test_part_is_refunded_when_the_subject_declines(api: Api):
     checkout = opened(api.create(candidate(consent=HOSTED, draft=True)))
     end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(100))
     look(checkout)
@@ -192,7 +192,7 @@ def test_part_of_a_payment_goes_back_when_the_subject_declines(api: Api):
     assert later(0) == [("SHORT", 100, "APPROVED")]
 
 
-def test_payment_that_came_in_parts_goes_back_in_parts(api: Api):
+def test_payment_in_parts_is_refunded_in_parts(api: Api):
     made = api.create(candidate())
     for amount in (100, 150):
         checkout = opened(made)
@@ -205,7 +205,7 @@ def test_payment_that_came_in_parts_goes_back_in_parts(api: Api):
     assert later(0) == [("NOT_DONE", 100, "APPROVED"), ("NOT_DONE", 150, "APPROVED")]
 
 
-def test_surplus_is_no_part_of_what_was_not_done(api: Api):
+def test_surplus_does_not_count_as_unfinished_part(api: Api):
     checkout = opened(api.create(candidate()))
     end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(300))
     look(checkout)
@@ -214,14 +214,14 @@ def test_surplus_is_no_part_of_what_was_not_done(api: Api):
     assert [one[:2] for one in later(0)] == [("OVERPAID", 50), ("NOT_DONE", 250)]
 
 
-def test_large_part_needs_no_second_person(api: Api, settings: Any):
+def test_large_unfinished_part_needs_no_second_person(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     ended(api, **HALF)
 
     assert later() == [("NOT_DONE", 200, "APPROVED")]
 
 
-def test_what_staff_gave_back_is_not_given_back_again(api: Api):
+def test_service_does_not_repeat_a_refund_by_staff(api: Api):
     checkout = ended(api, **HALF)
     ask(checkout, 120)
 
@@ -230,7 +230,7 @@ def test_what_staff_gave_back_is_not_given_back_again(api: Api):
         request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
 
 
-def test_part_whose_refund_was_rejected_is_given_back(api: Api, settings: Any):
+def test_unfinished_part_is_refunded_after_a_rejected_refund(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     refund = ask(ended(api, **HALF), 250)
     assert later() == [("STAFF", 250, "REQUESTED")]
@@ -241,7 +241,7 @@ def test_part_whose_refund_was_rejected_is_given_back(api: Api, settings: Any):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_jobs_at_once_give_back_once(api: Api):
+def test_parallel_jobs_refund_once(api: Api):
     checkouts = [ended(api, **HALF) for _ in range(3)]
     Report.objects.update(completed_at=now() - timedelta(hours=1))
 
@@ -256,7 +256,7 @@ def test_jobs_at_once_give_back_once(api: Api):
 # What staff decide
 
 
-def test_part_of_a_payment_in_doubt_is_left_to_staff(api: Api):
+def test_unfinished_part_of_a_flagged_payment_is_left_to_staff(api: Api):
     checkout = ended(api, **HALF)
     raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
 
@@ -269,7 +269,7 @@ def test_part_of_a_payment_in_doubt_is_left_to_staff(api: Api):
     assert later() == [("NOT_DONE", 200, "APPROVED")]
 
 
-def test_staff_who_clear_the_doubt_say_why_the_part_stays(api: Api):
+def test_staff_give_a_reason_to_keep_the_unfinished_part(api: Api):
     checkout = ended(api, **HALF)
     raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
     later()
@@ -281,7 +281,7 @@ def test_staff_who_clear_the_doubt_say_why_the_part_stays(api: Api):
     assert checkout.reason_to_keep == "The bank took it all"
 
 
-def test_doubt_that_was_cleared_before_the_end_holds_nothing_back(api: Api):
+def test_flag_cleared_before_the_end_does_not_stop_the_refund(api: Api):
     checkout = paid(api, subject=person(email="w@x.test", **HALF)["subject"])
     raise_review_flag(checkout.pk, ReviewFlag.BOOKS_DIFFER)
     resolve_review_flags(checkout.pk, ["BOOKS_DIFFER"], "It was another day")
@@ -290,7 +290,9 @@ def test_doubt_that_was_cleared_before_the_end_holds_nothing_back(api: Api):
     assert later() == [("NOT_DONE", 200, "APPROVED")]
 
 
-def test_refund_that_failed_is_left_to_staff(paystack_api: Api, paystack: FakePaystack):
+def test_unfinished_part_is_left_to_staff_after_a_failed_refund(
+    paystack_api: Api, paystack: FakePaystack
+):
     checkout = paid(paystack_api, paystack)
     paystack_api.work()
     later()

@@ -14,7 +14,7 @@ LIVE_KEY = "sk_live_of_no_worth"
 
 
 @pytest.mark.django_db
-def test_bodies_of_events_are_forgotten_after_90_days():
+def test_purge_deletes_event_bodies_after_90_days():
     for age in (89, 91):
         PaymentEvent.objects.create(
             provider="paystack",
@@ -48,23 +48,23 @@ PAYSTACK = {"secret_key": LIVE_KEY, "fallback_email": "pay.example.org"}
 STRIPE = {"secret_key": LIVE_KEY, "webhook_secrets": ("whsec_x",)}
 
 
-def test_a_whole_configuration_and_none_are_well(configured):
+def test_check_accepts_full_and_empty_configuration(configured):
     assert configured("") == []
     assert configured("paystack", paystack=PAYSTACK, stripe=STRIPE) == []
 
 
 @pytest.mark.parametrize("name", ["paystack", "stripe", "mpesa"])
-def test_a_provider_without_its_keys_is_an_error(configured, name):
+def test_check_reports_a_provider_without_keys(configured, name):
     assert configured(name) == ["payments.E001"]
 
 
-def test_stripe_without_webhook_secrets_is_warned_of(configured):
+def test_check_warns_of_stripe_without_webhook_secrets(configured):
     stripe = {**STRIPE, "webhook_secrets": ()}
     assert configured("stripe", stripe=stripe) == ["payments.W002"]
 
 
 @pytest.mark.parametrize("name", ["paystack", "stripe"])
-def test_another_server_is_asked_by_https_unless_it_is_ours(configured, name):
+def test_check_requires_https_except_in_development(configured, name):
     known = {"paystack": PAYSTACK, "stripe": STRIPE}[name]
     other = {**known, "url": "http://127.0.0.1:9000"}
     assert configured(name, **{name: other}) == ["payments.E003"]
@@ -73,19 +73,19 @@ def test_another_server_is_asked_by_https_unless_it_is_ours(configured, name):
         assert configured(name, **{name: ours}) == []
 
 
-def test_a_test_key_is_an_error_unless_in_development(configured, settings):
+def test_check_refuses_a_test_key_in_production(configured, settings):
     paystack = {**PAYSTACK, "secret_key": "sk_test_of_no_worth"}
     assert configured("paystack", paystack=paystack) == ["payments.E002"]
     settings.DEBUG = True
     assert configured("paystack", paystack=paystack) == []
 
 
-def test_paystack_without_an_address_for_those_who_have_none_is_warned_of(configured):
+def test_check_warns_of_paystack_without_fallback_email(configured):
     paystack = {**PAYSTACK, "fallback_email": ""}
     assert configured("paystack", paystack=paystack) == ["payments.W003"]
 
 
-def test_payments_of_which_nobody_is_told_are_warned_of(configured, settings):
+def test_check_warns_of_payments_without_operator_alerts(configured, settings):
     settings.OPERATOR_ALERTS = []
 
     assert configured("paystack", paystack=PAYSTACK) == ["payments.W004"]
