@@ -6,7 +6,7 @@ import pytest
 from django.core import mail
 from django.db import connection
 
-from tests.documents.test_payment_receipts import read
+from tests.documents.test_payment_receipts import pdf_text
 from tests.world.clients import Api, person
 from tests.world.payer import Payer
 from tests.world.payments import EMAIL, PRICE, candidate, end, opened, pay, payment_of
@@ -93,14 +93,14 @@ def test_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
     api.workspace.save()
 
     assert payer.reads() == before
-    text = read(payment_receipt_pdf(Checkout.objects.get(), "en"))
+    text = pdf_text(payment_receipt_pdf(Checkout.objects.get(), "en"))
     assert "Loan application" in text
     assert "Acacia Lenders" in text
     assert "Something else" not in text
     send_due_notifications()
     (receipt,) = (one for one in mail.outbox if "receipt" in one.subject.lower())
     assert receipt.to == ["amina@payer.test"]
-    assert "Loan application" in read(receipt.attachments[0][1])
+    assert "Loan application" in pdf_text(receipt.attachments[0][1])
 
 
 def test_receipt_is_sealed_in_the_database(api: Api, paid):
