@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.consents.test_decisions import EVIDENCE
-from tests.documents.test_consent_receipts import read
+from tests.documents.test_consent_receipts import pdf_text
 from tests.world.clients import HOSTED, Api, person
 from tests.world.staff import change, listing, log_in, opened, reveal
 from tests.world.subject import Visitor, words
@@ -103,7 +103,7 @@ def test_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
     act(superuser, "revoke", consent, reason="Letter of 20 November")
     record = ConsentRecord.objects.get(happened="WITHDRAWN")
 
-    receipt = read(consent_receipt_pdf(record))
+    receipt = pdf_text(consent_receipt_pdf(record))
 
     assert "Your consent was withdrawn for you, as you asked." in receipt
     assert f"staff of {settings.OPERATOR_NAME}" in receipt
@@ -119,7 +119,7 @@ def test_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
     ):
         assert untrue not in receipt
     ConsentRecord.objects.update(evidence=None)
-    assert "withdrawn for you" in read(
+    assert "withdrawn for you" in pdf_text(
         consent_receipt_pdf(ConsentRecord.objects.get(pk=record.pk))
     )
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from tests.console.visitor import Visitor
-from tests.reports.test_availability import configure
+from tests.reports.test_availability import offer_checks_in
 from tests.world.clients import Api, approve
 from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
@@ -88,7 +88,7 @@ def test_production_commands_order_what_has_a_source(
     approve(live_api.workspace)
     money = {"actor": "tests", "note": ""}
     ledger.top_up(live_api.workspace, "production", Decimal(1000), **money)
-    configure(**dict.fromkeys(answered, "KE"))
+    offer_checks_in(**dict.fromkeys(answered, "KE"))
 
     page = owner.page("dashboard", "production")
 

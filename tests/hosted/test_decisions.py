@@ -4,7 +4,7 @@ import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.documents.test_consent_receipts import read as pdf_text
+from tests.documents.test_consent_receipts import pdf_text
 from tests.world.orders import EMPLOYMENT, PAYER
 from tests.world.subject import NAME, words
 from verification.checks.models import CheckResult

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from tests.documents.test_consent_receipts import EVIDENCE, text_of
+from tests.documents.test_consent_receipts import EVIDENCE, receipt_text
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import asked
 from tests.world.subject import Visitor, words
@@ -84,7 +84,7 @@ def test_reversed_names_stay_isolated_on_the_referees_page(paying_api):
 def test_reversed_names_stay_isolated_on_a_receipt():
     evidence = dict.fromkeys(("requester", "purpose", "typedName", "reason"), TURNED)
 
-    text = text_of({**EVIDENCE, **evidence})
+    text = receipt_text({**EVIDENCE, **evidence})
 
     assert not CONTROLS.search(text)
     assert text.count("Acme DO NOT AGREE") == 4

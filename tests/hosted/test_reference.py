@@ -5,7 +5,7 @@ from django.core import mail
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.documents.test_consent_receipts import read
+from tests.documents.test_consent_receipts import pdf_text
 from tests.references.conftest import paying_api as paying_api
 from tests.references.employment import days_pass
 from tests.world.clients import Api
@@ -175,10 +175,10 @@ def test_referee_gets_a_receipt_by_page_pdf_and_email(
     pdf = referee.get("receipt.pdf")
     assert pdf["Content-Type"] == "application/pdf"
     for text in (done, number, "Acacia Lenders"):
-        assert text in read(pdf.content)
+        assert text in pdf_text(pdf.content)
     # Any holder of the link can open it.
     for known in ("Wanjiku", "Baraka", "Amina", "Always on time"):
-        assert known not in read(pdf.content)
+        assert known not in pdf_text(pdf.content)
 
     send_due_notifications()
     (message,) = mail.outbox
