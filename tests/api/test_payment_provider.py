@@ -106,7 +106,7 @@ def test_event_about_an_unknown_checkout_is_received_and_logged(
     send(taker, charge(taker, reference))
 
     assert PaymentEvent.objects.get().checkout is None
-    assert any("not known here" in line["message"] for line in log_lines())
+    assert any("names no checkout of ours" in line["message"] for line in log_lines())
 
 
 def charge(taker: CheckoutServer, reference: Any) -> dict[str, Any]:
