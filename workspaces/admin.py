@@ -17,7 +17,8 @@ from unfold.enums import ActionVariant
 
 from verification import links
 from verification.backoffice import audit
-from verification.backoffice.approvals import ApprovalAdmin, staff_actor
+from verification.backoffice.approval_admin import ApprovalAdmin
+from verification.backoffice.approvals import staff_actor
 from verification.backoffice.dialogs import dialog, redirect_back
 from verification.backoffice.disclosure import RevealingAdmin
 from verification.backoffice.model_admin import (

@@ -7,7 +7,7 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
-from verification.backoffice.approvals import run_dialog
+from verification.backoffice.approval_admin import run_dialog
 from verification.backoffice.dialogs import ReasonForm, dialog
 from verification.backoffice.disclosure import is_revealed
 from verification.backoffice.model_admin import ReadOnlyAdmin

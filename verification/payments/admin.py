@@ -17,7 +17,8 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 
-from verification.backoffice.approvals import ApprovalAdmin, staff_actor
+from verification.backoffice.approval_admin import ApprovalAdmin
+from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     confirmation_page,
