@@ -32,7 +32,7 @@ def make_staff(service: Service, email: str) -> None:
 
 def make_member(service: Service, email: str) -> None:
     """The owner of a workspace of their own, as a sign-up makes one."""
-    _make(service, email, "create_user", "open_for(u)")
+    _make(service, email, "create_user", "create_own_workspace(u)")
 
 
 def _make(service: Service, email: str, create: str, then: str = "") -> None:
@@ -40,7 +40,7 @@ def _make(service: Service, email: str, create: str, then: str = "") -> None:
     script = (
         "from django.contrib.auth.models import User;"
         "from allauth.account.models import EmailAddress as E;"
-        "from workspaces.signup import open_for;"
+        "from workspaces.signup import create_own_workspace;"
         f"u = User.objects.{create}({email!r}, {email!r}, {PASSWORD!r});"
         f"E.objects.create(user=u, email={email!r}, verified=True, primary=True);"
     )

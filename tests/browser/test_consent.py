@@ -353,10 +353,10 @@ BECOME_MINOR = (
 )
 WITHDRAW = (
     "from verification.consents.models import Consent;"
-    "from verification.consents.records import STAFF, Evidence;"
+    "from verification.consents.records import CONFIRMED_BY_STAFF as BY, Evidence;"
     "from verification.consents.decisions import withdraw;"
     "consent = Consent.objects.get(report={id!r});"
-    "evidence = Evidence(confirmed_by=STAFF, staff='otieno');"
+    "evidence = Evidence(confirmed_by=BY, staff='otieno');"
     "withdraw(consent.pk, 1, evidence, 'Letter of 20 November')"
 )
 

@@ -29,12 +29,12 @@ GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
 # For a service that runs; `manage.py shell` takes it.
 BY_SHELL = """
 from decimal import Decimal
-from verification.backoffice.roles import Staff
-from verification.payments.refunds import ask_for_refund
+from verification.backoffice.approvals import StaffActor
+from verification.payments.refunds import request_refund
 from verification.payments.models import Checkout
 checkout = Checkout.objects.get(report_id="{report}", status="PAID")
-ask_for_refund(
-    checkout.pk, Decimal({amount}), reason="They asked", by=Staff(1, "staff grace")
+request_refund(
+    checkout.pk, Decimal({amount}), reason="They asked", by=StaffActor(1, "staff grace")
 )
 """
 
