@@ -20,7 +20,7 @@ USE = """
 import sys, time
 from pathlib import Path
 from verification.db import embedded
-embedded.use(Path(sys.argv[1]))
+embedded.acquire(Path(sys.argv[1]))
 print("up", flush=True)
 sys.stdin.read()
 """
