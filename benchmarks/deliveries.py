@@ -232,7 +232,7 @@ def _record(workspace: Workspace, events: int) -> list[Any]:
             now(),
         )
         insert(rows)
-    return [row[0] for row in rows.values]
+    return [record["id"] for record in rows.records]
 
 
 def _until_none_waits(configurations: list[UUID]) -> float:

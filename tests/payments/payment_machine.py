@@ -452,7 +452,8 @@ class PaymentMachine(Machine):
 
     def both_books_agree(self) -> None:
         today = now().date()
-        assert [*reconcile(the_shop, *day_bounds(today, today), mend=False)] == []
+        differences = [*reconcile(the_shop, *day_bounds(today, today), mend=False)]
+        assert differences == [], differences
         for page in the_shop.pages.values():
             checkout = Checkout.objects.get(pk=page.reference)
             done = [one for one in the_shop.given if one.page is page]
