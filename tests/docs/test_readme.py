@@ -108,6 +108,15 @@ def test_picture_is_small_and_shown_by_the_readme():
     assert picture.stat().st_size < 150_000
 
 
+def test_list_of_decisions_stays_a_list():
+    page = _text("docs/decisions.md")
+    rows = [line for line in page.splitlines() if line.startswith("| 1")]
+
+    assert len(page.encode()) <= 5_000
+    assert all(re.fullmatch(r"\| \d\d-\d\d \| .+[.] \| \[.+\) \|", r) for r in rows)
+    assert len(rows) > 30
+
+
 def _text(page: str) -> str:
     return (settings.BASE_DIR / page).read_text()
 
