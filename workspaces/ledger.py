@@ -111,7 +111,7 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
 
 @contextmanager
 def balance_update(movements: Sequence[Movement]) -> Iterator[Update | None]:
-    """What moves the balance of their one account, for `insert_at_once`.
+    """What moves the balance of their one account, for `insert_and_update`.
 
     Raises InsufficientBalance when the account cannot pay, and then nothing was
     written. One statement with the rows, because until its commit every other order of

@@ -1,7 +1,7 @@
 """Recipients who do not want messages of a workspace: block it, and lift the block.
 
 A block is about one workspace and one address, an e-mail address or a phone number.
-Whoever sends a message looks here first (`recipients.reason_to_withhold`), so a block
+Whoever sends a message looks here first (`recipients.count_or_withhold`), so a block
 also stops messages that wait.
 
 Who may be sent a message. Every message is decided here, when it is about to go.

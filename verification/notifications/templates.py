@@ -107,7 +107,7 @@ def write_email(
 def write_sms(notification: Notification, *, block_link: str = "") -> str:
     """Write an SMS of two parts at most: long names are shortened for it.
 
-    `block_link` is as in `write_letter`.
+    `block_link` is as in `write_email`.
     """
     context = _context(notification, block_link)
     text = _sms(notification, context)

@@ -78,7 +78,7 @@ class Call(models.Model):
     # When the source said that it has an answer.
     called_back_at = models.DateTimeField(null=True)
     # The body of that callback where nothing else tells the answer: a text, until the
-    # check has read it or `checks.calling_back` erases it.
+    # check has read it or `checks.callbacks` erases it.
     answer = EncryptedJSONField(null=True)
     # When staff had dealt with a doubt, and what they found out.
     settled_at = models.DateTimeField(null=True)
