@@ -357,7 +357,7 @@ class Machine(RuleBasedStateMachine):
             return
         claims, self.late = self.late, []
         known = definitions()
-        answers = [(one, _answer_to(one, known)) for one in claims]
+        answers = [_answer_to(one, known) for one in claims]
         self.attempt("late", lambda: record_outcomes(answers, known))
 
     # What must hold

@@ -20,7 +20,7 @@ from verification.sources.models import Call, Source
 class AtOnce:
     """Answers after a moment; the most that were asked at once."""
 
-    def __init__(self, seconds=0.02):
+    def __init__(self, seconds=0.1):
         self.now, self.most, self._seconds = 0, 0, seconds
         self._lock = threading.Lock()
 
