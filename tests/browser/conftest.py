@@ -10,6 +10,7 @@ import shutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
+from playwright.sync_api import expect
 
 from tests.service.conftest import Client
 from tests.world.clients import HOSTED, person
@@ -32,6 +33,9 @@ SPACED = """() => {
         word-spacing: .16em !important }`);
     document.adoptedStyleSheets = [sheet];
 }"""
+# A first page after start can take longer than the library's 5 s on a busy machine:
+# the reference of the API is drawn from a document that takes seconds to make.
+expect.set_options(timeout=20_000)
 WIDTH = "document.documentElement.scrollWidth"
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 
