@@ -35,9 +35,8 @@ from verification.jobs.models import Job
 from verification.jobs.queue import schedule_job
 from verification.payments import provider_events
 from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
-from verification.payments.polling import poll_due_checkouts
-from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import POLL_JOB
+from verification.payments.refunds import POLL_JOB, send_refunds
+from verification.payments.settlement import poll_due_checkouts
 
 UNKNOWN_ID = "019aa000-0000-7000-8000-000000000000"
 

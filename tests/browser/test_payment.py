@@ -22,7 +22,7 @@ SECONDS = 20
 ASKING = "We are asking whether you have paid"
 PAID = "You paid KES 250.00"
 DUE = "Pay KES 250.00"
-LOOKS = "verification.payments.polling.poll_due_checkouts"
+LOOKS = "verification.payments.settlement.poll_due_checkouts"
 THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 
 

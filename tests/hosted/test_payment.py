@@ -27,14 +27,14 @@ from verification.payments.alerts import raise_review_flag
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.disputes import record_disputes
 from verification.payments.models import Checkout, Refund, ReviewFlag, SandboxCheckout
-from verification.payments.polling import MIN_POLL_INTERVAL
-from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import (
     approve_refund,
     request_refund,
     resolve_review_flags,
+    send_refunds,
 )
 from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.settlement import MIN_POLL_INTERVAL
 from verification.providers.payment_provider import (
     CheckoutState,
     DisputeSnapshot,

@@ -14,7 +14,7 @@ from tests.world.payer import Payer, payer, work
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.subject import words
 from verification.payments.models import Checkout
-from verification.payments.polling import poll_now
+from verification.payments.settlement import poll_now
 
 pytestmark = pytest.mark.django_db
 

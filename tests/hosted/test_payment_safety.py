@@ -17,7 +17,7 @@ from tests.world.threads import at_once
 from verification import links
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
-from verification.payments.polling import MIN_POLL_INTERVAL
+from verification.payments.settlement import MIN_POLL_INTERVAL
 
 pytestmark = pytest.mark.django_db
 

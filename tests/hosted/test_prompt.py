@@ -45,7 +45,7 @@ from verification.payments.models import (
     Refund,
 )
 from verification.payments.provider_events import purge_payment_events
-from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import send_refunds
 from verification.payments.registry import provider_named
 from verification.payments.settlement import SENT_WITHIN
 from workspaces.signup import create_workspace

@@ -18,7 +18,7 @@ from tests.world.subject import Visitor, words
 from verification import links
 from verification.payments.checkouts import PaymentClosed, open_top_up
 from verification.payments.models import Checkout, SandboxCheckout
-from verification.payments.polling import MIN_POLL_INTERVAL
+from verification.payments.settlement import MIN_POLL_INTERVAL
 from workspaces.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db

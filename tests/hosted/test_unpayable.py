@@ -19,7 +19,7 @@ from verification.notifications.templates import write_email
 from verification.payments.links import expire_payments, payment_links
 from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment
-from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import send_refunds
 
 pytestmark = pytest.mark.django_db
 

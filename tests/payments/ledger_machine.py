@@ -2,7 +2,8 @@
 
 The machine keeps a model of its own: what each check should have cost when it was
 ordered, and what was put in or taken out. The balance must be what that model says
-after every step, whatever happened; it never looks at the ledger's entries.
+after every step, whatever happened; it never looks at the ledger's entries. Its checks
+run on a played source, and a step may crash at any SQL statement.
 
 To add rules, subclass `Machine`: wrap whatever might crash in `attempt`, and what it
 moves in `put_in`. `play` runs a machine.
@@ -12,14 +13,15 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from typing import Any
 
 from django.core.management import call_command
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import (
@@ -31,7 +33,6 @@ from hypothesis.stateful import (
 )
 
 from tests.checks.engine import definitions, let_time_pass, work_until_done
-from tests.payments.crashing import Killed, crash_at
 from tests.world.clients import Api, person
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.claims import Claim, claim
@@ -39,9 +40,59 @@ from verification.checks.inquiries import call_provider
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.results import record_outcomes
 from verification.providers import registry
+from verification.providers.base import Finding, Inquiry
+from verification.providers.sandbox import Sandbox
 from verification.reports.models import Report
 from workspaces import ledger
 from workspaces.models import Account
+
+
+class Source(Sandbox):
+    """A live source that plays what the sandbox plays for the same last digit."""
+
+    name = "played"
+
+    def ask(self, inquiry: Inquiry) -> Finding:
+        reserved = "9" + str(inquiry.subject["idNumber"])[1:]
+        played = {**inquiry.subject, "idNumber": reserved}
+        return super().ask(replace(inquiry, subject=played))
+
+
+@contextmanager
+def played_source() -> Iterator[None]:
+    path = f"{Source.__module__}.{Source.__name__}"
+    routes = {entry.name: {"*": [Source.name]} for entry in CATALOGUE}
+    registry.configure({Source.name: (path, {})}, routes)
+    yield
+    registry.configure({}, {})
+
+
+class Killed(BaseException):
+    """A process that dies; nothing of ours catches it."""
+
+
+@contextmanager
+def crash_at(number: int, done: Counter[str], *, killed: bool) -> Iterator[None]:
+    """At the statement of this number the process dies, or loses the database."""
+    left = number
+
+    def execute(run: Callable[..., Any], sql: Any, *rest: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left:
+            return run(sql, *rest)
+        done["crash"] += 1
+        if str(sql).startswith("ROLLBACK"):
+            # What is not kept is gone all the same.
+            run(sql, *rest)
+        # To lose the database at a commit is to see it rolled back.
+        if killed and not str(sql).startswith("RELEASE"):
+            raise Killed
+        raise OperationalError("the server closed the connection")
+
+    with connection.execute_wrapper(execute):
+        yield
+
 
 # Clear, recovers, down for good, slow, refused.
 DIGITS = some.sampled_from("04568")

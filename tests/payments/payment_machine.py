@@ -26,7 +26,7 @@ from tests.payments.ledger_machine import CHECKS, DIGITS, PICK, Machine, Order
 from tests.payments.shop import Given, Page, the_shop
 from tests.world.clients import Api
 from verification.backoffice.approvals import StaffActor
-from verification.payments import refund_transfers
+from verification.payments import refunds as payment_refunds
 from verification.payments.checkouts import (
     CheckoutNotOpened,
     PaymentClosed,
@@ -39,9 +39,7 @@ from verification.payments.checkouts import (
 )
 from verification.payments.links import expire_payments
 from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.polling import poll_due_checkouts, poll_now
 from verification.payments.reconciliation import day_bounds, reconcile
-from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import (
     NotRefundable,
     abandon_payment,
@@ -51,8 +49,9 @@ from verification.payments.refunds import (
     reject_refund,
     request_refund,
     request_unfinished_part_refund,
+    send_refunds,
 )
-from verification.payments.settlement import settle
+from verification.payments.settlement import poll_due_checkouts, poll_now, settle
 from verification.providers.payment_provider import (
     CheckoutSnapshot,
     CheckoutState,
@@ -393,7 +392,7 @@ class PaymentMachine(Machine):
         if not Refund.objects.filter(status="APPROVED").exists():
             self.refund(0, 3, "no")
         Refund.objects.filter(next_try_at__isnull=False).update(next_try_at=now())
-        if refund := self.attempt("claim refund", refund_transfers._claim):
+        if refund := self.attempt("claim refund", payment_refunds._claim):
             self.refunds_late.append(refund)
 
     @rule()
@@ -403,7 +402,7 @@ class PaymentMachine(Machine):
             self.attempt("late look", partial(settle, *look))
         refunds, self.refunds_late = self.refunds_late, []
         for refund in refunds:
-            self.attempt("late refund", partial(refund_transfers._send, refund))
+            self.attempt("late refund", partial(payment_refunds._send, refund))
 
     # What must hold in the end
 

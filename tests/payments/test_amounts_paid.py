@@ -31,15 +31,14 @@ from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from verification.payments.links import expire_payments, payment_links, remind_payers
 from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.polling import poll_due_checkouts
-from verification.payments.refund_transfers import send_refunds
 from verification.payments.refunds import (
     NotRefundable,
     abandon_payment,
     reject_refund,
+    send_refunds,
     unfinished_part,
 )
-from verification.payments.settlement import settle
+from verification.payments.settlement import poll_due_checkouts, settle
 from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
 
 

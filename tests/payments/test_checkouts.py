@@ -22,8 +22,7 @@ from verification.payments.checkouts import (
     open_checkout,
 )
 from verification.payments.models import Checkout, Refund
-from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import request_refund
+from verification.payments.refunds import request_refund, send_refunds
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 from webhooks.models import Event

@@ -22,7 +22,6 @@ from verification.jobs.models import Job
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.disputes import record_disputes
 from verification.payments.models import Checkout, Dispute, Refund
-from verification.payments.polling import poll_due_checkouts
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refunds import (
     POLL_JOB,
@@ -31,6 +30,7 @@ from verification.payments.refunds import (
     resolve_review_flags,
 )
 from verification.payments.registry import provider_named
+from verification.payments.settlement import poll_due_checkouts
 from verification.providers.payment_provider import DisputeSnapshot, DisputeState
 from workspaces import ledger
 from workspaces.models import Account

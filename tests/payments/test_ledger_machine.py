@@ -1,7 +1,6 @@
 import pytest
 
-from tests.payments.crashing import played_source
-from tests.payments.ledger_machine import Machine, play
+from tests.payments.ledger_machine import Machine, play, played_source
 from tests.world.clients import Api
 from workspaces.models import ApiKey
 

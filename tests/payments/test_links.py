@@ -13,8 +13,7 @@ from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.links import payment_links
 from verification.payments.models import Payment
-from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import request_refund
+from verification.payments.refunds import request_refund, send_refunds
 
 
 def resend(api: Api, made: dict):

@@ -1,4 +1,4 @@
-"""Asking providers what became of checkouts: by the clock, and when something comes."""
+"""Polls of checkouts: on schedule, after events, and for payers who wait."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -15,21 +15,27 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api
 from tests.world.logs import LogLines
+from tests.world.payer import payer
 from tests.world.payments import candidate, end, look, opened, send
 from tests.world.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
-from verification.payments import polling
+from verification.payments import settlement
 from verification.payments.checkouts import (
     CheckoutNotOpened,
     open_at_provider,
     open_checkout,
 )
 from verification.payments.models import Checkout, Payment, SandboxCheckout
-from verification.payments.polling import poll_due_checkouts, poll_now
 from verification.payments.refunds import POLL_JOB
 from verification.payments.registry import _live, provider_named
 from verification.payments.sandbox import end_sandbox_checkout
-from verification.payments.settlement import settle
+from verification.payments.settlement import (
+    MIN_POLL_INTERVAL,
+    poll_due_checkouts,
+    poll_now,
+    poll_soon,
+    settle,
+)
 from verification.providers.payment_provider import CheckoutState, RefundRequest
 
 
@@ -227,7 +233,7 @@ def test_event_during_a_poll_starts_another_poll(
         settled.append(arguments)
         return settle(*arguments)
 
-    monkeypatch.setattr(polling, "settle", settle_late)
+    monkeypatch.setattr(settlement, "settle", settle_late)
     look(checkout)
 
     assert len(settled) == 2
@@ -237,7 +243,7 @@ def test_event_during_a_poll_starts_another_poll(
 
 def test_poll_is_repeated_when_its_worker_dies(api: Api, monkeypatch: Any):
     checkout = opened(api.create(candidate()))
-    monkeypatch.setattr(polling, "settle", lambda *a: 1 / 0)
+    monkeypatch.setattr(settlement, "settle", lambda *a: 1 / 0)
     end(checkout)
     assert (checkout.status, checkout.is_counted) == ("OPEN", False)
     monkeypatch.undo()
@@ -245,7 +251,7 @@ def test_poll_is_repeated_when_its_worker_dies(api: Api, monkeypatch: Any):
     poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.status == "OPEN"
-    with time_machine.travel(now() + polling.LEASE, tick=False):
+    with time_machine.travel(now() + settlement.LEASE, tick=False):
         poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.is_counted
@@ -320,3 +326,78 @@ def test_refund_elsewhere_raises_a_flag_once(taker: CheckoutServer, live_api: Ap
     look(checkout)
 
     assert checkout.review_flags == []
+
+
+def looks(checkout: Checkout) -> int:
+    """Run due polls; return whether they included this checkout."""
+    before = checkout.polled_at
+    poll_due_checkouts()
+    checkout.refresh_from_db()
+    return int(checkout.polled_at != before)
+
+
+def test_waiting_payer_causes_one_poll_in_five_seconds(api: Api):
+    checkout = opened(api.create(candidate()))
+    with time_machine.travel(now(), tick=False) as clock:
+        for _ in range(3):
+            assert poll_soon(checkout.pk)
+        assert looks(checkout) == 1
+        # It was answered within the last seconds.
+        assert not poll_soon(checkout.pk)
+        assert looks(checkout) == 0
+        clock.shift(MIN_POLL_INTERVAL)
+        assert poll_soon(checkout.pk)
+        assert looks(checkout) == 1
+
+
+def test_paid_checkout_is_not_polled_for_a_waiting_payer(api: Api):
+    checkout = end(opened(api.create(candidate())))
+
+    with time_machine.travel(now() + MIN_POLL_INTERVAL):
+        assert not poll_soon(checkout.pk)
+
+
+def test_return_during_a_poll_causes_another_poll(api: Api, monkeypatch: Any):
+    checkout = opened(api.create(candidate()))
+    came_back = []
+
+    def answered_before_the_payer_paid(*arguments: Any) -> bool:
+        done = settle(*arguments)
+        if not came_back:
+            end_sandbox_checkout(checkout.reference, CheckoutState.PAID)
+            came_back.extend(poll_soon(checkout.pk) for _ in range(2))
+        return done
+
+    monkeypatch.setattr(settlement, "settle", answered_before_the_payer_paid)
+    with time_machine.travel(now(), tick=False) as clock:
+        look(checkout)
+        assert came_back == [True, True]
+        assert (checkout.status, looks(checkout)) == ("OPEN", 0)
+        assert checkout.polled_at is not None
+        due = checkout.polled_at + MIN_POLL_INTERVAL
+        assert Job.objects.filter(function=POLL_JOB, due_at__lte=due).exists()
+        clock.shift(MIN_POLL_INTERVAL)
+        assert looks(checkout) == 1
+
+    assert checkout.is_counted
+
+
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("back", ["before", "meanwhile"])
+def test_page_waits_for_a_poll_under_way(
+    api: Api, monkeypatch: Any, back: str, lost: bool
+):
+    visitor = payer(api)
+    home, read = visitor.choose("lost" if lost else "pay"), []
+    if back == "before":
+        visitor.come_back(home)
+
+    def read_meanwhile(*arguments: Any) -> bool:
+        read.append(visitor.reload() if back == "before" else visitor.come_back(home))
+        return settle(*arguments)
+
+    monkeypatch.setattr(settlement, "settle", read_meanwhile)
+    look(visitor.checkout)
+
+    assert ["We are asking" in page for page in read] == [True]
+    assert "You paid" in visitor.reload()

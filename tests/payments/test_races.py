@@ -21,9 +21,9 @@ from verification.payments.models import (
     Refund,
     SandboxCheckout,
 )
-from verification.payments.polling import poll_due_checkouts, poll_now
-from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import send_refunds
 from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.settlement import poll_due_checkouts, poll_now
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 from webhooks.models import Event

@@ -14,10 +14,9 @@ from tests.world.payments import PRICE
 from tests.world.refunds import ask, paid, paystack_settings, posted, send, topped_up
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.threads import at_once
-from verification.payments import refund_transfers, registry
+from verification.payments import refunds, registry
 from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.refund_transfers import _record, send_refunds
-from verification.payments.refunds import lock_refund
+from verification.payments.refunds import _record, lock_refund, send_refunds
 from verification.providers.base import Refused
 from verification.providers.payment_provider import RefundSnapshot, RefundState
 
@@ -126,7 +125,7 @@ def test_refund_is_paid_once_when_the_worker_dies_before_recording(
 ):
     refund = ask(paid(paystack_api, paystack), 100)
     with monkeypatch.context() as dying:
-        dying.setattr(refund_transfers, "lock_refund", die)
+        dying.setattr(refunds, "lock_refund", die)
         with pytest.raises(KeyboardInterrupt):
             send()
 
@@ -212,11 +211,11 @@ def test_second_worker_waits_while_the_first_outlives_its_lease(
 
 def test_worker_that_wakes_after_its_lease_calls_nothing(paystack_api, paystack):
     ask(paid(paystack_api, paystack), 100)
-    sleeper = refund_transfers._claim()
+    sleeper = refunds._claim()
     send()
 
     before = len(paystack.requests)
-    refund_transfers._send(sleeper)
+    refunds._send(sleeper)
 
     assert len(paystack.requests) == before
     assert len(paystack.refunds) == 1
@@ -246,14 +245,14 @@ def test_failed_refund_that_was_done_raises_a_flag(api: Api):
 
 def test_unsendable_refund_delays_no_other(api: Api, monkeypatch):
     first, second = ask(paid(api), 10), ask(paid(api), 10)
-    hold = refund_transfers.lock_refund
+    hold = refunds.lock_refund
 
     def broken(pk):
         if pk == first.pk:
             raise ValueError
         return hold(pk)
 
-    monkeypatch.setattr(refund_transfers, "lock_refund", broken)
+    monkeypatch.setattr(refunds, "lock_refund", broken)
     send()
 
     second.refresh_from_db()

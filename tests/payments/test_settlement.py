@@ -1,4 +1,4 @@
-"""What a provider's answer means for the report, and for the money."""
+"""What the provider's answer does to report, payment, ledger and refunds."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -20,11 +20,12 @@ from tests.world.payments import (
     payment_of,
     send,
 )
+from tests.world.refunds import paid
 from verification.checks.models import CheckResult
 from verification.payments import settlement
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Payment, Refund, SandboxCheckout
-from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import send_refunds
 from verification.payments.settlement import settle
 from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
 from verification.reports.models import Report, StatusChange
@@ -288,3 +289,23 @@ def test_workspace_is_not_charged_for_a_payers_report(api: Api):
     api.work()
 
     assert not api.account.entries.exists()
+
+
+def test_older_answer_contradicts_no_payment(api: Api):
+    checkout = paid(api)
+    before = checkout.paid_at - timedelta(seconds=1)
+
+    settle(checkout.pk, CheckoutSnapshot(CheckoutState.OPEN), before)
+
+    checkout.refresh_from_db()
+    assert checkout.review_flags == []
+
+
+def test_newer_answer_that_denies_the_payment_raises_a_flag(api: Api):
+    checkout = paid(api)
+    after = checkout.paid_at + timedelta(seconds=1)
+
+    settle(checkout.pk, CheckoutSnapshot(CheckoutState.FAILED), after)
+
+    checkout.refresh_from_db()
+    assert checkout.review_flags == ["CONTRADICTED"]

@@ -16,7 +16,7 @@ from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
 from verification.payments.links import expire_payments, remind_payers
 from verification.payments.models import Checkout, Payment, Refund
-from verification.payments.refund_transfers import send_refunds
+from verification.payments.refunds import send_refunds
 from webhooks.models import Event
 
 PAST = timedelta(minutes=1)

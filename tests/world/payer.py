@@ -12,7 +12,7 @@ from tests.world.payments import candidate
 from tests.world.subject import Visitor, words
 from verification import links
 from verification.payments.models import Checkout, Payment
-from verification.payments.polling import poll_due_checkouts
+from verification.payments.settlement import poll_due_checkouts
 
 
 class Payer(Visitor):

@@ -20,8 +20,7 @@ from verification.backoffice.approvals import StaffActor
 from verification.payments import registry
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Refund
-from verification.payments.refund_transfers import send_refunds
-from verification.payments.refunds import request_refund
+from verification.payments.refunds import request_refund, send_refunds
 from verification.payments.sandbox import end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState
 

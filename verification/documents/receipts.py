@@ -14,8 +14,8 @@ from verification.consents.models import ConsentRecord
 from verification.consents.notices import check_headings
 from verification.consents.records import REASON_CODES
 from verification.documents import pdf
+from verification.payments.messages import receipt_of
 from verification.payments.models import Checkout
-from verification.payments.receipts import receipt_of
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
 from verification.reports.models import Report

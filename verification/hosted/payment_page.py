@@ -36,7 +36,7 @@ from verification.hosted.pages import (
 from verification.notifications.models import Kind
 from verification.payments.checkouts import SOURCES_CHANGED, closed_reason
 from verification.payments.links import payment_links
-from verification.payments.messages import payer_of
+from verification.payments.messages import payer_of, receipt_of
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -45,8 +45,6 @@ from verification.payments.models import (
     PaymentStatus,
     RefundStatus,
 )
-from verification.payments.polling import is_being_polled, poll_soon
-from verification.payments.receipts import receipt_of
 from verification.payments.refunds import is_left_to_staff, unfinished_part
 from verification.payments.registry import (
     LABELS,
@@ -55,6 +53,7 @@ from verification.payments.registry import (
     checkout_provider,
     payment_methods,
 )
+from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
 from verification.reports.models import PaymentMode, Report
 from verification.values.masking import mask_end

@@ -33,11 +33,9 @@ SCHEDULES = [
         "verification.references.links.remind_and_expire_references",
     ),
     ScheduledJob(
-        "Look at checkouts", 1, "verification.payments.polling.poll_due_checkouts"
+        "Look at checkouts", 1, "verification.payments.settlement.poll_due_checkouts"
     ),
-    ScheduledJob(
-        "Send refunds", 1, "verification.payments.refund_transfers.send_refunds"
-    ),
+    ScheduledJob("Send refunds", 1, "verification.payments.refunds.send_refunds"),
     ScheduledJob(
         "Give back what was not done",
         1,

@@ -37,7 +37,6 @@ from verification.payments.models import (
     RefundStatus,
     ReviewFlag,
 )
-from verification.payments.polling import poll_now
 from verification.payments.refunds import (
     NotRefundable,
     approve_refund,
@@ -51,6 +50,7 @@ from verification.payments.refunds import (
     with_unfinished_part,
 )
 from verification.payments.registry import PROVIDER_NAMES, provider_named
+from verification.payments.settlement import poll_now
 from verification.providers.base import ProviderError
 from verification.providers.payment_provider import ProviderRefund
 from verification.reports.links import NotRenewable, ResendTooSoon

@@ -34,7 +34,6 @@ from verification.payments.models import (
     PaymentStatus,
     ReviewFlag,
 )
-from verification.payments.polling import PROMPT_POLL_TIMES, schedule_poll
 from verification.payments.refunds import REFUSED_CONSENTS
 from verification.payments.registry import (
     NoPaymentProvider,
@@ -43,7 +42,7 @@ from verification.payments.registry import (
     minimum_amount,
     provider_named,
 )
-from verification.payments.settlement import settle
+from verification.payments.settlement import PROMPT_POLL_TIMES, schedule_poll, settle
 from verification.providers.base import ProviderError, Refused
 from verification.providers.payment_provider import (
     CheckoutRequest,

@@ -1,9 +1,13 @@
-"""The payer of a report, and the messages to payers and to workspaces that top up."""
+"""The payer of a report, messages to payers and topping-up workspaces, and receipts.
+
+A checkout stores the contents of its receipt at settlement. An edit of a paid draft
+leaves the receipt as it was.
+"""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from django.db.models import QuerySet
 
@@ -19,7 +23,7 @@ from verification.payments.registry import (
     payment_methods_of,
 )
 from verification.reports.links import reminder_cause, request_cause
-from verification.reports.models import Report
+from verification.reports.models import PaymentMode, Report
 from verification.values.wire import utc_text
 from workspaces.models import Account, Environment
 
@@ -137,6 +141,19 @@ def top_up_refund_notice(refund: Refund) -> list[OutgoingMessage]:
     return _top_up_messages(refund.checkout, Kind.TOP_UP_REFUNDED, cause, refund.amount)
 
 
+def _payer_messages(
+    report: Report,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+    language: str = BILINGUAL,
+    *,
+    payer: dict[str, str] | None = None,
+) -> list[OutgoingMessage]:
+    person = payer or payer_of(report)
+    return messages_to(person, report, kind, cause, context, language)
+
+
 def _top_up_messages(
     checkout: Checkout, kind: Kind, cause: str, amount: Decimal
 ) -> list[OutgoingMessage]:
@@ -162,21 +179,6 @@ def _top_up_messages(
     ]
 
 
-def _check_names(results: QuerySet[CheckResult]) -> list[str]:
-    """Return English names, which the templates of messages translate."""
-    names = results.order_by("position").values_list("definition__display_name")
-    return [name for (name,) in names]
-
-
-def _recorded_payer(checkout: Checkout) -> dict[str, str]:
-    """Return the payer in the checkout's receipt; empty if it did not count."""
-    return checkout.receipt["payer"] if checkout.receipt else {}
-
-
-def _payment_link(report: Report) -> str:
-    return links.payment_url(report.payment.pk, report.payment.generation)
-
-
 def _payment_context(
     report: Report, payment: Payment, amount: Decimal
 ) -> dict[str, Any]:
@@ -192,18 +194,86 @@ def _payment_context(
     }
 
 
+def _payment_link(report: Report) -> str:
+    return links.payment_url(report.payment.pk, report.payment.generation)
+
+
 def _money(amount: Any, currency: str) -> dict[str, str]:
     return {"amount": f"{amount:,.2f}", "currency": currency}
 
 
-def _payer_messages(
-    report: Report,
-    kind: Kind,
-    cause: str,
-    context: dict[str, Any],
-    language: str = BILINGUAL,
-    *,
-    payer: dict[str, str] | None = None,
-) -> list[OutgoingMessage]:
-    person = payer or payer_of(report)
-    return messages_to(person, report, kind, cause, context, language)
+def _check_names(results: QuerySet[CheckResult]) -> list[str]:
+    """Return English names, which the templates of messages translate."""
+    names = results.order_by("position").values_list("definition__display_name")
+    return [name for (name,) in names]
+
+
+def _recorded_payer(checkout: Checkout) -> dict[str, str]:
+    """Return the payer in the checkout's receipt; empty if it did not count."""
+    return checkout.receipt["payer"] if checkout.receipt else {}
+
+
+class ReceiptItem(TypedDict):
+    # The catalogue's English name, because people read receipts in two languages.
+    name: str
+    price: str
+
+
+class Receipt(TypedDict):
+    # The known ones of the payer's `name`, `email` and `phone`.
+    payer: dict[str, str]
+    requester: str
+    purpose: str
+    reference: str
+    # The subject's name, for a nominated payer's receipt, which shows only initials.
+    about: NotRequired[str]
+    checks: list[ReceiptItem]
+    # The language of the page that opened the checkout.
+    language: str
+
+
+def build_receipt(report: Report, payer: dict[str, str], checkout: Checkout) -> Receipt:
+    """Build the receipt of a report from its present state."""
+    results = report.results.select_related("definition").order_by("position")
+    receipt = Receipt(
+        payer=payer,
+        requester=report.workspace.requester.name,
+        purpose=report.purpose,
+        reference=report.reference or "",
+        checks=[
+            ReceiptItem(name=result.definition.display_name, price=str(result.price))
+            for result in results
+        ],
+        language=checkout.language,
+    )
+    if report.payment_mode == PaymentMode.THIRD_PARTY:
+        receipt["about"] = report.subject_name
+    return receipt
+
+
+def build_top_up_receipt(account: Account, checkout: Checkout) -> Receipt:
+    """Build the receipt of a workspace's top-up."""
+    workspace = account.workspace
+    price = str(checkout.counted_amount)
+    return Receipt(
+        payer={"name": workspace.requester.name, "email": workspace.contact_email},
+        requester="",
+        purpose="",
+        reference="",
+        checks=[ReceiptItem(name="Top-up of the balance", price=price)],
+        language=checkout.language,
+    )
+
+
+def receipt_of(checkout: Checkout) -> Receipt:
+    """Return the stored receipt, or build one for money that did not count.
+
+    Raises ValueError if the checkout is not paid.
+    """
+    if checkout.paid_at is None:
+        raise ValueError("nothing was paid")
+    if checkout.receipt:
+        return cast(Receipt, checkout.receipt)
+    if checkout.account:
+        return build_top_up_receipt(checkout.account, checkout)
+    return build_receipt(cast(Report, checkout.report), {}, checkout)

@@ -19,8 +19,8 @@ from verification.jobs.batches import execute_in_batches
 from verification.jobs.queue import job
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
-from verification.payments.polling import poll_now
 from verification.payments.refunds import try_refunds_now
+from verification.payments.settlement import poll_now
 from verification.providers.payment_provider import ProviderEvent
 
 logger = logging.getLogger(__name__)

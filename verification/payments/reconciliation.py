@@ -30,10 +30,13 @@ from verification.payments.models import (
     RefundStatus,
     ReviewFlag,
 )
-from verification.payments.polling import poll_now
-from verification.payments.refund_transfers import build_refund_request
-from verification.payments.refunds import flag_refunds_elsewhere, is_recorded
+from verification.payments.refunds import (
+    build_refund_request,
+    flag_refunds_elsewhere,
+    is_recorded,
+)
 from verification.payments.registry import providers
+from verification.payments.settlement import poll_now
 from verification.providers.base import ProviderError
 from verification.providers.payment_provider import (
     CheckoutProvider,

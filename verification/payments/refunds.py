@@ -1,8 +1,9 @@
 """Refunds of a checkout's money, through the provider that took it.
 
 Staff or the service request a refund, a second person approves a large one, and
-`refund_transfers` sends it. A request reduces the checkout's refundable amount at once,
-so that two people cannot refund the same money.
+`send_refunds` sends it. A request reduces the checkout's refundable amount at once, so
+that two people cannot refund the same money. Each transfer is claimed under a lease
+before the call to the provider, and recorded after it: `Refund.tries` is the fence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import cast
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThan
@@ -31,7 +32,9 @@ from verification.backoffice.approvals import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
 from verification.jobs.batches import sweep
-from verification.jobs.queue import job, schedule_job
+from verification.jobs.claims import claim_due, schedule_next_run
+from verification.jobs.heartbeat import beat
+from verification.jobs.queue import advisory_lock, job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import (
     alert_about_review_flag,
@@ -51,7 +54,14 @@ from verification.payments.models import (
     RefundStatus,
     ReviewFlag,
 )
-from verification.providers.payment_provider import ProviderRefund
+from verification.payments.registry import provider_named
+from verification.providers.base import ProviderError, Unavailable
+from verification.providers.payment_provider import (
+    ProviderRefund,
+    RefundRequest,
+    RefundSnapshot,
+    RefundState,
+)
 from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from workspaces.ledger import (
@@ -64,7 +74,6 @@ from workspaces.ledger import (
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
-
 UNFINISHED_STATUSES = [ResultStatus.PENDING, ResultStatus.RUNNING]
 # A consent with one of these statuses ends its draft.
 REFUSED_CONSENTS = [
@@ -74,9 +83,13 @@ REFUSED_CONSENTS = [
 ]
 # Staff's list of unfinished parts holds payments of this time.
 LISTED_FOR = timedelta(days=90)
-# Paths, because the modules of these jobs import this one.
-REFUND_JOB = "verification.payments.refund_transfers.send_refunds"
-POLL_JOB = "verification.payments.polling.poll_due_checkouts"
+# A path, because the module of this job imports this one.
+POLL_JOB = "verification.payments.settlement.poll_due_checkouts"
+# A call to a provider ends well within this time.
+LEASE = timedelta(minutes=2)
+LONGEST_WAIT = timedelta(hours=6)
+# An approved refund that lasts longer gets REFUND_STUCK.
+STUCK_AFTER = timedelta(days=3)
 
 
 class NotRefundable(DecisionRefused):
@@ -241,7 +254,197 @@ def _approve(refund: Refund, at: datetime) -> None:
     refund.status, refund.next_try_at = RefundStatus.APPROVED, at
     refund.save()
     # Always a new job: a job that waits already may run before this commits.
-    schedule_job(REFUND_JOB)
+    schedule_job(send_refunds)
+
+
+def try_refunds_now(checkout_id: UUID) -> None:
+    """Poll the provider about the checkout's refunds once the transaction commits."""
+    at = now()
+    waiting = Refund.objects.filter(checkout=checkout_id, next_try_at__gt=at)
+    if waiting.update(next_try_at=at):
+        schedule_job(send_refunds)
+
+
+@job
+def send_refunds() -> None:
+    """Send due refunds to their providers, or poll for their results."""
+    while beat() and (refund := _claim()):
+        try:
+            _send(refund)
+        except Exception as e:
+            # The job retries this refund after its lease, and goes on with the others.
+            why = type(e).__name__
+            logger.error("refund %s was not sent (%s); retrying", refund.pk, why)
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
+    waiting = Refund.objects.filter(next_try_at__isnull=False)
+    schedule_next_run(send_refunds, waiting, "next_try_at")
+
+
+def _claim() -> Refund | None:
+    """Claim the refund that has been due longest. `tries` is the fence of the claim."""
+    at = now()
+    due = Refund.objects.filter(next_try_at__lte=at).order_by("next_try_at")
+    assignments = "next_try_at = lease.ends, tries = tries + 1"
+    claimed = claim_due(due[:1], assignments, LEASE, at)
+    return claimed[0] if claimed else None
+
+
+def _send(refund: Refund) -> None:
+    # A worker that was suspended past its lease may still be calling the provider. Two
+    # calls at once could make a provider without idempotency keys pay twice.
+    with advisory_lock(f"refund {refund.pk}") as is_alone:
+        if not (is_alone and _is_claim_current(refund)):
+            return
+        answer = _query_provider(refund)
+    with transaction.atomic():
+        _record(lock_refund(refund.pk), refund.tries, answer)
+
+
+def _is_claim_current(refund: Refund) -> bool:
+    """Return whether no later claim exists, and the refund has not ended."""
+    return Refund.objects.filter(
+        pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
+    ).exists()
+
+
+def _query_provider(refund: Refund) -> RefundSnapshot | ProviderError:
+    request = build_refund_request(refund)
+    try:
+        provider = provider_named(refund.checkout.provider)
+        # An earlier try may have reached the provider although its answer was lost.
+        if refund.tries > 1:
+            if snapshot := provider.poll_refund(request, refund.provider_refund):
+                return snapshot
+            if refund.provider_refund:
+                return Unavailable("REFUND_NOT_FOUND", "The provider has lost it.")
+    except ProviderError as e:
+        # A failed poll decides nothing, even a refused one: a later try asks again.
+        return Unavailable(e.code, e.message)
+    try:
+        return provider.refund(request)
+    except ProviderError as e:
+        return e
+
+
+def build_refund_request(refund: Refund) -> RefundRequest:
+    """Return the request that sends the refund, or polls for it."""
+    checkout = refund.checkout
+    return RefundRequest(
+        str(refund.pk),
+        checkout.reference,
+        checkout.transaction,
+        refund.amount,
+        checkout.paid_currency,
+    )
+
+
+def _record(refund: Refund, tries: int, answer: RefundSnapshot | ProviderError) -> None:
+    """Record the provider's answer to the try with this number.
+
+    The answer to an earlier try counts only if the refund is done.
+    """
+    is_done = isinstance(answer, RefundSnapshot) and answer.state == RefundState.DONE
+    if refund.status != RefundStatus.APPROVED:
+        if is_done and refund.status == RefundStatus.FAILED:
+            logger.error("refund %s is FAILED here, and done there", refund.pk)
+            flag_refund(refund)
+        return
+    if refund.tries != tries and not is_done:
+        return
+    if isinstance(answer, Unavailable):
+        # Retry without end: an earlier try may have moved the money.
+        refund.message = answer.message[:200]
+        _try_later(refund)
+    elif isinstance(answer, ProviderError):
+        _fail(refund, answer.code, answer.message)
+    elif answer.state == RefundState.PENDING:
+        refund.provider_refund, refund.message = answer.refund, answer.message[:200]
+        _try_later(refund, needs_somebody=answer.needs_somebody)
+    else:
+        refund.provider_refund = answer.refund
+        if is_done:
+            end_refund(refund, RefundStatus.DONE, answer.message)
+        else:
+            _fail(refund, "by the provider", answer.message)
+
+
+def _fail(refund: Refund, code: str, message: str) -> None:
+    logger.error("refund %s has failed: %s", refund.pk, code)
+    end_refund(refund, RefundStatus.FAILED, message)
+    flag_refund(refund)
+
+
+def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
+    wait = min(timedelta(minutes=2 ** min(refund.tries, 12)), LONGEST_WAIT)
+    at = now()
+    refund.next_try_at = at + wait
+    approved_at = refund.decided_at or refund.created_at
+    if refund.stuck_at is None and (needs_somebody or at - approved_at > STUCK_AFTER):
+        refund.stuck_at = at
+        why = "waits for a person" if needs_somebody else "has been pending for days"
+        logger.error("refund %s %s: %s", refund.pk, why, refund.message)
+        flag_refund(refund, ReviewFlag.REFUND_STUCK)
+    refund.save()
+
+
+def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
+    """End a locked refund with this status.
+
+    The amount of a failed or rejected refund is free for disputes and other refunds.
+    """
+    refund.status, refund.message = status, message[:200]
+    refund.next_try_at, refund.ended_at = None, now()
+    refund.save()
+    if refund.stuck_at:
+        clear_review_flag(refund.checkout_id, ReviewFlag.REFUND_STUCK)
+    if status == RefundStatus.DONE:
+        _notify_payer(refund)
+        return
+    checkout = refund.checkout
+    back = F("refunded") - refund.amount
+    Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
+    _adjust_balance(refund, refund.amount)
+    if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
+        # The next poll lets the disputes hold the amount.
+        Checkout.objects.filter(pk=checkout.pk).update(next_poll_at=refund.ended_at)
+        schedule_job(POLL_JOB)
+    is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
+    if (is_rejected_part and not checkout.review_flags) or (
+        # An edit has replaced the payment, whose payer pays the whole amount again.
+        checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists()
+    ):
+        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
+
+
+def flag_refund(refund: Refund, flag: ReviewFlag = ReviewFlag.REFUND_FAILED) -> None:
+    """Raise the flag on the refund's checkout, and alert the operators."""
+    if not raise_review_flag(refund.checkout_id, flag):
+        # Another refund has raised the flag. This one needs an alert of its own.
+        alert_about_review_flag(refund.checkout_id, flag, refund.pk)
+
+
+def _notify_payer(refund: Refund) -> None:
+    """Notify the payer of a done refund. Mark a fully refunded payment REFUNDED."""
+    checkout = refund.checkout
+    if _is_fully_refunded(Checkout.objects.filter(pk=checkout.pk)):
+        clear_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
+        clear_review_flag(checkout.pk, ReviewFlag.REFUND_FAILED)
+    if checkout.report is None or checkout.payment_id is None:
+        notify(*top_up_refund_notice(refund))
+        return
+    paying = Checkout.objects.paying(checkout.payment_id)
+    if checkout.is_counted and _is_fully_refunded(paying):
+        paid = Payment.objects.filter(pk=checkout.payment_id)
+        paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
+    notify(*refund_notice(checkout.report, refund))
+
+
+def _is_fully_refunded(checkouts: QuerySet[Checkout]) -> bool:
+    """Return whether done refunds cover all the money of these checkouts."""
+    done = Refund.objects.filter(checkout__in=checkouts, status=RefundStatus.DONE)
+    refunded = done.aggregate(sum=Sum("amount"))["sum"]
+    return refunded == checkouts.aggregate(sum=Sum("paid_amount"))["sum"]
 
 
 @job
@@ -359,73 +562,6 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
     return _with_ended_report(lately, now()).filter(
         GreaterThan(Subquery(undone), Subquery(gone))
     )
-
-
-def try_refunds_now(checkout_id: UUID) -> None:
-    """Poll the provider about the checkout's refunds once the transaction commits."""
-    at = now()
-    waiting = Refund.objects.filter(checkout=checkout_id, next_try_at__gt=at)
-    if waiting.update(next_try_at=at):
-        schedule_job(REFUND_JOB)
-
-
-def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
-    """End a locked refund with this status.
-
-    The amount of a failed or rejected refund is free for disputes and other refunds.
-    """
-    refund.status, refund.message = status, message[:200]
-    refund.next_try_at, refund.ended_at = None, now()
-    refund.save()
-    if refund.stuck_at:
-        clear_review_flag(refund.checkout_id, ReviewFlag.REFUND_STUCK)
-    if status == RefundStatus.DONE:
-        _notify_payer(refund)
-        return
-    checkout = refund.checkout
-    back = F("refunded") - refund.amount
-    Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
-    _adjust_balance(refund, refund.amount)
-    if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
-        # The next poll lets the disputes hold the amount.
-        Checkout.objects.filter(pk=checkout.pk).update(next_poll_at=refund.ended_at)
-        schedule_job(POLL_JOB)
-    is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
-    if (is_rejected_part and not checkout.review_flags) or (
-        # An edit has replaced the payment, whose payer pays the whole amount again.
-        checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists()
-    ):
-        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
-
-
-def flag_refund(refund: Refund, flag: ReviewFlag = ReviewFlag.REFUND_FAILED) -> None:
-    """Raise the flag on the refund's checkout, and alert the operators."""
-    if not raise_review_flag(refund.checkout_id, flag):
-        # Another refund has raised the flag. This one needs an alert of its own.
-        alert_about_review_flag(refund.checkout_id, flag, refund.pk)
-
-
-def _notify_payer(refund: Refund) -> None:
-    """Notify the payer of a done refund. Mark a fully refunded payment REFUNDED."""
-    checkout = refund.checkout
-    if _is_fully_refunded(Checkout.objects.filter(pk=checkout.pk)):
-        clear_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
-        clear_review_flag(checkout.pk, ReviewFlag.REFUND_FAILED)
-    if checkout.report is None or checkout.payment_id is None:
-        notify(*top_up_refund_notice(refund))
-        return
-    paying = Checkout.objects.paying(checkout.payment_id)
-    if checkout.is_counted and _is_fully_refunded(paying):
-        paid = Payment.objects.filter(pk=checkout.payment_id)
-        paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
-    notify(*refund_notice(checkout.report, refund))
-
-
-def _is_fully_refunded(checkouts: QuerySet[Checkout]) -> bool:
-    """Return whether done refunds cover all the money of these checkouts."""
-    done = Refund.objects.filter(checkout__in=checkouts, status=RefundStatus.DONE)
-    refunded = done.aggregate(sum=Sum("amount"))["sum"]
-    return refunded == checkouts.aggregate(sum=Sum("paid_amount"))["sum"]
 
 
 @transaction.atomic

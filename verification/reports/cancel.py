@@ -15,8 +15,8 @@ from verification.consents.messages import cancel_consent_requests
 from verification.db.bulk_insert import insert
 from verification.payments.messages import cancel_payment_requests
 from verification.payments.models import PaymentStatus
-from verification.payments.polling import close_checkouts
 from verification.payments.refunds import refund_parts
+from verification.payments.settlement import close_checkouts
 from verification.references.requests import close_references
 from verification.reports.locks import lock_report
 from verification.reports.models import PaymentMode, Report, ReportStatus

@@ -27,8 +27,8 @@ from verification.payments.models import (
     RefundCause,
     RefundStatus,
 )
-from verification.payments.polling import close_checkouts
 from verification.payments.refunds import refund_parts, refund_surplus
+from verification.payments.settlement import close_checkouts
 from verification.reports.create import (
     amount_too_low_reason,
     blocked_check_reason,
