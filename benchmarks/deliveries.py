@@ -20,7 +20,7 @@ from django.utils.timezone import now
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import Service, free_port
 from verification.db.bulk_insert import insert
-from webhooks.claims import MAX_CONCURRENT_REQUESTS, claim
+from webhooks.attempts import MAX_CONCURRENT_REQUESTS, claim
 from webhooks.events import NewEvent, envelope, event_rows
 from webhooks.models import Configuration, Delivery, Event
 from workspaces.models import Account, Workspace

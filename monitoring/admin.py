@@ -5,11 +5,10 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils.html import format_html
 
-from monitoring.changes import describe_changes
+from monitoring.alerts import describe_changes
 from monitoring.chart import Mark, timeline
-from monitoring.models import Alert, Rule, Run, Severity
+from monitoring.models import Alert, Rule, Run, Severity, check_states
 from monitoring.pauses import NotResumable, pause_for_staff, resume_for_staff
-from monitoring.queries import check_states
 from monitoring.rules import find_run_obstacle, price_of
 from monitoring.runs import RunRefused, accounts_of, run_now
 from verification.backoffice import audit

@@ -1,26 +1,29 @@
-"""Pause and resume rules."""
+"""Pause and resume rules, and notify owners of paused rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils.timezone import now
 
-from monitoring.messages import schedule_message
-from monitoring.models import PauseReason, Rule, RuleStatus
+from monitoring.models import PauseReason, Rule, RuleStatus, lock_rule, locked_rules
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
-from verification.jobs.queue import schedule_job
+from verification.db.ids import uuid7
+from verification.jobs.queue import job, schedule_job
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.cancel import end_report
 from verification.reports.locks import locked_reports as held_reports
 from verification.reports.models import Report, ReportStatus
 from verification.reports.orders import Catalogue, catalogue
 from verification.reports.request import ConsentInput
+from verification.values.wire import one_line
 from workspaces.ledger import InsufficientBalance, account_of
-from workspaces.models import Client
+from workspaces.models import Client, Environment, Workspace
 
 # A path, because `runs` imports this module.
 LAUNCH_JOB = "monitoring.runs.launch_due_runs"
@@ -35,22 +38,6 @@ class NotResumable(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-def locked_rules() -> QuerySet[Rule]:
-    """Return rules that are locked as they are read, in the same order everywhere.
-
-    Rules come before the reports of their runs, and accounts last.
-    """
-    rules = Rule.objects.select_for_update(of=("self",), no_key=True)
-    return rules.order_by("pk")
-
-
-def lock_rule(client: Client, rule_id: UUID) -> Rule:
-    """Return the client's rule, locked; raise Rule.DoesNotExist if it has none."""
-    return locked_rules().get(
-        pk=rule_id, workspace=client.workspace, environment=client.environment
-    )
 
 
 def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
@@ -209,3 +196,71 @@ def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
 def delete_rule(client: Client, rule_id: UUID) -> None:
     """Delete a rule. Its reports and alerts stay; a current run raises no alert."""
     lock_rule(client, rule_id).delete()
+
+
+# Reasons of the service: the client did not pause these rules.
+NOTIFIED_REASONS = {
+    PauseReason.CONSENT_WITHDRAWN,
+    PauseReason.INSUFFICIENT_BALANCE,
+    PauseReason.CHECK_INACTIVE,
+}
+# A job that pauses thousands of rules takes this long at most.
+GATHER_DELAY = timedelta(seconds=30)
+# Rules that a message names.
+MAX_NAMED_RULES = 10
+
+
+def schedule_message(reason: PauseReason, at: datetime) -> None:
+    """Schedule the message in the caller's transaction, which has paused rules."""
+    if reason in NOTIFIED_REASONS:
+        schedule_job(notify_paused, at=at + GATHER_DELAY)
+
+
+@job
+def notify_paused() -> None:
+    """Notify owners of paused rules, once for each pause. Jobs may run at once."""
+    groups = _unnotified().values_list("workspace", "environment", "pause_reason")
+    for workspace_id, environment, reason in list(groups.order_by().distinct()):
+        _notify_owner(workspace_id, environment, PauseReason(reason))
+
+
+def _unnotified() -> QuerySet[Rule]:
+    return Rule.objects.filter(
+        notified_at=None, pause_reason__in=list(NOTIFIED_REASONS)
+    )
+
+
+@transaction.atomic
+def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
+    untold = _unnotified().filter(
+        workspace=workspace_id, environment=environment, pause_reason=reason
+    )
+    locked = untold.select_for_update(no_key=True).order_by("pk")
+    rules = list(locked.values_list("pk", "reference"))
+    if not rules:
+        return
+    Rule.objects.filter(pk__in=[pk for pk, _ in rules]).update(notified_at=now())
+    workspace = Workspace.objects.get(pk=workspace_id)
+    notify(
+        OutgoingMessage(
+            Kind.MONITORING_PAUSED,
+            Channel.EMAIL,
+            cause=f"monitoring-paused:{uuid7()}",
+            recipient=workspace.contact_email,
+            context={
+                "workspace": workspace.name,
+                "environment": environment,
+                "reason": reason.value,
+                "count": len(rules),
+                "rules": _rule_labels(rules[:MAX_NAMED_RULES]),
+                "more": max(0, len(rules) - MAX_NAMED_RULES),
+            },
+            workspace_id=workspace_id,
+            sandbox=environment == Environment.SANDBOX,
+        )
+    )
+
+
+def _rule_labels(rules: Iterable[tuple[UUID, str | None]]) -> list[str]:
+    """Return labels without the subjects' names, which an e-mail must not hold."""
+    return [f"{pk} ({one_line(own)})" if own else str(pk) for pk, own in rules]

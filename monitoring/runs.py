@@ -26,8 +26,15 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
-from monitoring.models import PauseReason, Rule, RuleStatus, Run, next_run_time
-from monitoring.pauses import locked_rules, pause
+from monitoring.models import (
+    PauseReason,
+    Rule,
+    RuleStatus,
+    Run,
+    locked_rules,
+    next_run_time,
+)
+from monitoring.pauses import pause
 from monitoring.rules import (
     RuleRequest,
     attestation,

@@ -23,19 +23,19 @@ from django.utils.timezone import now
 from verification.db.encryption import UnknownKey
 from verification.jobs.heartbeat import beat
 from verification.jobs.queue import job, schedule_job, slot
-from webhooks.claims import (
+from webhooks.attempts import (
     MAX_CONCURRENT_REQUESTS,
     Claim,
     ClaimShares,
+    EndedAttempt,
     claim,
+    record_attempts,
     release_claims,
     schedule_next_run,
 )
 from webhooks.events import envelope
 from webhooks.models import Attempt
-from webhooks.requests import Answer, WebhookRequest, sign
-from webhooks.results import EndedAttempt, record_attempts
-from webhooks.sender import Sender
+from webhooks.sender import Answer, Sender, WebhookRequest, sign
 
 logger = logging.getLogger(__name__)
 

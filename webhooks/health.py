@@ -7,14 +7,18 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
 from verification.db import breaker
-from verification.jobs.queue import schedule_job
-from webhooks.messages import notify_disabled, notify_failing
+from verification.jobs.queue import job, schedule_job
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
+from verification.values.wire import utc_text
 from webhooks.models import Attempt, Configuration
-from webhooks.requests import Answer
+from webhooks.sender import Answer
+from workspaces.models import Environment
 
 GONE = 410
 # The service notifies the owners at this failure in a row.
@@ -101,3 +105,51 @@ def _unless_replaced(
     return Configuration.objects.filter(
         pk=configuration.pk, updated_at=configuration.updated_at, **also
     )
+
+
+@job
+def notify_failing(configuration_id: str) -> None:
+    """Notify the owners of failures, unless the receiver has recovered since."""
+    configuration = _find_configuration(configuration_id)
+    if configuration and configuration.failing_since:
+        _notify_owners(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
+
+
+@job
+def notify_disabled(configuration_id: str) -> None:
+    """Notify the owners that the service disabled it, unless it is enabled again."""
+    configuration = _find_configuration(configuration_id)
+    if configuration and configuration.disabled_at:
+        _notify_owners(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)
+
+
+def _find_configuration(configuration_id: str) -> Configuration | None:
+    found = Configuration.objects.select_related("workspace")
+    return found.filter(pk=configuration_id).first()
+
+
+def _notify_owners(configuration: Configuration, kind: Kind, since: datetime) -> None:
+    failing_since = configuration.failing_since
+    notify(
+        OutgoingMessage(
+            kind,
+            Channel.EMAIL,
+            cause=f"{_word(kind)}:{configuration.pk}:{utc_text(since)}",
+            recipient=configuration.workspace.contact_email,
+            context={
+                "workspace": configuration.workspace.name,
+                "environment": configuration.environment,
+                "url": configuration.url,
+                "failures": configuration.failures_in_row,
+                "failingSince": utc_text(failing_since) if failing_since else None,
+                "reason": configuration.disabled_reason,
+                "docs": f"{settings.BASE_URL}/docs",
+            },
+            workspace_id=configuration.workspace_id,
+            sandbox=configuration.environment == Environment.SANDBOX,
+        )
+    )
+
+
+def _word(kind: Kind) -> str:
+    return kind.lower().replace("_", "-")

@@ -1,12 +1,17 @@
+"""Events, the receivers' configurations, deliveries and attempts."""
+
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils.timezone import now
 
+from verification.db.base import force_custom_plan
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import uuid7
 from workspaces.models import Environment, Workspace
@@ -273,3 +278,44 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.delivery_id} #{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    deliveries: list[Delivery]
+    total: int
+
+
+def deliveries_of(workspace_id: UUID, environment: str) -> QuerySet[Delivery]:
+    """Return the deliveries with their events, without the payloads."""
+    return (
+        Delivery.objects.filter(workspace=workspace_id, environment=environment)
+        .select_related("event")
+        .defer("event__payload")
+    )
+
+
+@force_custom_plan()
+def list_deliveries(
+    workspace_id: UUID,
+    environment: str,
+    *,
+    event: str | None = None,
+    status: str | None = None,
+    page: int,
+    size: int,
+) -> DeliveryPage:
+    """Return one page of the deliveries, and their total number."""
+    found = deliveries_of(workspace_id, environment)
+    if event:
+        found = found.filter(name=event)
+    if status:
+        found = found.filter(status=status)
+    first = page * size
+    # Ids grow with time, and the index is sorted by them.
+    deliveries = list(found.order_by("-event_id")[first : first + size])
+    # After a page that is not full the total is known without a count.
+    total = first + len(deliveries)
+    if len(deliveries) == size or (first and not deliveries):
+        total = found.order_by().count()
+    return DeliveryPage(deliveries, total)

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.conf import settings
 
-from monitoring.messages import NOTIFIED_REASONS
 from monitoring.models import PauseReason, Severity
+from monitoring.pauses import NOTIFIED_REASONS
 from tests.world.service import Service
 
 PAGE = (settings.BASE_DIR / "docs" / "monitoring.md").read_text()

@@ -20,11 +20,11 @@ from tests.world.service import Service, free_port
 from verification.api import examples
 from verification.api.events import EVENTS, EXAMPLES
 from verification.db import breaker
-from webhooks import health, results, retention
+from webhooks import attempts, events, health
 from webhooks.events import envelope
 from webhooks.models import Event
 from webhooks.redelivery import TESTS_PER_MINUTE
-from webhooks.requests import sign
+from webhooks.sender import sign
 
 PAGE = (settings.BASE_DIR / "docs" / "webhooks.md").read_text()
 SECTIONS = re.findall(
@@ -107,14 +107,14 @@ def test_rules_of_the_page_match_the_code():
                 return f"{seconds / size:g} {unit}"
         return f"{seconds:g} s"
 
-    assert " · ".join(words(wait) for wait in results.RETRY_DELAYS) in PAGE
-    assert results.JITTER == 0.2
+    assert " · ".join(words(wait) for wait in attempts.RETRY_DELAYS) in PAGE
+    assert attempts.JITTER == 0.2
     assert "give or take 20 %" in PAGE
-    assert len(results.RETRY_DELAYS) + 1 == 10
+    assert len(attempts.RETRY_DELAYS) + 1 == 10
     assert settings.WEBHOOK_TIMEOUT_SECONDS == 15
     assert (health.NOTIFIES_AT, breaker.FAILURE_THRESHOLD) == (4, 10)
     assert (health.DISABLE_AFTER.days, health.MIN_FAILURES_TO_DISABLE) == (5, 10)
-    assert retention.RETENTION.days == 30
+    assert events.RETENTION.days == 30
     assert TESTS_PER_MINUTE == 5
 
 

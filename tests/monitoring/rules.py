@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F
 from django.utils.timezone import now
 
-from monitoring.comparison import compare_runs
+from monitoring.alerts import compare_runs
 from monitoring.models import Alert, Rule, Run, next_run_time
 from monitoring.rules import attestation, read_rule, set_subject
 from monitoring.runs import launch_due_runs

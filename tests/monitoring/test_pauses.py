@@ -5,9 +5,8 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from monitoring.messages import notify_paused
 from monitoring.models import PauseReason, Rule, Run
-from monitoring.pauses import pause, pause_for_staff, resume_for_staff
+from monitoring.pauses import notify_paused, pause, pause_for_staff, resume_for_staff
 from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import CHANGING, let_pass, make, pay_in, stored, work
 from tests.world.clients import ATTESTED, HOSTED, Api, codes, person
@@ -380,7 +379,7 @@ def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
     let_pass(DAY)
     launch_due_runs()
 
-    job = Job.objects.get(function="monitoring.messages.notify_paused")
+    job = Job.objects.get(function="monitoring.pauses.notify_paused")
     assert job.due_at < now() + timedelta(minutes=1)
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from monitoring.comparison import compare_runs
-from monitoring.messages import notify_paused
+from monitoring.alerts import compare_runs
 from monitoring.models import Alert, Rule, RuleStatus, Run
-from monitoring.pauses import pause_for_withdrawal
+from monitoring.pauses import notify_paused, pause_for_withdrawal
 from monitoring.runs import launch_due_runs
 from tests.monitoring.rules import CHANGING, let_pass, make, rule, stored
 from tests.world.clients import Api

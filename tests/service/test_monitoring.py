@@ -12,7 +12,7 @@ from tests.service.test_webhooks import configure
 from tests.service.test_webhooks import receiver as receiver
 from tests.webhooks.deliveries import SECRET
 from tests.webhooks.receiver import authority as authority
-from webhooks.requests import signing_key
+from webhooks.sender import signing_key
 
 RULES, DAYS = 150, 5
 DONE_SECONDS = 90

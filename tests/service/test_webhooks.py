@@ -12,7 +12,7 @@ from tests.webhooks.receiver import Receiver, Script
 from tests.webhooks.receiver import authority as authority
 from tests.world.clients import person
 from webhooks.models import Event
-from webhooks.requests import signing_key
+from webhooks.sender import signing_key
 
 REPORTS = 400
 EVENTS = 5 * REPORTS

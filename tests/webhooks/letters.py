@@ -7,8 +7,7 @@ import time
 import pytest
 
 from tests.webhooks.receiver import lookup_here
-from webhooks.requests import WebhookRequest
-from webhooks.sender import Sender
+from webhooks.sender import Sender, WebhookRequest
 
 HEADERS = {"webhook-id": "evt_1"}
 

@@ -19,12 +19,10 @@ from tests.webhooks.receiver import Receiver, Script
 from tests.world.clients import Api, person
 from verification.db.encryption import _cipher
 from verification.jobs.models import Job
-from webhooks import claims, results
-from webhooks.claims import MAX_CONCURRENT_REQUESTS, claim
+from webhooks.attempts import MAX_CONCURRENT_REQUESTS, SEND_DUE, claim, record_attempts
 from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Attempt, Configuration, Delivery, Event
-from webhooks.requests import signing_key
-from webhooks.sender import Sender
+from webhooks.sender import Sender, signing_key
 from workspaces.models import Workspace
 
 
@@ -69,7 +67,7 @@ def test_an_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
     Job.objects.all().delete()
     happen(workspace, name=Event.Name.REPORT_CREATED)
     assert statuses() == {}
-    assert not Job.objects.filter(function=claims.SEND_DUE).exists()
+    assert not Job.objects.filter(function=SEND_DUE).exists()
 
 
 def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
@@ -130,7 +128,7 @@ def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
     delivery = only_delivery(status="RETRYING", status_code=500, failures=1)
     wait = delivery.next_attempt_at - now()
     assert timedelta(seconds=3) < wait < timedelta(seconds=6.1)
-    (job,) = Job.objects.filter(function=claims.SEND_DUE, due_at__gt=now())
+    (job,) = Job.objects.filter(function=SEND_DUE, due_at__gt=now())
     assert abs(job.due_at - delivery.next_attempt_at) < timedelta(seconds=0.1)
 
 
@@ -246,7 +244,7 @@ def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
     assert statuses() == {"PENDING": 1}
     assert not Job.objects.exists()
     workspace.resume()
-    assert Job.objects.filter(function=claims.SEND_DUE).exists()
+    assert Job.objects.filter(function=SEND_DUE).exists()
     send_due_deliveries()
     assert statuses() == {"DELIVERED": 1}
 
@@ -279,7 +277,7 @@ def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
     with Sender(at_once=MAX_CONCURRENT_REQUESTS) as post:
         _start(post, claim(99, {configuration.pk: 99}), flight)
         while flight.claims:
-            results.record_attempts(_collect_ended(post, flight))
+            record_attempts(_collect_ended(post, flight))
     last = receiver.received[-1]
     assert last.at - receiver.received[0].at > 1
     started = Attempt.objects.order_by("-started_at")[:2]

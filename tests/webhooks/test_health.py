@@ -17,11 +17,11 @@ from tests.webhooks.receiver import Receiver, Script
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from webhooks import messages, results
-from webhooks.claims import claim
+from webhooks import attempts, health
+from webhooks.attempts import claim
 from webhooks.delivery import send_due_deliveries
 from webhooks.models import Configuration
-from webhooks.requests import Answer
+from webhooks.sender import Answer
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
@@ -35,14 +35,14 @@ def attempt(*statuses: int) -> Configuration:
     """One attempt with each of these answers, one after the other."""
     for status in statuses:
         let_time_pass()
-        results.record_attempts([ended(claim(1)[0], status)])
+        attempts.record_attempts([ended(claim(1)[0], status)])
     return Configuration.objects.get()
 
 
 def run_mails() -> None:
     """Run the jobs that write to owners."""
-    for job in Job.objects.filter(function__startswith="webhooks.messages"):
-        getattr(messages, job.function.rpartition(".")[2])(*job.arguments)
+    for job in Job.objects.filter(function__startswith="webhooks.health"):
+        getattr(health, job.function.rpartition(".")[2])(*job.arguments)
         job.delete()
     send_due_notifications()
 
@@ -67,8 +67,8 @@ def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
     configured(workspace)
     happen(workspace, 9)
     configuration = attempt(500, 500, 500, 500)
-    messages.notify_failing(str(configuration.pk))
-    messages.notify_failing(str(configuration.pk))
+    health.notify_failing(str(configuration.pk))
+    health.notify_failing(str(configuration.pk))
     run_mails()
     assert Notification.objects.count() == len(mail.outbox) == 1
 
@@ -170,7 +170,7 @@ def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
     let_time_pass()
     (probe,) = claim(10)
     assert claim(10) == []
-    results.record_attempts([ended(probe, 200)])
+    attempts.record_attempts([ended(probe, 200)])
     let_time_pass()
     assert len(claim(10)) == 10
 
@@ -182,7 +182,7 @@ def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
     happen(workspace)
     (late,) = claim(1)
     Configuration.objects.update(url="https://new.acacia.test/", updated_at=now())
-    results.record_attempts([ended(late, 410)])
+    attempts.record_attempts([ended(late, 410)])
     configuration = Configuration.objects.get()
     assert configuration.enabled
     assert configuration.failures_in_row == 0
@@ -193,8 +193,8 @@ def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
     configured(workspace)
     happen(workspace, 30)
     burst = claim(20, {Configuration.objects.get().pk: 20})
-    results.record_attempts([ended(one, 500) for one in burst[:12]])
-    results.record_attempts([ended(one, 500) for one in burst[12:]])
+    attempts.record_attempts([ended(one, 500) for one in burst[:12]])
+    attempts.record_attempts([ended(one, 500) for one in burst[12:]])
     configuration = Configuration.objects.get()
     rest = configuration.resting_until - now()
     assert timedelta(seconds=28) < rest <= timedelta(seconds=30)
@@ -207,7 +207,7 @@ def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
     happen(workspace, 20)
     claimed = claim(20, {Configuration.objects.get().pk: 20})
     for number, one in enumerate(claimed):
-        results.record_attempts([ended(one, 500 if number % 2 else 200)])
+        attempts.record_attempts([ended(one, 500 if number % 2 else 200)])
     configuration = Configuration.objects.get()
     assert (configuration.failures_in_row, configuration.resting_until) == (1, None)
-    assert not Job.objects.filter(function__startswith="webhooks.messages").exists()
+    assert not Job.objects.filter(function__startswith="webhooks.health").exists()

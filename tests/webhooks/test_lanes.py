@@ -4,8 +4,7 @@ from typing import Any
 from tests.webhooks.receiver import Script, lookup_here
 from webhooks import sender
 from webhooks.models import Attempt
-from webhooks.requests import WebhookRequest
-from webhooks.sender import Sender
+from webhooks.sender import Sender, WebhookRequest
 
 E = Attempt.Error
 HEADERS = {"webhook-id": "evt_1"}

@@ -6,8 +6,7 @@ import time
 from tests.webhooks.letters import HEADERS, answer, answers
 from tests.webhooks.receiver import HOST, Script, lookup_here
 from webhooks.models import Attempt
-from webhooks.requests import WebhookRequest
-from webhooks.sender import Sender
+from webhooks.sender import Sender, WebhookRequest
 
 E = Attempt.Error
 

@@ -7,7 +7,7 @@ import standardwebhooks
 import svix
 import time_machine
 
-from webhooks.requests import sign, signing_key
+from webhooks.sender import sign, signing_key
 
 EVENT = "evt_01JCZZZZZZZZZZZZZZZZZZZZZZ"
 AT = 1763712000

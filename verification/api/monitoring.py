@@ -10,15 +10,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from monitoring.alerts import edit_alert, mark_all_read
-from monitoring.models import Rule
-from monitoring.pauses import delete_rule, pause_for_client, resume_for_client
-from monitoring.queries import (
+from monitoring.models import (
+    Rule,
     check_states,
     list_alerts,
     list_rules,
     recent_alerts,
     rules_of,
 )
+from monitoring.pauses import delete_rule, pause_for_client, resume_for_client
 from monitoring.rules import RuleRequest, read_rule
 from monitoring.runs import create_rule
 from verification.api import examples

@@ -11,12 +11,12 @@ from monitoring.models import (
     Alert,
     AlertKind,
     Cadence,
+    CheckState,
     PauseReason,
     Rule,
     RuleStatus,
     Severity,
 )
-from monitoring.queries import CheckState
 from verification.api.query import PageEnvelope, PageQuery
 from verification.api.report_shapes import SubjectBody
 from verification.reports.request import ConsentInput, RequestShape

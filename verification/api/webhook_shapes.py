@@ -15,7 +15,7 @@ from verification.reports.request import RequestShape
 from verification.values import formats
 from verification.values.wire import Shape, Timestamp
 from webhooks.models import Attempt, Configuration, Delivery, DeliveryStatus, Event
-from webhooks.requests import signing_key
+from webhooks.sender import signing_key
 
 EVENT_NAMES = Event.Name.values
 SELECTABLE_EVENTS = [name for name in EVENT_NAMES if name != Event.Name.WEBHOOK_TEST]

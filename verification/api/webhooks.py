@@ -23,8 +23,7 @@ from verification.api.webhook_shapes import (
     WebhookConfigurationRequest,
 )
 from webhooks.configuration import configure, remove
-from webhooks.models import Configuration
-from webhooks.queries import deliveries_of, list_deliveries
+from webhooks.models import Configuration, deliveries_of, list_deliveries
 from webhooks.redelivery import recover, redeliver, send_test
 from workspaces.models import Client, Scope
 

@@ -192,7 +192,7 @@ EndedCheck = tuple[Claim, Outcome]
 Definitions = Mapping[Any, CheckDefinition]
 
 ENGINE = "engine"
-COMPARE = "monitoring.comparison.compare_runs"
+COMPARE = "monitoring.alerts.compare_runs"
 MAX_DURATION_MS = 2**31 - 1
 UPDATE = """
 UPDATE checks_checkresult r

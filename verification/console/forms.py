@@ -22,7 +22,7 @@ from verification.reports.queries import Filters
 from verification.values import formats
 from verification.values.wire import NAIROBI, one_line
 from webhooks.models import DeliveryStatus, Event
-from webhooks.requests import signing_key
+from webhooks.sender import signing_key
 from workspaces.models import Role, Scope, all_scopes
 
 REQUIRED_ERROR = {"required": _("This is needed")}

@@ -18,15 +18,14 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from monitoring.queries import alerts_of
+from monitoring.models import alerts_of
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
 from verification.reports.orders import catalogue
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import RuleContext, find_faults
 from verification.web.pages import private_page
-from webhooks.models import Configuration, DeliveryStatus
-from webhooks.queries import list_deliveries
+from webhooks.models import Configuration, DeliveryStatus, list_deliveries
 from workspaces import members
 from workspaces.models import ApiKey, Member, Workspace
 from workspaces.signup import create_own_workspace

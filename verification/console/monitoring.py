@@ -10,10 +10,8 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from monitoring.alerts import edit_alert, mark_all_read
-from monitoring.changes import describe_changes
-from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
-from monitoring.queries import (
+from monitoring.alerts import describe_changes, edit_alert, mark_all_read
+from monitoring.models import (
     alerts_of,
     check_states,
     list_alerts,
@@ -21,6 +19,7 @@ from monitoring.queries import (
     recent_alerts,
     rules_of,
 )
+from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from verification.console import forms
 from verification.console.base import (
     PAGE_SIZE,

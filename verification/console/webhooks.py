@@ -24,8 +24,7 @@ from verification.console.base import (
 from verification.values.masking import mask
 from webhooks import configuration, redelivery
 from webhooks.events import envelope
-from webhooks.models import Configuration, Event
-from webhooks.queries import deliveries_of, list_deliveries
+from webhooks.models import Configuration, Event, deliveries_of, list_deliveries
 from workspaces.members import Permission
 
 MANAGE = Permission.MANAGE_WEBHOOKS

@@ -57,9 +57,9 @@ from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.models import Report, ReportStatus
 from verification.reports.orders import catalogue, read_orders
+from webhooks.attempts import RETRY_DELAYS
 from webhooks.configuration import configure
 from webhooks.models import Configuration, Event
-from webhooks.results import RETRY_DELAYS
 from workspaces.ledger import account_of
 from workspaces.members import assign_owner
 from workspaces.models import Client, Environment, Member, Workspace

@@ -69,8 +69,8 @@ SCHEDULES = [
         "verification.payments.alerts.purge_operator_alerts",
     ),
     ScheduledJob("Run monitoring rules", 1, "monitoring.runs.launch_due_runs"),
-    ScheduledJob("Compare what was left", 5, "monitoring.comparison.compare_lost_runs"),
-    ScheduledJob("Tell of paused rules", 10, "monitoring.messages.notify_paused"),
+    ScheduledJob("Compare what was left", 5, "monitoring.alerts.compare_lost_runs"),
+    ScheduledJob("Tell of paused rules", 10, "monitoring.pauses.notify_paused"),
     ScheduledJob("Purge old alerts", 60, "monitoring.alerts.purge_alerts"),
     ScheduledJob("Send due deliveries", 1, "webhooks.delivery.send_due_deliveries"),
     ScheduledJob(
@@ -83,7 +83,7 @@ SCHEDULES = [
         60,
         "verification.notifications.outbox.purge_recipients",
     ),
-    ScheduledJob("Purge old events", 60, "webhooks.retention.purge_events"),
+    ScheduledJob("Purge old events", 60, "webhooks.events.purge_events"),
     ScheduledJob(
         "Purge used idempotency keys",
         60,

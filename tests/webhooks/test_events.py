@@ -8,8 +8,8 @@ from tests.webhooks.engine import happen, statuses
 from tests.webhooks.receiver import Receiver
 from verification.jobs import batches
 from webhooks.delivery import send_due_deliveries
+from webhooks.events import purge_events
 from webhooks.models import Attempt, Configuration, Delivery, Event
-from webhooks.retention import purge_events
 from workspaces.models import Workspace
 
 

@@ -1,3 +1,7 @@
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
 from django.utils.timezone import now
 
 from tests.webhooks.deliveries import configured
@@ -11,12 +15,19 @@ from tests.webhooks.engine import (
 from tests.webhooks.receiver import Receiver, Script
 from tests.world.clients import Api
 from verification.jobs.models import Job
-from webhooks import claims, results
-from webhooks.claims import MAX_CONCURRENT_REQUESTS, claim
+from webhooks.attempts import (
+    MAX_CLAIMED,
+    MAX_CONCURRENT_REQUESTS,
+    RETRY_DELAYS,
+    SEND_DUE,
+    ClaimShares,
+    claim,
+    next_retry_delay,
+    record_attempts,
+)
 from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Configuration, Delivery
-from webhooks.requests import Answer
-from webhooks.sender import Sender
+from webhooks.sender import Answer, Sender
 from workspaces.models import Workspace
 
 OK = Answer(200, "", "ok", 3, None)
@@ -43,7 +54,7 @@ def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
             # As removing the configuration and recovering its deliveries do.
             Delivery.objects.update(next_attempt_at=now())
         while flight.claims:
-            results.record_attempts(_collect_ended(post, flight))
+            record_attempts(_collect_ended(post, flight))
     assert len(receiver.received) == 2
     assert attempts() == [(1, 200, "")]
 
@@ -65,8 +76,8 @@ def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
     (late,) = claim(1)
     let_time_pass()
     (present,) = claim(1)
-    results.record_attempts([(present, now(), OK)])
-    results.record_attempts([(late, now(), Answer(500, "", "", 3, None))])
+    record_attempts([(present, now(), OK)])
+    record_attempts([(late, now(), Answer(500, "", "", 3, None))])
     assert statuses() == {"DELIVERED": 1}
     assert attempts() == [(1, 200, "")]
     assert Configuration.objects.get().failures_in_row == 0
@@ -81,7 +92,7 @@ def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
     let_time_pass()
     (present,) = claim(1)
     failed = Answer(500, "", "", 3, None)
-    results.record_attempts([(late, now(), failed), (present, now(), OK)])
+    record_attempts([(late, now(), failed), (present, now(), OK)])
     assert (statuses(), attempts()) == ({"DELIVERED": 1}, [(1, 200, "")])
     assert "singly" not in caplog.text
 
@@ -95,7 +106,7 @@ def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
     Job.objects.all().delete()  # it runs now
     send_due_deliveries()
     assert receiver.received == []
-    assert Job.objects.filter(function=claims.SEND_DUE, due_at__gt=now()).exists()
+    assert Job.objects.filter(function=SEND_DUE, due_at__gt=now()).exists()
     let_time_pass()
     send_due_deliveries()
     assert statuses() == {"DELIVERED": 1}
@@ -115,6 +126,70 @@ def test_one_record_that_is_refused_takes_no_other_with_it(workspace: Workspace)
     happen(workspace, 2)
     bad, good = claim(2)
     unknown = Answer(99_999_999, "", "", 3, None)
-    results.record_attempts([(bad, now(), unknown), (good, now(), OK)])
+    record_attempts([(bad, now(), unknown), (good, now(), OK)])
     assert only_delivery(pk=good.event.pk).status == "DELIVERED"
     assert only_delivery(pk=bad.event.pk).status == "PENDING"
+
+
+ID = uuid4()
+
+
+def grown(*notes: tuple[bool, float]) -> int:
+    shares = ClaimShares()
+    for acknowledged, seconds in notes:
+        shares.note(ID, acknowledged=acknowledged, seconds=seconds)
+    return shares.grown.get(ID, MAX_CONCURRENT_REQUESTS)
+
+
+def test_quick_acknowledgements_make_the_share_grow_up_to_a_limit():
+    assert grown(*[(True, 0.1)] * 5) == MAX_CONCURRENT_REQUESTS + 5
+    assert grown(*[(True, 0.1)] * 1_000) == MAX_CLAIMED
+
+
+@pytest.mark.parametrize("last", [(False, 0.1), (True, 1.5)])
+def test_a_failure_or_a_slow_answer_makes_it_the_smallest(last: tuple[bool, float]):
+    assert grown(*[(True, 0.1)] * 50, last) == MAX_CONCURRENT_REQUESTS
+
+
+def waits(failures: int, status: int | None = 500, retry_after: float | None = None):
+    return [next_retry_delay(failures, status, retry_after) for _ in range(300)]
+
+
+@pytest.mark.parametrize(("failures", "seconds"), list(enumerate(RETRY_DELAYS, 1)))
+def test_each_wait_is_that_of_the_schedule_give_or_take_a_fifth(
+    failures: int, seconds: int
+):
+    found = waits(failures)
+    assert min(found) >= timedelta(seconds=seconds * 0.8)
+    assert max(found) <= timedelta(seconds=seconds * 1.2)
+    assert max(found) - min(found) > timedelta(seconds=seconds * 0.2)
+
+
+def test_ten_attempts_take_about_three_days():
+    assert (
+        timedelta(days=3) < timedelta(seconds=sum(RETRY_DELAYS)) < timedelta(days=3.5)
+    )
+
+
+def test_there_is_no_eleventh_attempt():
+    assert next_retry_delay(10, 500, None) is None
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("failures", "asked", "waited"),
+    [(1, 60, 60), (1, 3_600, 3_600), (1, 90_000, 3_600), (9, 200_000, 172_800)],
+)
+def test_retry_after_makes_it_longer_within_bounds(
+    status: int, failures: int, asked: int, waited: int
+):
+    assert set(waits(failures, status, asked)) == {timedelta(seconds=waited)}
+
+
+def test_retry_after_never_makes_it_shorter():
+    assert min(waits(2, 429, 1)) >= timedelta(seconds=240)
+
+
+@pytest.mark.parametrize("status", [200, 400, 500, 502, None])
+def test_retry_after_counts_on_429_and_503_alone(status: int | None):
+    assert max(waits(1, status, 600)) <= timedelta(seconds=6)

@@ -1,3 +1,5 @@
+"""Rules whose checks could not be done say so."""
+
 import json
 from datetime import timedelta
 from typing import Any
@@ -6,11 +8,21 @@ import pytest
 from django.db import connection
 from django.utils.timezone import now
 
-from monitoring.comparison import ComparisonFailed, compare_lost_runs, compare_runs
-from monitoring.models import Alert, Baseline, Run
+from monitoring.alerts import (
+    ComparisonFailed,
+    compare_lost_runs,
+    compare_runs,
+    find_changes,
+    message_of,
+    title_of,
+)
+from monitoring.models import Alert, Baseline, Rule, Run
 from monitoring.runs import launch_due_runs
+from tests.checks.engine import work_until_done
+from tests.console.visitor import Visitor
 from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
 from tests.world.clients import Api
+from tests.world.members import member
 from tests.world.orders import REFUSED
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.staff import change, opened
@@ -84,7 +96,7 @@ def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]
     run = due(api)
     api.work()
 
-    job = Job.objects.filter(function="monitoring.comparison.compare_runs").latest("id")
+    job = Job.objects.filter(function="monitoring.alerts.compare_runs").latest("id")
     assert job.arguments == [str(run.report_id)]
 
 
@@ -290,3 +302,247 @@ def test_one_alert_a_run_lists_the_changes_of_every_check(api: Api):
     sent = json.loads(envelope(event))
     read = EVENTS[event.name].model_validate(sent)
     assert read.model_dump(mode="json", by_alias=True) == sent
+
+
+# Reserved in the sandbox: the source refuses; it answers.
+SILENT, CLEAR = "90000008", "90000000"
+
+
+def run(api: Api, times: int, days: int = 1) -> None:
+    for _ in range(times):
+        let_pass(days * DAY)
+        work(api)
+
+
+def point_to(number: str) -> None:
+    rule = Rule.objects.get()
+    rule.subject = {**rule.subject, "idNumber": number}
+    rule.save()
+
+
+def check_of(api: Api) -> dict[str, Any]:
+    (rule,) = api.get("/monitoring").json()["content"]
+    assert rule == api.get(f"/monitoring/{rule['id']}").json()
+    (check,) = rule["checks"]
+    return check
+
+
+def test_rule_shows_when_each_check_last_completed(api: Api):
+    made = make(api, id_number=CLEAR)
+    assert made["checks"] == [
+        {"checkName": "IDENTITY", "lastCompletedAt": None, "runsWithoutAnswer": 0}
+    ]
+    work(api)
+    completed = check_of(api)["lastCompletedAt"]
+    assert completed is not None
+
+    point_to(SILENT)
+    run(api, 2)
+
+    assert check_of(api) == {
+        "checkName": "IDENTITY",
+        "lastCompletedAt": completed,
+        "runsWithoutAnswer": 2,
+    }
+
+
+def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
+    make(api, id_number=CLEAR)
+    work(api)
+    point_to(SILENT)
+    run(api, 2)
+    assert alerts(api) == []
+
+    run(api, 4)
+
+    (alert,) = alerts(api)
+    assert (alert["kind"], alert["severity"]) == ("NO_ANSWER", "WARNING")
+    assert alert["title"] == "IDENTITY: no answer"
+    assert (
+        "could not be done in 3 runs in a row and last completed 20"
+        in (alert["message"])
+    )
+    assert alert["changes"] == []
+    (event,) = Event.objects.filter(name="monitoring.alert.created")
+    assert event.payload["alert"]["kind"] == "NO_ANSWER"
+
+
+def test_check_that_answers_again_may_raise_another_alert(api: Api):
+    make(api, id_number=SILENT)
+    work(api)
+    run(api, 2)
+    assert "last completed never" in alerts(api)[0]["message"]
+
+    point_to(CLEAR)
+    run(api, 1)
+    assert check_of(api)["runsWithoutAnswer"] == 0
+    point_to(SILENT)
+    run(api, 3)
+
+    assert [alert["kind"] for alert in alerts(api)] == ["NO_ANSWER"] * 2
+
+
+@pytest.mark.parametrize(
+    ("cadence", "days", "runs"), [("WEEKLY", 7, 2), ("MONTHLY", 31, 1)]
+)
+def test_longer_cadences_tell_of_silence_sooner(api: Api, cadence, days, runs):
+    make(api, id_number=SILENT, cadence=cadence)
+    work(api)
+    run(api, runs - 1, days)
+
+    assert [alert["kind"] for alert in alerts(api)] == ["NO_ANSWER"]
+
+
+def test_run_that_is_compared_twice_counts_once(api: Api):
+    made = make(api, id_number=SILENT)
+    work(api)
+    report = Rule.objects.get(pk=made["id"]).runs.get().report_id
+
+    api.post(f"/reports/{report}/retry")
+    work_until_done(api)
+    work(api)
+
+    assert Baseline.objects.get().unanswered == 1
+
+
+def test_staff_and_members_see_what_was_not_looked_at(api: Api, staff):
+    make(api, id_number=SILENT)
+    work(api)
+    run(api, 2)
+
+    assert "A check could not be done" in opened(staff, change(Alert.objects.get()))
+    page = opened(staff, change(Rule.objects.get()))
+    assert "runs without an answer since" in page
+    owner = Visitor(member(api.workspace, "OWNER"))
+    page = owner.page("monitoring-rule", rule=Rule.objects.get().pk)
+    assert "IDENTITY: not completed yet" in page
+    assert "no answer in the last 3 runs" in page
+    page = owner.page("monitoring-alert", alert=Alert.objects.get().pk)
+    assert "could not be done in 3 runs in a row" in page
+    assert "<table" not in page
+
+
+def said(level: str = "LOW", flags: Any = (), **details: Any) -> dict[str, Any]:
+    return {"riskLevel": level, "flags": dict(flags), "details": details}
+
+
+def severities(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [change.severity.value for change in find_changes("IDENTITY", old, new)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "severity"),
+    [
+        ("LOW", "HIGH", "CRITICAL"),
+        ("MEDIUM", "HIGH", "CRITICAL"),
+        ("UNKNOWN", "HIGH", "CRITICAL"),
+        ("LOW", "MEDIUM", "WARNING"),
+        ("UNKNOWN", "MEDIUM", "WARNING"),
+        ("HIGH", "MEDIUM", "INFO"),
+        ("HIGH", "LOW", "INFO"),
+        ("HIGH", "UNKNOWN", "INFO"),
+        ("UNKNOWN", "LOW", "INFO"),
+        ("LOW", "UNKNOWN", "INFO"),
+    ],
+)
+def test_a_level_is_as_grave_as_where_it_went(old, new, severity):
+    assert severities(said(old), said(new)) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "severity"),
+    [
+        ({}, {"DECEASED": "HIGH"}, "CRITICAL"),
+        ({}, {"NAME_MISMATCH": "MEDIUM"}, "WARNING"),
+        ({}, {"NAME_MISMATCH": "LOW"}, "WARNING"),
+        ({"NAME_MISMATCH": "LOW"}, {"NAME_MISMATCH": "HIGH"}, "CRITICAL"),
+        ({"NAME_MISMATCH": "LOW"}, {"NAME_MISMATCH": "MEDIUM"}, "WARNING"),
+        ({"NAME_MISMATCH": "HIGH"}, {"NAME_MISMATCH": "LOW"}, "INFO"),
+        ({"NAME_MISMATCH": "HIGH"}, {}, "INFO"),
+        ({"DECEASED": "HIGH"}, {"NAME_MISMATCH": "LOW"}, "WARNING"),
+    ],
+)
+def test_a_flag_is_as_grave_as_what_appeared(old, new, severity):
+    assert severities(said(flags=old), said(flags=new)) == [severity]
+
+
+def test_another_value_of_a_field_is_for_information():
+    (change,) = find_changes("IDENTITY", said(status="ACTIVE"), said(status="CLOSED"))
+
+    assert change.as_json() == {
+        "checkName": "IDENTITY",
+        "field": "details.status",
+        "old": "ACTIVE",
+        "new": "CLOSED",
+    }
+    assert change.severity == "INFO"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["a", "b"], ["b", "a"]),
+        ([{"a": 1}, {"b": [1, 2]}], [{"b": [2, 1]}, {"a": 1}]),
+        ([1, "1", None, 2.5], ["1", 2.5, 1, None]),
+        ({"x": [1, 2]}, {"x": [2, 1]}),
+    ],
+)
+def test_what_comes_in_another_order_is_no_change(old, new):
+    assert find_changes("IDENTITY", said(found=old), said(found=new)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(["a"], ["a", "a"]), (["a"], []), ([], None), ([[1], [2]], [[1, 2]])],
+)
+def test_other_members_of_a_list_are_a_change(old, new):
+    assert severities(said(found=old), said(found=new)) == ["INFO"]
+
+
+def test_a_field_that_was_added_to_the_definition_or_taken_from_it_is_no_change():
+    assert find_changes("IDENTITY", said(gone=1), said(added=2)) == []
+
+
+def test_flags_are_listed_with_how_grave_they_are():
+    old, new = said(flags={"B": "LOW", "A": "HIGH"}), said(flags={"B": "MEDIUM"})
+
+    (change,) = find_changes("IDENTITY", old, new)
+
+    assert change.old == [
+        {"code": "A", "severity": "HIGH"},
+        {"code": "B", "severity": "LOW"},
+    ]
+    assert change.new == [{"code": "B", "severity": "MEDIUM"}]
+
+
+def test_title_and_message_say_what_changed_and_no_values_of_fields():
+    old = said("LOW", {"OLD": "LOW"}, name="Wanjiku", phone="0711")
+    changes = find_changes(
+        "IDENTITY", old, said("HIGH", {"NEW": "HIGH"}, name="Atieno")
+    )
+    changes += find_changes("KRA_PIN", said(pin="A1"), said(pin="A2"))
+
+    assert title_of(changes[:3]) == "IDENTITY: risk level changed"
+    assert title_of(changes) == "2 checks changed"
+    assert message_of(changes) == (
+        "IDENTITY: risk level went from LOW to HIGH; new flag NEW; flag OLD gone; "
+        "other values of name. KRA_PIN: other values of pin."
+    )
+
+
+def test_a_flag_that_is_graver_is_told_in_words():
+    changes = find_changes(
+        "IDENTITY", said(flags={"A": "LOW"}), said(flags={"A": "HIGH"})
+    )
+    assert message_of(changes) == "IDENTITY: a flag is graver or less grave."
+
+
+def test_a_message_of_very_many_changes_fits_its_column():
+    old = said(**{f"field{number}": 1 for number in range(500)})
+    new = said(**{f"field{number}": 2 for number in range(500)})
+
+    changes = find_changes("IDENTITY", old, new)
+
+    assert len(changes) == 500
+    assert len(message_of(changes)) == 1000
+    assert len(title_of(changes)) <= 200
