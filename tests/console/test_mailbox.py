@@ -13,7 +13,7 @@ from tests.notifications.messages import NUMBER
 from tests.world.clients import HOSTED, Api, person
 from tests.world.subject import Visitor as Subject
 from tests.world.subject import words
-from verification.console import mailbox
+from verification.console import sandbox
 from verification.console.templatetags.console import linked
 from verification.development import mail as development_mail
 from verification.notifications.delivery import send_due_notifications
@@ -199,7 +199,7 @@ def test_development_page_needs_debug(db, client):
 
 
 def test_every_kind_of_message_to_people_has_words():
-    assert set(mailbox.KINDS) == THIRD_PARTY_KINDS
+    assert set(sandbox.KINDS) == THIRD_PARTY_KINDS
 
 
 def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):

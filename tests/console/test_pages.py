@@ -14,7 +14,7 @@ from verification.checks.models import CheckDefinition
 from verification.consents.decisions import decline
 from verification.consents.models import Consent
 from verification.consents.records import Evidence
-from verification.console.workspace_settings import CLOSED_REASON
+from verification.console.workspace import CLOSED_REASON
 from verification.reports.models import ReportStatus
 from webhooks.models import Configuration
 from workspaces import keys, members

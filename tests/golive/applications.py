@@ -11,9 +11,9 @@ from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
 from verification.checks.engine import run_due_checks
 from verification.golive import applications, decisions
+from verification.golive.applications import ActingUser
 from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, DocumentKind
-from verification.golive.status import ActingUser
 from workspaces.models import Member
 
 NAME = "Acacia Lenders Limited"

@@ -1,4 +1,7 @@
-"""Members fill in and submit an application in the console."""
+"""Members fill in and submit an application in the console.
+
+The audit trail records the verbs of members.
+"""
 
 import os
 import stat
@@ -20,13 +23,13 @@ from tests.golive.applications import (
     reviewer,
     submitted,
 )
-from tests.golive.files import pdf, photo_with_place, picture
+from tests.golive.files import pdf, photo_with_place, picture, sent
 from tests.golive.files import sent as file
 from tests.world.clients import approve
 from verification.backoffice.models import AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.console import golive
-from verification.console.golive_forms import DOCUMENT_LABELS, FAULT_MESSAGES
+from verification.console.forms import DOCUMENT_LABELS, FAULT_MESSAGES
 from verification.golive import applications, decisions, inspection
 from verification.golive.documents import read_content
 from verification.golive.inspection import Fault, machine_lock
@@ -432,3 +435,39 @@ def test_page_shows_each_status_in_both_languages(owner, language):
     run_due_checks()
     decisions.approve(application.pk, by(reviewer()))
     assert is_told(said[4])
+
+
+def test_verbs_of_members_are_recorded(owner):
+    owner.post("golive-company", COMPANY)
+    owner.post("golive-company", {**COMPANY, "volume": "1-100"})
+    for kind in ("cr12", "cr12", "incorporation", "kra", "director-id"):
+        owner.post("golive-hand-in", sent(pdf()), kind=kind)
+    document = Document.objects.get(kind="KRA").pk
+    owner.get("golive-document", document=document)
+    # Refusals are not recorded.
+    owner.post("golive-company")
+    owner.post("golive-hand-in", sent(b"<svg/>"), kind="cr12")
+    owner.post("golive-submit", {"confirmed": "on"})
+    run_due_checks()
+    first = Application.objects.get()
+    decisions.take(first.pk, by(reviewer()))
+    decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")
+    for _ in range(2):
+        owner.post("golive-again")
+
+    member = AuditEvent.objects.filter(actor=owner.member.user.username)
+    done = member.filter(object_type="golive.application").order_by("id")
+    word = "go-live-application."
+    assert [(e.action.removeprefix(word), e.fields) for e in done] == [
+        ("described", ["companyName", *DETAILS]),
+        ("described", ["volume"]),
+        *[("document-handed-in", ["CR12"])] * 2,
+        ("document-handed-in", ["INCORPORATION"]),
+        ("document-handed-in", ["KRA"]),
+        ("document-handed-in", ["DIRECTOR_ID"]),
+        ("document-read", ["KRA"]),
+        ("submitted", []),
+        ("begun-again", []),
+    ]
+    assert {e.workspace_id for e in done} == {owner.workspace.pk}
+    assert done[0].object_id == str(first.pk) != done.reverse()[0].object_id

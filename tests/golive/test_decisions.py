@@ -1,4 +1,7 @@
-"""Staff decide on an application, which changes the workspace."""
+"""Staff decide on an application, which changes the workspace.
+
+Insiders of a company do not decide on its application.
+"""
 
 import re
 
@@ -9,19 +12,27 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.golive.applications import NAME, by, draft, in_review, reviewer, submitted
+from tests.golive.applications import (
+    NAME,
+    PDF,
+    by,
+    draft,
+    in_review,
+    reviewer,
+    submitted,
+)
 from tests.golive.files import pdf
 from tests.world.clients import person
 from tests.world.members import member
 from tests.world.staff import change, listed_ids, listing, log_in, opened, reveal
 from tests.world.threads import at_once
-from verification.backoffice.models import AuditEvent
+from verification.backoffice.models import ActorKind, AuditEvent
 from verification.backoffice.roles import SUPERUSER
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
-from verification.golive import decisions
-from verification.golive.models import Application
-from verification.golive.status import InvalidTransition
+from verification.golive import applications, decisions
+from verification.golive.applications import InvalidTransition
+from verification.golive.models import Application, DocumentKind
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
 from verification.notifications.outbox import NotResendable, send_again
@@ -412,3 +423,54 @@ def test_list_of_waiting_applications_is_exact(owner, stranger, office):
 
     assert found == {str(waits.pk)}
     assert NAME in opened(office, listing(Application))
+
+
+def other_account_of(user: User) -> User:
+    named = reviewer("by-day")
+    named.email = user.email.upper()
+    named.save()
+    return named
+
+
+def submitter_who_left(owner, colleague):
+    owner.delete()
+    return owner.user
+
+
+def uploader_who_left(owner, colleague):
+    colleague.delete()
+    return colleague.user
+
+
+def other_account_of_a_member(owner, colleague):
+    return other_account_of(owner.user)
+
+
+@pytest.mark.parametrize(
+    "insider",
+    [
+        submitter_who_left,
+        uploader_who_left,
+        other_account_of_a_member,
+    ],
+)
+def test_insiders_do_not_decide(owner, insider):
+    colleague = member(owner.workspace, "ADMIN", "colleague")
+    draft(owner.member)
+    acts = by(colleague.user, ActorKind.MEMBER)
+    applications.upload_document(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)
+    application = applications.submit(owner.member, by(owner.member.user))
+    run_due_checks()
+    user = insider(owner.member, colleague)
+
+    with pytest.raises(decisions.OwnWorkspace):
+        decisions.take(application.pk, by(user))
+    decisions.take(application.pk, by(reviewer()))
+    for decide in (
+        lambda: decisions.approve(application.pk, by(user)),
+        lambda: decisions.reject(application.pk, by(user), "No"),
+    ):
+        with pytest.raises(decisions.OwnWorkspace):
+            decide()
+
+    assert not ApiKey.objects.filter(environment="production").exists()

@@ -13,7 +13,7 @@ from tests.golive import files
 from tests.golive.applications import COMPANY
 from tests.golive.files import pdf, picture
 from verification.console import golive
-from verification.console.golive_forms import FAULT_MESSAGES
+from verification.console.forms import FAULT_MESSAGES
 from verification.golive import inspection
 from verification.golive.inspection import (
     MAX_BYTES,

@@ -7,6 +7,7 @@ from django.utils.timezone import now
 from tests.documents.test_consent_receipts import pdf_text
 from tests.world.orders import EMPLOYMENT, PAYER
 from tests.world.subject import NAME, words
+from tests.world.threads import at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.models import Block
@@ -394,3 +395,25 @@ def test_withdrawing_is_a_button(ask):
     visitor = granted(ask)
 
     assert f'class="button other" href="{visitor.page}withdraw"' in visitor.text()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
+    for _ in range(5):
+        visitor = ask()
+        visitor.enter()
+        form = visitor.form()
+        cookies = visitor.browser.cookies
+
+        def act(number, visitor=visitor, form=form, cookies=cookies):
+            browser = type(visitor.browser)()
+            browser.cookies = cookies
+            place = "grant" if number % 2 else "decline"
+            return browser.post(visitor.page + place, form).status_code
+
+        assert at_once(4, act) == [303] * 4
+        record = ConsentRecord.objects.get(report_id=visitor.report_id)
+        report = api.report(visitor.report_id)
+        assert report["consentState"]["status"] == record.happened
+        expected = {"GRANTED": "RUNNING", "DECLINED": "FAILED"}[record.happened]
+        assert report["status"] == expected

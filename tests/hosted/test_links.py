@@ -1,8 +1,12 @@
+import zlib
+from base64 import urlsafe_b64decode
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 import time_machine
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from django.utils.timezone import now
 
 from tests.world.clients import ATTESTED, HOSTED
@@ -10,6 +14,7 @@ from tests.world.subject import Visitor, words
 from verification import links
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
+from verification.hosted.pages import VisitCookie
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
@@ -357,3 +362,58 @@ def test_log_names_no_token(ask, caplog):
     routes = [getattr(record, "route", None) for record in caplog.records]
     assert "c/<str:token>" in routes
     assert token_of(visitor) not in str([record.__dict__ for record in caplog.records])
+
+
+ROW = UUID(int=7)
+KIND = VisitCookie("/c/v/", "hosted.consent", seconds=60)
+
+
+def request_after(kind, row=ROW, value=1):
+    """A request that brings the cookie of a visit to `row`."""
+    response = HttpResponse()
+    kind.remember(response, row, value)
+    request = RequestFactory().get("/")
+    request.COOKIES = {name: m.value for name, m in response.cookies.items()}
+    return request
+
+
+def test_cookie_returns_the_stored_visit():
+    assert KIND.value_of(request_after(KIND, value={"a": 1}), ROW) == {"a": 1}
+
+
+def test_cookie_is_sealed():
+    (cookie,) = request_after(KIND, value={"name": "Wanjiku" * 9}).COOKIES.values()
+
+    for text in (cookie.encode(), urlsafe_b64decode(cookie)):
+        assert b"Wanjiku" not in text
+        with pytest.raises(zlib.error):
+            zlib.decompress(text)
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "AQJrMQ==", "é", "A" * 200])
+def test_foreign_cookie_is_ignored(cookie):
+    request = RequestFactory().get("/")
+    request.COOKIES = {"visit": cookie}
+
+    assert KIND.value_of(request, ROW) is None
+
+
+def test_secure_cookie_has_the_secure_prefix(settings):
+    settings.SESSION_COOKIE_SECURE = True
+
+    assert list(request_after(KIND).COOKIES) == ["__Secure-visit"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        VisitCookie("/c/v/", "hosted.payment", seconds=60),
+        VisitCookie("/c/v/", "hosted.consent", seconds=-1),
+    ],
+)
+def test_cookie_of_another_kind_or_too_old_is_ignored(other):
+    assert other.value_of(request_after(KIND), ROW) is None
+
+
+def test_cookie_of_another_row_is_ignored():
+    assert KIND.value_of(request_after(KIND), UUID(int=8)) is None

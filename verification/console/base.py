@@ -30,7 +30,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts.staff_login import has_second_factor, second_factor_url
 from verification.backoffice import audit
-from verification.golive.status import ActingUser
+from verification.golive.applications import ActingUser
 from verification.web.pages import View, private_page
 from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
 from workspaces.models import Account, Client, Environment, Member, Workspace

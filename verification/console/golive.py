@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
-from verification.console.golive_forms import (
+from verification.console.forms import (
     DOCUMENT_LABELS,
     CompanyForm,
     DocumentForm,
@@ -24,10 +24,9 @@ from verification.console.golive_forms import (
 )
 from verification.console.templatetags.console import slug
 from verification.golive import applications
-from verification.golive.applications import newest_application
+from verification.golive.applications import InvalidTransition, newest_application
 from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
-from verification.golive.status import InvalidTransition
 from verification.reports.request import InvalidRequest
 from verification.values.wire import one_line
 from workspaces import rate_limits

@@ -17,7 +17,7 @@ from verification.console.base import (
     member_required,
     page_number,
 )
-from verification.console.mailbox import describe_message
+from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
 from verification.reports.messages import client_messages
 from verification.reports.models import Report

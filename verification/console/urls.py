@@ -1,23 +1,20 @@
 """The console's addresses: `/console/<workspace>/<environment>/...`.
 
-A page is added to `PAGES` here, and to `NAVIGATION` in `places.py`.
+A page is added to `PAGES` here, and to `NAVIGATION` in `base.py`.
 """
 
 from django.urls import include, path, register_converter
 
 from verification.console import (
+    access,
     golive,
     home,
-    keys,
-    mailbox,
-    members,
-    money,
     monitoring,
     reports,
+    sandbox,
     webhooks,
-    workspace_settings,
+    workspace,
 )
-from verification.console import home as console_home
 
 app_name = "console"
 
@@ -35,24 +32,24 @@ class EnvironmentConverter:
 register_converter(EnvironmentConverter, "environment")
 
 PAGES = [
-    path("", console_home.dashboard, name="dashboard"),
-    path("keys/", keys.listing, name="keys"),
-    path("keys/new", keys.create, name="keys-create"),
-    path("keys/<uuid:key>/rotate", keys.rotate, name="keys-rotate"),
-    path("keys/<uuid:key>/revoke", keys.revoke, name="keys-revoke"),
+    path("", home.dashboard, name="dashboard"),
+    path("keys/", access.list_keys, name="keys"),
+    path("keys/new", access.create_key, name="keys-create"),
+    path("keys/<uuid:key>/rotate", access.rotate_key, name="keys-rotate"),
+    path("keys/<uuid:key>/revoke", access.revoke_key, name="keys-revoke"),
     path("reports/", reports.listing, name="reports"),
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
-    path("balance/", money.balance, name="money"),
+    path("balance/", workspace.balance, name="money"),
     path(
         "balance/<str:month>.csv",
-        money.statement,
+        workspace.statement,
         {"kind": "csv"},
         name="money-csv",
     ),
     path(
         "balance/<str:month>.pdf",
-        money.statement,
+        workspace.statement,
         {"kind": "pdf"},
         name="money-pdf",
     ),
@@ -82,27 +79,27 @@ PAGES = [
     path("monitoring/<uuid:rule>", monitoring.rule, name="monitoring-rule"),
     path("monitoring/<uuid:rule>/pause", monitoring.pause, name="monitoring-pause"),
     path("monitoring/<uuid:rule>/resume", monitoring.resume, name="monitoring-resume"),
-    path("sandbox/", workspace_settings.sandbox, name="sandbox"),
-    path("mailbox/", mailbox.listing, name="mailbox"),
-    path("mailbox/<uuid:message>", mailbox.message, name="mailbox-message"),
-    path("mailbox/addresses/", mailbox.addresses, name="mailbox-addresses"),
+    path("sandbox/", sandbox.list_test_subjects, name="sandbox"),
+    path("mailbox/", sandbox.list_messages, name="mailbox"),
+    path("mailbox/<uuid:message>", sandbox.show_message, name="mailbox-message"),
+    path("mailbox/addresses/", sandbox.edit_addresses, name="mailbox-addresses"),
     path(
         "mailbox/addresses/<uuid:address>/confirm",
-        mailbox.confirm,
+        sandbox.confirm_address,
         name="mailbox-confirm",
     ),
     path(
         "mailbox/addresses/<uuid:address>/remove",
-        mailbox.remove,
+        sandbox.remove_address,
         name="mailbox-remove",
     ),
-    path("members/", members.listing, name="members"),
-    path("members/leave", members.leave, name="members-leave"),
-    path("members/<uuid:member>/role", members.change_role, name="members-role"),
-    path("members/<uuid:member>/remove", members.remove, name="members-remove"),
+    path("members/", access.list_members, name="members"),
+    path("members/leave", access.leave, name="members-leave"),
+    path("members/<uuid:member>/role", access.change_role, name="members-role"),
+    path("members/<uuid:member>/remove", access.remove_member, name="members-remove"),
     path(
         "members/invitations/<uuid:invitation>/withdraw",
-        members.withdraw,
+        access.withdraw_invitation,
         name="members-withdraw",
     ),
     path("go-live/", golive.overview, name="golive"),
@@ -119,14 +116,14 @@ PAGES = [
         golive.document,
         name="golive-document",
     ),
-    path("settings/", workspace_settings.settings, name="settings"),
-    path("settings/name", workspace_settings.name, name="settings-name"),
+    path("settings/", workspace.edit_settings, name="settings"),
+    path("settings/name", workspace.edit_names, name="settings-name"),
     path(
         "settings/name/withdraw",
-        workspace_settings.withdraw_name,
+        workspace.withdraw_names,
         name="settings-name-withdraw",
     ),
-    path("settings/close", workspace_settings.confirm_closing, name="settings-close"),
+    path("settings/close", workspace.close, name="settings-close"),
 ]
 
 urlpatterns = [

@@ -44,9 +44,9 @@ from verification.db import embedded
 from verification.db.ids import uuid7
 from verification.development.access import APPLICANT, OWNER, make_person
 from verification.golive import applications
+from verification.golive.applications import ActingUser
 from verification.golive.inspection import PNG, InspectedFile
 from verification.golive.models import DocumentKind, Status
-from verification.golive.status import ActingUser
 from verification.payments import checkouts
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, Payment, ReviewFlag

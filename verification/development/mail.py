@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from verification.console.base import PAGE_SIZE, Page, page_number
-from verification.console.mailbox import describe_message, render_message
+from verification.console.sandbox import describe_message, render_message
 from verification.development.access import only_on_this_machine
 from verification.notifications.models import Notification
 

@@ -1,24 +1,120 @@
-"""Verbs of members: describe the company, upload documents, submit."""
+"""Applications to go live: their transitions, members' verbs, the company's report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
+from django.utils.timezone import now
 
 from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused
+from verification.checks.models import CheckResult, ResultStatus
 from verification.golive import documents
-from verification.golive.company_report import order_report, request_body
 from verification.golive.documents import StoredFile
 from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, Document, DocumentKind, Status
-from verification.golive.status import ActingUser, lock_application, move
+from verification.reports.create import create_reports
+from verification.reports.models import Report
+from verification.reports.orders import Order, catalogue, read_orders
+from verification.reports.request import InvalidRequest
 from workspaces.members import Permission, require_permission
-from workspaces.models import Member, Workspace
+from workspaces.models import Client, Member, Workspace
+from workspaces.operator import operator_account
+
+VERBS = {
+    Status.SUBMITTED: "submitted",
+    Status.IN_REVIEW: "taken",
+    Status.APPROVED: "approved",
+    Status.REJECTED: "rejected",
+}
+# Status: prefix of the fields for time and user of the transition.
+STAMPS = {
+    Status.SUBMITTED: "submitted",
+    Status.IN_REVIEW: "taken",
+    Status.APPROVED: "decided",
+    Status.REJECTED: "decided",
+}
+# Checks the locked application, and returns more fields to write with the status.
+Prepare = Callable[[Application], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ActingUser:
+    """A user with the actor that the audit trail names."""
+
+    user: User
+    actor: audit.Actor
+
+
+class InvalidTransition(DecisionRefused):
+    def __init__(self, source: str) -> None:
+        if source == Status.SUBMITTED:
+            why = "the application has to be taken for review first."
+        else:
+            status = Status(source).label.lower()
+            why = f"the application was taken or decided meanwhile. It is {status} now."
+        super().__init__(f"Nothing was done: {why}")
+
+
+def lock_application(application_id: UUID) -> Application:
+    """Lock the workspace, then the application, and return the application."""
+    applications = Application.objects.all()
+    workspace_id = applications.values_list("workspace_id", flat=True)
+    owner = Workspace.objects.select_for_update(no_key=True).get(
+        pk=workspace_id.get(pk=application_id)
+    )
+    application = applications.select_for_update().get(pk=application_id)
+    application.workspace = owner
+    return application
+
+
+@transaction.atomic
+def change_status(
+    application_id: UUID,
+    target: Status,
+    by: ActingUser,
+    prepare: Prepare | None = None,
+    *,
+    reason: str = "",
+) -> Application:
+    """Give an application its next status, and record it in the audit trail.
+
+    An approval copies the reviewed names and the contact to the workspace. Raises
+    InvalidTransition, and the refusals of `prepare`.
+    """
+    application = lock_application(application_id)
+    if target not in Application.TRANSITIONS.get(application.status, ()):
+        raise InvalidTransition(application.status)
+    workspace, stamp = application.workspace, STAMPS[target]
+    workspace.go_live = Workspace.GoLive(target.value)
+    changed = ["go_live"]
+    if target == Status.APPROVED:
+        details = application.details
+        names = application.company_name, details.get("tradingName") or ""
+        changed += workspace.set_reviewed_names(*names)
+        workspace.contact = details["publicContact"]
+        changed.append("contact")
+    workspace.save(update_fields=changed)
+    changes: dict[str, Any] = {
+        "status": target,
+        f"{stamp}_by": by.user,
+        f"{stamp}_at": now(),
+        **({"reason": reason} if target == Status.REJECTED else {}),
+        **(prepare(application) if prepare else {}),
+    }
+    for name, value in changes.items():
+        setattr(application, name, value)
+    application.save(update_fields=list(changes))
+    action = f"{audit.noun(application)}.{VERBS[target]}"
+    audit.record(action, by.actor, application, reason=reason)
+    return application
 
 
 class NotEditable(Exception):
@@ -140,7 +236,7 @@ def submit(member: Member, by: ActingUser) -> Application:
             )
         }
 
-    return move(draft.pk, Status.SUBMITTED, by, prepare)
+    return change_status(draft.pk, Status.SUBMITTED, by, prepare)
 
 
 def _replace_document(
@@ -211,3 +307,56 @@ def _copy_documents(files: Iterable[Document], application: Application) -> None
             data_key=before.data_key,
             uploaded_by=before.uploaded_by,
         )
+
+
+COMPANY_CHECK = "BUSINESS_VERIFICATION"
+ACTOR = "go-live"
+
+
+def _report_item(company_name: str, registration_number: str, country: str) -> Any:
+    return {
+        "subject": {
+            "subjectType": "COMPANY",
+            "fullName": company_name,
+            "registrationNumber": registration_number,
+            "country": country,
+        },
+        "checksRequested": [COMPANY_CHECK],
+        "purpose": "Go-live review",
+    }
+
+
+def request_body(application: Application) -> dict[str, Any]:
+    details = application.details
+    number, country = details["registrationNumber"], details["country"]
+    return {"reports": [_report_item(application.company_name, number, country)]}
+
+
+def can_be_checked(company_name: str, number: str, country: str, where: str) -> bool:
+    """Return whether the details make an order in this environment."""
+    try:
+        _read_order({"reports": [_report_item(company_name, number, country)]}, where)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def order_report(body: dict[str, Any], environment: str) -> Report:
+    """Create the company's report. Raises InvalidRequest."""
+    (order,) = _read_order(body, environment)
+    account = operator_account(environment)
+    client = Client(account.workspace, account, ACTOR)
+    return create_reports(client, [order])[0].report
+
+
+def _result_of(report: Report) -> CheckResult:
+    return report.results.get(name=COMPANY_CHECK)
+
+
+def is_company_checked(report: Report) -> bool:
+    return _result_of(report).status == ResultStatus.COMPLETED
+
+
+def _read_order(body: dict[str, Any], environment: str) -> list[Order]:
+    # Without a source the check fails, and staff retry it once there is one.
+    return read_orders(body, environment, catalogue(), unanswered=True)

@@ -1,4 +1,7 @@
-"""Verbs of staff: take, approve or reject an application, and retry its check."""
+"""Staff's decisions on applications, and the mails about them.
+
+Only the longest-standing owner gets the production key.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,27 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
+from django.urls import reverse
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
-from verification.golive.company_report import ACTOR, is_completed
-from verification.golive.messages import notify_approved, notify_rejected, owners_of
-from verification.golive.models import Application, Status
-from verification.golive.status import ActingUser, move
+from verification.golive.applications import (
+    ACTOR,
+    ActingUser,
+    change_status,
+    is_company_checked,
+)
+from verification.golive.models import Application, NameChange, Status
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.retry import retry
 from verification.reports.status import NotRetryable
 from workspaces import keys
-from workspaces.models import Account, Client, Environment, Member
+from workspaces.models import Account, Client, Environment, Member, Role, full_name
 
 KEY_NAME = "Production"
 
@@ -35,7 +46,7 @@ class NotChecked(DecisionRefused):
 
 def take(application_id: Any, by: ActingUser) -> Application:
     """Take an application for review. Raises InvalidTransition and OwnWorkspace."""
-    return move(
+    return change_status(
         application_id, Status.IN_REVIEW, by, lambda a: _require_outsider(a, by.user)
     )
 
@@ -50,7 +61,7 @@ def approve(application_id: Any, by: ActingUser) -> Application:
         _require_outsider(application, by.user)
         if application.workspace.is_suspended:
             raise DecisionRefused("The workspace is suspended.")
-        if not application.report or not is_completed(application.report):
+        if not application.report or not is_company_checked(application.report):
             raise NotChecked
         if not owners_of(application.workspace_id):
             raise DecisionRefused(
@@ -65,7 +76,7 @@ def approve(application_id: Any, by: ActingUser) -> Application:
         notify_approved(application, text)
         return {"api_key": key}
 
-    return move(application_id, Status.APPROVED, by, prepare)
+    return change_status(application_id, Status.APPROVED, by, prepare)
 
 
 def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
@@ -76,7 +87,7 @@ def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
         notify_rejected(application, reason)
         return {}
 
-    return move(application_id, Status.REJECTED, by, prepare, reason=reason)
+    return change_status(application_id, Status.REJECTED, by, prepare, reason=reason)
 
 
 @transaction.atomic
@@ -114,3 +125,96 @@ def require_outsider(
     insiders = {*members.values_list("user_id", flat=True), *requesters}
     if not is_second_person(user.pk, insiders):
         raise OwnWorkspace
+
+
+def notify_approved(application: Application, key: str) -> None:
+    """Send the key to an owner, and a mail without it to the others.
+
+    Only this message holds the key, sealed, until it is sent.
+    """
+    owner, *others = _recipients(application.workspace_id, application.submitted_by_id)
+    context = {**_context(application, "keys"), "key": key}
+    notify(
+        _mail(application, Kind.GO_LIVE_KEY, owner, context),
+        *(
+            _mail(application, Kind.GO_LIVE_APPROVED, one, _context(application, ""))
+            for one in others
+        ),
+    )
+
+
+def notify_rejected(application: Application, reason: str) -> None:
+    context = {**_context(application, "golive"), "reason": reason}
+    notify(
+        *(
+            _mail(application, Kind.GO_LIVE_REJECTED, one, context)
+            for one in _recipients(
+                application.workspace_id, application.submitted_by_id
+            )
+        )
+    )
+
+
+def notify_name_decided(change: NameChange) -> None:
+    context = {
+        "wanted": full_name(change.legal_name, change.trading_name),
+        "isApproved": change.status == NameChange.Status.APPROVED,
+        "reason": change.reason,
+        "operator": settings.OPERATOR_NAME,
+        "url": _url(change.workspace_id, "settings-name"),
+    }
+    notify(
+        *(
+            _mail(change, Kind.GO_LIVE_NAME, one, context)
+            for one in _recipients(change.workspace_id, change.asked_by_id)
+        )
+    )
+
+
+def owners_of(workspace_id: UUID) -> list[User]:
+    """Return the active owners, the longest-standing first."""
+    return [m.user for m in _members(workspace_id) if m.role == Role.OWNER]
+
+
+def _recipients(workspace_id: UUID, requester: int | None) -> list[User]:
+    """Return the owners and the requester."""
+    owners = owners_of(workspace_id)
+    return owners + [
+        m.user
+        for m in _members(workspace_id)
+        if m.user_id == requester and m.user not in owners
+    ]
+
+
+def _members(workspace_id: UUID) -> QuerySet[Member]:
+    members = Member.objects.select_related("user").order_by("created_at", "id")
+    return members.filter(workspace=workspace_id, user__is_active=True)
+
+
+def _mail(
+    about: Application | NameChange, kind: Kind, user: User, context: dict[str, Any]
+) -> OutgoingMessage:
+    return OutgoingMessage(
+        kind,
+        Channel.EMAIL,
+        cause=f"go-live:{kind.value}:{about.pk}:{user.pk}",
+        recipient=user.email,
+        context=context,
+        # The language of the recipients is not known.
+        language=BILINGUAL,
+        workspace_id=about.workspace_id,
+    )
+
+
+def _context(application: Application, page: str) -> dict[str, Any]:
+    return {
+        "workspace": application.workspace.name,
+        "company": application.company_name,
+        "operator": settings.OPERATOR_NAME,
+        "url": _url(application.workspace_id, page or "dashboard"),
+    }
+
+
+def _url(workspace_id: UUID, page: str) -> str:
+    path = reverse(f"console:{page}", args=[workspace_id, "production"])
+    return f"{settings.BASE_URL}{path}"

@@ -101,7 +101,7 @@ def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
 
 def _refuse_infected(content: bytes) -> None:
     # Imported here: the inspector process has no Django settings.
-    from verification.golive.virus_scan import ScannerUnavailable, is_infected
+    from verification.golive.documents import ScannerUnavailable, is_infected
 
     try:
         if is_infected(content):

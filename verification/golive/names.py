@@ -9,10 +9,9 @@ from django.utils.timezone import now
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
-from verification.golive.decisions import require_outsider
-from verification.golive.messages import notify_name_decided
+from verification.golive.applications import ActingUser
+from verification.golive.decisions import notify_name_decided, require_outsider
 from verification.golive.models import NameChange
-from verification.golive.status import ActingUser
 from workspaces.members import Permission, require_permission
 from workspaces.models import Member, Workspace
 

@@ -1,36 +1,41 @@
-"""Closing a workspace: nothing of it works any more, and nothing of it is deleted.
-
-What it has asked of people stays provable until its retention is over.
-
-What owners and administrators set, the closing of a workspace, and test subjects.
-"""
+"""A workspace's settings, names, money and closing."""
 
 from __future__ import annotations
 
+from io import BytesIO
+
 from django import forms as django_forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
-from django.http import Http404, HttpResponse
+from django.http import FileResponse, Http404, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from monitoring.models import PauseReason, Rule, RuleStatus
 from verification.console import forms
-from verification.console.base import Place, member_required
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    page_number,
+)
+from verification.documents import statements as document_statements
 from verification.golive.names import (
     Unchanged,
     newest_change,
     request_name_change,
     withdraw_name_change,
 )
-from verification.providers.sandbox import list_reserved_numbers
+from verification.links import top_up_url
 from webhooks.models import Configuration
-from workspaces import rate_limits
+from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations
-from workspaces.models import Account, ApiKey, Environment, Member
+from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Member
 
 CLOSED_REASON = "Closed by its owner"
 
@@ -58,7 +63,7 @@ PASSWORDS_PER_MINUTE = 5
 
 
 @member_required(write=Permission.MANAGE_SETTINGS)
-def settings(place: Place) -> HttpResponse:
+def edit_settings(place: Place) -> HttpResponse:
     workspace = place.workspace
     account = workspace.accounts.get(environment=Environment.PRODUCTION)
     present = {
@@ -71,14 +76,14 @@ def settings(place: Place) -> HttpResponse:
     if workspace.requester.is_reviewed:
         del form.fields["name"]
     if place.request.method == "POST" and form.is_valid():
-        _save(place, account, form)
+        _save_settings(place, account, form)
         messages.success(place.request, _("Saved."))
         return place.to("settings")
     return place.render("settings/form", {"form": form})
 
 
 @member_required(Permission.MANAGE_SETTINGS)
-def name(place: Place) -> HttpResponse:
+def edit_names(place: Place) -> HttpResponse:
     """The reviewed names, and a change of them that waits for a review."""
     workspace = place.workspace
     if not workspace.requester.is_reviewed:
@@ -105,14 +110,14 @@ def name(place: Place) -> HttpResponse:
 
 @require_POST
 @member_required(Permission.MANAGE_SETTINGS)
-def withdraw_name(place: Place) -> HttpResponse:
+def withdraw_names(place: Place) -> HttpResponse:
     if withdraw_name_change(place.member, place.by):
         messages.success(place.request, _("The change is withdrawn."))
     return place.to("settings-name")
 
 
 @member_required(Permission.CLOSE)
-def confirm_closing(place: Place) -> HttpResponse:
+def close(place: Place) -> HttpResponse:
     form = forms.CloseForm(place.request.POST or None)
     if place.request.method == "POST" and form.is_valid():
         if _is_correct_password(place, form):
@@ -125,15 +130,8 @@ def confirm_closing(place: Place) -> HttpResponse:
     return place.render("settings/closing", {"form": form})
 
 
-@member_required()
-def sandbox(place: Place) -> HttpResponse:
-    if not place.is_sandbox:
-        raise Http404
-    return place.render("sandbox", {"subjects": list(list_reserved_numbers())})
-
-
 @transaction.atomic
-def _save(place: Place, account: Account, form: django_forms.Form) -> None:
+def _save_settings(place: Place, account: Account, form: django_forms.Form) -> None:
     workspace, typed = place.workspace, form.cleaned_data
     columns = [c for c in ("name", "contact", "retention_days") if c in typed]
     for column in columns:
@@ -151,3 +149,39 @@ def _is_correct_password(place: Place, form: django_forms.Form) -> bool:
     assert isinstance(user, User)  # noqa: S101
     too_often = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE).exceeded
     return not too_often and user.check_password(form.cleaned_data["password"])
+
+
+@member_required()
+def balance(place: Place) -> HttpResponse:
+    number = page_number(place.request)
+    entries = LedgerEntry.objects.filter(account=place.account)
+    first = number * PAGE_SIZE
+    rows = list(entries.order_by("-created_at", "-id")[first : first + PAGE_SIZE + 1])
+    # One more tells whether there are more; nobody needs the number of all.
+    page = Page(rows[:PAGE_SIZE], first + len(rows), number)
+    can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
+    shown = {
+        "account": place.account,
+        "available": place.account.spendable,
+        "page": page,
+        "months": statements.months(place.account.pk),
+        "top_up_url": top_up_url(place.account.pk) if can_pay else "",
+    }
+    return place.render("money", shown)
+
+
+@member_required()
+def statement(place: Place, month: str, kind: str) -> FileResponse:
+    try:
+        begun = statements.Month.parse(month)
+    except ValueError:
+        raise Http404 from None
+    if begun.start > now():
+        raise Http404
+    with statements.open_statement(place.account.pk, begun) as found:
+        if kind == "csv":
+            file = document_statements.csv_file(found)
+        else:
+            file = BytesIO(document_statements.statement_pdf(found))
+    name = document_statements.file_name(found, kind)
+    return FileResponse(file, as_attachment=True, filename=name)

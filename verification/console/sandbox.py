@@ -1,4 +1,4 @@
-"""The sandbox's mailbox: what people would have got, and who gets it besides."""
+"""The sandbox: test subjects, and the mailbox with messages that people would get."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from verification.notifications.models import (
 )
 from verification.notifications.sms import sms_is_configured
 from verification.notifications.templates import write_email, write_sms
+from verification.providers.sandbox import list_reserved_numbers
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 
-MANAGE = Permission.MANAGE_MAILBOX
+MANAGE_MAILBOX = Permission.MANAGE_MAILBOX
 # In place of the link to block the workspace: it is its recipient's alone.
 NO_BLOCK_LINK = "…"
 KINDS = {
@@ -72,8 +73,14 @@ REASONS: dict[str, Any] = {
 }
 
 
-@member_required(MANAGE)
-def listing(place: Place) -> HttpResponse:
+@member_required()
+def list_test_subjects(place: Place) -> HttpResponse:
+    _require_sandbox(place)
+    return place.render("sandbox", {"subjects": list(list_reserved_numbers())})
+
+
+@member_required(MANAGE_MAILBOX)
+def list_messages(place: Place) -> HttpResponse:
     number = page_number(place.request)
     found = _messages(place).order_by("-id")
     start = number * PAGE_SIZE
@@ -81,8 +88,8 @@ def listing(place: Place) -> HttpResponse:
     return place.render("mailbox/list", {"page": Page(rows, found.count(), number)})
 
 
-@member_required(MANAGE)
-def message(place: Place, message: UUID) -> HttpResponse:
+@member_required(MANAGE_MAILBOX)
+def show_message(place: Place, message: UUID) -> HttpResponse:
     found = _messages(place).get(pk=message)
     place.record("notification.opened", found)
     link = settings.BASE_URL + "/b/" + NO_BLOCK_LINK
@@ -90,8 +97,8 @@ def message(place: Place, message: UUID) -> HttpResponse:
     return place.render("mailbox/message", {"message": shown})
 
 
-@member_required(MANAGE, MANAGE)
-def addresses(place: Place) -> HttpResponse:
+@member_required(MANAGE_MAILBOX, MANAGE_MAILBOX)
+def edit_addresses(place: Place) -> HttpResponse:
     """Who gets the messages; by POST, another address gets a code."""
     _require_sandbox(place)
     form = forms.SandboxAddressForm(
@@ -110,8 +117,8 @@ def addresses(place: Place) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE)
-def confirm(place: Place, address: UUID) -> HttpResponse:
+@member_required(MANAGE_MAILBOX)
+def confirm_address(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     code = place.request.POST.get("code", "")
     try:
@@ -125,8 +132,8 @@ def confirm(place: Place, address: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE)
-def remove(place: Place, address: UUID) -> HttpResponse:
+@member_required(MANAGE_MAILBOX)
+def remove_address(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     with transaction.atomic():
         place.record("sandbox-address.removed", found)

@@ -1,4 +1,7 @@
-"""Documents are shown to the operator's virus scanner before they are kept."""
+"""Storage of documents, which only the service can read.
+
+Documents are shown to the operator's virus scanner before they are kept.
+"""
 
 import socket
 import socketserver
@@ -8,13 +11,86 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidTag
 from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
 from environs import Env
 
+from tests.fakes.buckets import bucket as bucket
+from tests.golive.applications import draft
 from tests.golive.files import pdf, picture
-from verification.golive import virus_scan
+from verification.golive import documents
+from verification.golive.documents import delete_unused, read_content, store
 from verification.golive.inspection import Busy, Fault, Unacceptable, inspect
-from verification.settings.documents import scanner_address
+from verification.golive.models import Document
+from verification.settings import STORAGES
+from verification.settings.documents import document_storage, scanner_address
+
+
+@pytest.fixture
+def in_bucket(bucket, monkeypatch, tmp_path):
+    """Configure the storage by environment variables."""
+    for name, value in {
+        "DOCUMENTS_BUCKET": "kyb",
+        "DOCUMENTS_S3_URL": bucket.url,
+        "DOCUMENTS_S3_REGION": "af-south-1",
+        "DOCUMENTS_S3_ADDRESSING": "path",
+        "DOCUMENTS_S3_ACCESS_KEY": "AKIATEST",
+        "DOCUMENTS_S3_SECRET_KEY": "of no worth",
+    }.items():
+        monkeypatch.setenv(name, value)
+    kept = {**STORAGES, "documents": document_storage(Env(), tmp_path)}
+    with override_settings(STORAGES=kept):
+        yield bucket
+
+
+def document(stored) -> Document:
+    return Document(file=stored.name, data_key=stored.data_key)
+
+
+def test_bucket_holds_only_sealed_files(in_bucket, db):
+    stored = store(pdf())
+
+    ((path, sealed),) = in_bucket.objects.items()
+    assert path == f"/kyb/{stored.name}"
+    assert b"%PDF" not in sealed
+    assert in_bucket.headers[0]["x-amz-acl"] == "private"
+    assert read_content(document(stored)) == pdf()
+    delete_unused(stored.name)
+    assert in_bucket.objects == {}
+
+
+def test_failed_deletion_does_not_stop_the_member(in_bucket, db, caplog):
+    stored = store(pdf())
+    in_bucket.keeps_all = True
+
+    delete_unused(stored.name)
+
+    assert f"document {stored.name} is left in the storage" in caplog.text
+
+
+def test_file_stays_while_a_row_names_it(owner):
+    found = draft(owner.member).documents.get(kind="CR12")
+
+    delete_unused(found.file)
+
+    assert read_content(found) == pdf()
+
+
+def test_swapped_file_cannot_be_read(owner):
+    one, two = draft(owner.member).documents.order_by("id")[:2]
+    one.file = two.file
+
+    with pytest.raises(InvalidTag):
+        read_content(one)
+
+
+def test_the_same_file_is_sealed_differently_each_time(db):
+    one, two = store(pdf()), store(pdf())
+
+    assert one.name != two.name
+    assert one.data_key != two.data_key
+
 
 # https://www.eicar.org/download-anti-malware-testfile/
 EICAR = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
@@ -79,7 +155,7 @@ def test_document_is_refused_while_the_scanner_is_down(settings: Any):
 
 
 def test_hanging_scanner_times_out(monkeypatch: Any, settings: Any):
-    monkeypatch.setattr(virus_scan, "SECONDS", 0.3)
+    monkeypatch.setattr(documents, "SCAN_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.CLAMAV = silent.getsockname()
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Who may open the workspace, and asking others to join."""
+"""Access to a workspace: its API keys, members and invitations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,84 @@ from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.base import Place, member_required
-from workspaces import members
+from workspaces import keys, members
 from workspaces.members import Permission
-from workspaces.models import Member, Role
+from workspaces.models import ApiKey, Member, Role
 
-MANAGE = Permission.MANAGE_MEMBERS
+MANAGE_KEYS = Permission.MANAGE_KEYS
+
+
+@member_required()
+def list_keys(place: Place) -> HttpResponse:
+    found = ApiKey.objects.filter(
+        workspace=place.workspace, environment=place.environment
+    )
+    return place.render("keys/list", {"keys": found.order_by("-id")[:200]})
+
+
+@member_required(MANAGE_KEYS)
+def create_key(place: Place) -> HttpResponse:
+    """In the sandbox alone: a production key comes with the approval."""
+    if not place.is_sandbox:
+        return place.render("not_allowed", status=403)
+    form = forms.KeyForm(place.request.POST or None)
+    if not form.is_valid():
+        return place.render("keys/create", {"form": form})
+    with transaction.atomic():
+        key, text = keys.issue(
+            place.workspace,
+            environment=place.environment,
+            name=form.cleaned_data["name"],
+            scopes=form.cleaned_data["scopes"],
+            expires_at=form.expires_at,
+        )
+        place.record("api-key.created", key)
+    return _show_key(place, key, text)
+
+
+@member_required(MANAGE_KEYS)
+def rotate_key(place: Place, key: UUID) -> HttpResponse:
+    found = _get_key(place, key)
+    form = forms.RotationForm(place.request.POST or None)
+    if not form.is_valid():
+        return place.render("keys/rotate", {"form": form, "key": found})
+    try:
+        with transaction.atomic():
+            successor, text = keys.rotate(found, old_ends_at=form.old_ends_at)
+            place.record("api-key.rotated", found)
+            place.record("api-key.created", successor)
+    except keys.KeyHasEnded:
+        told = _("This key has ended, or was replaced already.")
+        messages.error(place.request, told)
+        return place.to("keys")
+    return _show_key(place, successor, text)
+
+
+@member_required(MANAGE_KEYS)
+def revoke_key(place: Place, key: UUID) -> HttpResponse:
+    found = _get_key(place, key)
+    if place.request.method != "POST":
+        return place.render("keys/revoke", {"key": found})
+    with transaction.atomic():
+        if keys.revoke(found):
+            place.record("api-key.revoked", found)
+    messages.success(place.request, _("The key is revoked."))
+    return place.to("keys")
+
+
+def _get_key(place: Place, key: UUID) -> ApiKey:
+    return ApiKey.objects.get(
+        pk=key, workspace=place.workspace, environment=place.environment
+    )
+
+
+def _show_key(place: Place, key: ApiKey, text: str) -> HttpResponse:
+    # Not after a redirect: nothing that remembers it is in between.
+    shown = {"key": key, "text": text}
+    return place.render("keys/shown", shown)
+
+
+MANAGE_MEMBERS = Permission.MANAGE_MEMBERS
 ROLES: list[tuple[str, Any]] = [
     (Role.OWNER, gettext_lazy("Owner")),
     (Role.ADMIN, gettext_lazy("Administrator")),
@@ -27,10 +100,12 @@ ROLES: list[tuple[str, Any]] = [
 ]
 
 
-@member_required(write=MANAGE)
-def listing(place: Place) -> HttpResponse:
+@member_required(write=MANAGE_MEMBERS)
+def list_members(place: Place) -> HttpResponse:
     """The members; by POST, another is invited."""
-    form = forms.InvitationForm(place.request.POST or None, roles=_roles(place))
+    form = forms.InvitationForm(
+        place.request.POST or None, roles=_assignable_roles(place)
+    )
     if place.request.method == "POST" and form.is_valid() and _invite(place, form):
         return place.to("members")
     found = place.workspace.members.select_related("user").order_by("id")
@@ -39,7 +114,7 @@ def listing(place: Place) -> HttpResponse:
         "form": form,
         "members": found,
         "invitations": waiting.order_by("id"),
-        "roles": _roles(place),
+        "roles": _assignable_roles(place),
         "may_manage_owners": members.has_permission(
             place.member, Permission.MANAGE_OWNERS
         ),
@@ -48,7 +123,7 @@ def listing(place: Place) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE)
+@member_required(MANAGE_MEMBERS)
 def change_role(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     role = place.request.POST.get("role", "")
@@ -64,8 +139,8 @@ def change_role(place: Place, member: UUID) -> HttpResponse:
     return place.to("members")
 
 
-@member_required(MANAGE)
-def remove(place: Place, member: UUID) -> HttpResponse:
+@member_required(MANAGE_MEMBERS)
+def remove_member(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     if place.request.method != "POST":
         return place.render("members/remove", {"other": other})
@@ -80,8 +155,8 @@ def remove(place: Place, member: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE)
-def withdraw(place: Place, invitation: UUID) -> HttpResponse:
+@member_required(MANAGE_MEMBERS)
+def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
     waiting = members.open_invitations().filter(workspace=place.workspace)
     try:
         with transaction.atomic():
@@ -108,7 +183,7 @@ def leave(place: Place) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:home"))
 
 
-def _roles(place: Place) -> list[tuple[str, Any]]:
+def _assignable_roles(place: Place) -> list[tuple[str, Any]]:
     """Those that this member may give."""
     owners_too = members.has_permission(place.member, Permission.MANAGE_OWNERS)
     return [role for role in ROLES if owners_too or role[0] != Role.OWNER]
