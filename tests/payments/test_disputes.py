@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.contrib.admin.models import LogEntry
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
@@ -283,6 +284,29 @@ def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: A
         record_refund_elsewhere(checkout.pk, found, reason="Again", by=GRACE)
     look(checkout)
     assert checkout.review_flags == []
+
+
+def test_dispute_holds_less_when_a_refund_elsewhere_becomes_known(
+    taker: CheckoutServer, live_api: Api
+):
+    before = live_api.account.balance
+    checkout = topped_up(live_api, taker)
+    dispute = DisputeSnapshot(
+        "1", checkout.transaction, DisputeState.LOST, Decimal(500), "KES"
+    )
+    record_disputes(checkout.pk, [dispute])
+    taker.give_back(checkout.reference, 20_000)
+    (found,) = elsewhere(checkout)
+
+    record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
+    record_disputes(checkout.pk, [dispute])
+
+    checkout.refresh_from_db()
+    assert (checkout.refunded, checkout.disputed) == (200, 300)
+    assert Dispute.objects.get().held == 300
+    assert live_api.account.balance == before
+    # It raises an error if the books do not add up.
+    call_command("audit_ledger")
 
 
 def test_refund_elsewhere_of_spent_money_makes_the_balance_negative(

@@ -23,8 +23,8 @@ from verification.payments.models import (
     DisputeStatus,
     ReviewFlag,
 )
-from verification.payments.refunds import lock_checkout
 from verification.providers.payment_provider import DisputeSnapshot, DisputeState
+from verification.reports.locks import locked_reports
 from workspaces.ledger import Kind, Movement, take_back
 
 
@@ -67,6 +67,17 @@ def required_hold(
     return min(snapshot.amount, left) if is_known else left
 
 
+def release_held_money(checkout: Checkout, amount: Decimal) -> None:
+    """Let the disputes of a locked checkout hold this much less, if it is positive."""
+    for dispute in checkout.disputes.filter(held__gt=0).order_by("id"):
+        released = min(dispute.held, amount)
+        if released > 0:
+            dispute.held -= released
+            dispute.save(update_fields=["held"])
+            _hold(dispute, -released)
+            amount -= released
+
+
 def _hold(dispute: Dispute, more: Decimal) -> None:
     """Hold this much more of the checkout's money; less if the amount is negative."""
     checkout = dispute.checkout
@@ -102,3 +113,12 @@ def _update_review_flags(dispute: Dispute) -> None:
     elif not checkout.is_counted:
         # The won dispute frees money that pays for nothing, so that staff must decide.
         raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
+
+
+def lock_checkout(checkout_id: UUID) -> Checkout:
+    """Lock the checkout after its report, and return it."""
+    report_id = Checkout.objects.values_list("report_id", flat=True).get(pk=checkout_id)
+    if report_id:
+        locked_reports().get(pk=report_id)
+    checkouts = Checkout.objects.select_for_update(of=("self",), no_key=True)
+    return checkouts.select_related("account").get(pk=checkout_id)

@@ -42,6 +42,7 @@ from verification.payments.alerts import (
     clear_review_flag,
     raise_review_flag,
 )
+from verification.payments.disputes import lock_checkout, release_held_money
 from verification.payments.messages import refund_notice, top_up_refund_notice
 from verification.payments.models import (
     Checkout,
@@ -597,7 +598,8 @@ def record_refund_elsewhere(
     """Record a refund that somebody made in the provider's dashboard, once.
 
     `found` comes from the provider's API. A refund of a top-up leaves the balance even
-    if the workspace has spent the money. Raises NotRefundable.
+    if the workspace has spent the money. A dispute that took the refunded money as well
+    holds that much less. Raises NotRefundable.
     """
     checkout = lock_checkout(checkout_id)
     if not reason.strip():
@@ -606,11 +608,13 @@ def record_refund_elsewhere(
         raise NotRefundable("The provider gave back money of another payment.")
     if is_recorded(checkout, found):
         raise NotRefundable("It is recorded already.")
+    most = checkout.refundable + checkout.disputed
     if found.currency != checkout.paid_currency or not _is_refundable_amount(
-        found.amount, checkout.refundable
+        found.amount, most
     ):
-        most = f"{checkout.paid_currency} {checkout.refundable:.2f}"
-        raise NotRefundable(f"Only {most} of this checkout are left.")
+        left = f"{checkout.paid_currency} {most:.2f}"
+        raise NotRefundable(f"Only {left} of this checkout are left.")
+    release_held_money(checkout, found.amount - checkout.refundable)
     elsewhere = max(checkout.refunded_elsewhere - found.amount, Decimal(0))
     Checkout.objects.filter(pk=checkout.pk).update(
         refunded=F("refunded") + found.amount,
@@ -701,15 +705,6 @@ def _movement(refund: Refund, amount: Decimal) -> Movement | None:
         note=f"refund {refund.pk}",
         checkout_id=checkout.pk,
     )
-
-
-def lock_checkout(checkout_id: UUID) -> Checkout:
-    """Lock the checkout after its report, and return it."""
-    report_id = Checkout.objects.values_list("report_id", flat=True).get(pk=checkout_id)
-    if report_id:
-        locked_reports().get(pk=report_id)
-    checkouts = Checkout.objects.select_for_update(of=("self",), no_key=True)
-    return checkouts.select_related("account").get(pk=checkout_id)
 
 
 def lock_refund(refund_id: UUID) -> Refund:
