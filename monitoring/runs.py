@@ -45,9 +45,8 @@ from monitoring.rules import (
 )
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
-from verification.jobs.batches import execute_in_batches
-from verification.jobs.heartbeat import beat
-from verification.jobs.queue import ensure_job_by, job, schedule_job
+from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
 from verification.reports.orders import Catalogue, Order, catalogue
 from workspaces.ledger import InsufficientBalance

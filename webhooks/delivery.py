@@ -21,8 +21,7 @@ from django.db import DatabaseError
 from django.utils.timezone import now
 
 from verification.db.encryption import UnknownKey
-from verification.jobs.heartbeat import beat
-from verification.jobs.queue import job, schedule_job, slot
+from verification.jobs.queue import beat, job, schedule_job, slot
 from webhooks.attempts import (
     MAX_CONCURRENT_REQUESTS,
     Claim,

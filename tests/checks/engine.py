@@ -7,7 +7,7 @@ from django.db.models import F, Sum
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.outcomes import Completed, Failed
+from verification.checks.results import Completed, Failed
 from verification.sources.models import Call
 from webhooks.models import Event
 from workspaces.models import LedgerEntry

@@ -18,10 +18,9 @@ from tests.checks.engine import (
 )
 from tests.world.clients import person
 from tests.world.threads import at_once
-from verification.checks.claims import claim
 from verification.checks.models import CheckResult
-from verification.checks.outcomes import Retry
-from verification.checks.results import record_outcomes
+from verification.checks.queue import claim
+from verification.checks.results import Retry, record_outcomes
 from webhooks.models import Event
 
 FOUND, NOT_FOUND = found(5), found(80)

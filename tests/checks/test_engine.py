@@ -11,8 +11,8 @@ from django.utils.timezone import now
 from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
 from tests.checks.source import CLEAR
 from tests.world.clients import person
-from verification.checks.claims import claim
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.queue import claim
 from verification.consents.models import Consent
 from webhooks.models import Event
 

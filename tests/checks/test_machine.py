@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 
 from tests.checks.engine import definitions, let_time_pass, work_until_done
 from tests.world.clients import person
-from verification.checks.claims import claim
 from verification.checks.inquiries import call_provider
 from verification.checks.models import CheckResult
+from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
 from verification.providers.registry import route_for
 from verification.reports.models import Report
@@ -99,7 +99,7 @@ class Engine(RuleBasedStateMachine):
     def a_slow_worker_comes_back(self):
         claims, self.late = self.late, []
         known = definitions()
-        record_outcomes([(c, answer_to(c, known)) for c in claims], known)
+        record_outcomes([answer_to(c, known) for c in claims], known)
 
     @invariant()
     def every_run_is_charged_once_and_reversed_if_it_came_to_nothing(self):

@@ -2,10 +2,9 @@ import pytest
 
 from tests.checks.engine import FAILED, definitions, found, work_until_done
 from tests.world.clients import person
-from verification.checks.claims import claim
 from verification.checks.models import CheckResult
-from verification.checks.outcomes import Cancelled, Retry
-from verification.checks.results import record_outcomes
+from verification.checks.queue import claim
+from verification.checks.results import Cancelled, Retry, record_outcomes
 from webhooks.models import Event
 
 

@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 from tests.checks.engine import definitions, found
 from tests.world.clients import HOSTED, person
-from verification.checks.claims import claim
+from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
 from verification.consents.decisions import grant, withdraw
 from verification.consents.models import Consent

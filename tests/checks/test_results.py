@@ -12,10 +12,9 @@ from tests.checks.engine import (
     work_until_done,
 )
 from tests.world.clients import person
-from verification.checks.claims import claim
 from verification.checks.models import CheckResult
-from verification.checks.outcomes import Completed, Failed
-from verification.checks.results import ENGINE, record_outcomes
+from verification.checks.queue import claim
+from verification.checks.results import ENGINE, Completed, Failed, record_outcomes
 from verification.reports.models import StatusChange
 from webhooks.models import Event
 from workspaces.models import Account, LedgerEntry

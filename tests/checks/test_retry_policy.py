@@ -8,10 +8,10 @@ from django.utils.timezone import now
 from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import person
-from verification.checks.claims import claim
 from verification.checks.inquiries import MIN_POLL_INTERVAL, call_provider
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.outcomes import Failed, Retry
+from verification.checks.queue import claim
+from verification.checks.results import Failed, Retry
 from verification.providers.base import Unavailable
 from verification.reports.models import Report
 

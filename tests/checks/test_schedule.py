@@ -10,9 +10,8 @@ from tests.checks.engine import only_result
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import person
 from verification.checks import engine
-from verification.checks.claims import claim
 from verification.checks.models import CheckResult
-from verification.checks.schedule import RUN_DUE, wake_up
+from verification.checks.queue import RUN_DUE, claim, wake_up
 from verification.jobs.models import Job
 
 SECOND = timedelta(seconds=1)

@@ -5,7 +5,7 @@ import time_machine
 from django.utils.timezone import now
 
 from tests.world.clients import Api, person
-from verification.checks.claims import (
+from verification.checks.queue import (
     MAX_SMALL_REQUEST,
     TURN_INTERVAL,
     assign_turns,

@@ -5,10 +5,10 @@ from django.db import connection
 from django.utils.timezone import now
 
 from tests.world.logs import log_lines as log_lines
-from verification.jobs import batches, heartbeat
-from verification.jobs.batches import execute_in_batches, sweep
-from verification.jobs.heartbeat import SharedFlag
+from verification.jobs import due_rows, queue
+from verification.jobs.due_rows import execute_in_batches, sweep
 from verification.jobs.models import Job
+from verification.jobs.processes import SharedFlag
 
 FINISH = """
 UPDATE jobs_job SET gave_up_at = %(at)s WHERE id IN (
@@ -47,14 +47,14 @@ def left() -> Sequence[int]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(batches, "PAGE_SIZE", 2)
-    monkeypatch.setattr(batches, "BATCH_SIZE", 2)
+    monkeypatch.setattr(due_rows, "PAGE_SIZE", 2)
+    monkeypatch.setattr(due_rows, "BATCH_SIZE", 2)
 
 
 @pytest.fixture
 def stopping(monkeypatch):
     flag = SharedFlag()
-    monkeypatch.setattr(heartbeat, "stopping", flag)
+    monkeypatch.setattr(queue, "stopping", flag)
     return flag
 
 

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from tests.world.service import is_alive
+from verification.jobs.cluster import STALE_SECONDS
 from verification.jobs.queue import CHANNEL, ENQUEUE
-from verification.jobs.supervisor import STALE_SECONDS
 
 # Every test begins with a cluster of its own: a minute and more in all.
 pytestmark = pytest.mark.slow

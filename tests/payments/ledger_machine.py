@@ -35,9 +35,9 @@ from hypothesis.stateful import (
 from tests.checks.engine import definitions, let_time_pass, work_until_done
 from tests.world.clients import Api, person
 from verification.checks.catalogue import CATALOGUE
-from verification.checks.claims import Claim, claim
 from verification.checks.inquiries import call_provider
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.queue import Claim, claim
 from verification.checks.results import record_outcomes
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry

@@ -11,7 +11,7 @@ from django.conf import settings
 from environs import Env
 
 from tests.providers.inquiries import inquiry
-from verification.checks import system_checks
+from verification.checks import apps
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry
 from verification.providers.base import (
@@ -201,7 +201,7 @@ def test_route_of_another_country_skips_kenyan_sources(env, settings, variable):
     with pytest.raises(Refused) as error:
         route_for("KRA_PIN", "production", "UG").providers[0].ask(inquiry("KRA_PIN"))
     assert error.value.code == "PROVIDER_NOT_CONFIGURED"
-    (told,) = [m for m in system_checks.check_sources() if m.id == "checks.E002"]
+    (told,) = [m for m in apps.check_sources() if m.id == "checks.E002"]
     assert told.msg == f"{variable}: kra is asked about subjects in KE alone."
 
 
@@ -360,7 +360,7 @@ def test_system_checks_report_a_wrong_route(env, settings, variable, value, told
     env[variable] = value
     settings.SOURCE_ROUTES_WRONG = find_route_errors(Env())
 
-    (message,) = system_checks.check_sources()
+    (message,) = apps.check_sources()
 
     assert message.id == "checks.E002"
     assert told in message.msg
@@ -380,7 +380,7 @@ def test_system_checks_report_a_check_without_a_source(env, settings):
         source_routes(Env()),
     )
 
-    told = [message.msg for message in system_checks.check_sources()]
+    told = [message.msg for message in apps.check_sources()]
 
     assert (
         "No source is configured for IDENTITY in KE (smile_id_v3, smile_id, prembly). "
@@ -394,7 +394,7 @@ def test_system_checks_report_both(env, settings):
     settings.PROVIDERS, settings.PROVIDERS_LACK = live_providers(Env()), ["ACME_KEY"]
     settings.SOURCE_ROUTES = {"KRA_PIN": {"KE": ("kra",)}}
 
-    told = system_checks.check_sources()
+    told = apps.check_sources()
 
     assert [message.id for message in told] == ["checks.E001", "checks.W001"]
     assert "ACME_KEY" in told[0].msg

@@ -19,8 +19,8 @@ from tests.references.employment import (
 from tests.world.clients import Api
 from verification import links
 from verification.checks import inquiries
-from verification.checks.claims import claim
 from verification.checks.models import CheckResult
+from verification.checks.queue import claim
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification

@@ -4,10 +4,9 @@ from tests.world.clients import HOSTED, Api, codes, company, person
 from tests.world.orders import REFUSED, STATUSES, movements, report_in, rows, two_checks
 from tests.world.payments import pay
 from tests.world.threads import at_once
-from verification.checks.claims import claim
 from verification.checks.models import CheckDefinition
-from verification.checks.outcomes import Cancelled, Completed, Failed
-from verification.checks.results import record_outcomes
+from verification.checks.queue import claim
+from verification.checks.results import Cancelled, Completed, Failed, record_outcomes
 
 CHARGED = ("CHARGE", -50, 1)
 BACK = ("REVERSAL", 50, 1)

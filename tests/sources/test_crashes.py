@@ -10,10 +10,10 @@ from django.utils.timezone import now
 from tests.checks.engine import definitions, let_time_pass, only_result, paid
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
-from verification.checks.claims import claim
-from verification.checks.dispatch import SourceQueues, admit_calls
+from verification.checks.engine import SourceQueues, admit_calls
 from verification.checks.inquiries import call_provider, find_route
 from verification.checks.models import CheckResult
+from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
 from verification.sources.models import Call
 

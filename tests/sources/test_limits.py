@@ -9,9 +9,9 @@ from tests.checks.engine import let_time_pass, only_result
 from tests.checks.source import CLEAR, DOWN, everything_by
 from tests.sources.two import calls, orders
 from tests.world.clients import person
-from verification.checks.claims import claim
-from verification.checks.dispatch import SourceQueues
+from verification.checks.engine import SourceQueues
 from verification.checks.models import CheckResult
+from verification.checks.queue import claim
 from verification.providers import registry
 from verification.settings.sources import Limit
 from verification.sources.models import Call, Source

@@ -30,10 +30,10 @@ from tests.sources.two import CHECK, calls
 from tests.world.clients import person
 from verification.checks import callbacks
 from verification.checks.callbacks import erase_unread_answers
-from verification.checks.claims import claim
-from verification.checks.dispatch import SourceQueues, admit_calls
+from verification.checks.engine import SourceQueues, admit_calls
 from verification.checks.inquiries import add_consent, call_provider, find_route
 from verification.checks.models import CheckResult
+from verification.checks.queue import claim
 from verification.providers import registry
 from verification.providers.base import AnswerPending
 from verification.settings.sources import Limit

@@ -5,8 +5,13 @@ from django.core.management import CommandError
 from django.utils.timezone import now
 
 from tests.watchlists.files import EU, FILES, OFAC, UK, UN
-from verification.watchlists.models import Edition, ListEntry, ListName
-from verification.watchlists.system_checks import check_lists, check_settings
+from verification.watchlists.models import (
+    Edition,
+    ListEntry,
+    ListName,
+    check_lists,
+    check_settings,
+)
 
 PERSON, COMPANY = "PERSON", "COMPANY"
 # List -> reference, kind, names, dates of birth, countries of its entries.

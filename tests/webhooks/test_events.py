@@ -6,7 +6,7 @@ from django.utils.timezone import now
 from tests.webhooks.deliveries import configured
 from tests.webhooks.engine import happen, statuses
 from tests.webhooks.receiver import Receiver
-from verification.jobs import batches
+from verification.jobs import due_rows
 from webhooks.delivery import send_due_deliveries
 from webhooks.events import purge_events
 from webhooks.models import Attempt, Configuration, Delivery, Event
@@ -41,7 +41,7 @@ def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
 
 
 def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
-    monkeypatch.setattr(batches, "BATCH_SIZE", 2)
+    monkeypatch.setattr(due_rows, "BATCH_SIZE", 2)
     happen(workspace, 5)
     Event.objects.update(created_at=now() - timedelta(days=31))
     purge_events()

@@ -14,7 +14,7 @@ from verification.providers.registry import sources_of
 from verification.reports.models import SubjectType
 from verification.reports.request import no_source_reason
 from verification.settings.sources import HOME_COUNTRY
-from verification.sources.availability import Availability, availability
+from verification.sources.health import Availability, availability
 from verification.values import formats
 from verification.values.wire import Money, Shape
 

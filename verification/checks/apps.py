@@ -1,8 +1,18 @@
+"""Warnings of `manage.py check`, and so of every start, about the live sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import register
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.utils.module_loading import import_string
 
 from verification.providers import registry
+from verification.settings.sources import EVERYWHERE, OTHERS, find_sources_on_test_hosts
+
+HINT = "docs/providers.md says how to configure the sources."
 
 
 class ChecksConfig(AppConfig):
@@ -10,7 +20,54 @@ class ChecksConfig(AppConfig):
     label = "checks"
 
     def ready(self) -> None:
-        from verification.checks.system_checks import check_sources
-
         register(check_sources)
         registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
+
+
+def check_sources(**options: Any) -> list[CheckMessage]:
+    """Return warnings about credentials, routes and test hosts of the sources."""
+    found: list[CheckMessage] = []
+    for name in settings.PROVIDERS_LACK:
+        told = f"{name} is not set; its source is not asked."
+        found.append(Error(told, hint=HINT, id="checks.E001"))
+    for told in [*settings.SOURCE_ROUTES_WRONG, *_routes_outside_coverage()]:
+        found.append(Error(told, hint=HINT, id="checks.E002"))
+    if not settings.DEBUG and (tried := find_sources_on_test_hosts(settings.PROVIDERS)):
+        told = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
+        found.append(Warning(told, hint=HINT, id="checks.W001"))
+    if settings.PROVIDERS:
+        found += [
+            Warning(f"{told} It fails.", hint=HINT, id="checks.W002")
+            for told in _routes_without_source()
+        ]
+    return found
+
+
+def _routes_outside_coverage() -> list[str]:
+    """Yield the sources on routes of countries that they do not cover."""
+    return [
+        f"SOURCES_{check}_{OTHERS if country == EVERYWHERE else country}: {name} is "
+        f"asked about subjects in {', '.join(sorted(countries))} alone."
+        for check, by_country in settings.SOURCE_ROUTES.items()
+        for country, names in by_country.items()
+        for name in set(names) & set(settings.PROVIDERS)
+        if (countries := import_string(settings.PROVIDERS[name][0]).countries)
+        # OTHERS are the countries without a route of their own.
+        and not (
+            countries - set(by_country)
+            if country == EVERYWHERE
+            else {country} & countries
+        )
+    ]
+
+
+def _routes_without_source() -> list[str]:
+    """Yield the routes without a configured source, if other routes have one."""
+    return [
+        f"No source is configured for {check} "
+        + ("elsewhere" if country == EVERYWHERE else f"in {country}")
+        + f" ({', '.join(names) or 'none is named'})."
+        for check, by_country in settings.SOURCE_ROUTES.items()
+        for country, names in by_country.items()
+        if not set(names) & set(settings.PROVIDERS)
+    ]

@@ -13,8 +13,8 @@ from typing import Any
 from cryptography.exceptions import InvalidTag
 from django.utils.timezone import now
 
-from verification.checks.claims import Claim
-from verification.checks.outcomes import Failed, Outcome, Retry, completed_with
+from verification.checks.queue import Claim
+from verification.checks.results import Failed, Outcome, Retry, completed_with
 from verification.consents.records import consented_route, load_given_consent
 from verification.db.encryption import UnknownKey
 from verification.providers.base import (

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import ResultStatus
-from verification.checks.schedule import schedule_checks
+from verification.checks.queue import schedule_checks
 from verification.consents.challenges import is_signature, is_under_age
 from verification.consents.messages import cancel_consent_requests, consent_receipt
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus

@@ -13,7 +13,7 @@ from django_q.conf import Conf
 from django_q.signing import SignedPackage
 from django_q.utils import get_func_repr
 
-from verification.jobs import heartbeat, processes
+from verification.jobs import processes, queue
 from verification.jobs.models import Job
 from verification.jobs.queue import CHANNEL, cluster_name, enqueue, is_job
 
@@ -98,7 +98,7 @@ class ClaimedJob(NamedTuple):
         return self.id, SignedPackage.dumps(task)
 
 
-BEAT = ClaimedJob(BEAT_ID, heartbeat.BEAT, [])
+BEAT = ClaimedJob(BEAT_ID, queue.BEAT, [])
 
 
 class WakeUpBroker(Broker):
@@ -141,8 +141,8 @@ class WakeUpBroker(Broker):
     def claim(self) -> list[ClaimedJob]:
         """Claim a batch of due jobs, and count the attempt.
 
-        Not by `verification.jobs.claims`: this statement also deletes the wake-ups that
-        wait for the same function, and runs on the broker's own connection.
+        `due_rows` does not do it: this statement also deletes the wake-ups that wait
+        for the same function, and runs on the broker's own connection.
         """
         values = {
             "limit": Conf.BULK,
@@ -157,7 +157,7 @@ class WakeUpBroker(Broker):
     def acknowledge(self, task_id: int) -> None:
         if task_id != BEAT_ID:
             self._delete(task_id)
-        heartbeat.signal_supervisor(processes.WORK_DONE)
+        processes.signal_supervisor(processes.WORK_DONE)
 
     def delete(self, task_id: int) -> None:
         Job.objects.filter(pk=task_id).delete()
@@ -210,7 +210,7 @@ class WakeUpBroker(Broker):
         conn = self._connection()
         if not self._settled:
             # Other clusters take the jobs of a cluster without a heartbeat.
-            conn.execute(heartbeat.WRITE, [cluster_name()])
+            conn.execute(queue.WRITE_HEARTBEAT, [cluster_name()])
             conn.execute(TAKE_BACK, [cluster_name()])
             self._settled = True
         conn.execute(TAKE_FROM_DEAD, [DEAD_AFTER_SECONDS])

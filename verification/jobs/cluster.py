@@ -1,67 +1,168 @@
-"""django-q2's cluster, hardened against processes that die at any moment.
+"""A job cluster: django-q2's, hardened, and its supervisor.
 
-`harden()` puts our sentinel in place of django-q2's and is called by `qcluster`.
+The cluster's processes write signs to a pipe. Every fault shows in the same way: no
+signs come, because a process died or hangs, or a lock is held for ever. The supervisor
+measures the silence by a clock that slows down with the machine: on a busy machine the
+cluster is only slow, and a restart would make it slower.
+
+The supervisor loads the modules that jobs need and forks each cluster from itself: a
+new cluster starts without loading anything, and shares that memory.
+
+The processes of a cluster share their state without any lock. django-q2 shares through
+`multiprocessing`, whose queues and values hold locks: a process killed with -9 at the
+wrong moment keeps the lock, and the cluster hangs. `harden` replaces them.
 """
 
+from __future__ import annotations
+
+import errno
 import gc
 import logging
+import mmap
 import os
+import pickle
+import select
+import signal
+import socket
+import struct
 import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
+from multiprocessing.context import ForkProcess
 from typing import Any
 
+from django.core.management import call_command
 from django.db import DatabaseError, connections
 from django_q import cluster
 from django_q.signals import post_execute_in_worker
 from django_q.worker import worker
 
-from verification.jobs import heartbeat, processes
-from verification.jobs import processes as job_processes
+from verification.jobs import processes
+from verification.jobs import queue as job_queue
 from verification.jobs.broker import BEAT_ID, retry_soon
-from verification.jobs.heartbeat import Inbox, MessageQueue, SharedFlag, WorkerTimer
+from verification.jobs.processes import LoadAdjustedClock, SharedFlag
 from verification.jobs.queue import cluster_name
 from verification.jobs.schedules import SCHEDULES
 
 # Room for a few jobs, because a job that waits in a cluster cannot run in another or be
 # merged.
 WAITING_BYTES = 4096
-
+MESSAGE_BYTES = 1 << 18
+STALE_SECONDS = 6
+# The sentinel's round holds the scheduler's queries, which may wait for a lock.
+SENTINEL_STALE_SECONDS = 45
+STARTING_SECONDS = 30
+GRACE_SECONDS = 10
+MIN_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10
+ROUND_SECONDS = 0.25
+# Hundreds of threads share these arenas; glibc's 16 would all fill up.
+ARENAS = 2
 logger = logging.getLogger(__name__)
 
 
-class Sentinel(cluster.Sentinel):
-    def start(self) -> None:
-        # Before anything is forked. An idle worker that is killed holds the lock of
-        # django-q2's queue; a pusher that is killed may hold the one of its event.
-        self.task_queue = MessageQueue(WAITING_BYTES)
-        self.result_queue = MessageQueue()
-        # A new flag, because a cluster that was forked before may have set its own.
-        self.event_out = heartbeat.stopping = SharedFlag()
-        self.broker.on_sentinel_round = self._report
-        super().start()
+class Supervisor:
+    def __init__(self, cluster: str = "") -> None:
+        # With the same name, the next cluster takes back the jobs of a killed one at
+        # once.
+        self._cluster = cluster or f"{socket.gethostname()}-{os.urandom(4).hex()}"
+        self._clock = LoadAdjustedClock()
+        self._stopping = False
+        self._pause = 0.0
+        self._worked = False
+        self._process: ForkProcess
+        self._pipe = -1
+        self._flowed_at = self._guarded_at = 0.0
 
-    def spawn_worker(self) -> None:
-        # A worker that is killed may hold the lock of django-q2's timer.
-        slot = WorkerTimer()
-        inbox = Inbox(self.task_queue, slot)
-        self.spawn_process(worker, inbox, self.result_queue, slot, self.timeout)
+    def run(self) -> None:
+        """Run clusters until `stop` or a signal; return when the last one has ended."""
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sign, lambda *_: self.stop())
+        processes.adopt_orphans()
+        preload()
+        while not self._stopping:
+            self._start()
+            try:
+                self._watch()
+                if self._stopping:
+                    self._request_stop()
+            finally:
+                self._kill()
+            self._wait_before_next()
 
-    def reincarnate(self, process: Any) -> None:
-        slot = getattr(process, "timer", None)
-        super().reincarnate(process)
-        # django-q2 leaves the job of a dead worker to the end of its lease.
-        if slot is not None and slot.job > 0:
-            _retry(slot.job)
+    def stop(self) -> None:
+        self._stopping = True
 
-    def _report(self) -> None:
-        busy = all(process.timer.value > 0 for process in self.pool)
-        sign = (
-            job_processes.ALL_BUSY
-            if busy and self.pool
-            else job_processes.SENTINEL_ALIVE
-        )
-        heartbeat.signal_supervisor(sign)
+    def _start(self) -> None:
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(theirs, False)
+        os.set_blocking(self._pipe, False)
+        self._process = processes.fork("job cluster", self._run_cluster, theirs)
+        os.close(theirs)
+        self._worked = False
+        # These times lie in the future, because a cluster needs some time for its first
+        # signs.
+        self._flowed_at = self._guarded_at = self._clock.now() + STARTING_SECONDS
+
+    def _run_cluster(self, pipe: int) -> None:
+        os.close(self._pipe)
+        processes.limit_arenas(ARENAS)
+        os.environ["JOB_CLUSTER"] = self._cluster
+        os.environ["JOB_SUPERVISOR_PIPE"] = str(pipe)
+        call_command("qcluster")
+
+    def _watch(self) -> None:
+        while not self._stopping:
+            self._read_signs()
+            if fault := self._fault():
+                logger.error("job cluster: %s; it is killed and started again", fault)
+                return
+
+    def _read_signs(self) -> None:
+        if not select.select([self._pipe], [], [], ROUND_SECONDS)[0]:
+            return
+        told = os.read(self._pipe, 65536)
+        if not told:  # every process of the cluster has ended
+            time.sleep(ROUND_SECONDS)
+            return
+        now = self._clock.now()
+        if processes.WORK_DONE in told or processes.ALL_BUSY in told:
+            self._flowed_at = now
+            self._worked = True
+        if processes.SENTINEL_ALIVE in told or processes.ALL_BUSY in told:
+            self._guarded_at = now
+
+    def _fault(self) -> str:
+        if processes.has_ended(self._process):
+            return "its main process ended"
+        now = self._clock.now()
+        if now - self._flowed_at > STALE_SECONDS:
+            return "no work flows"
+        if now - self._guarded_at > SENTINEL_STALE_SECONDS:
+            return "its sentinel hangs"
+        return ""
+
+    def _request_stop(self) -> None:
+        """Stop the cluster after its workers have finished their jobs."""
+        self._process.terminate()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not processes.has_ended(self._process) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _kill(self) -> None:
+        processes.kill_group(self._process)
+        os.close(self._pipe)
+
+    def _wait_before_next(self) -> None:
+        # A cluster that worked is replaced soon; one that never worked is tried less
+        # and less often.
+        longer = 0.0 if self._worked else min(2 * self._pause, MAX_PAUSE_SECONDS)
+        self._pause = max(longer, MIN_PAUSE_SECONDS)
+        until = time.monotonic() + self._pause
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(0.05)
 
 
 @cache
@@ -96,3 +197,117 @@ def _retry(job_id: int) -> None:
         retry_soon(job_id)
     except DatabaseError:
         logger.warning("job %s runs again when its lease ends", job_id)
+
+
+class Sentinel(cluster.Sentinel):
+    def start(self) -> None:
+        # Before anything is forked. An idle worker that is killed holds the lock of
+        # django-q2's queue; a pusher that is killed may hold the one of its event.
+        self.task_queue = MessageQueue(WAITING_BYTES)
+        self.result_queue = MessageQueue()
+        # A new flag, because a cluster that was forked before may have set its own.
+        self.event_out = job_queue.stopping = SharedFlag()
+        self.broker.on_sentinel_round = self._report
+        super().start()
+
+    def spawn_worker(self) -> None:
+        # A worker that is killed may hold the lock of django-q2's timer.
+        slot = WorkerTimer()
+        inbox = Inbox(self.task_queue, slot)
+        self.spawn_process(worker, inbox, self.result_queue, slot, self.timeout)
+
+    def reincarnate(self, process: Any) -> None:
+        slot = getattr(process, "timer", None)
+        super().reincarnate(process)
+        # django-q2 leaves the job of a dead worker to the end of its lease.
+        if slot is not None and slot.job > 0:
+            _retry(slot.job)
+
+    def _report(self) -> None:
+        busy = all(process.timer.value > 0 for process in self.pool)
+        sign = processes.ALL_BUSY if busy and self.pool else processes.SENTINEL_ALIVE
+        processes.signal_supervisor(sign)
+
+
+class Inbox:
+    """A worker's view of the task queue; notes in its slot which job it took."""
+
+    def __init__(self, queue: MessageQueue, slot: WorkerTimer) -> None:
+        self._queue, self._slot = queue, slot
+
+    def get(self) -> Any:
+        self._slot.job = 0
+        task = self._queue.get()
+        if isinstance(task, dict):
+            self._slot.job = task["ack_id"]
+        return task
+
+
+class MessageQueue:
+    """A queue between processes that the kernel hands out message by message.
+
+    It replaces `django_q.queues.Queue`. It has no locks, so any process may die at any
+    moment. `buffer` limits the bytes that wait; `put` waits while it is full.
+    """
+
+    def __init__(self, buffer: int = MESSAGE_BYTES) -> None:
+        self._in, self._out = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._in.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+
+    def put(self, item: Any) -> None:
+        try:
+            self._in.sendall(pickle.dumps(item))
+        except OSError as e:
+            if e.errno != errno.EMSGSIZE or not isinstance(item, dict):
+                raise
+            # Only a result can be that long, and it is only for reading.
+            self._in.sendall(
+                pickle.dumps(item | {"result": str(item["result"])[:1000]})
+            )
+
+    def get(self) -> Any:
+        # Only our own processes hold the other end.
+        return pickle.loads(self._out.recv(MESSAGE_BYTES))  # noqa: S301
+
+    def empty(self) -> bool:
+        return not select.select([self._out], [], [], 0)[0]
+
+    def qsize(self) -> int:
+        return int(not self.empty())
+
+    def close(self) -> None:
+        """The sentinel still needs it: nothing is buffered that closing would flush."""
+
+    def join_thread(self) -> None:
+        """There is no thread: `put` returns when the kernel has the message."""
+
+
+class WorkerTimer:
+    """One worker's timer, as django-q2 uses it, and the id of the job it runs."""
+
+    _timer = struct.Struct("d")
+    _job = struct.Struct("q")
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, self._timer.size + self._job.size)
+        self.value = -1.0
+
+    @property
+    def value(self) -> float:
+        """Return the seconds left of the running job; 0 or less when idle."""
+        return float(self._timer.unpack_from(self._memory)[0])
+
+    @value.setter
+    def value(self, seconds: float) -> None:
+        self._timer.pack_into(self._memory, 0, seconds)
+
+    @property
+    def job(self) -> int:
+        return int(self._job.unpack_from(self._memory, self._timer.size)[0])
+
+    @job.setter
+    def job(self, id: int) -> None:
+        self._job.pack_into(self._memory, self._timer.size, id)
+
+    def get_lock(self) -> AbstractContextManager[None]:
+        return nullcontext()

@@ -1,9 +1,7 @@
-"""The signs that a cluster's processes send to its supervisor, a byte each.
-
-No process of the service outlives its parent, even if the parent is killed.
-"""
+"""Forked processes: they never outlive their parent, and signal their supervisor."""
 
 import ctypes
+import mmap
 import multiprocessing
 import os
 import signal
@@ -15,6 +13,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import cast
 
+# Signs that a cluster's processes send to its supervisor, a byte each.
 WORK_DONE = b"f"  # an acknowledgement came through
 SENTINEL_ALIVE = b"g"  # the sentinel goes round
 ALL_BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
@@ -168,3 +167,24 @@ def slowness() -> float:
         return 1.0
     each = int(running) / (os.cpu_count() or 1)
     return min(max(each / PROCESSES_PER_CPU, 1.0), MAX_SLOWNESS)
+
+
+class SharedFlag:
+    """A switch that every process forked later sees."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._memory[0] = 1
+
+    def is_set(self) -> bool:
+        return self._memory[0] == 1
+
+
+def signal_supervisor(sign: bytes) -> None:
+    if pipe := os.environ.get("JOB_SUPERVISOR_PIPE"):
+        # The pipe is full or closed: the supervisor is slow, or it has ended and this
+        # process will end too.
+        with suppress(OSError):
+            os.write(int(pipe), sign)

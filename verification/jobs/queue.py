@@ -2,11 +2,18 @@
 
 `slot` keeps one kind of job from taking all workers of a cluster. `advisory_lock` keeps
 two workers from doing the same work.
+
+The heartbeat of a cluster shows that jobs are done, and not only that a process lives.
+Once a second the broker makes a beat, a job that passes through the pusher, a worker
+and the monitor as every job does. The worker records it in the table for `/readyz`. The
+monitor's acknowledgement signals the cluster's supervisor.
 """
 
 import json
+import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -17,14 +24,17 @@ from uuid import UUID
 
 from django.apps import apps
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Max
+from django.db.models.functions import Now
 from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows
+from verification.jobs.models import Heartbeat, Job
+from verification.jobs.processes import SharedFlag
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 JobOrPath = Callable[..., Any] | str
-
 # The dotted paths of all jobs whose modules are loaded.
 _JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
@@ -40,6 +50,20 @@ SELECT EXISTS (
         AND claimed_by = '' AND gave_up_at IS NULL
 )
 """
+
+TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+BEAT = "verification.jobs.queue.beat"
+
+WRITE_HEARTBEAT = """
+INSERT INTO jobs_heartbeat (cluster, beat_at) VALUES (%s, statement_timestamp())
+ON CONFLICT (cluster) DO UPDATE SET beat_at = excluded.beat_at
+"""
+
+logger = logging.getLogger(__name__)
+# Set when this process's cluster is about to stop.
+stopping = SharedFlag()
+_written_at = 0.0
 
 
 def job(function: Function) -> Function:
@@ -65,9 +89,6 @@ def schedule_job(
 
 def job_row(function: JobOrPath, *ids: str | int | UUID, at: datetime) -> Rows:
     """Like `schedule_job`, as a row that the caller inserts together with its own."""
-    # Imported here, because the broker is loaded before there are models.
-    from verification.jobs.models import Job
-
     row = {
         "function": _require_job(function),
         "arguments": _arguments(ids),
@@ -159,10 +180,6 @@ def cluster_name() -> str:
     return os.environ.get("JOB_CLUSTER") or f"{socket.gethostname()}-{os.getpid()}"
 
 
-TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
-UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
-
-
 @contextmanager
 def slot(kind: str, most: int) -> Iterator[bool]:
     """Hold one of the cluster's `most` slots of this kind; yield False if none is free.
@@ -197,3 +214,28 @@ def _execute_lock(sql: str, name: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(sql, [name])
         return bool(cursor.fetchone()[0])
+
+
+def beat() -> bool:
+    """Record that work flows; return False if the job should end.
+
+    The cluster is stopping then.
+
+    Long jobs call this at each step, from the job's own thread and outside any
+    transaction. It writes at most once a second.
+    """
+    global _written_at
+    if time.monotonic() - _written_at >= 1 and not connection.in_atomic_block:
+        _written_at = time.monotonic()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(WRITE_HEARTBEAT, [cluster_name()])
+        except DatabaseError as e:
+            logger.warning("heartbeat not written: %s", type(e).__name__)
+    return not stopping.is_set()
+
+
+def heartbeat_age_seconds() -> float | None:
+    """Return the age of the newest heartbeat of all clusters, or None."""
+    age = Heartbeat.objects.aggregate(age=Now() - Max("beat_at"))["age"]
+    return None if age is None else max(0.0, age.total_seconds())

@@ -10,9 +10,8 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils.timezone import now
 
-from verification.jobs.claims import claim_due, schedule_next_run
-from verification.jobs.heartbeat import beat
-from verification.jobs.queue import job
+from verification.jobs.due_rows import claim_due, schedule_next_run
+from verification.jobs.queue import beat, job
 from verification.notifications.mail import Mailer
 from verification.notifications.models import (
     Channel,

@@ -17,8 +17,7 @@ from uuid import UUID
 from django.db.models import F, Q
 from django.utils.timezone import now
 
-from verification.jobs.heartbeat import beat
-from verification.jobs.queue import job
+from verification.jobs.queue import beat, job
 from verification.payments.alerts import raise_review_flag, record_alert
 from verification.payments.disputes import required_hold
 from verification.payments.models import (

@@ -31,10 +31,8 @@ from verification.backoffice.approvals import (
 )
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
-from verification.jobs.batches import sweep
-from verification.jobs.claims import claim_due, schedule_next_run
-from verification.jobs.heartbeat import beat
-from verification.jobs.queue import advisory_lock, job, schedule_job
+from verification.jobs.due_rows import claim_due, schedule_next_run, sweep
+from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import (
     alert_about_review_flag,

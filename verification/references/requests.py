@@ -14,16 +14,15 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from verification import links
-from verification.checks.claims import Claim
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.outcomes import (
+from verification.checks.queue import Claim, wake_up
+from verification.checks.results import (
     Cancelled,
     Failed,
     Outcome,
     Retry,
     completed_with,
 )
-from verification.checks.schedule import wake_up
 from verification.db.ids import uuid7
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify

@@ -14,10 +14,9 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.checks.claims import assign_turns
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.schedule import wake_up_row
+from verification.checks.queue import assign_turns, wake_up_row
 from verification.consents.messages import consent_request
 from verification.consents.models import Consent, ConsentStatus
 from verification.db.bulk_insert import Row, Rows, insert, insert_and_update

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.schedule import schedule_checks
+from verification.checks.queue import schedule_checks
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.reports.locks import lock_report

@@ -29,7 +29,7 @@ from django.utils.timezone import now
 
 from verification import links
 from verification.consents.models import Consent
-from verification.jobs.batches import sweep
+from verification.jobs.due_rows import sweep
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.payments.models import Payment

@@ -11,8 +11,8 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.queue import wake_up
 from verification.checks.results import CHECK_ENDED
-from verification.checks.schedule import wake_up
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout
 from verification.providers.registry import ORDER_AGAIN

@@ -4,7 +4,7 @@ from django.utils.timezone import now
 
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin, link
 from verification.providers.registry import live_sources
-from verification.sources.availability import describe_state, health_of
+from verification.sources.health import describe_state, health_of
 from verification.sources.models import Call, CallOutcome, Source
 
 

@@ -1,8 +1,8 @@
-"""Count the calls of each source by the minute, so that no page reads single calls.
+"""The health of live sources: their calls counted by the minute, and the availability.
 
 A worker adds up its calls and writes the sums once a second, and immediately when a
-source begins to fail or to answer again. If a worker dies, only these figures lack its
-last second.
+source begins to fail or to answer again. So no page reads single calls. If a worker
+dies, only these figures lack its last second.
 """
 
 from __future__ import annotations
@@ -14,20 +14,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
+from typing import Literal
 
+from django.core.cache import cache
 from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.db import breaker
-from verification.jobs.batches import execute_in_batches
+from verification.jobs.due_rows import execute_in_batches
 from verification.jobs.queue import job
+from verification.providers.registry import asks_referee, route_for
+from verification.settings.sources import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
+from verification.values.local_time import format_nairobi
 
+Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Upper bounds in milliseconds, each a quarter above the one before. A slower answer
 # counts as the last bound. A percentile is wrong by half a step at most.
 BOUNDS = [round(10 * 1.25**step) for step in range(40)]
 HOUR, RETENTION = timedelta(hours=1), timedelta(days=2)
 FLUSH_SECONDS = 1.0
+# Below this share of answers a source is not well.
+MIN_SUCCESS_RATE = 0.95
+# Fewer calls than this say little.
+MIN_CALLS = 10
+CACHE_SECONDS = 15
+CACHE_KEY = "sources:states"
 
 ADD_MINUTE = """
 INSERT INTO sources_sourceminute AS m
@@ -51,15 +63,6 @@ DELETE FROM sources_sourceminute WHERE id IN (
     SELECT id FROM sources_sourceminute WHERE minute < %(before)s LIMIT %(limit)s
 )
 """
-
-
-@dataclass(slots=True)
-class _SourceTally:
-    ends: Counter[str] = field(default_factory=Counter)
-    took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    # Of the latest ends, and whether any before them was an answer.
-    failures: int = 0
-    answers: bool = False
 
 
 class Tally:
@@ -123,6 +126,21 @@ class Tally:
             self._failing.add(name)
 
 
+@dataclass(slots=True)
+class _SourceTally:
+    ends: Counter[str] = field(default_factory=Counter)
+    took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    # Of the latest ends, and whether any before them was an answer.
+    failures: int = 0
+    answers: bool = False
+
+
+@job
+def purge_old_minutes() -> None:
+    """Delete the counts of minutes that are older than `RETENTION`."""
+    execute_in_batches(PURGE, before=now() - RETENTION)
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """The figures of a source's last hour."""
@@ -154,12 +172,6 @@ def health_by_source(at: datetime | None = None) -> dict[str, Health]:
     return {source: _summarize(minutes) for source, minutes in rows.items()}
 
 
-@job
-def purge_old_minutes() -> None:
-    """Delete the counts of minutes that are older than `RETENTION`."""
-    execute_in_batches(PURGE, before=now() - RETENTION)
-
-
 def _summarize(minutes: Iterable[SourceMinute]) -> Health:
     minutes = list(minutes)
     took = [sum(counts) for counts in zip(*(m.took for m in minutes), strict=True)]
@@ -179,3 +191,75 @@ def _percentile(took: list[int], share: float) -> int | None:
         return None
     reached = next(i for i, n in enumerate(accumulate(took)) if n >= wanted)
     return BOUNDS[min(reached, len(BOUNDS) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    status: Status
+    success_rate: float | None = None
+    median_ms: int | None = None
+    slow_ms: int | None = None
+
+
+def availability(
+    check: str, environment: str, country: str = HOME_COUNTRY
+) -> Availability:
+    """Return the availability of the first source on the route that does not rest.
+
+    The figures are up to 15 seconds old. The sandbox and referees are always AVAILABLE.
+    """
+    route = route_for(check, environment, country)
+    if not route.is_live:
+        always = environment != "production" or asks_referee(check, environment)
+        return Availability("AVAILABLE" if always else "UNAVAILABLE")
+    of_route = [_state(provider.name) for provider in route.providers]
+    asked = next((state for state in of_route if not state.rests), None)
+    if asked is None:
+        return _told("UNAVAILABLE", of_route[0].health)
+    rate = asked.health.success_rate
+    is_ill = (
+        asked.health.calls >= MIN_CALLS and rate is not None and rate < MIN_SUCCESS_RATE
+    )
+    well = asked is of_route[0] and not is_ill
+    return _told("AVAILABLE" if well else "DEGRADED", asked.health)
+
+
+def describe_state(source: Source, at: datetime) -> str:
+    """Return the state of the source in words, for staff."""
+    if source.resting_until is None:
+        return "asked"
+    if source.resting_until > at:
+        return f"rests until {format_nairobi(source.resting_until)}"
+    return "is being tried"
+
+
+def health_of(name: str) -> Health:
+    """Return the figures of the source's last hour, at most 15 seconds old."""
+    return _state(name).health
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    rests: bool
+    health: Health
+
+
+def _state(name: str) -> _State:
+    states: dict[str, _State] = (
+        cache.get_or_set(CACHE_KEY, _states, CACHE_SECONDS) or {}
+    )
+    return states.get(name, _State(rests=False, health=Health()))
+
+
+def _states() -> dict[str, _State]:
+    at, health = now(), health_by_source()
+    resting = Source.objects.filter(resting_until__gt=at)
+    rests = set(resting.values_list("name", flat=True))
+    return {
+        name: _State(name in rests, health.get(name, Health()))
+        for name in rests | health.keys()
+    }
+
+
+def _told(status: Status, health: Health) -> Availability:
+    return Availability(status, health.success_rate, health.median_ms, health.slow_ms)

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from verification.db import startup
-from verification.jobs import heartbeat
+from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import REFUND_REVIEW_FLAGS, Checkout
 
@@ -34,7 +34,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
         parts = {"database": "ok", "migrations": _migrations()}
         # The table exists once the migrations are applied.
         if parts["migrations"] == "ok":
-            age = heartbeat.age_seconds()
+            age = queue.heartbeat_age_seconds()
             doubted = Checkout.objects.exclude(review_flags=[])
             in_doubt, refunds = doubted.aggregate(
                 all=Count("pk"),

@@ -22,7 +22,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from verification.jobs import heartbeat
+from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout
 from verification.providers.registry import live_sources
@@ -71,7 +71,7 @@ def _payment_families() -> Iterator[Metric]:
 
 
 def _job_families() -> Iterator[Metric]:
-    age = heartbeat.age_seconds()
+    age = queue.heartbeat_age_seconds()
     if age is not None:
         yield GaugeMetricFamily(
             "job_heartbeat_age_seconds",

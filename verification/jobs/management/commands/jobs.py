@@ -5,7 +5,7 @@ from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
 from verification.db import startup
-from verification.jobs.supervisor import Supervisor
+from verification.jobs.cluster import Supervisor
 
 
 class Command(BaseCommand):

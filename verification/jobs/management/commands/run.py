@@ -22,10 +22,9 @@ from django.core.management.sql import emit_post_migrate_signal
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
 from verification.db import embedded, startup
-from verification.jobs import heartbeat, processes
-from verification.jobs.cluster import preload
+from verification.jobs import processes, queue
+from verification.jobs.cluster import Supervisor, preload
 from verification.jobs.processes import LoadAdjustedClock, parent_death_hook
-from verification.jobs.supervisor import Supervisor
 from verification.web import server
 from verification.web.server import HOST
 
@@ -241,7 +240,7 @@ def _database_errors() -> Iterator[None]:
 
 def _has_beat_since(started_at: float) -> bool:
     try:
-        age = heartbeat.age_seconds()
+        age = queue.heartbeat_age_seconds()
     except OperationalError:
         # The embedded database was killed; start it again.
         connections.close_all()

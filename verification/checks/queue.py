@@ -1,4 +1,4 @@
-"""Claims: take due checks in the order of their turns, each for one worker at a time.
+"""The queue of checks: turns, claims, and the job that runs due checks.
 
 Checks run in the order of their turns. The turn of a small request is the time of the
 request. The checks of a large request take turns at a fixed distance, after the
@@ -21,14 +21,66 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from verification.checks.models import CheckResult
-from verification.jobs.claims import claim_sql
+from verification.db.bulk_insert import Rows
+from verification.jobs.due_rows import claim_sql
+from verification.jobs.queue import ensure_job_by, job_row, schedule_job
 from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report
 
+RUN_DUE = "verification.checks.engine.run_due_checks"
 # A request with at most this many checks is small.
 MAX_SMALL_REQUEST = 50
 # Each account's share while several accounts wait: 200 checks a second.
 TURN_INTERVAL = timedelta(milliseconds=5)
+
+DUE = """
+SELECT id, '' AS source FROM checks_checkresult
+WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
+ORDER BY turn_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+"""
+# The index of waiting checks begins with the source.
+QUEUED = """
+SELECT w.id, free.source
+FROM unnest(%s::text[], %s::int[]) AS free(source, room)
+CROSS JOIN LATERAL (
+    SELECT id FROM checks_checkresult
+    WHERE waits_for <> '' AND waits_for = free.source
+        AND next_attempt_at <= statement_timestamp()
+    ORDER BY turn_at, id LIMIT free.room FOR UPDATE SKIP LOCKED
+) AS w
+"""
+CLAIM_DUE, CLAIM_QUEUED = (
+    claim_sql(
+        "checks_checkresult",
+        due,
+        """
+    status = 'RUNNING', claims = claims + 1, fence = fence + 1, waits_for = '',
+    started_at = COALESCE(started_at, lease.begins),
+    next_attempt_at = lease.ends, turn_at = lease.ends
+        """,
+        returning="""
+    claimed.id, report_id, definition_id, name, attempt, tries,
+    claims, fence, started_at, reused_from_id, due.source, started_at = lease.begins
+        """,
+    )
+    for due in (DUE, QUEUED)
+)
+
+
+def wake_up(at: datetime | None = None) -> None:
+    """Run due checks after the caller's transaction commits, or at this time."""
+    schedule_job(RUN_DUE, at=at)
+
+
+def wake_up_row(at: datetime) -> Rows:
+    """Like `wake_up`, as a row that the caller inserts together with its own."""
+    return job_row(RUN_DUE, at=at)
+
+
+def schedule_checks(report: Report, at: datetime) -> None:
+    """Make the checks of a report that has just begun to run due."""
+    CheckResult.objects.filter(report=report).update(next_attempt_at=at, turn_at=at)
+    wake_up()
 
 
 def assign_turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
@@ -98,40 +150,6 @@ class Claim:
         return self.result_id, self.fence
 
 
-DUE = """
-SELECT id, '' AS source FROM checks_checkresult
-WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
-ORDER BY turn_at, id LIMIT %s FOR UPDATE SKIP LOCKED
-"""
-# The index of waiting checks begins with the source.
-QUEUED = """
-SELECT w.id, free.source
-FROM unnest(%s::text[], %s::int[]) AS free(source, room)
-CROSS JOIN LATERAL (
-    SELECT id FROM checks_checkresult
-    WHERE waits_for <> '' AND waits_for = free.source
-        AND next_attempt_at <= statement_timestamp()
-    ORDER BY turn_at, id LIMIT free.room FOR UPDATE SKIP LOCKED
-) AS w
-"""
-CLAIM_DUE, CLAIM_QUEUED = (
-    claim_sql(
-        "checks_checkresult",
-        due,
-        """
-    status = 'RUNNING', claims = claims + 1, fence = fence + 1, waits_for = '',
-    started_at = COALESCE(started_at, lease.begins),
-    next_attempt_at = lease.ends, turn_at = lease.ends
-        """,
-        returning="""
-    claimed.id, report_id, definition_id, name, attempt, tries,
-    claims, fence, started_at, reused_from_id, due.source, started_at = lease.begins
-        """,
-    )
-    for due in (DUE, QUEUED)
-)
-
-
 def claim(limit: int) -> list[Claim]:
     """Claim up to `limit` due results, in the order of their turns.
 
@@ -163,3 +181,29 @@ def _claim(sql: str, values: list[Any]) -> list[Claim]:
 def find_earlier_result(result_id: UUID) -> CheckResult | None:
     """Return the result whose finding is reused, or None if it was erased."""
     return CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()
+
+
+def schedule_next_run() -> None:
+    """Schedule a job for the next due check, unless one will run by then anyway.
+
+    Every run ends with this. The checks that are left wait for their source or for the
+    lease of a worker that may have died. A run that dies before this call runs again.
+    """
+    ensure_job_by(RUN_DUE, _next_due_at())
+
+
+def _next_due_at() -> datetime | None:
+    # The order of the index: a check that is not due yet has its turn when it is due.
+    waiting = CheckResult.objects.filter(next_attempt_at__isnull=False, waits_for="")
+    times = waiting.order_by("turn_at", "id").values_list("next_attempt_at", flat=True)
+    return _next_queued_at() or times.first()
+
+
+def _next_queued_at() -> datetime | None:
+    """Return when the next check that waits for a source's room is due.
+
+    If a worker is calling that source, it picks these checks up before.
+    """
+    queued = CheckResult.objects.filter(next_attempt_at__isnull=False)
+    times = queued.exclude(waits_for="").values_list("next_attempt_at", flat=True)
+    return times.order_by("waits_for", "turn_at", "id").first()

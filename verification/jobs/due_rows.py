@@ -1,0 +1,130 @@
+"""Due rows of a table: claim some under a lease, or process all of them in batches.
+
+A row is due when the time in its due column has passed. A claim moves that time to the
+end of a lease and counts the row's fence. If the worker dies, the row is due again when
+the lease ends. A worker that writes later names the fence of its claim, so that a late
+write changes nothing. Workers skip rows that another worker is claiming.
+
+`sweep` and `execute_in_batches` are for jobs that run by the clock. They end when the
+cluster is about to stop; the next run goes on with the rest.
+
+    sweep(Consent.objects.filter(status="PENDING", expires_at__lte=now()), expire)
+    execute_in_batches("DELETE FROM t WHERE id IN (... LIMIT %(limit)s)", before=at)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import connection
+from django.db.models import Model, QuerySet
+
+from verification.jobs.queue import JobOrPath, beat, ensure_job_by
+
+logger = logging.getLogger(__name__)
+M = TypeVar("M", bound=Model)
+# The ids that one statement reads, and the rows that one step changes.
+PAGE_SIZE = 200
+BATCH_SIZE = 2_000
+
+
+def claim_sql(
+    table: str,
+    due: str,
+    assignments: str,
+    *,
+    key: str = "id",
+    returning: str = "claimed.*",
+) -> str:
+    """Return the statement that claims the rows which the query `due` locks.
+
+    `due` names the rows by their `key`. `assignments` and `returning` name the row
+    `claimed`, and the start and the end of the lease `lease.begins` and `lease.ends`.
+    After the parameters of `due` come the time of the claim, null for the database's
+    own, and the seconds of the lease.
+    """
+    # Materialized: a join that runs `due` again would claim more than its limit.
+    return f"""
+WITH due AS MATERIALIZED ({due}),
+moment AS (SELECT COALESCE(%s::timestamptz, statement_timestamp()) AS begins),
+lease AS (SELECT begins, begins + %s * interval '1 second' AS ends FROM moment)
+UPDATE {table} AS claimed SET {assignments}
+FROM due, lease WHERE claimed.{key} = due.{key}
+RETURNING {returning}
+"""  # noqa: S608
+
+
+def claim_due(
+    due: QuerySet[M], assignments: str, lease: timedelta, at: datetime | None = None
+) -> list[M]:
+    """Claim the rows of a sorted and limited queryset, in one statement.
+
+    Returns them as the claim left them. See `claim_sql` for `assignments` and `at`.
+    """
+    model = due.model
+    table, key = model._meta.db_table, model._meta.pk.attname
+    query, values = due.values(key).query.sql_with_params()
+    locked = f"{query} FOR NO KEY UPDATE OF {table} SKIP LOCKED"
+    statement = claim_sql(table, locked, assignments, key=key)
+    lease_values = [at, lease.total_seconds()]
+    return list(model._default_manager.raw(statement, [*values, *lease_values]))
+
+
+def schedule_next_run(job: JobOrPath, waiting: QuerySet[M], column: str) -> None:
+    """Run the job again when the next of the waiting rows is due.
+
+    Every run of the job ends with this. A row that is left waits for its time, or for
+    the end of the lease of a worker that may have died.
+    """
+    times = waiting.order_by(column).values_list(column, flat=True)
+    ensure_job_by(job, times.first())
+
+
+def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
+    """Call the verb once with the id of each due row, in the order of ids.
+
+    The verb opens its own transaction and checks that the row is still due, because
+    another worker may have been faster. If it fails, the row is logged, the others go
+    on, and the next run tries the row again. Call this outside any transaction.
+    """
+    for pk in _ids(due):
+        if not beat():
+            return
+        try:
+            verb(pk)
+        except ObjectDoesNotExist:
+            # The row was deleted after its id was read.
+            continue
+        except Exception as e:
+            # The message is left out, because it may hold personal data.
+            name, why = due.model._meta.label, type(e).__name__
+            logger.error("%s %s is left for the next run: %s", name, pk, why)
+            if not connection.in_atomic_block:
+                # The next row opens another connection if this one is lost.
+                connection.close_if_unusable_or_obsolete()
+
+
+def _ids(due: QuerySet[Any]) -> Iterator[Any]:
+    """Yield each id once, in pages that begin after the last id."""
+    rows = due.order_by("pk").values_list("pk", flat=True)
+    ids = list(rows[:PAGE_SIZE])
+    while ids:
+        yield from ids
+        ids = list(rows.filter(pk__gt=ids[-1])[:PAGE_SIZE])
+
+
+def execute_in_batches(statement: str, **values: Any) -> None:
+    """Execute a statement until it changes fewer rows than its %(limit)s.
+
+    Each step locks its rows for a short time. The statement must not match rows that it
+    has changed.
+    """
+    with connection.cursor() as cursor:
+        while beat():
+            cursor.execute(statement, {**values, "limit": BATCH_SIZE})
+            if cursor.rowcount < BATCH_SIZE:
+                return
