@@ -38,7 +38,7 @@ urlpatterns = [
     path("metrics", metrics.metrics, name="metrics"),
 ]
 if settings.DEBUG:
-    urlpatterns.append(path("dev/", include("verification.development.urls")))
+    urlpatterns.append(path("dev/", include("verification.development.pages")))
 # Those of the API are made into problems by its middleware.
 handler400 = "verification.web.pages.bad_request"
 handler403 = "verification.web.pages.forbidden"

@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from verification.settings.mail import mail_settings
+from verification.settings.connections import mail_settings
 
 SMTP = "django.core.mail.backends.smtp.EmailBackend"
 

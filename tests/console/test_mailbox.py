@@ -15,7 +15,7 @@ from tests.world.subject import Visitor as Subject
 from tests.world.subject import words
 from verification.console import sandbox
 from verification.console.templatetags.console import linked
-from verification.development import mail as development_mail
+from verification.development import pages as development_mail
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import THIRD_PARTY_KINDS, Kind, Notification
 from verification.reports.models import Report
@@ -142,7 +142,7 @@ def development_page(settings, **request: str) -> str:
     settings.DEBUG = True
     asked = RequestFactory().get("/dev/mail", SERVER_NAME="localhost", **request)
     asked.user = None
-    return development_mail.show(asked).content.decode()
+    return development_mail.show_mail(asked).content.decode()
 
 
 def test_development_page_shows_every_message_with_links(api, settings, owner):

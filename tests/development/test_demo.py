@@ -7,13 +7,13 @@ from django.utils.timezone import now
 from monitoring.models import Rule
 from tests.monitoring.rules import stored
 from tests.world.clients import Api, person
-from verification.development.access import APPLICANT, OWNER, STAFF, make_person
 from verification.development.demo import (
     Demo,
     apply_to_go_live,
     demo_workspace,
     fill,
 )
+from verification.development.pages import APPLICANT, OWNER, STAFF, make_person
 from verification.golive.models import Application
 from verification.payments.models import Checkout
 from verification.reports.models import Report, StatusChange

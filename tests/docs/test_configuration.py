@@ -4,7 +4,7 @@ import sys
 
 from django.conf import settings
 
-from verification.settings.sources import checks_by_source
+from verification.settings.providers import checks_by_source
 
 PAGE = (settings.BASE_DIR / "docs" / "configuration.md").read_text()
 ROWS = re.findall(r"^\| (`[A-Z].*?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)

@@ -9,7 +9,7 @@ from babel.messages.pofile import read_po
 from django.conf import settings
 
 from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS
-from verification.providers import recipients
+from verification.providers import registry
 from verification.references.notices import FOLDER as REFEREES
 
 ROOT = Path(settings.BASE_DIR)
@@ -46,7 +46,7 @@ def kiswahili() -> dict[str, str]:
     for path in (ROOT / "templates/pdf").glob("*.typ"):
         texts[path.name] = path.read_text().partition("  sw: (")[2]
     texts["recipients"] = "\n".join(
-        re.findall(r'\bsw = "(.*?)"', recipients.FILE.read_text())
+        re.findall(r'\bsw = "(.*?)"', registry.RECIPIENTS.read_text())
     )
     for version in {*VERSIONS.values(), DEFAULT_VERSION}:
         texts[version] = (FOLDER / f"{version}.sw.toml").read_text()

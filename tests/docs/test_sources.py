@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from verification.settings.sources import DEFAULT_ROUTES, EVERYWHERE, HOME_COUNTRY
+from verification.settings.providers import DEFAULT_ROUTES, EVERYWHERE, HOME_COUNTRY
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACES = {HOME_COUNTRY: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"all"}}

@@ -1,4 +1,6 @@
-"""Stripe, as far as Checkout goes, answering as the real one does over a real socket.
+"""The forms of Stripe's requests and answers.
+
+Stripe, as far as Checkout goes, answering as the real one does over a real socket.
 
 def test_something(stripe_api):
     ...  # have a checkout begun with `stripe_api.adapter()`
@@ -19,8 +21,46 @@ import pytest
 
 from tests.fakes.checkouts import CheckoutServer, back, page
 from tests.fakes.server import Answer, Request
-from tests.fakes.stripe_shapes import error, expiry, is_asked_for, nested, public
 from verification.providers.stripe_checkout import StripeCheckout
+
+
+def expiry(asked: dict[str, Any]) -> int | None:
+    now = int(time.time())
+    expires_at = int(asked.get("expires_at", now + 86400))
+    return expires_at if now + 1800 <= expires_at <= now + 86400 else None
+
+
+def public(one: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if not name.startswith("_")}
+
+
+def is_asked_for(one: dict[str, Any], query: dict[str, str]) -> bool:
+    intent = query.get("payment_intent")
+    return (
+        int(query.get("created[gte]", 0)) <= one["created"]
+        and one["created"] < int(query.get("created[lt]", 2**40))
+        and intent in (None, one.get("payment_intent"))
+    )
+
+
+def nested(form: dict[str, str]) -> dict[str, Any]:
+    """a[b][c]=d as Stripe reads it; lists stay objects with numbers for names."""
+    nested: dict[str, Any] = {}
+    for name, value in form.items():
+        *path, last = name.replace("]", "").split("[")
+        at = nested
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = value
+    return nested
+
+
+def error(
+    status: int, told: str, code: str = "", type: str = "invalid_request_error"
+) -> Answer:
+    error = {"type": type, "message": told, **({"code": code} if code else {})}
+    return Answer(status, {"error": error})
+
 
 KEY = "sk_test_of_no_worth"
 SECRET = "whsec_of_no_worth"

@@ -24,7 +24,7 @@ from verification.golive.documents import delete_unused, read_content, store
 from verification.golive.inspection import Busy, Fault, Unacceptable, inspect
 from verification.golive.models import Document
 from verification.settings import STORAGES
-from verification.settings.documents import document_storage, scanner_address
+from verification.settings.connections import document_storage, scanner_address
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from tests.world.clients import HOSTED
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS, notice_for
-from verification.providers import recipients, registry
-from verification.settings.sources import (
+from verification.providers import registry
+from verification.settings.providers import (
     checks_by_source,
     live_providers,
     source_routes,
@@ -185,16 +185,16 @@ def test_watch_lists_of_the_service_send_nothing(live_sources, live_ask):
 
 @pytest.mark.django_db
 def test_every_source_has_its_name_and_country_in_each_language(live_sources):
-    with recipients.FILE.open("rb") as file:
+    with registry.RECIPIENTS.open("rb") as file:
         told = tomllib.load(file)
 
-    assert set(told["sources"]) | {recipients.LOCAL_SOURCE} == set(checks_by_source())
+    assert set(told["sources"]) | {registry.LOCAL_SOURCE} == set(checks_by_source())
     for name in told["sources"]:
         provider = registry.provider_named(name)
         assert provider
         for check in checks_by_source()[name]:
             for language in LANGUAGES:
-                one = recipients.recipient(provider, check, language)
+                one = registry.recipient(provider, check, language)
                 assert one
                 assert one.name
                 assert one.country

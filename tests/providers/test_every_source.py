@@ -22,9 +22,8 @@ from verification.providers.base import (
 )
 from verification.providers.registry import REFEREE_CHECK, route_for
 from verification.providers.sandbox import CHECKS as CHECKS_OF_SANDBOX
-from verification.providers.sandbox import Sandbox
-from verification.providers.sandbox_fixtures import Case
-from verification.settings.sources import (
+from verification.providers.sandbox import Case, Sandbox
+from verification.settings.providers import (
     DEFAULT_ROUTES,
     Limit,
     checks_by_source,

@@ -8,7 +8,7 @@ from tests.fakes.prembly import prembly as prembly
 from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import Refused, Unavailable
 from verification.providers.prembly import CODES, REFUSALS
-from verification.settings.sources import live_providers
+from verification.settings.providers import live_providers
 
 JANE = {"idNumber": "10101010", "fullName": "Jane Wanjiku Kamau"}
 PIN = {"kraPin": "a123456789b", "fullName": "Jane Wanjiku Kamau"}

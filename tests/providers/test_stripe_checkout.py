@@ -9,9 +9,8 @@ import pytest
 import time_machine
 
 from tests.fakes.checkouts import CheckoutServer
-from tests.fakes.stripe import FakeStripe
+from tests.fakes.stripe import FakeStripe, error
 from tests.fakes.stripe import stripe_api as stripe_api
-from tests.fakes.stripe_shapes import error
 from tests.providers.checkout_contract import Payer, checkout_request, refund_of
 from tests.providers.remote_checkout_contract import RemoteCheckoutContract
 from verification.providers.base import Refused, Unavailable

@@ -13,7 +13,7 @@ from verification.checks.engine import SourceQueues
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.providers import registry
-from verification.settings.sources import Limit
+from verification.settings.providers import Limit
 from verification.sources.models import Call, Source
 
 

@@ -9,7 +9,7 @@ from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
 from tests.fakes.metropol import metropol as metropol
 from tests.sources.two import orders
 from verification.providers import registry
-from verification.settings.sources import Limit
+from verification.settings.providers import Limit
 from verification.sources.models import Call
 
 CHECK = "CRB_SCORE"

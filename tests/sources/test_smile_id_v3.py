@@ -36,7 +36,7 @@ from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.providers import registry
 from verification.providers.base import AnswerPending
-from verification.settings.sources import Limit
+from verification.settings.providers import Limit
 from verification.sources.models import Call, Source
 
 PATH = "/callbacks/smile-id-v3"

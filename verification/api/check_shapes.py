@@ -9,11 +9,10 @@ from pydantic import ConfigDict
 
 from verification.api.query import PageEnvelope
 from verification.checks.models import CheckDefinition
-from verification.providers.recipients import recipient
-from verification.providers.registry import sources_of
+from verification.providers.registry import recipient, sources_of
 from verification.reports.models import SubjectType
 from verification.reports.request import no_source_reason
-from verification.settings.sources import HOME_COUNTRY
+from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Availability, availability
 from verification.values import formats
 from verification.values.wire import Money, Shape

@@ -10,7 +10,11 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.utils.module_loading import import_string
 
 from verification.providers import registry
-from verification.settings.sources import EVERYWHERE, OTHERS, find_sources_on_test_hosts
+from verification.settings.providers import (
+    EVERYWHERE,
+    OTHERS,
+    find_sources_on_test_hosts,
+)
 
 HINT = "docs/providers.md says how to configure the sources."
 

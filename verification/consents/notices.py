@@ -19,8 +19,12 @@ from django.conf import settings
 
 from verification.consents.models import Consent
 from verification.providers.base import Provider
-from verification.providers.recipients import Recipient, recipient
-from verification.providers.registry import asks_referee, route_for
+from verification.providers.registry import (
+    Recipient,
+    asks_referee,
+    recipient,
+    route_for,
+)
 from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.values.wire import one_line
 from workspaces.models import Environment

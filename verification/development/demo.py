@@ -42,7 +42,7 @@ from verification.consents.notices import notice_for
 from verification.consents.records import Evidence, digest_of
 from verification.db import embedded
 from verification.db.ids import uuid7
-from verification.development.access import APPLICANT, OWNER, make_person
+from verification.development.pages import APPLICANT, OWNER, make_person
 from verification.golive import applications
 from verification.golive.applications import ActingUser
 from verification.golive.inspection import PNG, InspectedFile

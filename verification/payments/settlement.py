@@ -69,7 +69,7 @@ from verification.providers.payment_provider import (
 from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import Transition, apply_transitions
-from verification.settings.payments import PAYMENT_GRACE_DAYS
+from verification.settings.providers import PAYMENT_GRACE_DAYS
 from verification.web.request_log import redact
 from webhooks.events import event_rows
 from workspaces.ledger import Kind, Movement, record_movements

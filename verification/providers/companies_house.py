@@ -22,7 +22,7 @@ from verification.providers.base import (
     Inquiry,
     NotTold,
 )
-from verification.providers.company_answers import (
+from verification.providers.findings import (
     ACTIVE,
     DISSOLVED,
     Company,
@@ -30,24 +30,23 @@ from verification.providers.company_answers import (
     company_found,
     company_not_found,
     company_undecided,
+    pending_error,
+    stated_name,
 )
 from verification.providers.http_api import (
     Api,
+    Record,
     Reply,
     RequestRejected,
-    refused_error,
-    require_covered_country,
-    unavailable_error,
-)
-from verification.providers.json_values import (
-    Record,
     as_objects,
     clean_text,
     iso_date,
     normalize_code,
+    refused_error,
+    require_covered_country,
+    unavailable_error,
 )
 from verification.providers.name_comparison import companies_alike
-from verification.providers.scoring import pending_error, stated_name
 
 logger = logging.getLogger(__name__)
 

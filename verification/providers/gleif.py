@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 from verification.providers.base import Finding, Inquiry, NotTold
-from verification.providers.company_answers import (
+from verification.providers.findings import (
     ACTIVE,
     DISSOLVED,
     Company,
@@ -23,23 +23,21 @@ from verification.providers.company_answers import (
     company_found,
     company_not_found,
     company_undecided,
+    stated_name,
 )
 from verification.providers.http_api import (
     Api,
-    Reply,
-    refused_error,
-    unavailable_error,
-)
-from verification.providers.json_values import (
     Record,
+    Reply,
     as_object,
     clean_text,
     iso_date,
     normalize_code,
     plain_number,
+    refused_error,
+    unavailable_error,
 )
 from verification.providers.name_comparison import companies_alike
-from verification.providers.scoring import stated_name
 
 logger = logging.getLogger(__name__)
 

@@ -16,23 +16,25 @@ from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
 from verification.providers.base import Finding, Inquiry, NotTold
-from verification.providers.http_api import (
-    Api,
-    Reply,
-    RequestRejected,
-    TokenCache,
-    refused_error,
-    require_covered_country,
-    unavailable_error,
-)
-from verification.providers.json_values import as_object, printable_code, upper_number
-from verification.providers.scoring import (
+from verification.providers.findings import (
     build_finding,
     is_company,
     is_compared,
     likeness_of,
     name_flags,
     name_match,
+)
+from verification.providers.http_api import (
+    Api,
+    Reply,
+    RequestRejected,
+    TokenCache,
+    as_object,
+    printable_code,
+    refused_error,
+    require_covered_country,
+    unavailable_error,
+    upper_number,
 )
 
 logger = logging.getLogger(__name__)

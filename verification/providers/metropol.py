@@ -21,25 +21,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
 from verification.providers.base import Finding, Inquiry, NotTold
-from verification.providers.http_api import (
-    Api,
-    Reply,
-    RequestRejected,
-    refused_error,
-    require_covered_country,
-    unavailable_error,
-)
-from verification.providers.json_values import (
-    Record,
-    as_list,
-    as_object,
-    as_objects,
-    clean_text,
-    iso_date,
-    printable_code,
-)
-from verification.providers.name_comparison import Comparison
-from verification.providers.scoring import (
+from verification.providers.findings import (
     NO_NAME,
     build_finding,
     is_company,
@@ -50,6 +32,22 @@ from verification.providers.scoring import (
     pending_error,
     worst_message,
 )
+from verification.providers.http_api import (
+    Api,
+    Record,
+    Reply,
+    RequestRejected,
+    as_list,
+    as_object,
+    as_objects,
+    clean_text,
+    iso_date,
+    printable_code,
+    refused_error,
+    require_covered_country,
+    unavailable_error,
+)
+from verification.providers.name_comparison import Comparison
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,17 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from verification.providers.base import Finding, Inquiry, NotTold, Unavailable
-from verification.providers.http_api import Api, refused_error, unavailable_error
-from verification.providers.json_values import Record, as_list, as_object, as_objects
-from verification.providers.scoring import is_company, stated_name
-from verification.providers.screening_answers import Hit, ListEdition, screening_finding
+from verification.providers.findings import is_company, stated_name
+from verification.providers.http_api import (
+    Api,
+    Record,
+    as_list,
+    as_object,
+    as_objects,
+    refused_error,
+    unavailable_error,
+)
+from verification.providers.screening import Hit, ListEdition, screening_finding
 
 SOURCE = "OpenSanctions"
 SECONDS = 15.0

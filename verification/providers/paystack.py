@@ -29,8 +29,13 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from verification.providers.base import ProviderError, Refused
-from verification.providers.http_api import Api, RequestRejected, unavailable_error
-from verification.providers.json_values import Record, as_object
+from verification.providers.http_api import (
+    Api,
+    Record,
+    RequestRejected,
+    as_object,
+    unavailable_error,
+)
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,

@@ -14,19 +14,27 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from verification.providers import company_answers, person_answers
+from verification.providers import findings
 from verification.providers.base import Finding, Inquiry, NotTold
-from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
+from verification.providers.findings import (
+    ACTIVE,
+    DISSOLVED,
+    NOT_COMPARED,
+    Company,
+    Person,
+    build_finding,
+    is_compared,
+    is_death,
+    likeness_of,
+    name_flags,
+    name_match,
+    worst_message,
+)
 from verification.providers.http_api import (
     Api,
+    Record,
     Reply,
     RequestRejected,
-    refused_error,
-    require_covered_country,
-    unavailable_error,
-)
-from verification.providers.json_values import (
-    Record,
     as_object,
     as_objects,
     clean_text,
@@ -34,17 +42,10 @@ from verification.providers.json_values import (
     normalize_code,
     plain_number,
     printable_code,
+    refused_error,
+    require_covered_country,
+    unavailable_error,
     upper_number,
-)
-from verification.providers.person_answers import Person, is_death
-from verification.providers.scoring import (
-    NOT_COMPARED,
-    build_finding,
-    is_compared,
-    likeness_of,
-    name_flags,
-    name_match,
-    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -226,7 +227,7 @@ def identity(subject: Record, data: Record | None, **evidence: Any) -> Finding:
             _first_day(found, "date_of_death", "dod"),
         ),
     )
-    return person_answers.identity(subject, person if data else None, **evidence)
+    return findings.identity_finding(subject, person if data else None, **evidence)
 
 
 def taxpayer(
@@ -273,7 +274,7 @@ def business(
     subject: Record, data: Record | None, *, source: str, **evidence: Any
 ) -> Finding:
     if data is None:
-        return company_answers.company_not_found(subject, source, **evidence)
+        return findings.company_not_found(subject, source, **evidence)
     word = normalize_code(data.get("status"))
     status = COMPANY_STATUSES.get(word or "", word)
     # `verified` is False where the register does not confirm the record.
@@ -295,7 +296,7 @@ def business(
         directors=_partners(data.get("partners")),
         doubt=doubt,
     )
-    return company_answers.company_found(subject, company, source, **evidence)
+    return findings.company_found(subject, company, source, **evidence)
 
 
 def _partners(value: Any) -> list[dict[str, Any]] | None:

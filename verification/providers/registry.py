@@ -1,16 +1,19 @@
-"""Choose the sources of a check: the only place that does.
+"""Choose the sources of a check, and name them for the subject's notice.
 
-The sandbox has one provider and never reads the table of live ones; production never
-gets the sandbox's. Without a live source of employments, a referee answers on a hosted
-page (`verification.references`). The app of the checks calls `configure` once, when it
-is ready.
+No other module chooses sources. The sandbox has one provider and never reads the table
+of live ones; production never gets the sandbox's. Without a live source of employments,
+a referee answers on a hosted page (`verification.references`). The app of the checks
+calls `configure` once, when it is ready.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 from verification.providers.base import (
@@ -21,6 +24,7 @@ from verification.providers.base import (
     Refused,
     covers_subject,
 )
+from verification.providers.opensanctions import OpenSanctions
 from verification.providers.sandbox import Sandbox
 
 REFEREE_CHECK = "EMPLOYER_VERIFICATION"
@@ -28,6 +32,10 @@ REFEREE_CHECK = "EMPLOYER_VERIFICATION"
 EVERYWHERE = "*"
 # Advice for a report whose notice does not name the present sources.
 ORDER_AGAIN = "Order a new report, whose notice names the sources."
+RECIPIENTS = Path(__file__).with_name("recipients.toml")
+HOME = "KE"
+# This source searches the operator's own lists, so no details leave the installation.
+LOCAL_SOURCE = "watchlists"
 _sandbox = Sandbox()
 
 
@@ -50,6 +58,22 @@ class Route:
         """Return why `restrict_route` left no source, or '' if it left one."""
         provider = self.providers[0]
         return provider.text(check) if isinstance(provider, _WithheldSource) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """A company that receives details of the subject.
+
+    `register` is the register that it asks in its turn, and `safeguards` protect
+    details that leave Kenya; both may be blank.
+    """
+
+    name: str
+    country: str = ""
+    country_code: str = ""
+    is_abroad: bool = False
+    register: str = ""
+    safeguards: str = ""
 
 
 # Source -> provider, and check -> country -> route.
@@ -190,3 +214,30 @@ _unnamed_sources_route = Route(
         ),
     )
 )
+
+
+def recipient(provider: Provider, check: str, language: str) -> Recipient | None:
+    """Return the recipient, or None for a source that runs in this installation.
+
+    A source without an entry in the file goes by its own name.
+    """
+    if provider.name == LOCAL_SOURCE:
+        return None
+    if isinstance(provider, OpenSanctions) and not provider.is_hosted:
+        return None
+    known = _read_recipients()["sources"].get(provider.name)
+    if known is None:
+        return Recipient(provider.name)
+    return Recipient(
+        known["name"][language],
+        _read_recipients()["countries"][known["country"]][language],
+        known["country"],
+        known["country"] != HOME,
+        known.get("asks", {}).get(check, {}).get(language, ""),
+        known.get("safeguards", {}).get(language, ""),
+    )
+
+
+@cache
+def _read_recipients() -> dict[str, Any]:
+    return tomllib.loads(RECIPIENTS.read_text("utf-8"))

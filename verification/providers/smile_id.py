@@ -24,35 +24,36 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from verification.providers import company_answers, person_answers
+from verification.providers import findings
 from verification.providers.base import BadSignature, Finding, Inquiry, NotTold
-from verification.providers.company_answers import ACTIVE, DISSOLVED, Company
+from verification.providers.findings import (
+    ACTIVE,
+    DISSOLVED,
+    Company,
+    Person,
+    build_finding,
+    is_death,
+    likeness_of,
+    name_flags,
+    name_match,
+    pending_error,
+    worst_message,
+)
 from verification.providers.http_api import (
     Api,
+    Record,
     Reply,
     RequestRejected,
-    refused_error,
-    require_covered_country,
-    unavailable_error,
-)
-from verification.providers.json_values import (
-    Record,
     as_object,
     as_objects,
     clean_text,
     iso_date,
     normalize_code,
     printable_code,
+    refused_error,
+    require_covered_country,
+    unavailable_error,
     upper_number,
-)
-from verification.providers.person_answers import Person, is_death
-from verification.providers.scoring import (
-    build_finding,
-    likeness_of,
-    name_flags,
-    name_match,
-    pending_error,
-    worst_message,
 )
 
 logger = logging.getLogger(__name__)
@@ -366,7 +367,7 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         place_of_birth=text_or_none(more.get("placeofbirth")),
         is_dead=is_death(death, parse_day(death)),
     )
-    return person_answers.identity(subject, person if answer else None, **evidence)
+    return findings.identity_finding(subject, person if answer else None, **evidence)
 
 
 def taxpayer(
@@ -402,7 +403,7 @@ def taxpayer(
 
 def business(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
     if not answer:
-        return company_answers.company_not_found(subject, **evidence)
+        return findings.company_not_found(subject, **evidence)
     record = as_object(answer.get("company_information"))
     word, kind = _code(record.get("status")), _code(record.get("company_type"))
     if word and word not in STATUSES:
@@ -416,7 +417,7 @@ def business(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         directors=_directors(answer),
         shareholders=_shareholders(answer),
     )
-    return company_answers.company_found(subject, company, **evidence)
+    return findings.company_found(subject, company, **evidence)
 
 
 def text_or_none(value: Any) -> str | None:

@@ -33,7 +33,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from verification.providers import person_answers
+from verification.providers import findings
 from verification.providers.base import (
     AnswerPending,
     BadSignature,
@@ -46,17 +46,18 @@ from verification.providers.base import (
     ProviderError,
     Unavailable,
 )
+from verification.providers.findings import MAX_WAIT, MEDIUM, Person
 from verification.providers.http_api import (
     Api,
+    Record,
     Reply,
     TokenCache,
+    as_object,
     refused_error,
     require_covered_country,
     unavailable_error,
+    upper_number,
 )
-from verification.providers.json_values import Record, as_object, upper_number
-from verification.providers.person_answers import Person
-from verification.providers.scoring import MAX_WAIT, MEDIUM
 from verification.providers.smile_id import (
     parse_day,
     parse_gender,
@@ -341,7 +342,7 @@ def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding
         born_on=parse_day(found.get("date_of_birth")),
         gender=parse_gender(found.get("gender")),
     )
-    return person_answers.identity(subject, person if answer else None, **evidence)
+    return findings.identity_finding(subject, person if answer else None, **evidence)
 
 
 def _evidence(given: ConsentEvidence) -> list[dict[str, str]]:

@@ -28,11 +28,12 @@ from verification.providers.base import ProviderError, Refused
 from verification.providers.http_api import (
     REFUSED,
     RETRYABLE_STATUSES,
+    Record,
     RequestRejected,
+    as_object,
     to_provider_error,
     unavailable_error,
 )
-from verification.providers.json_values import Record, as_object
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,

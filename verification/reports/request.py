@@ -22,7 +22,7 @@ from verification.consents.records import consented_route
 from verification.providers.registry import has_source
 from verification.providers.sandbox import is_reserved
 from verification.reports.models import PaymentMode, Report, SubjectType
-from verification.settings.sources import HOME_COUNTRY
+from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.wire import Shape
 from workspaces.models import Environment

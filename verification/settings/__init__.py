@@ -20,22 +20,25 @@ from verification.backoffice.navigation import UNFOLD as UNFOLD
 from verification.db import embedded
 from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
-from verification.settings.documents import document_storage, scanner_address
-from verification.settings.mail import mail_settings, mailbox
-from verification.settings.openapi import SPECTACULAR_SETTINGS as SPECTACULAR_SETTINGS
-from verification.settings.payments import payment_providers
+from verification.settings.connections import (
+    document_storage,
+    mail_settings,
+    mailbox,
+    scanner_address,
+)
+from verification.settings.providers import (
+    find_missing_credentials,
+    find_route_errors,
+    live_providers,
+    payment_providers,
+    source_limits,
+    source_routes,
+)
 from verification.settings.secrets import (
     field_keys,
     lookup_key,
     optional_secret,
     secret_key,
-)
-from verification.settings.sources import (
-    find_missing_credentials,
-    find_route_errors,
-    live_providers,
-    source_limits,
-    source_routes,
 )
 from verification.web import request_log
 
@@ -146,7 +149,7 @@ MIDDLEWARE = [
 ROOT_URLCONF = "verification.urls"
 WSGI_APPLICATION = "verification.wsgi.application"
 if DEBUG:
-    DEFAULT_EXCEPTION_REPORTER_FILTER = "verification.development.errors.ReporterFilter"
+    DEFAULT_EXCEPTION_REPORTER_FILTER = "verification.development.pages.ReporterFilter"
 APPEND_SLASH = False
 
 TEMPLATES = [
@@ -334,6 +337,38 @@ REST_FRAMEWORK = {
     # OPTIONS is not among the operations.
     "DEFAULT_METADATA_CLASS": None,
     "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
+}
+
+# The general part of the OpenAPI document.
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Verification report service",
+    "VERSION": "1.0.0",
+    "DESCRIPTION": (
+        "Verify a person or a company: create reports, let their checks run, read "
+        "the results.\n\nAn API key with the prefix `vrf_test_` works in the sandbox, "
+        "where `GET /api/v1/sandbox/subjects` lists numbers that decide how a check "
+        "ends. Every error is a problem (RFC 9457) whose `type` leads to a page that "
+        "explains it. Unknown members and parameters are refused."
+    ),
+    "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "TAGS": [
+        {"name": "reports", "description": "Create, launch, follow and read reports."},
+        {"name": "checks", "description": "What can be checked, and what it costs."},
+        {"name": "monitoring", "description": "Run checks again, be told of changes."},
+        {"name": "sandbox", "description": "Subjects with a known outcome."},
+        {"name": "webhooks", "description": "Events, pushed to your own receiver."},
+    ],
+    "WEBHOOKS": "verification.api.events.WEBHOOKS",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": [],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SORT_OPERATIONS": True,
 }
 
 JOB_WORKERS = env.int("JOB_WORKERS", 4)

@@ -22,9 +22,9 @@ from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.encryption import UnknownKey
 from verification.db.ids import uuid7
 from verification.providers.base import PendingInquiry, Provider
+from verification.providers.findings import MAX_WAIT
 from verification.providers.registry import Route, provider_named
-from verification.providers.scoring import MAX_WAIT
-from verification.settings.sources import Limit
+from verification.settings.providers import Limit
 from verification.sources.models import Call, CallOutcome, Source
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from verification.db import breaker
 from verification.jobs.due_rows import execute_in_batches
 from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
-from verification.settings.sources import HOME_COUNTRY
+from verification.settings.providers import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
 from verification.values.local_time import format_nairobi
 

@@ -21,9 +21,9 @@ from verification.providers.base import (
     Refused,
     Unavailable,
 )
+from verification.providers.findings import is_company, stated_name
 from verification.providers.http_api import REFUSED, UNAVAILABLE
-from verification.providers.scoring import is_company, stated_name
-from verification.providers.screening_answers import Hit, ListEdition, screening_finding
+from verification.providers.screening import Hit, ListEdition, screening_finding
 from verification.watchlists.matching import SAME_BIRTH, score_entry, words_of
 from verification.watchlists.models import Edition, EntryKind, ListEntry
 from verification.watchlists.name_index import EditionReplaced, get_name_index

@@ -4,8 +4,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from verification.development.access import OWNER, STAFF, login_url, make_person
 from verification.development.demo import demo_workspace, require_embedded_server
+from verification.development.pages import OWNER, STAFF, login_url, make_person
 from workspaces import keys
 from workspaces.models import Environment, Workspace
 

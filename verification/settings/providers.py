@@ -1,4 +1,4 @@
-"""Live sources and routes, from the environment.
+"""Live sources, their routes, and payment providers, from the environment.
 
 A route is the ordered list of sources for one check and country:
 
@@ -23,15 +23,16 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from environs import Env
 
 from verification.settings.secrets import optional_secret
 
+Adapter = tuple[str, dict[str, Any]]
 # Check -> country, or EVERYWHERE -> sources.
 Routes = dict[str, dict[str, tuple[str, ...]]]
-
 HOME_COUNTRY, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
 DEFAULT_ROUTES: Routes = {
     "IDENTITY": {HOME_COUNTRY: ("smile_id_v3", "smile_id", "prembly")},
@@ -157,8 +158,6 @@ def _parse_variable(variable: str) -> tuple[str, str] | None:
         return check, EVERYWHERE
     return (check, country) if re.fullmatch(r"[A-Z]{2}", country) else None
 
-
-Adapter = tuple[str, dict[str, Any]]
 
 COMPANIES_HOUSE = "https://api.company-information.service.gov.uk"
 # Test hosts of the sources, which know no real people.
@@ -381,3 +380,53 @@ def _screening_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
             },
         ),
     }
+
+
+# name -> (dotted path of the adapter, its options)
+ProviderTable = dict[str, tuple[str, dict[str, Any]]]
+# A payment may still come in for this time after its link has expired: a Paystack page
+# that is left open can be paid and never expires.
+PAYMENT_GRACE_DAYS = 3
+
+
+def payment_providers(env: Env, link_days: int) -> ProviderTable:
+    """Return the providers whose secrets are set.
+
+    PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and PAYMENT_DEV_HOSTS are for
+    development against a server other than the provider's.
+    """
+    opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
+    table: ProviderTable = {}
+    if key := optional_secret("PAYSTACK_SECRET_KEY"):
+        old = optional_secret("PAYSTACK_PREVIOUS_SECRET_KEY")
+        table["paystack"] = (
+            "verification.providers.paystack.Paystack",
+            {
+                "secret_key": key,
+                "previous_secret_keys": (old,) if old else (),
+                "url": env.str("PAYSTACK_URL", "https://api.paystack.co"),
+                "checkout_origin": env.str(
+                    "PAYSTACK_CHECKOUT_URL", "https://checkout.paystack.com"
+                ),
+                "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
+                "opened": opened,
+                "paid_within": timedelta(days=link_days + PAYMENT_GRACE_DAYS),
+                "minimum": env.decimal("PAYSTACK_MINIMUM", None),
+            },
+        )
+    if key := optional_secret("STRIPE_SECRET_KEY"):
+        secrets = optional_secret("STRIPE_WEBHOOK_SECRETS")
+        table["stripe"] = (
+            "verification.providers.stripe_checkout.StripeCheckout",
+            {
+                "secret_key": key,
+                "webhook_secrets": tuple(secrets.replace(",", " ").split()),
+                "url": env.str("STRIPE_URL", "https://api.stripe.com"),
+                "checkout_origin": env.str(
+                    "STRIPE_CHECKOUT_URL", "https://checkout.stripe.com"
+                ),
+                "opened": opened,
+                "minimum": env.decimal("STRIPE_MINIMUM", None),
+            },
+        )
+    return table

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from verification.providers.base import Finding
-from verification.providers.scoring import build_finding, stated_name
+from verification.providers.findings import build_finding, stated_name
 from verification.values.wire import utc_text
 
 SANCTIONS, WATCHLIST, PEP = "SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"

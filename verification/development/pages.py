@@ -1,4 +1,4 @@
-"""Log in without a password on a developer's own machine, for `make run`.
+"""Pages for a developer's own machine: log-in without a password, and all messages.
 
 Nothing here answers unless DEBUG is on, BASE_URL names this machine, and the request
 comes from this machine by such a name. So a service that others reach through a proxy
@@ -24,10 +24,15 @@ from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.request import split_domain_port
-from django.urls import reverse
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.debug import SafeExceptionReporterFilter
 from django.views.decorators.http import require_safe
 
+from verification.console.base import PAGE_SIZE, Page, page_number
+from verification.console.sandbox import describe_message, render_message
 from verification.db.encryption import keyed_hash
+from verification.notifications.models import Notification
 from verification.web.pages import View, private_page
 
 STAFF, OWNER, APPLICANT = "staff", "owner", "applicant"
@@ -38,46 +43,6 @@ ADDRESSES = {
 }
 HOSTS = {"localhost", "127.0.0.1", "[::1]"}
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
-
-
-def only_on_this_machine(view: View) -> View:
-    """Answer 404 unless DEBUG is on and a browser on this machine asks."""
-
-    @private_page
-    @wraps(view)
-    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not (settings.DEBUG and _is_served_here() and _is_from_here(request)):
-            raise Http404
-        return view(request, *args, **kwargs)
-
-    return shown
-
-
-@require_safe
-@only_on_this_machine
-def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
-    """Log in the demo's owner or staff and go to their first page.
-
-    The link holds a token, so that no other site can send a browser here.
-    """
-    expected = login_token(person)
-    user = User.objects.filter(email=ADDRESSES.get(person, "")).first()
-    if user is None or not hmac.compare_digest(token.encode(), expected.encode()):
-        raise Http404
-    login(request, user, backend=BACKEND)
-    if is_mfa_enabled(user):
-        record_authentication(request, user, "mfa", type=Authenticator.Type.TOTP)
-    page = "admin:index" if user.is_staff else "console:home"
-    return HttpResponseRedirect(reverse(page))
-
-
-def login_url(person: str) -> str:
-    path = reverse("development:log-in", args=[person, login_token(person)])
-    return f"{settings.BASE_URL}{path}"
-
-
-def login_token(person: str) -> str:
-    return keyed_hash("development login", person).hex()[:24]
 
 
 def make_person(person: str, *, name: str, username: str = "") -> User:
@@ -108,6 +73,28 @@ def make_person(person: str, *, name: str, username: str = "") -> User:
     return user
 
 
+def login_url(person: str) -> str:
+    path = reverse("development:log-in", args=[person, login_token(person)])
+    return f"{settings.BASE_URL}{path}"
+
+
+def login_token(person: str) -> str:
+    return keyed_hash("development login", person).hex()[:24]
+
+
+def only_on_this_machine(view: View) -> View:
+    """Answer 404 unless DEBUG is on and a browser on this machine asks."""
+
+    @private_page
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not (settings.DEBUG and _is_served_here() and _is_from_here(request)):
+            raise Http404
+        return view(request, *args, **kwargs)
+
+    return shown
+
+
 def _is_served_here() -> bool:
     """Return whether the links that the service sends name this machine."""
     host, _port = split_domain_port(urlsplit(settings.BASE_URL).netloc)
@@ -124,3 +111,52 @@ def _is_from_here(request: HttpRequest) -> bool:
     except ValueError:
         return False
     return host in HOSTS and address.is_loopback
+
+
+@require_safe
+@only_on_this_machine
+def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
+    """Log in the demo's owner or staff and go to their first page.
+
+    The link holds a token, so that no other site can send a browser here.
+    """
+    expected = login_token(person)
+    user = User.objects.filter(email=ADDRESSES.get(person, "")).first()
+    if user is None or not hmac.compare_digest(token.encode(), expected.encode()):
+        raise Http404
+    login(request, user, backend=BACKEND)
+    if is_mfa_enabled(user):
+        record_authentication(request, user, "mfa", type=Authenticator.Type.TOTP)
+    page = "admin:index" if user.is_staff else "console:home"
+    return HttpResponseRedirect(reverse(page))
+
+
+@require_safe
+@only_on_this_machine
+def show_mail(request: HttpRequest) -> HttpResponse:
+    """Newest first, whether or not they were sent."""
+    number = page_number(request)
+    found = Notification.objects.order_by("-id")
+    rows = found[number * PAGE_SIZE : (number + 1) * PAGE_SIZE]
+    shown = [describe_message(one) | render_message(one) for one in rows]
+    page = Page(shown, found.count(), number)
+    return render(request, "console/mailbox/all.html", {"page": page})
+
+
+class ReporterFilter(SafeExceptionReporterFilter):
+    """Leaves out the settings and the environment, and of the request all secrets."""
+
+    def get_safe_settings(self) -> dict[str, Any]:
+        return {}
+
+    def get_safe_request_meta(self, request: HttpRequest) -> dict[str, Any]:
+        meta = super().get_safe_request_meta(request)
+        named = ("HTTP_", "REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "CONTENT_")
+        return {name: value for name, value in meta.items() if name.startswith(named)}
+
+
+app_name = "development"
+urlpatterns = [
+    path("mail", show_mail, name="mail"),
+    path("login/<str:person>/<str:token>", log_in, name="log-in"),
+]
