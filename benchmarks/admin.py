@@ -19,7 +19,7 @@ from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import DATABASE, Service
 from tests.world.staff import log_in
 from verification.reports.models import Report
-from verification.staff.figures import figures
+from verification.staff.dashboard import figures
 
 MILLISECONDS = 200
 REPORTS = "/admin/reports/report/"

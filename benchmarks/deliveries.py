@@ -23,8 +23,8 @@ from verification.db.bulk_insert import insert
 from webhooks.attempts import MAX_CONCURRENT_REQUESTS, claim
 from webhooks.events import NewEvent, envelope, event_rows
 from webhooks.models import Configuration, Delivery, Event
+from workspaces.create import create_workspace
 from workspaces.models import Account, Workspace
-from workspaces.signup import create_workspace
 
 READY = Event.Name.REPORT_READY
 SECRET = "correct horse battery staple 42!"  # noqa: S105

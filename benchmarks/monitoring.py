@@ -24,8 +24,8 @@ from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
 from verification.reports.orders import Order, catalogue
 from verification.reports.subject import Subject
+from workspaces.create import create_workspace
 from workspaces.models import Workspace
-from workspaces.signup import create_workspace
 
 CHUNK = 5_000
 PATH = "/api/v1/monitoring"

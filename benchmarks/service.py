@@ -24,8 +24,8 @@ from django.core.management import call_command
 from django.db import connection
 
 from workspaces import keys
+from workspaces.create import create_workspace
 from workspaces.models import Account, Client
-from workspaces.signup import create_workspace
 
 READY_SECONDS = 60
 STOP_SECONDS = 20

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.crypto import constant_time_compare
 
-from verification.backoffice.lookup_key import was_in_use
+from verification.backoffice.models import was_in_use
 from verification.db.encryption import keyed_hashes
 from verification.db.ids import RANDOM_BITS, time_of_id
 

@@ -7,13 +7,13 @@ from django.http import Http404
 from django.utils.timezone import now
 from unfold.decorators import action
 
-from verification.backoffice.dialogs import dialog, redirect_back
 from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     cached_display,
     link,
     table,
 )
+from verification.backoffice.widgets import dialog, redirect_back
 from verification.values.masking import DOTS
 from webhooks.configuration import NotConfigured
 from webhooks.events import envelope

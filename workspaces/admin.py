@@ -17,16 +17,16 @@ from unfold.enums import ActionVariant
 
 from verification import links
 from verification.backoffice import audit
-from verification.backoffice.approval_admin import ApprovalAdmin
 from verification.backoffice.approvals import staff_actor
-from verification.backoffice.dialogs import dialog, redirect_back
-from verification.backoffice.disclosure import RevealingAdmin
 from verification.backoffice.model_admin import (
     SEARCHED_LIST_TEMPLATE,
+    ApprovalAdmin,
     BackofficeAdmin,
     ReadOnlyAdmin,
+    RevealingAdmin,
     is_uuid,
 )
+from verification.backoffice.widgets import dialog, redirect_back
 from verification.documents import statements as document_statements
 from verification.values.local_time import format_nairobi
 from verification.values.masking import mask

@@ -14,10 +14,11 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from verification.backoffice.dialogs import Facts, FactsForm, ReasonForm
+from verification.backoffice.widgets import Facts, FactsForm, ReasonForm
 from verification.db.ids import uuid7
 from verification.values.local_time import format_nairobi
 from workspaces import keys, staff_entries
+from workspaces.create import create_workspace
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import assign_owner
 from workspaces.models import (
@@ -29,7 +30,6 @@ from workspaces.models import (
     Workspace,
     all_scopes,
 )
-from workspaces.signup import create_workspace
 
 APPROVAL_NOTICE = "Needed: it is booked once another person approves it"
 # Play money is for the sandbox, and the sandbox is for play money.

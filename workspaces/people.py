@@ -17,9 +17,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
-from verification.backoffice.dialogs import ReasonForm, dialog, redirect_back
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, BackofficeAdmin
 from verification.backoffice.roles import is_superuser
+from verification.backoffice.widgets import ReasonForm, dialog, redirect_back
 from verification.notifications.models import Kind
 from verification.notifications.outbox import notify_account_holder
 

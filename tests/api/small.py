@@ -16,9 +16,9 @@ from verification.api.operations import OperationViewSet, operation
 from verification.reports.request import RequestShape
 from verification.urls import urlpatterns as all_urls
 from verification.values.wire import Shape
+from workspaces.create import create_workspace
 from workspaces.keys import issue
 from workspaces.models import ApiKey, Environment, Scope, Workspace
-from workspaces.signup import create_workspace
 
 
 class ThingQuery(Shape):

@@ -25,11 +25,10 @@ from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.payments.models import Refund
 from verification.reports.models import Report
-from verification.staff.dashboard import BOX_ENVIRONMENTS, BOXES
-from verification.staff.figures import figures, first_id
+from verification.staff.dashboard import BOX_ENVIRONMENTS, BOXES, figures, first_id
 from webhooks.models import Configuration
+from workspaces.create import OPERATOR_ID, operator_account
 from workspaces.models import Account, LedgerEntry, StaffEntry
-from workspaces.operator import OPERATOR_ID, operator_account
 
 pytestmark = pytest.mark.django_db
 AT = datetime(2026, 11, 20, 14, 30, tzinfo=UTC)

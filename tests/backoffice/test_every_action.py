@@ -57,8 +57,8 @@ from verification.payments.refunds import request_refund
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
+from workspaces.create import create_workspace
 from workspaces.models import Account, LedgerEntry, StaffEntry, Workspace
-from workspaces.signup import create_workspace
 
 TYPED = {
     "reason": "They asked us by telephone",

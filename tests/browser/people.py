@@ -40,7 +40,7 @@ def _make(service: Service, email: str, create: str, then: str = "") -> None:
     script = (
         "from django.contrib.auth.models import User;"
         "from allauth.account.models import EmailAddress as E;"
-        "from workspaces.signup import create_own_workspace;"
+        "from workspaces.create import create_own_workspace;"
         f"u = User.objects.{create}({email!r}, {email!r}, {PASSWORD!r});"
         f"E.objects.create(user=u, email={email!r}, verified=True, primary=True);"
     )

@@ -26,8 +26,7 @@ from tests.monitoring.rules import make
 from tests.world.clients import HOSTED, Api, person
 from verification import links
 from verification.accounts.management.commands import rehash as command
-from verification.backoffice.lookup_key import fingerprints
-from verification.backoffice.models import LookupKey
+from verification.backoffice.models import LookupKey, fingerprints
 from verification.consents.models import ConsentRecord
 from verification.consents.records import digest_of
 from verification.db.encryption import EncryptedJSONField, KeyedHashField, keyed_hash

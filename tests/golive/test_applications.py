@@ -35,8 +35,8 @@ from verification.golive.documents import read_content
 from verification.golive.inspection import Fault, machine_lock
 from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
+from workspaces.create import OPERATOR_ID
 from workspaces.models import Account, LedgerEntry, Workspace
-from workspaces.operator import OPERATOR_ID
 
 
 def stored() -> list[str]:

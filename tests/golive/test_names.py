@@ -17,8 +17,8 @@ from verification.backoffice.models import AuditEvent
 from verification.golive import applications, decisions, names
 from verification.golive.models import NameChange
 from verification.notifications.delivery import send_due_notifications
+from workspaces.create import operator_account
 from workspaces.models import Workspace
-from workspaces.operator import operator_account
 
 pytestmark = pytest.mark.django_db
 

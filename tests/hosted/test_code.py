@@ -35,8 +35,8 @@ from verification.notifications.recipients import block
 from verification.reports.links import RESEND_INTERVAL
 from verification.reports.messages import message_causes
 from verification.reports.models import Report
+from workspaces.create import create_workspace
 from workspaces.models import Member
-from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db
 

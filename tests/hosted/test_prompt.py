@@ -48,7 +48,7 @@ from verification.payments.provider_events import purge_payment_events
 from verification.payments.refunds import send_refunds
 from verification.payments.registry import provider_named
 from verification.payments.settlement import SENT_WITHIN
-from workspaces.signup import create_workspace
+from workspaces.create import create_workspace
 
 pytestmark = pytest.mark.django_db
 

@@ -21,8 +21,8 @@ from verification.notifications.models import Notification
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces import ledger
+from workspaces.create import create_workspace
 from workspaces.models import LedgerEntry
-from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -22,10 +22,11 @@ from verification.jobs.models import Job
 from verification.notifications import delivery
 from verification.notifications.delivery import (
     MAX_ATTEMPTS,
+    Mailer,
     claim,
+    message_id,
     send_due_notifications,
 )
-from verification.notifications.mail import Mailer, message_id
 from verification.notifications.models import Notification, Outcome
 from verification.notifications.outbox import (
     SEND_DUE,

@@ -29,8 +29,8 @@ from verification.notifications.outbox import (
     send_again,
 )
 from verification.notifications.recipients import block
+from workspaces.create import create_workspace
 from workspaces.models import Workspace
-from workspaces.signup import create_workspace
 
 STRANGER = "stranger@elsewhere.test"
 

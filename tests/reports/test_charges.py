@@ -9,9 +9,9 @@ from tests.world.staff import change, opened
 from tests.world.threads import at_once
 from verification.checks.models import CheckDefinition
 from verification.reports.models import Report
+from workspaces.create import create_workspace
 from workspaces.ledger import top_up
 from workspaces.models import Account, LedgerEntry
-from workspaces.signup import create_workspace
 
 
 def top_up_account(api: Api, amount: int) -> None:

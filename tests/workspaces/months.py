@@ -12,9 +12,9 @@ from verification.db.ids import uuid7
 from verification.documents.statements import csv_file, statement_pdf
 from verification.values.wire import NAIROBI
 from workspaces import ledger
+from workspaces.create import create_workspace
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Account
-from workspaces.signup import create_workspace
 from workspaces.statements import Month, open_statement
 
 OCTOBER, NOVEMBER = Month(2026, 10), Month(2026, 11)

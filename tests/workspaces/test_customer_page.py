@@ -17,8 +17,8 @@ from verification.backoffice.models import AuditEvent
 from verification.reports.models import Report
 from verification.staff import customer
 from verification.staff.customer import REPORTS
+from workspaces.create import create_workspace
 from workspaces.models import ApiKey, Note, purge_notes
-from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db
 HEADINGS = {

@@ -10,9 +10,9 @@ from tests.world.threads import at_once
 from verification.db.bulk_insert import insert
 from verification.db.ids import uuid7
 from workspaces import ledger
+from workspaces.create import create_workspace
 from workspaces.ledger import InsufficientBalance, Kind, Movement
 from workspaces.models import Account, LedgerEntry
-from workspaces.signup import create_workspace
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from verification.links import top_up_url
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 from workspaces import ledger
-from workspaces.low_balance import notify_low_balances
+from workspaces.ledger import notify_low_balances
 from workspaces.models import Account
 
 pytestmark = pytest.mark.django_db
@@ -153,7 +153,7 @@ def test_whom_nobody_could_write_to_yet_is_not_told(low_api: Api, monkeypatch):
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr("workspaces.low_balance.notify", broken)
+        patched.setattr("workspaces.ledger.notify", broken)
         with pytest.raises(RuntimeError):
             notify_low_balances()
 

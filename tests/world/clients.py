@@ -23,8 +23,8 @@ from verification.notifications.recipients import exact_address_hash
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry, Refused
 from workspaces import keys
+from workspaces.create import create_workspace
 from workspaces.models import Account, Workspace
-from workspaces.signup import create_workspace
 
 ATTESTED = {
     "mode": "CUSTOMER_ATTESTED",

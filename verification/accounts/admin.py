@@ -18,9 +18,9 @@ from unfold.widgets import (
 from verification.accounts import colleagues
 from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, StaffRequest
-from verification.backoffice.approval_admin import run_dialog
-from verification.backoffice.dialogs import FactsForm, ReasonForm, dialog
+from verification.backoffice.model_admin import run_dialog
 from verification.backoffice.roles import SUPERUSER, is_superuser
+from verification.backoffice.widgets import FactsForm, ReasonForm, dialog
 from verification.values.local_time import format_nairobi
 from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
 

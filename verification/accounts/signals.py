@@ -18,8 +18,8 @@ from verification.accounts.lockout import typed_email
 from verification.accounts.sessions import begin_session, end_other_sessions
 from verification.backoffice import audit
 from verification.payments.alerts import count_refused_access
+from workspaces.create import create_own_workspace
 from workspaces.members import is_invited
-from workspaces.signup import create_own_workspace
 
 # Verb in the audit trail: signal of allauth.
 AUDITED_SIGNALS = {

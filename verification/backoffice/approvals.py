@@ -1,4 +1,4 @@
-"""Decisions that a second person makes; their admin pages are in `approval_admin`.
+"""Decisions that a second person makes; `model_admin.ApprovalAdmin` is their page.
 
 This is the one place for refunds and staff ledger entries above a limit, go-live
 applications and name changes, removals of a colleague's second factor, and promotions.

@@ -8,8 +8,8 @@ class BackofficeConfig(AppConfig):
 
     def ready(self) -> None:
         # Imported here: these need the models of users.
-        from verification.backoffice import lookup_key
+        from verification.backoffice.models import refuse_wrong_keys
         from verification.backoffice.roles import after_migrate
 
         post_migrate.connect(after_migrate, dispatch_uid="roles")
-        lookup_key.refuse_wrong_keys()
+        refuse_wrong_keys()

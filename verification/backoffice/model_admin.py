@@ -1,95 +1,64 @@
-"""Base classes of the admin's pages: filters, big tables, and rows that nobody edits.
+"""Base classes and filters of the admin's pages.
 
-Filters and searches compare whole values, so that indexes answer them.
+- `BackofficeAdmin`: deletes nothing, and searches whole values, by indexes.
+- `RevealingAdmin`: masks personal data until staff give a reason to see it. A reveal
+  shows one page for ten minutes in one session, and is in the audit trail.
+- `ReadOnlyAdmin`: rows that no form changes.
+- `ApprovalAdmin`: requests that staff approve or reject; `approvals` has the rules.
+
+Jobs and the API import `audit` and `approvals`, not this module: unfold needs memory.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ClassVar
 from uuid import UUID
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
+from django.utils.safestring import SafeString
 from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.contrib.filters.admin import RangeDateTimeFilter, TextFilter
+from unfold.decorators import action
 
 from verification.backoffice import audit
-from verification.backoffice.disclosure import RevealingAdmin
+from verification.backoffice.approvals import DecisionRefused, staff_actor
+from verification.backoffice.widgets import ReasonForm, dialog, redirect_back
 from verification.backoffice.widgets import cached_display as cached_display
 from verification.backoffice.widgets import json_block as json_block
 from verification.backoffice.widgets import link as link
 from verification.backoffice.widgets import table as table
-
-
-class ExactFilter(TextFilter):
-    """Filter by a whole value of `field`, or of `parameter_name` without one."""
-
-    field = ""
-    is_uuid = False
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        typed = (self.value() or "").strip()
-        if not typed:
-            return rows
-        if self.is_uuid and not is_uuid(typed):
-            return rows.none()
-        return rows.filter(**{self.field or self.parameter_name: typed})
-
-
-def exact_filter(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilter]:
-    members = {
-        "title": title,
-        "parameter_name": field,
-        "field": field,
-        "is_uuid": is_uuid,
-    }
-    return type(f"{field.title()}Filter", (ExactFilter,), members)
-
-
-class DateRangeFilter(RangeDateTimeFilter):
-    """Filter by a span of time in the time zone that pages show.
-
-    Unfold's filter uses times without a zone, and ignores a day without a time.
-    """
-
-    def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        for side, lookup, time in (("from", "gte", "00:00"), ("to", "lte", "23:59:59")):
-            name = f"{self.parameter_name}_{side}"
-            if not (day := self.used_parameters.get(f"{name}_0")):
-                continue
-            time = self.used_parameters.get(f"{name}_1") or time
-            try:
-                moment = make_aware(datetime.fromisoformat(f"{day} {time}"))
-            except ValueError:
-                return rows.none()
-            rows = rows.filter(**{f"{self.parameter_name}__{lookup}": moment})
-        return rows
-
-
-def is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
-
+from verification.values.masking import DOTS, mask
 
 # The confirmation page sends this field.
 CONFIRMED_FIELD = "_sure"
+
 # The search field of these lists posts to the search of the back office, which finds
 # rows by names of people and workspaces.
 SEARCHED_LIST_TEMPLATE = "admin/searched_list.html"
+
 # The confirmation page names this many rows, and counts the others.
 MAX_NAMED_ROWS = 20
+
+REVEAL_SECONDS = 600
+
+SESSION_KEY = "revealed"
+
+REVEAL = "backoffice.reveal_personal"
+
+REVEAL_NOTICE = "Who you are, what you open and the reason are recorded for good."
 
 
 class CheapPaginator(Paginator):
@@ -234,11 +203,106 @@ class BackofficeAdmin(ModelAdmin):
         audit.record(action, actor, obj, fields=fields, reason=reason)
 
 
-def _filter_name(listed: Any) -> str:
-    """Return the parameter or field of an entry of `list_filter`."""
-    if isinstance(listed, str):
-        return listed
-    return str(listed[0] if isinstance(listed, tuple) else listed.parameter_name)
+class RevealingAdmin(ModelAdmin):
+    """An admin page with masked values.
+
+    `personal_fields` names encrypted fields, and methods that return data, not HTML.
+    """
+
+    personal_fields: tuple[str, ...] = ()
+    # Names for the audit trail of other values that a reveal shows.
+    also_revealed: tuple[str, ...] = ()
+    actions_detail: Any = ["reveal"]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        for name in self.personal_fields:
+            setattr(
+                self,
+                name,
+                _mask_until_revealed(getattr(self, name, None), self.model, name),
+            )
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Model | None:
+        obj = super().get_object(request, object_id, from_field)
+        if obj is not None:
+            may = request.user.has_perm(REVEAL)
+            obj.is_revealed = may and is_revealed(request, obj)
+        return obj
+
+    def has_reveal_permission(
+        self, request: HttpRequest, object_id: str | None = None
+    ) -> bool:
+        return (
+            bool(self.personal_fields)
+            and self.has_view_permission(request)
+            and request.user.has_perm(REVEAL)
+        )
+
+    @action(
+        description="Reveal personal data",
+        icon="visibility",
+        permissions=["reveal"],
+        dialog=dialog(
+            "Reveal personal data",
+            f"{REVEAL_NOTICE} It is shown for ten minutes.",
+            "Reveal",
+            ReasonForm,
+        ),
+    )
+    def reveal(
+        self, request: HttpRequest, form: ReasonForm, object_id: str
+    ) -> HttpResponse:
+        obj = self.get_object(request, object_id)
+        if obj is None:
+            raise Http404
+        reason = form.cleaned_data["reason"]
+        names = [name.removesuffix("_opened") for name in self.personal_fields]
+        names += self.also_revealed
+        act = f"{audit.noun(obj)}.revealed"
+        audit.record(act, audit.actor_of(request), obj, fields=names, reason=reason)
+        remember_reveal(request, obj)
+        return redirect_back(request, obj)
+
+
+def is_revealed(request: HttpRequest, obj: Model) -> bool:
+    return request.session.get(SESSION_KEY, {}).get(_name(obj), 0) > time.time()
+
+
+def remember_reveal(request: HttpRequest, obj: Model) -> None:
+    now = time.time()
+    open_pages = {
+        k: end for k, end in request.session.get(SESSION_KEY, {}).items() if end > now
+    }
+    request.session[SESSION_KEY] = {**open_pages, _name(obj): now + REVEAL_SECONDS}
+
+
+def _name(obj: Model) -> str:
+    return f"{obj._meta.label_lower}:{obj.pk}"
+
+
+def _mask_until_revealed(
+    display: Callable[[Any], Any] | None, model: type[Model], name: str
+) -> Callable[[Any], Any]:
+    shown: Any = display
+    if display is None:
+        field: Any = model._meta.get_field(name)
+
+        def shown(obj: Any) -> Any:
+            return getattr(obj, name)
+
+        shown.short_description = str(field.verbose_name)
+
+    @wraps(shown)
+    def masked(obj: Any) -> Any:
+        value = shown(obj)
+        if isinstance(value, SafeString):
+            return value if obj.is_revealed else DOTS
+        return json_block(value if obj.is_revealed else mask(value))
+
+    return masked
 
 
 class ReadOnlyAdmin(RevealingAdmin, BackofficeAdmin):
@@ -272,6 +336,84 @@ class ReadOnlyInline(TabularInline):
         return False
 
 
+class ApprovalAdmin(ReadOnlyAdmin):
+    """A list of requests that staff approve or reject, after a confirmation page.
+
+    `verbs` take the id of a row and `by`, and raise DecisionRefused. `consequences` are
+    the texts of the confirmation pages, `columns` the attributes of a row they show.
+    """
+
+    actions: Any = ["approve", "reject"]
+    verbs: ClassVar[dict[str, Callable[..., Any]]]
+    consequences: ClassVar[dict[str, str]]
+    columns: ClassVar[Sequence[str]]
+
+    def has_decide_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm(
+            f"{self.opts.app_label}.change_{self.opts.model_name}"
+        )
+
+    @admin.action(description="Approve", permissions=["decide"])
+    def approve(
+        self, request: HttpRequest, rows: QuerySet[Any]
+    ) -> TemplateResponse | None:
+        return self._decide(request, rows, "approve", "approved")
+
+    @admin.action(description="Reject", permissions=["decide"])
+    def reject(
+        self, request: HttpRequest, rows: QuerySet[Any]
+    ) -> TemplateResponse | None:
+        return self._decide(request, rows, "reject", "rejected")
+
+    def _decide(
+        self, request: HttpRequest, rows: QuerySet[Any], action: str, done: str
+    ) -> TemplateResponse | None:
+        if "confirmed" not in request.POST:
+            return self._confirmation_page(request, rows, action)
+        for row in rows:
+            try:
+                with transaction.atomic():
+                    self.verbs[action](row.pk, by=staff_actor(request))
+                    self.log_change(request, row, done, verb=done)
+            except DecisionRefused as e:
+                self.message_user(request, f"{row.pk}: {e}", messages.ERROR)
+            else:
+                self.message_user(request, f"{row.pk}: {done}.", messages.SUCCESS)
+        return None
+
+    def _confirmation_page(
+        self, request: HttpRequest, rows: QuerySet[Any], action: str
+    ) -> TemplateResponse:
+        names = self.columns
+        return confirmation_page(
+            self,
+            request,
+            "admin/decide.html",
+            action=action,
+            title=f"{action.capitalize()} {self.opts.verbose_name_plural}",
+            headings=[name.replace("_", " ").capitalize() for name in names],
+            rows=[(row.pk, [getattr(row, name) for name in names]) for row in rows],
+            told=self.consequences[action],
+        )
+
+
+def run_dialog(
+    page: admin.ModelAdmin, request: HttpRequest, row: Model, verb: Callable[[], str]
+) -> HttpResponse:
+    """Run the verb of a dialog in a transaction and return to the row's page.
+
+    The page shows the text that the verb returns, or why it refuses.
+    """
+    try:
+        with transaction.atomic():
+            done = verb()
+    except DecisionRefused as e:
+        page.message_user(request, str(e), messages.ERROR)
+    else:
+        page.message_user(request, done, messages.SUCCESS)
+    return redirect_back(request, row)
+
+
 def confirmation_page(
     page: admin.ModelAdmin,
     request: HttpRequest,
@@ -284,3 +426,66 @@ def confirmation_page(
     """Return the page that asks before an action. Its form repeats the action."""
     context = {**page.admin_site.each_context(request), "title": title, **more}
     return TemplateResponse(request, template, {**context, "action": action})
+
+
+class ExactFilter(TextFilter):
+    """Filter by a whole value of `field`, or of `parameter_name` without one."""
+
+    field = ""
+    is_uuid = False
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+        typed = (self.value() or "").strip()
+        if not typed:
+            return rows
+        if self.is_uuid and not is_uuid(typed):
+            return rows.none()
+        return rows.filter(**{self.field or self.parameter_name: typed})
+
+
+def exact_filter(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilter]:
+    members = {
+        "title": title,
+        "parameter_name": field,
+        "field": field,
+        "is_uuid": is_uuid,
+    }
+    return type(f"{field.title()}Filter", (ExactFilter,), members)
+
+
+class DateRangeFilter(RangeDateTimeFilter):
+    """Filter by a span of time in the time zone that pages show.
+
+    Unfold's filter uses times without a zone, and ignores a day without a time.
+    """
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+        for side, lookup, clock in (
+            ("from", "gte", "00:00"),
+            ("to", "lte", "23:59:59"),
+        ):
+            name = f"{self.parameter_name}_{side}"
+            if not (day := self.used_parameters.get(f"{name}_0")):
+                continue
+            clock = self.used_parameters.get(f"{name}_1") or clock
+            try:
+                moment = make_aware(datetime.fromisoformat(f"{day} {clock}"))
+            except ValueError:
+                return rows.none()
+            rows = rows.filter(**{f"{self.parameter_name}__{lookup}": moment})
+        return rows
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _filter_name(listed: Any) -> str:
+    """Return the parameter or field of an entry of `list_filter`."""
+    if isinstance(listed, str):
+        return listed
+    return str(listed[0] if isinstance(listed, tuple) else listed.parameter_name)

@@ -27,8 +27,8 @@ from verification.reports.request import RuleContext, find_faults
 from verification.web.pages import private_page
 from webhooks.models import Configuration, DeliveryStatus, list_deliveries
 from workspaces import members
+from workspaces.create import create_own_workspace
 from workspaces.models import ApiKey, Member, Workspace
-from workspaces.signup import create_own_workspace
 
 
 @private_page

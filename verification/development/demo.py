@@ -60,10 +60,10 @@ from verification.reports.orders import catalogue, read_orders
 from webhooks.attempts import RETRY_DELAYS
 from webhooks.configuration import configure
 from webhooks.models import Configuration, Event
+from workspaces.create import create_workspace
 from workspaces.ledger import account_of
 from workspaces.members import assign_owner
 from workspaces.models import Client, Environment, Member, Workspace
-from workspaces.signup import create_workspace
 
 logger = logging.getLogger(__name__)
 

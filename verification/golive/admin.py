@@ -13,10 +13,8 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
-from verification.backoffice.approval_admin import run_dialog
-from verification.backoffice.dialogs import ReasonForm, dialog
-from verification.backoffice.disclosure import is_revealed
-from verification.backoffice.model_admin import ReadOnlyAdmin
+from verification.backoffice.model_admin import ReadOnlyAdmin, is_revealed, run_dialog
+from verification.backoffice.widgets import ReasonForm, dialog
 from verification.checks.models import CheckResult, ResultStatus
 from verification.golive import decisions, names
 from verification.golive.applications import COMPANY_CHECK, ActingUser

@@ -24,9 +24,9 @@ from verification.reports.create import create_reports
 from verification.reports.models import Report
 from verification.reports.orders import Order, catalogue, read_orders
 from verification.reports.request import InvalidRequest
+from workspaces.create import operator_account
 from workspaces.members import Permission, require_permission
 from workspaces.models import Client, Member, Workspace
-from workspaces.operator import operator_account
 
 VERBS = {
     Status.SUBMITTED: "submitted",

@@ -89,7 +89,7 @@ SCHEDULES = [
         60,
         "verification.reports.idempotency.purge_idempotency_records",
     ),
-    ScheduledJob("Tell low balances", 10, "workspaces.low_balance.notify_low_balances"),
+    ScheduledJob("Tell low balances", 10, "workspaces.ledger.notify_low_balances"),
     ScheduledJob("Purge old notes of staff", 24 * 60, "workspaces.models.purge_notes"),
     ScheduledJob(
         "Purge counts of past minutes", 10, "workspaces.rate_limits.purge_counts"

@@ -1,19 +1,31 @@
-"""Send due notifications: claim one, send it outside any transaction, record it."""
+"""Send due notifications: claim one, send it outside any transaction, record it.
+
+E-mail goes through Django's backend, over one connection for a whole run; `sms` sends
+SMS.
+"""
 
 from __future__ import annotations
 
 import logging
+import smtplib
 import time
+from contextlib import suppress
 from datetime import timedelta
+from email.utils import parseaddr
+from types import TracebackType
+from typing import Self
 
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils.timezone import now
 
+from verification import links
 from verification.jobs.due_rows import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job
-from verification.notifications.mail import Mailer
 from verification.notifications.models import (
+    BLOCKABLE_KINDS,
     Channel,
     Notification,
     NotificationError,
@@ -22,8 +34,9 @@ from verification.notifications.models import (
 )
 from verification.notifications.recipients import CODE_KINDS, count_or_withhold
 from verification.notifications.sms import send_sms
-from verification.notifications.templates import write_email, write_sms
+from verification.notifications.templates import EmailText, write_email, write_sms
 
+logger = logging.getLogger(__name__)
 # After the attempt before: six attempts over eight and a half hours.
 RETRY_DELAYS = (
     timedelta(minutes=1),
@@ -33,15 +46,30 @@ RETRY_DELAYS = (
     timedelta(hours=6),
 )
 MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
+# Longer than any job may run: the holder of a lease that has ended is dead.
+LEASE = timedelta(seconds=150)
+# One job sends for so long; another goes on.
+RUN_SECONDS = 60
+# For how long a code is worth sending.
+CODE_LIFETIME = timedelta(minutes=10)
+
+
+@job
+def send_due_notifications() -> None:
+    """Send one after another until none is due. Any number of these may run at once."""
+    end = time.monotonic() + RUN_SECONDS
+    with Mailer() as mailer:
+        while beat() and time.monotonic() < end:
+            claimed = claim()
+            if claimed is None:
+                break
+            record(claimed, attempt(claimed, mailer))
+    schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
 
 
 def next_retry_delay(attempts: int) -> timedelta | None:
     """Return the wait after so many attempts (1 or more), or None after the last."""
     return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
-
-
-# Longer than any job may run: the holder of a lease that has ended is dead.
-LEASE = timedelta(seconds=150)
 
 
 def _waiting() -> QuerySet[Notification]:
@@ -65,27 +93,6 @@ def claim() -> Notification | None:
         LEASE,
     )
     return claimed[0] if claimed else None
-
-
-logger = logging.getLogger(__name__)
-
-# One job sends for so long; another goes on.
-RUN_SECONDS = 60
-# For how long a code is worth sending.
-CODE_LIFETIME = timedelta(minutes=10)
-
-
-@job
-def send_due_notifications() -> None:
-    """Send one after another until none is due. Any number of these may run at once."""
-    end = time.monotonic() + RUN_SECONDS
-    with Mailer() as mailer:
-        while beat() and time.monotonic() < end:
-            claimed = claim()
-            if claimed is None:
-                break
-            record(claimed, attempt(claimed, mailer))
-    schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
 
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:
@@ -131,3 +138,86 @@ def record(notification: Notification, outcome: Outcome) -> bool:
             sent_at=at if status == NotificationStatus.SENT else None,
         )
     )
+
+
+class Mailer:
+    """Sends letters one after another. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._connection = get_connection()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def send(self, notification: Notification, letter: EmailText) -> Outcome:
+        """Errors are outcomes; nothing is raised for them."""
+        try:
+            self._connection.open()
+            message = _message(notification, letter)
+            self._connection.send_messages([message])
+        except Exception as e:
+            # What the connection was in the middle of is unknown now.
+            self._close()
+            # By name alone: the message of an error repeats the address.
+            logger.warning("%s was not mailed: %s", notification.pk, type(e).__name__)
+            return _mail_outcome(e)
+        return Outcome()
+
+    def _close(self) -> None:
+        with suppress(OSError, smtplib.SMTPException):
+            self._connection.close()
+
+
+def _message(notification: Notification, letter: EmailText) -> EmailMessage:
+    headers = {
+        "Message-ID": message_id(notification),
+        # So that nobody's absence is answered to us.
+        "Auto-Submitted": "auto-generated",
+    }
+    if notification.kind in BLOCKABLE_KINDS:
+        # One click in the mail program blocks the sender (RFC 8058).
+        headers["List-Unsubscribe"] = f"<{links.block_url(notification.pk)}>"
+        headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+    message = EmailMessage(
+        letter.subject,
+        letter.text,
+        to=[str(notification.recipient)],
+        headers=headers,
+    )
+    for attachment in letter.attachments:
+        message.attach(*attachment)
+    return message
+
+
+def message_id(notification: Notification) -> str:
+    """The same at every attempt, so that mail systems can drop a second copy."""
+    _, address = parseaddr(settings.DEFAULT_FROM_EMAIL)
+    domain = address.rpartition("@")[2]
+    return f"<{notification.pk.hex}.{notification.rounds}@{domain}>"
+
+
+def _mail_outcome(e: Exception) -> Outcome:
+    match e:
+        case smtplib.SMTPRecipientsRefused():
+            codes = [code for code, _ in e.recipients.values()]
+            if all(500 <= code < 600 for code in codes):
+                return Outcome(NotificationError.REFUSED, permanent=True)
+            return Outcome(NotificationError.NOT_TAKEN)
+        case ValueError():
+            # Django's word for an address that is none.
+            return Outcome(NotificationError.REFUSED, permanent=True)
+        case smtplib.SMTPConnectError() | smtplib.SMTPServerDisconnected():
+            return Outcome(NotificationError.UNREACHABLE)
+        case smtplib.SMTPException():
+            return Outcome(NotificationError.NOT_TAKEN)
+        case OSError():
+            return Outcome(NotificationError.UNREACHABLE)
+    return Outcome(NotificationError.NOT_WRITTEN)

@@ -17,9 +17,9 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 
-from verification.backoffice.approval_admin import ApprovalAdmin
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
+    ApprovalAdmin,
     ReadOnlyAdmin,
     confirmation_page,
     link,

@@ -19,20 +19,21 @@ from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice import audit
-from verification.backoffice.dialogs import (
+from verification.backoffice.model_admin import (
+    REVEAL_NOTICE,
+    SEARCHED_LIST_TEMPLATE,
+    ReadOnlyAdmin,
+    is_revealed,
+    remember_reveal,
+)
+from verification.backoffice.widgets import (
     Facts,
     FactsForm,
     ReasonForm,
     dialog,
+    link,
     redirect_back,
 )
-from verification.backoffice.disclosure import (
-    REVEAL_NOTICE,
-    is_revealed,
-    remember_reveal,
-)
-from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, ReadOnlyAdmin
-from verification.backoffice.widgets import link
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import (
     consent_links,

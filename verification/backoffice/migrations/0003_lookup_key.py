@@ -2,7 +2,7 @@ from typing import Any
 
 from django.db import migrations
 
-from verification.backoffice.lookup_key import fingerprints
+from verification.backoffice.models import fingerprints
 
 
 def record(apps: Any, schema_editor: Any) -> None:

@@ -3,10 +3,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from workspaces.create import create_workspace
 from workspaces.management import arguments
 from workspaces.members import assign_owner
 from workspaces.models import Account, Workspace
-from workspaces.signup import create_workspace
 
 
 class Command(BaseCommand):

@@ -11,7 +11,7 @@ from django.db.models import Model
 
 from verification import links
 from verification.accounts.adapters import SecondFactorAdapter
-from verification.backoffice import lookup_key
+from verification.backoffice import models
 from verification.backoffice.models import LookupKey
 from verification.consents.models import Consent, RetiredLink
 from verification.db.encryption import KeyedHashField, KeyedTermsField, KeyedUUIDField
@@ -61,7 +61,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with (
-            lookup_key.allow_wrong_key(),
+            models.allow_wrong_key(),
             transaction.atomic(),
             connection.cursor() as cursor,
         ):
@@ -70,7 +70,7 @@ class Command(BaseCommand):
             cursor.execute(LOCK)
             _refuse_while_others_are_connected(cursor)
             last = LookupKey.objects.last()
-            known = lookup_key.fingerprints()
+            known = models.fingerprints()
             if last is None or bytes(last.fingerprint) not in known:
                 raise CommandError(WRONG_KEY)
             former = known.index(bytes(last.fingerprint)) + 1

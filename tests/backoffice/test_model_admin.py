@@ -1,0 +1,346 @@
+import re
+
+import pytest
+import time_machine
+from django.contrib import admin
+from django.contrib.auth.models import Permission, User
+from django.core.paginator import Paginator
+from django.test import Client
+from django.utils.timezone import now, timedelta
+
+from monitoring.models import Alert, Rule, Run
+from tests.accounts.visitor import known
+from tests.world.clients import Api, person
+from tests.world.staff import (
+    act,
+    change,
+    listing,
+    log_in,
+    opened,
+    page,
+    reveal,
+    reveal_url,
+)
+from verification.backoffice.approvals import is_second_person
+from verification.backoffice.model_admin import (
+    CONFIRMED_FIELD,
+    BackofficeAdmin,
+    CheapPaginator,
+)
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.consents.models import Consent
+from verification.golive.models import Application
+from verification.payments.models import Payment
+from verification.reports.models import Report, StatusChange
+from verification.values.masking import mask
+from webhooks.models import Event
+from workspaces.create import create_workspace
+from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+
+pytestmark = pytest.mark.django_db
+HISTORY = [
+    Report,
+    CheckResult,
+    Event,
+    LedgerEntry,
+    Consent,
+    Payment,
+    Rule,
+    Run,
+    Alert,
+    Application,
+]
+EDITABLE = [Workspace, Account, ApiKey, CheckDefinition]
+PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]
+
+
+@pytest.mark.parametrize("model", HISTORY + EDITABLE)
+def test_every_list_and_every_page_opens(rows, staff, superuser, model):
+    for client in (staff, superuser):
+        assert str(model.objects.first().pk) in opened(client, listing(model))
+        for row in model.objects.all():
+            opened(client, change(row))
+
+
+@pytest.mark.parametrize("model", HISTORY + EDITABLE)
+def test_lists_cost_constant_queries(
+    rows, superuser, model, django_assert_max_num_queries
+):
+    for number in range(12):
+        rows.create(person(idNumber=f"1000000{number:02}"))
+        other = create_workspace(name=f"Other {number}", owner_email="o@other.test")
+        Api(other, "sandbox")
+    rows.work()
+
+    # Session, user, count, rows; a few for the filters.
+    with django_assert_max_num_queries(7):
+        opened(superuser, listing(model))
+
+
+@pytest.mark.parametrize("model", HISTORY)
+def test_history_cannot_be_added_edited_or_deleted(rows, superuser, model):
+    row = model.objects.first()
+    before = model.objects.filter(pk=row.pk).values().get()
+    posted = dict.fromkeys(before, "")
+
+    assert superuser.get(page(model, "add")).status_code == 403
+    assert superuser.post(page(model, "add"), posted).status_code == 403
+    assert superuser.post(change(row), posted).status_code == 403
+    assert superuser.post(page(model, "delete", row.pk)).status_code == 403
+    act(superuser, "delete_selected", row, post="yes")
+    assert model.objects.filter(pk=row.pk).values().get() == before
+    html = opened(superuser, change(row))
+    assert 'name="_save"' not in html
+    assert "deletelink" not in html
+
+
+@pytest.mark.parametrize("model", EDITABLE)
+def test_nothing_is_deleted(rows, superuser, model):
+    row = model.objects.first()
+
+    assert superuser.post(page(model, "delete", row.pk)).status_code == 403
+    act(superuser, "delete_selected", row, post="yes")
+    assert model.objects.filter(pk=row.pk).exists()
+
+
+@pytest.mark.parametrize("model", HISTORY + EDITABLE)
+def test_personal_data_is_masked(rows, staff, model):
+    html = opened(staff, listing(model))
+    for row in model.objects.all():
+        html += opened(staff, change(row))
+
+    for personal in PERSONAL:
+        assert personal not in html
+
+
+def test_no_list_counts_a_whole_table(rows, monkeypatch):
+    monkeypatch.setattr(CheapPaginator, "MAX_COUNT", 2)
+    everything = StatusChange.objects.order_by("id")
+
+    assert CheapPaginator(everything, 1).count == 2
+    assert Paginator(everything, 1).count > 2
+
+
+def test_staff_without_permission_see_nothing(rows, db):
+    client = Client()
+    log_in(client, User.objects.create_user("new", is_staff=True))
+
+    for model in HISTORY + EDITABLE:
+        assert client.get(listing(model)).status_code == 403
+
+
+# Actions with their own confirmation page.
+ASK_THEMSELVES = {
+    "resume",
+    "run_now",
+    "revoke",
+    "clear_doubt",
+    "refund",
+    "record_elsewhere",
+    "approve",
+    "reject",
+}
+
+
+def test_every_action_asks_before_it_changes_anything():
+    for listed in admin.site._registry.values():
+        assert isinstance(listed, BackofficeAdmin)
+        for name in listed.actions or ():
+            assert name in listed.sure or name in ASK_THEMSELVES, (listed, name)
+
+
+def test_action_waits_for_the_confirmation(api, superuser):
+    data = {"action": "revoke", "_selected_action": [api.key.pk]}
+
+    page = superuser.post(listing(ApiKey), data).content.decode()
+
+    assert ApiKey.objects.get().revoked_at is None
+    assert "This cannot be undone" in page
+    answer = superuser.post(listing(ApiKey), sent_by(page), follow=True)
+    assert "is revoked" in answer.content.decode()
+    assert ApiKey.objects.get().revoked_at
+
+
+def test_confirmation_page_names_the_rows_and_links_back(api, superuser):
+    url = f"{listing(ApiKey)}?environment__exact=sandbox"
+    data = {"action": "revoke", "_selected_action": [api.key.pk]}
+
+    page = superuser.post(url, data).content.decode()
+
+    assert f"<li>{api.key}</li>" in page
+    assert f'<a class="cancel" href="{url}">Cancel</a>' in page
+
+
+def test_confirmation_page_counts_all_rows_when_all_are_chosen(api, superuser):
+    Api(api.workspace, "production")
+    data = {"action": "revoke", "_selected_action": [api.key.pk], "select_across": "1"}
+
+    page = superuser.post(listing(ApiKey), data).content.decode()
+
+    assert "2 chosen:" in page
+
+
+def test_action_without_rows_shows_djangos_message(api, superuser):
+    answer = superuser.post(
+        listing(ApiKey), {"action": "revoke", "index": "0"}, follow=True
+    )
+
+    assert "Items must be selected" in answer.content.decode()
+
+
+def sent_by(page: str) -> dict[str, str]:
+    """Return the fields that the form of the page sends."""
+    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)
+    return {**dict(found), CONFIRMED_FIELD: "Yes, go on"}
+
+
+def test_requester_and_service_are_no_second_person():
+    ada, grace = known("ada", is_staff=True), known("grace", is_staff=True)
+
+    assert is_second_person(grace.pk, [ada.pk])
+    assert not is_second_person(ada.pk, [ada.pk])
+    assert not is_second_person(None, [ada.pk])
+
+
+def test_other_account_of_a_requester_is_no_second_person():
+    ada, by_day = known("ada", is_staff=True), known("by-day", is_staff=True)
+    by_day.email = ada.email.upper()
+    by_day.save()
+
+    assert not is_second_person(by_day.pk, [ada.pk])
+
+
+def test_accounts_without_an_address_are_different_people():
+    ada, grace = known("ada", is_staff=True), known("grace", is_staff=True)
+    type(ada).objects.update(email="")
+
+    assert is_second_person(grace.pk, [ada.pk])
+
+
+NUMBER = "98765432"
+
+
+@pytest.fixture
+def report(rows) -> Report:
+    return Report.objects.earliest("id")
+
+
+def revealed() -> list[AuditEvent]:
+    return list(AuditEvent.objects.filter(action__endswith=".revealed"))
+
+
+def test_a_reveal_is_recorded_with_its_reason_and_the_names_of_fields(
+    report, superuser
+):
+    reveal(superuser, report, "Complaint 12")
+
+    (event,) = revealed()
+    assert (event.action, event.actor) == ("report.revealed", "admin")
+    assert (event.reason, event.fields) == ("Complaint 12", ["subject"])
+    assert event.object_id == str(report.pk)
+    assert event.workspace_id == report.workspace_id
+    assert NUMBER not in str(vars(event))
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 501])
+def test_nothing_is_revealed_without_a_reason(report, superuser, reason):
+    data = {"reason": reason, "_form_submitted": "on"}
+
+    assert superuser.post(reveal_url(report), data).status_code == 200
+
+    assert NUMBER not in opened(superuser, change(report))
+    assert not revealed()
+
+
+def test_opening_the_dialog_reveals_nothing(report, superuser):
+    assert "reason" in opened(superuser, reveal_url(report))
+
+    assert NUMBER not in opened(superuser, change(report))
+    assert not revealed()
+
+
+def test_a_form_from_elsewhere_reveals_nothing(report, admin_user):
+    client = Client(enforce_csrf_checks=True)
+    log_in(client, admin_user)
+    data = {"reason": "Because", "_form_submitted": "on"}
+
+    assert client.post(reveal_url(report), data).status_code == 403
+    assert not revealed()
+
+
+def test_reveal_lasts_ten_minutes_on_one_page_and_session(report, superuser, staff):
+    other = CheckResult.objects.get(report=report, name="IDENTITY")
+    reveal(superuser, report)
+
+    with time_machine.travel(now() + timedelta(minutes=9)):
+        assert NUMBER in opened(superuser, change(report))
+    with time_machine.travel(now() + timedelta(minutes=11)):
+        assert NUMBER not in opened(superuser, change(report))
+    assert NUMBER not in opened(superuser, change(other))
+    assert NUMBER not in opened(staff, change(report))
+
+
+def test_reveal_ends_with_the_permission(report, staff):
+    reveal(staff, report)
+    assert NUMBER in opened(staff, change(report))
+
+    User.objects.get(username="grace").user_permissions.remove(
+        Permission.objects.get(codename="reveal_personal")
+    )
+    assert NUMBER not in opened(staff, change(report))
+
+
+def test_reveal_needs_the_permission(report):
+    user = User.objects.create_user("looks", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_report"))
+    client = Client()
+    log_in(client, user)
+    data = {"reason": "Because", "_form_submitted": "on"}
+
+    assert "Reveal" not in opened(client, change(report))
+    assert client.post(reveal_url(report), data).status_code == 403
+    assert not revealed()
+
+
+def test_missing_and_impersonal_rows_are_not_revealed(report, superuser):
+    gone = reveal_url(Report(pk=Event.objects.first().pk))
+    data = {"reason": "Because", "_form_submitted": "on"}
+
+    assert superuser.post(gone, data).status_code == 404
+    assert superuser.post(reveal_url(Event.objects.first()), data).status_code == 403
+
+
+def test_opening_a_report_is_recorded_and_listing_reports_is_not(report, superuser):
+    done = AuditEvent.objects.filter(object_type="reports.report")
+    superuser.get("/admin/reports/report/")
+    assert not done.exists()
+
+    opened(superuser, change(report))
+
+    event = done.get()
+    assert (event.action, event.object_id) == ("report.opened", str(report.pk))
+
+
+def test_masked_values_keep_their_shape():
+    assert mask(
+        {
+            "fullName": "Amina Wanjiku",
+            "idNumber": "12345678",
+            "phone": "+254712345678",
+            "email": "amina@payer.test",
+            "dateOfBirth": "1990-03-27",
+            "employed": True,
+            "kraPin": None,
+            "flags": [{"code": "NAME_MISMATCH", "message": "Amina is not Amani"}],
+        }
+    ) == {
+        "fullName": "A••••",
+        "idNumber": "••••5678",
+        "phone": "••••678",
+        "email": "a••••@payer.test",
+        "dateOfBirth": "••••",
+        "employed": "••••",
+        "kraPin": None,
+        "flags": [{"code": "NAME_MISMATCH", "message": "••••"}],
+    }
