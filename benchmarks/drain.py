@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import orders
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client
-from verification.api.body import parse_json_object
+from verification.api.content import parse_json_object
 from verification.reports.create import create_reports
 from verification.reports.orders import catalogue, read_orders
 from workspaces.models import Client

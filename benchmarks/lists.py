@@ -19,7 +19,7 @@ from benchmarks.filling import fill
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.names import RARE
 from benchmarks.service import DATABASE, Service, client
-from verification.api.query import ReportQuery
+from verification.api.report_shapes import ReportQuery
 from verification.reports.queries import list_reports
 
 PATH = "/api/v1/reports"

@@ -12,8 +12,7 @@ from unittest.mock import patch
 from django.db import transaction
 
 from benchmarks import orders
-from verification.api.body import parse_json_object
-from verification.api.rendering import to_json
+from verification.api.content import parse_json_object, to_json
 from verification.api.report_shapes import CreatedReport, CreatedReports
 from verification.db import bulk_insert, encryption
 from verification.reports import create as report_create

@@ -14,7 +14,7 @@ import psutil
 from benchmarks import orders, registers
 from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client, family, free_port
-from verification.api.body import parse_json_object
+from verification.api.content import parse_json_object
 from verification.reports.create import create_reports
 from verification.reports.orders import catalogue, read_orders
 from workspaces.models import Client

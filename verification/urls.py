@@ -2,7 +2,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from verification.api import docs, source_callbacks
+from verification.api import docs, provider_callbacks
 from verification.api import docs as api_docs
 from verification.staff import search
 from verification.web import health, metrics, pages
@@ -23,10 +23,10 @@ urlpatterns = [
     path("", include("verification.hosted.urls")),
     path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
     path("api/v1/", include("verification.api.urls")),
-    path("callbacks/smile-id", source_callbacks.smile_id, name="smile-id-callback"),
+    path("callbacks/smile-id", provider_callbacks.smile_id, name="smile-id-callback"),
     path(
         "callbacks/smile-id-v3",
-        source_callbacks.smile_id_v3,
+        provider_callbacks.smile_id_v3,
         name="smile-id-v3-callback",
     ),
     path("docs", docs.getting_started, name="docs"),

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 
-from verification.api.body import refuse_body
+from verification.api.content import refuse_body
 from verification.api.operations import OperationViewSet, operation
 from verification.reports.request import RequestShape
 from verification.urls import urlpatterns as all_urls

@@ -5,7 +5,7 @@ import pytest
 from django.test import Client
 
 from tests.api.small import a_key, bearer
-from verification.api.body import parse_json_object
+from verification.api.content import parse_json_object
 from verification.api.problems import Problem
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]

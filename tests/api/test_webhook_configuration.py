@@ -5,7 +5,7 @@ import pytest
 from tests.api.webhooks import CONFIG, configure, listed
 from tests.webhooks.deliveries import ALL, SECRET, URL, configured, recorded
 from tests.world.clients import Api, codes, company
-from verification.api.webhook_shapes import WebhookConfiguration
+from verification.api.webhooks import WebhookConfiguration
 from webhooks.models import Configuration
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.api.webhooks import listed
 from tests.webhooks.deliveries import URL, configured, ended, put, recorded
 from tests.world.clients import Api, codes
-from verification.api.webhook_shapes import DeliveryBody, DeliverySummary
+from verification.api.webhooks import DeliveryBody, DeliverySummary
 from webhooks.models import Attempt, Delivery, Event
 
 

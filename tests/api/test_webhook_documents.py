@@ -8,7 +8,7 @@ from tests.world.payments import candidate, pay
 from verification.api import examples
 from verification.api.docs import document
 from verification.api.events import EVENTS, EXAMPLES
-from verification.api.webhook_shapes import (
+from verification.api.webhooks import (
     DeliveryBody,
     DeliverySummary,
     WebhookConfiguration,

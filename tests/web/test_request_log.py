@@ -7,7 +7,7 @@ from django.test import Client
 from tests.api.small import a_key, bearer
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
-from verification.web.request_log import redact
+from verification.web.log import redact
 from workspaces.models import ApiKey
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]

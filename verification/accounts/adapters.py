@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts import devices, lockout
+from verification.accounts import lockout
 from verification.accounts.sessions import browser_name
 from verification.db.encryption import keyed_hashes
 from verification.db.ids import uuid7
@@ -143,9 +143,11 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def login(self, request: HttpRequest, user: Any) -> None:
         """Log in. A new browser sends a mail, unless this is the first login."""
-        is_new_browser = user.last_login and not devices.is_known(request, user.email)
+        is_new_browser = user.last_login and not lockout.is_known_browser(
+            request, user.email
+        )
         super().login(request, user)
-        devices.remember(request, user.email)
+        lockout.remember_browser(request, user.email)
         if is_new_browser:
             notify_account_change(request, user, "login")
 

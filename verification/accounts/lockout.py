@@ -6,6 +6,10 @@ wrong passwords in an hour mean a longer pause, which these browsers share. A gu
 cannot lock the owner out: the owner's browsers have no pause, and the link for a new
 password makes another browser known. Counts are stored under a keyed hash of the typed
 e-mail, because people type passwords into that field, too.
+
+A signed cookie marks browsers in which a person has logged in before; OWASP calls it a
+device cookie. It names accounts by a keyed hash of their address. A login in such a
+browser sends no mail.
 """
 
 from __future__ import annotations
@@ -18,24 +22,29 @@ from typing import Any
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core import signing
 from django.core.exceptions import ValidationError
 from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from verification.accounts import devices
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
-from verification.web.client_address import client_address
 from verification.web.pages import minutes_until, private_page
+from verification.web.request import client_address
 from workspaces import rate_limits
 
 # Wrong passwords for one account, from all networks, before a pause begins.
 FREE_FAILURES, COUNTED_PERIOD = 10, timedelta(hours=1)
 # Seconds. `rate_limits` keeps its counts for five minutes.
 MAX_PAUSE = 240
+DEVICE_SALT = "device"
+DEVICE_COOKIE_LIFETIME = timedelta(days=365)
+# Accounts that one browser remembers; the least recent one is dropped.
+MAX_ACCOUNTS = 5
 
 
 def hashed_username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
@@ -63,7 +72,7 @@ def client_network(request: HttpRequest) -> str | None:
 
 def require_pause(request: HttpRequest, email: str) -> None:
     """Raise ValidationError while the account has a pause and this browser is new."""
-    if request.user.is_authenticated or devices.is_known(request, email):
+    if request.user.is_authenticated or is_known_browser(request, email):
         return
     account = hashed_username(request, {"email": email})
     recent = AccessAttempt.objects.filter(
@@ -107,3 +116,44 @@ def locked_response(
     return render(
         request, "account/locked.html", {"minutes": minutes_until(until)}, status=429
     )
+
+
+def is_known_browser(request: HttpRequest, email: str) -> bool:
+    return _account_hash(email) in _read_cookie(request)
+
+
+def remember_browser(request: HttpRequest, email: str) -> None:
+    """Add the account to the cookie, which `set_cookie` writes to the response."""
+    names = [_account_hash(email), *_read_cookie(request)]
+    request.device_names = list(dict.fromkeys(names))[:MAX_ACCOUNTS]  # type: ignore[attr-defined]
+
+
+def set_device_cookie(request: HttpRequest, response: HttpResponseBase) -> None:
+    names = getattr(request, "device_names", None)
+    if names is None:
+        return
+    response.set_cookie(
+        settings.DEVICE_COOKIE_NAME,
+        signing.dumps(names, salt=DEVICE_SALT),
+        max_age=DEVICE_COOKIE_LIFETIME,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _read_cookie(request: HttpRequest) -> list[str]:
+    cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
+    try:
+        return [
+            str(name)
+            for name in signing.loads(
+                cookie, salt=DEVICE_SALT, max_age=DEVICE_COOKIE_LIFETIME
+            )
+        ]
+    except signing.BadSignature:
+        return []
+
+
+def _account_hash(email: str) -> str:
+    return keyed_hash("device", email.strip().casefold()).hex()[:32]

@@ -1,26 +1,31 @@
 """Sessions: sealed rows that belong to a user, and the rules of when they end.
 
 A session ends when it is idle, and some hours after its login (sooner for staff). A
-change of password, address or second factor ends the user's other sessions.
+change of password, address or second factor ends the user's other sessions. Only staff
+whose session has a proven second factor reach the admin.
 """
 
 from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from allauth.account.adapter import get_adapter
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.mfa.utils import is_mfa_enabled
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY, logout
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.base_session import AbstractBaseSession
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.timezone import now
 
 from verification.accounts import lockout
@@ -31,8 +36,6 @@ BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
 # Seconds between two writes of the time of last use.
 SEEN_RESOLUTION = 30
-# The browser clears these when a session ends. Cookies stay, such as the language.
-CLEAR_SITE_DATA = '"cache", "storage"'
 # Part of the User-Agent header: browser. The first match counts.
 BROWSERS = {
     "Edg": "Edge",
@@ -54,7 +57,11 @@ SYSTEMS = {
     "Linux": "Linux",
 }
 
-GetResponse = Callable[[HttpRequest], HttpResponse]
+# Django's page of the admin: the view that replaces it.
+REPLACED_PAGES = {
+    "login": "account_login",
+    "password_change": "account_change_password",
+}
 
 
 class SessionStore(db.SessionStore):
@@ -157,29 +164,8 @@ def _sessions_of(user: Any) -> Any:
     return user.sessions.filter(expire_date__gt=now())
 
 
-class SessionLimitsMiddleware:
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        # Other pages and the API need no login, so they cost no query here.
-        if not (
-            settings.SESSION_COOKIE_NAME in request.COOKIES and _needs_session(request)
-        ):
-            return self.get_response(request)
-        was_logged_in = request.user.is_authenticated
-        _end_or_extend(request)
-        response = self.get_response(request)
-        if was_logged_in and not request.user.is_authenticated:
-            response["Clear-Site-Data"] = CLEAR_SITE_DATA
-        return response
-
-
-def _needs_session(request: HttpRequest) -> bool:
-    return request.path_info.startswith(("/admin/", "/console/", "/accounts/"))
-
-
-def _end_or_extend(request: HttpRequest) -> None:
+def end_or_extend(request: HttpRequest) -> None:
+    """End the session if it is idle or old; otherwise note that it is in use."""
     if not isinstance(request.user, User):
         return
     if _is_expired(request.session, is_staff=request.user.is_staff):
@@ -195,6 +181,63 @@ def _is_expired(session: Any, *, is_staff: bool) -> bool:
     return bool(
         moment - began > whole.total_seconds() or moment - seen > idle.total_seconds()
     )
+
+
+def has_second_factor(request: HttpRequest) -> bool:
+    """Return whether the user has a second factor and used it in this session."""
+    if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
+        return False
+    return _has_proved_factor(request)
+
+
+def second_factor_url(user: Any) -> str:
+    """Return the URL of the page that asks for a second factor, or an empty text."""
+    if not is_mfa_enabled(user):
+        return ""
+    methods = get_adapter().get_reauthentication_methods(user)
+    return str(methods[0]["url"])
+
+
+def _has_proved_factor(request: HttpRequest) -> bool:
+    """Return whether a code or passkey was used in this session."""
+    records = get_authentication_records(request, request.user)
+    return any(record.get("method") == "mfa" for record in records)
+
+
+def refuse_admin(request: HttpRequest) -> HttpResponse | None:
+    """Answer a request for the admin, or None for staff with a proven second factor."""
+    match = request.resolver_match
+    name = match.url_name if match else None
+    if name == "login":
+        return _redirect_to_view("account_login", _next(request))
+    if not request.user.is_authenticated:
+        return _redirect_to_view("account_login", request.get_full_path())
+    if not request.user.is_staff:
+        # Members get the answer of a page that does not exist.
+        raise Http404
+    if not is_mfa_enabled(request.user):
+        return _redirect_to_view("mfa_activate_totp", request.get_full_path())
+    if not _has_proved_factor(request):
+        return _redirect_with_next(
+            second_factor_url(request.user), request.get_full_path()
+        )
+    if name in REPLACED_PAGES:
+        return HttpResponseRedirect(reverse(REPLACED_PAGES[name]))
+    return None
+
+
+def _next(request: HttpRequest) -> str:
+    url = request.GET.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(url, allowed_hosts=None)
+    return url if is_ours and url.startswith("/") else reverse("admin:index")
+
+
+def _redirect_to_view(name: str, after: str) -> HttpResponse:
+    return _redirect_with_next(reverse(name), after)
+
+
+def _redirect_with_next(url: str, after: str) -> HttpResponse:
+    return HttpResponseRedirect(f"{url}?{urlencode({'next': after})}")
 
 
 @job

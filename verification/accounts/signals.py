@@ -12,7 +12,7 @@ from axes.signals import user_locked_out
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 
-from verification.accounts import devices
+from verification.accounts import lockout
 from verification.accounts.adapters import notify_account_change
 from verification.accounts.lockout import typed_email
 from verification.accounts.sessions import begin_session, end_other_sessions
@@ -111,7 +111,7 @@ def _on_step_completed(request: Any, **_: Any) -> None:
 
 def _on_password_reset(request: Any, user: User, **_: Any) -> None:
     """Remember the browser: its user has opened the link from the mailbox."""
-    devices.remember(request, user.email)
+    lockout.remember_browser(request, user.email)
 
 
 def _on_code_used(request: Any, user: User, authenticator: Any, **_: Any) -> None:
@@ -131,7 +131,7 @@ def _on_email_changed(
     if from_email_address:
         _audit(request, user, "email-changed")
         if request is not None and request.user.pk == user.pk:
-            devices.remember(request, user.email)
+            lockout.remember_browser(request, user.email)
 
 
 def _audit_receiver(act: str) -> Any:

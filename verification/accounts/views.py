@@ -31,11 +31,10 @@ from django.urls import Resolver404, resolve, reverse, reverse_lazy
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from verification.accounts import colleagues, devices, lockout, sessions
+from verification.accounts import colleagues, lockout, sessions
 from verification.accounts.forms import FirstPasswordForm
 from verification.backoffice import audit
-from verification.web.pages import View, private_page
-from verification.web.security_policy import allow
+from verification.web.pages import View, allow_sources, private_page
 from workspaces import members, rate_limits
 from workspaces.models import Invitation
 
@@ -62,9 +61,9 @@ def account_page(view: View, *, limit: int | None = None, script: bool = False) 
         # Rendered here, while the language of `private_page` is active.
         if hasattr(response, "render") and not getattr(response, "is_rendered", True):
             response.render()
-        devices.set_cookie(request, response)
+        lockout.set_device_cookie(request, response)
         if script:
-            allow(response, script_src=["'self'"])
+            allow_sources(response, script_src=["'self'"])
         return response
 
     return shown

@@ -1,23 +1,27 @@
-"""Authentication by API key, and the scope that an operation needs."""
+"""Authentication by API key: its scopes, and its rate limits by minute."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from django.conf import settings
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 
-from verification.api import throttling
 from verification.api.problems import Problem
 from verification.backoffice import audit
 from verification.payments.alerts import count_refused_access
-from verification.web.client_address import client_address
-from verification.web.request_log import bearer_token
+from verification.reports.request import MAX_CHECKS, MAX_REPORTS
+from verification.web.request import bearer_token, client_address
 from workspaces import keys, rate_limits
-from workspaces.models import ApiKey, Environment, Workspace
+from workspaces.models import ApiKey, Client, Environment, Workspace
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
 
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
@@ -37,7 +41,7 @@ class ApiKeyBearer(BaseAuthentication):
         try:
             _check_access(request._request, key)
         except Problem:
-            throttling.count_request(request, request.parser_context["view"], key)
+            count_request(request, request.parser_context["view"], key)
             raise
         keys.record_use(key, str(client_address(request._request)))
         return key.workspace, key
@@ -67,7 +71,7 @@ def _count_failure(request: HttpRequest) -> None:
     audit.write_security_log("api-key", "refused", request)
     rate = rate_limits.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
-        raise throttling.rate_limit_problem(rate)
+        raise rate_limit_problem(rate)
     # After the limit, further failures of this address are not counted.
     count_refused_access("API keys")
 
@@ -75,6 +79,14 @@ def _count_failure(request: HttpRequest) -> None:
 def key_of(request: Request) -> ApiKey:
     """The API key of a request that passed `ApiKeyBearer`."""
     return cast(ApiKey, request.auth)
+
+
+def client_of(request: Request) -> Client:
+    """The client of an authenticated request."""
+    key = request.auth
+    if not isinstance(key, ApiKey):
+        raise TypeError("only a request with an API key has a client")
+    return Client(key.workspace, key.account, f"key {key}")
 
 
 class HasScope(BasePermission):
@@ -90,7 +102,7 @@ class HasScope(BasePermission):
         key = key_of(request)
         if declared.scope is None or declared.scope in key.scopes:
             return True
-        throttling.count_request(request, view, key)
+        count_request(request, view, key)
         raise _insufficient_scope(declared.scope)
 
 
@@ -102,3 +114,66 @@ def _insufficient_scope(scope: str) -> Problem:
         headers={"WWW-Authenticate": challenge},
         requiredScope=scope,
     )
+
+
+# A request that orders more checks than this counts as several requests.
+CHECKS_PER_REQUEST = 100
+
+
+class ApiKeyThrottle(BaseThrottle):
+    """Counts a request in the bucket that its operation declares."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        if isinstance(request.auth, ApiKey):
+            count_request(request, view, request.auth)
+        return True
+
+
+def count_request(request: Request, view: APIView, key: ApiKey) -> None:
+    """Count this request against its key, and refuse it when over the limit."""
+    rate = _count_in_bucket(request, view, key, 1)
+    if rate.exceeded:
+        raise rate_limit_problem(rate)
+
+
+def count_checks(request: Request, view: APIView, reports: object) -> None:
+    """Count a request once more for each CHECKS_PER_REQUEST checks beyond the first.
+
+    The request that crosses the limit is served. Otherwise a request that alone counts
+    for more than the limit could never succeed.
+    """
+    items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
+    requested = [i.get("checksRequested") for i in items if isinstance(i, dict)]
+    lengths = [len(names) for names in requested if isinstance(names, list)]
+    checks = sum(min(length, MAX_CHECKS) for length in lengths)
+    more = max(checks - 1, 0) // CHECKS_PER_REQUEST
+    if more and isinstance(request.auth, ApiKey):
+        _count_in_bucket(request, view, request.auth, more)
+
+
+def _count_in_bucket(
+    request: Request, view: APIView, key: ApiKey, by: int
+) -> rate_limits.Rate:
+    declared = getattr(view, "operation", None)
+    bucket = declared.rate_bucket if declared else "rest"
+    limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
+    rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
+    # ProblemMiddleware adds these headers to the answer, whatever it is.
+    request._request.api_headers = _headers(bucket, rate)  # type: ignore[attr-defined]
+    return rate
+
+
+def rate_limit_problem(rate: rate_limits.Rate) -> Problem:
+    return Problem(
+        "rate-limited",
+        f"More than {rate.limit} requests were made in a minute.",
+        headers={"Retry-After": str(rate.resets_in)},
+    )
+
+
+def _headers(bucket: str, rate: rate_limits.Rate) -> dict[str, str]:
+    """Headers of draft-ietf-httpapi-ratelimit-headers."""
+    return {
+        "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={rate_limits.WINDOW_SECONDS}',
+        "RateLimit": f'"{bucket}";r={rate.remaining};t={rate.resets_in}',
+    }

@@ -23,7 +23,7 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from verification.api.body import refuse_unknown_parameters
+from verification.api.content import refuse_unknown_parameters
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.web.pages import page
 

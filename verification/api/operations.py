@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from django.http.response import HttpResponseBase
 from pydantic import ValidationError
@@ -16,14 +16,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from verification.api.body import (
+from verification.api.authentication import client_of, count_checks
+from verification.api.content import (
     body_of,
-    client_of,
+    parameter_names,
+    read_query,
     refuse_body,
     refuse_unknown_parameters,
 )
-from verification.api.query import PageEnvelope, build_page, parameter_names, read_query
-from verification.api.throttling import count_checks
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.request import InvalidRequest, shape_faults
 from verification.values.wire import Shape
@@ -81,6 +81,36 @@ def operation(
         return action
 
     return declare
+
+
+class PageEnvelope(Shape):
+    page: int
+    """Zero-based."""
+    size: int
+    total_elements: int
+    total_pages: int
+    first: bool
+    last: bool
+    content: list[Any]
+
+
+PageOf = TypeVar("PageOf", bound=PageEnvelope)
+
+
+def build_page(
+    shape: type[PageOf], content: list[Any], total: int, *, page: int, size: int
+) -> PageOf:
+    """The envelope around one page of a list."""
+    pages = -(-total // size)
+    return shape(
+        page=page,
+        size=size,
+        total_elements=total,
+        total_pages=pages,
+        first=page == 0,
+        last=page >= pages - 1,
+        content=content,
+    )
 
 
 class OperationViewSet(GenericViewSet):

@@ -1,31 +1,52 @@
 """Every error of the API as a problem (RFC 9457), made in one place.
 
-Code raises `Problem`, or an exception that `register_problem` translates; views catch
-nothing. The framework passes exceptions of views to `handle_exception`.
-`ProblemMiddleware` answers requests that reach no view.
+Code raises `Problem`, or an exception that `PROBLEMS` translates; views catch nothing.
+The framework passes exceptions of views to `handle_exception`. `ProblemMiddleware`
+answers requests that reach no view.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from django.conf import settings
-from django.core import exceptions, signals
+from django.core import signals
+from django.core.exceptions import RequestDataTooBig
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest
 
+from monitoring.models import Alert, Rule
+from monitoring.pauses import NotResumable
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
+from verification.consents.links import ConsentNotRenewable
 from verification.links import top_up_url
+from verification.payments.links import PaymentNotRenewable
 from verification.payments.registry import accepts_payments
-from verification.reports.request import MAX_FAULTS
-from verification.web.pages import DATABASE_ERRORS, error_of, is_api
-from verification.web.request_log import current_request_id
+from verification.reports.idempotency import (
+    IdempotencyKeyReused,
+    InvalidIdempotencyKey,
+    RequestInProgress,
+)
+from verification.reports.links import ResendTooSoon
+from verification.reports.models import InvalidTransition, Report
+from verification.reports.request import MAX_FAULTS, InvalidRequest
+from verification.reports.status import (
+    NotCancellable,
+    NotEditable,
+    NotLaunchable,
+    NotRetryable,
+)
+from verification.web.request import current_request_id
+from webhooks.configuration import NotConfigured, SecretRequired
+from webhooks.models import Configuration, Delivery
+from webhooks.redelivery import ConfigurationDisabled, EventPurged, TooManyTests
 from workspaces.ledger import InsufficientBalance
 
 log = logging.getLogger("verification.api")
@@ -33,8 +54,13 @@ log = logging.getLogger("verification.api")
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = MAX_FAULTS
 SECONDS_UNTIL_AVAILABLE = "5"
-
-E = TypeVar("E", bound=Exception)
+LAUNCH_REMEDIES = {
+    "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "
+    "consentUrl, or edit the draft to attest it.",
+    "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
+    "paymentUrl. A draft that was free when it was made gets one by an edit.",
+    "NOT_A_DRAFT": "Only a draft can be launched, and this report is one no more.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +152,6 @@ def validation_failed(errors: Sequence[MemberError]) -> Problem:
     return Problem("validation-failed", f"{detail}: see “errors”.", errors=errors)
 
 
-_translations: dict[type[Exception], Callable[[Any], Problem]] = {}
-
-
-def register_problem(exception: type[E], translate: Callable[[E], Problem]) -> None:
-    """Answer this exception and its subclasses with a problem."""
-    _translations[exception] = translate
-
-
 def _unavailable(error: Exception) -> Problem:
     log.warning("the database did not answer", exc_info=error)
     return Problem("unavailable", headers={"Retry-After": SECONDS_UNTIL_AVAILABLE})
@@ -147,34 +165,102 @@ def _insufficient_balance(error: InsufficientBalance) -> Problem:
     return Problem("insufficient-balance", str(error), **members)
 
 
-def _register_problems(
-    exceptions: Iterable[type[Exception]], translate: Callable[[Any], Problem]
-) -> None:
-    for exception in exceptions:
-        register_problem(exception, translate)
+def _invalid_request(e: InvalidRequest) -> Problem:
+    # One more than the problem lists: its detail then states that there are more.
+    found = e.faults[: MAX_ERRORS + 1]
+    return validation_failed(
+        [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in found]
+    )
 
 
-register_problem(Problem, lambda problem: problem)
-register_problem(InsufficientBalance, _insufficient_balance)
-_register_problems(DATABASE_ERRORS, _unavailable)
-_register_problems([Http404, rest.NotFound], lambda e: Problem("not-found"))
-_register_problems(
-    [rest.ParseError, UnreadablePostError], lambda e: Problem("malformed-body")
-)
-register_problem(rest.MethodNotAllowed, lambda e: Problem("method-not-allowed"))
-register_problem(rest.NotAcceptable, lambda e: Problem("not-acceptable"))
-register_problem(rest.UnsupportedMediaType, lambda e: Problem("unsupported-media-type"))
-register_problem(exceptions.RequestDataTooBig, lambda e: Problem("body-too-large"))
-register_problem(rest.NotAuthenticated, lambda e: Problem("authentication-required"))
+def _invalid_key(e: InvalidIdempotencyKey) -> Problem:
+    detail = "1 to 120 printable ASCII characters are needed."
+    return validation_failed(
+        [MemberError("invalid-format", detail, header="Idempotency-Key")]
+    )
 
 
-def problem_for(error: Exception, request: HttpRequest) -> Problem:
-    for exception in type(error).__mro__:
-        if exception in _translations:
-            return _translations[exception](error)
-    log.error("unhandled exception", exc_info=error)
-    signals.got_request_exception.send(sender=None, request=request)
-    return Problem("internal-error")
+def _secret_needed(e: SecretRequired) -> Problem:
+    detail = "The first configuration needs its secret."
+    return validation_failed(
+        [MemberError("required", detail, pointer=pointer("secret"))]
+    )
+
+
+def _too_many_tests(e: TooManyTests) -> Problem:
+    return Problem(
+        "rate-limited",
+        f"More than {e.rate.limit} test events were asked for in a minute.",
+        headers={"Retry-After": str(e.rate.resets_in)},
+    )
+
+
+def _not_launchable(e: NotLaunchable) -> Problem:
+    detail = " ".join(LAUNCH_REMEDIES[reason] for reason in e.reasons)
+    return Problem("report-not-launchable", detail, reasons=e.reasons)
+
+
+def _conflict(code: str) -> Callable[[Any], Problem]:
+    return lambda e: Problem(code, str(e), reportStatus=e.status)
+
+
+# Exception -> the code of the problem that answers it, or a function that makes one.
+# An exception also answers for its subclasses.
+PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
+    Problem: lambda e: e,
+    OperationalError: _unavailable,
+    InterfaceError: _unavailable,
+    Http404: "not-found",
+    rest.NotFound: "not-found",
+    rest.ParseError: "malformed-body",
+    UnreadablePostError: "malformed-body",
+    rest.MethodNotAllowed: "method-not-allowed",
+    rest.NotAcceptable: "not-acceptable",
+    rest.UnsupportedMediaType: "unsupported-media-type",
+    RequestDataTooBig: "body-too-large",
+    rest.NotAuthenticated: "authentication-required",
+    # Orders
+    InvalidRequest: _invalid_request,
+    InvalidIdempotencyKey: _invalid_key,
+    RequestInProgress: lambda e: Problem(
+        "idempotency-in-progress", headers={"Retry-After": "1"}
+    ),
+    IdempotencyKeyReused: "idempotency-key-reused",
+    InsufficientBalance: _insufficient_balance,
+    # Reports
+    Report.DoesNotExist: "not-found",
+    NotLaunchable: _not_launchable,
+    NotEditable: _conflict("report-not-editable"),
+    NotCancellable: _conflict("report-not-cancellable"),
+    NotRetryable: _conflict("report-not-retryable"),
+    ConsentNotRenewable: lambda e: Problem(
+        "consent-not-resendable", str(e), consentStatus=e.status
+    ),
+    PaymentNotRenewable: lambda e: Problem(
+        "payment-not-resendable", str(e), paymentStatus=e.status
+    ),
+    ResendTooSoon: lambda e: Problem(
+        "rate-limited", str(e), headers={"Retry-After": str(e.seconds)}
+    ),
+    # Another request changed the status between the read and the write.
+    InvalidTransition: lambda e: Problem(
+        "report-not-editable",
+        "The report changed at the same moment; read it and try again.",
+        reportStatus=e.source,
+    ),
+    # Webhooks
+    Configuration.DoesNotExist: "not-found",
+    Delivery.DoesNotExist: "not-found",
+    NotConfigured: "webhook-not-configured",
+    ConfigurationDisabled: "webhook-disabled",
+    EventPurged: "event-purged",
+    SecretRequired: _secret_needed,
+    TooManyTests: _too_many_tests,
+    # Monitoring
+    Rule.DoesNotExist: "not-found",
+    Alert.DoesNotExist: "not-found",
+    NotResumable: lambda e: Problem("rule-not-resumable", str(e), pauseReason=e.reason),
+}
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse:
@@ -183,57 +269,11 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse:
     return problem_for(error, request).response(request)
 
 
-class ProblemMiddleware:
-    """Turns error answers of the API that come from no view into problems."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if not is_api(request):
-            return self.get_response(request)
-        response = self.get_response(request)
-        if response.status_code >= 400 and response["Content-Type"] != MEDIA_TYPE:
-            response = _convert_to_problem(request, response)
-        _add_headers(request, response)
-        return response
-
-    def process_exception(
-        self, request: HttpRequest, error: Exception
-    ) -> HttpResponse | None:
-        if not is_api(request):
-            return None
-        return problem_for(error, request).response(request)
-
-
-def _convert_to_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    if isinstance(error := error_of(request), DATABASE_ERRORS):
-        return problem_for(error, request).response(request)
-    problem = _problem_for_status(request, response.status_code)
-    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
-        if name in response:
-            problem.headers[name] = response[name]
-    return problem.response(request)
-
-
-def _problem_for_status(request: HttpRequest, status: int) -> Problem:
-    try:
-        request.get_host()
-    except exceptions.DisallowedHost:
-        detail = "This service does not answer under this host name."
-        error = MemberError("not-allowed-here", detail, header="Host")
-        return validation_failed([error])
-    fallback = "internal-error" if status >= 500 else "validation-failed"
-    codes = (kind.code for kind in PROBLEM_KINDS.values() if kind.status == status)
-    return Problem("validation-failed" if status == 400 else next(codes, fallback))
-
-
-def _add_headers(request: HttpRequest, response: HttpResponse) -> None:
-    for name, value in getattr(request, "api_headers", {}).items():
-        response[name] = value
-    # SecurityMiddleware is further inside and does not see these answers.
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Cache-Control"] = "no-store"
-    response.headers.setdefault(
-        "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"
-    )
+def problem_for(error: Exception, request: HttpRequest) -> Problem:
+    for exception in type(error).__mro__:
+        if exception in PROBLEMS:
+            problem = PROBLEMS[exception]
+            return Problem(problem) if isinstance(problem, str) else problem(error)
+    log.error("unhandled exception", exc_info=error)
+    signals.got_request_exception.send(sender=None, request=request)
+    return Problem("internal-error")

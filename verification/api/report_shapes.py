@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
@@ -11,7 +12,8 @@ from django.utils.timezone import now
 from pydantic import ConfigDict, Field
 
 from verification import links
-from verification.api.query import PageEnvelope
+from verification.api.content import PageQuery
+from verification.api.operations import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.records import reason_of
@@ -34,10 +36,35 @@ from verification.reports.models import (
     SubjectType,
 )
 from verification.reports.pricing import total
+from verification.reports.queries import Filters
 from verification.reports.quote import OrderQuote
+from verification.values import formats
 from verification.values.wire import CURRENCY, Money, Shape, Timestamp
 
 Score = Annotated[int, Field(ge=0, le=100)]
+
+
+class ReportQuery(PageQuery):
+    """Days are in UTC and both ends count."""
+
+    search: formats.text(200) | None = None  # type: ignore[valid-type]
+    """Any part of the subject's name, or exactly its ID number, registration number,
+    e-mail, the report's reference or the report's id."""
+    status: ReportStatus | None = None
+    subject_type: SubjectType | None = None
+    from_: Annotated[formats.Date | None, Field(alias="from")] = None
+    """First day, in UTC."""
+    to: formats.Date | None = None
+    """Last day, in UTC."""
+
+    def filters(self) -> Filters:
+        return Filters(
+            search=self.search,
+            status=self.status,
+            subject_type=self.subject_type,
+            first_day=date.fromisoformat(self.from_) if self.from_ else None,
+            last_day=date.fromisoformat(self.to) if self.to else None,
+        )
 
 
 class SubjectBody(Shape):

@@ -15,9 +15,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from verification.api import examples
-from verification.api.operations import OperationViewSet, operation
-from verification.api.query import PageEnvelope, ReportQuery
-from verification.api.rendering import PdfNegotiation
+from verification.api.content import PdfNegotiation
+from verification.api.operations import (
+    OperationViewSet,
+    PageEnvelope,
+    operation,
+)
 from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
@@ -27,6 +30,7 @@ from verification.api.report_shapes import (
     Quote,
     ReportBody,
     ReportPage,
+    ReportQuery,
     ReportSummary,
     StatusChangeBody,
     Timeline,

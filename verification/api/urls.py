@@ -3,7 +3,7 @@ from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
-from verification.api.payment_events import PaymentEventView
+from verification.api.provider_callbacks import PaymentEventView
 from verification.api.reports import ReportViewSet
 from verification.api.webhooks import (
     DeliveryViewSet,

@@ -2,30 +2,251 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Annotated, Any, Self
 from uuid import UUID
 
+from django.conf import settings
+from pydantic import AfterValidator, StrictBool, WithJsonSchema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
 from verification.api import examples
-from verification.api.operations import OperationViewSet, operation
-from verification.api.query import PageEnvelope
-from verification.api.webhook_shapes import (
-    AttemptBody,
-    DeliveryBody,
-    DeliveryPage,
-    DeliveryQuery,
-    DeliverySummary,
-    Recovered,
-    RecoverRequest,
-    WebhookConfiguration,
-    WebhookConfigurationRequest,
-)
+from verification.api.content import PageQuery
+from verification.api.operations import OperationViewSet, PageEnvelope, operation
+from verification.outbound.targets import Blocked, check_url
+from verification.reports.request import RequestShape
+from verification.values import formats
+from verification.values.wire import Shape, Timestamp
 from webhooks.configuration import configure, remove
-from webhooks.models import Configuration, deliveries_of, list_deliveries
+from webhooks.models import (
+    Attempt,
+    Configuration,
+    Delivery,
+    DeliveryStatus,
+    Event,
+    deliveries_of,
+    list_deliveries,
+)
 from webhooks.redelivery import recover, redeliver, send_test
+from webhooks.sender import signing_key
 from workspaces.models import Client, Scope
+
+EVENT_NAMES = Event.Name.values
+SELECTABLE_EVENTS = [name for name in EVENT_NAMES if name != Event.Name.WEBHOOK_TEST]
+SECRET_PATTERN = re.compile("[ -~]{16,128}")
+
+
+def _validate_url(value: str) -> str:
+    try:
+        check_url(value, settings.WEBHOOK_DEV_HOSTS)
+    except Blocked as e:
+        raise formats.format_error("invalid-format", str(e).removesuffix(".")) from e
+    return value
+
+
+def _validate_secret(value: str) -> str:
+    if not SECRET_PATTERN.fullmatch(value):
+        raise formats.format_error(
+            "invalid-format", "16 to 128 printable ASCII characters are needed"
+        )
+    try:
+        signing_key(value)
+    except ValueError as e:
+        raise formats.format_error(
+            "invalid-format",
+            "After whsec_ there must be strict base64 of 24 to 64 bytes",
+        ) from e
+    return value
+
+
+def _one_of(names: list[str]) -> Any:
+    def check(value: str) -> str:
+        if value not in names:
+            detail = f"One of {', '.join(names)} is needed"
+            raise formats.format_error("invalid-choice", detail)
+        return value
+
+    schema = {"type": "string", "enum": names}
+    return Annotated[str, AfterValidator(check), WithJsonSchema(schema)]
+
+
+EnabledEvent = _one_of(SELECTABLE_EVENTS)
+EventName = _one_of(EVENT_NAMES)
+DisabledReason = _one_of(Configuration.DisabledReason.values)
+ErrorCode = _one_of(Attempt.Error.values)
+Url = Annotated[
+    str,
+    AfterValidator(_validate_url),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "uri",
+            "maxLength": 2048,
+            "pattern": "^https://",
+            "examples": ["https://hooks.acacia.example/verification"],
+        }
+    ),
+]
+Secret = Annotated[
+    str,
+    AfterValidator(_validate_secret),
+    WithJsonSchema({"type": "string", "pattern": "^[ -~]{16,128}$", "writeOnly": True}),
+]
+
+
+class WebhookConfigurationRequest(RequestShape):
+    """The whole configuration: what is left out gets its default, not what it was."""
+
+    url: Url
+    """https, port 443 or 8443, and a host name that is public."""
+    enabled: StrictBool = True
+    enabled_events: list[EnabledEvent]  # type: ignore[valid-type]
+    """All events that are wanted; an empty list delivers nothing."""
+    secret: Secret | None = None
+    """16 to 128 printable ASCII characters; one that starts with whsec_ continues with
+    strict base64 of 24 to 64 bytes. Needed the first time; left out later, the present
+    one stays. After a change both sign for 24 hours."""
+
+    @property
+    def events(self) -> list[str]:
+        """Each once."""
+        return list(dict.fromkeys(self.enabled_events))
+
+
+class WebhookConfiguration(Shape):
+    """Where events are delivered. The secret is never returned."""
+
+    id: UUID
+    url: str
+    enabled: bool
+    enabled_events: list[EnabledEvent]  # type: ignore[valid-type]
+    failures_in_row: int
+    """Attempts that failed since the last that did not."""
+    disabled_at: Timestamp | None
+    """When the service disabled it; null when it did not."""
+    disabled_reason: DisabledReason | None  # type: ignore[valid-type]
+    """GONE: the receiver answered 410. FAILING: nothing was delivered for 5 days."""
+    previous_secret_ends_at: Timestamp | None
+    """Until when the secret before signs, too."""
+    created_at: Timestamp
+    updated_at: Timestamp
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> Self:
+        return cls(
+            id=configuration.pk,
+            url=configuration.url,
+            enabled=configuration.enabled,
+            enabled_events=configuration.enabled_events,
+            failures_in_row=configuration.failures_in_row,
+            disabled_at=configuration.disabled_at,
+            disabled_reason=configuration.disabled_reason or None,
+            previous_secret_ends_at=configuration.previous_secret_ends_at,
+            created_at=configuration.created_at,
+            updated_at=configuration.updated_at,
+        )
+
+
+class DeliveryQuery(PageQuery):
+    """Both filters together are allowed."""
+
+    event: EventName | None = None  # type: ignore[valid-type]
+    status: DeliveryStatus | None = None
+
+
+class DeliverySummary(Shape):
+    """One event on its way to the receiver, or there."""
+
+    id: UUID
+    """The event's id, which is the `webhook-id` of every attempt."""
+    event: EventName  # type: ignore[valid-type]
+    status: DeliveryStatus
+    attempt_count: int
+    status_code: int | None
+    """What the receiver answered last."""
+    report_id: UUID | None
+    created_at: Timestamp
+    next_attempt_at: Timestamp | None
+    delivered_at: Timestamp | None
+
+    @classmethod
+    def of(cls, delivery: Delivery, **more: Any) -> Self:
+        return cls(
+            id=delivery.event_id,
+            event=delivery.name,
+            status=DeliveryStatus(delivery.status),
+            attempt_count=delivery.attempts,
+            status_code=delivery.status_code,
+            report_id=delivery.event.report_id,
+            created_at=delivery.created_at,
+            next_attempt_at=delivery.next_attempt_at,
+            delivered_at=delivery.delivered_at,
+            **more,
+        )
+
+
+class DeliveryPage(PageEnvelope):
+    """One page of deliveries, newest first."""
+
+    content: list[DeliverySummary]
+
+
+class AttemptError(Shape):
+    """Why there was no answer, or none that counts."""
+
+    code: ErrorCode  # type: ignore[valid-type]
+    message: str
+
+
+class AttemptBody(Shape):
+    """One request to the receiver."""
+
+    number: int
+    attempted_at: Timestamp
+    url: str
+    status_code: int | None
+    duration_ms: int
+    answer: str | None
+    """The first 1 KiB of the answer's body; null without one, and after 30 days."""
+    error: AttemptError | None
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Self:
+        return cls(
+            number=attempt.number,
+            attempted_at=attempt.started_at,
+            url=attempt.url,
+            status_code=attempt.status_code,
+            duration_ms=attempt.duration_ms,
+            answer=attempt.answer,
+            error=_error(attempt.error),
+        )
+
+
+class DeliveryBody(DeliverySummary):
+    """One delivery with every attempt, the first one first."""
+
+    attempts: list[AttemptBody]
+
+
+class RecoverRequest(RequestShape):
+    """From when on what failed is sent again."""
+
+    since: formats.PastMoment
+
+
+class Recovered(Shape):
+    """How many deliveries are sent again."""
+
+    count: int
+
+
+def _error(code: str) -> AttemptError | None:
+    if not code:
+        return None
+    return AttemptError(code=code, message=str(Attempt.Error(code).label))
 
 
 class WebhookConfigurationViewSet(OperationViewSet):

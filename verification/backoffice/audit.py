@@ -19,8 +19,7 @@ from django.utils.text import slugify
 
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.encryption import keyed_hash
-from verification.web.client_address import client_address
-from verification.web.request_log import current_request_id
+from verification.web.request import client_address, current_request_id
 
 log = logging.getLogger("verification.security")
 

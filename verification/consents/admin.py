@@ -8,7 +8,7 @@ from verification.consents.links import consent_links
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.records import CONFIRMED_BY_STAFF, Evidence, digest_of
 from verification.reports.links import NotRenewable, ResendTooSoon
-from verification.web.client_address import client_address, user_agent
+from verification.web.request import client_address, user_agent
 
 REASON_LENGTH = 500
 

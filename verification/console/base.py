@@ -1,7 +1,5 @@
 """Pages of long lists.
 
-Bodies that no form of ours has are refused before anything reads them.
-
 Where a member is: one of their workspaces, in one environment.
 
 Both are in the address of every page. A page is opened through `opened`, which finds
@@ -28,7 +26,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts.staff_login import has_second_factor, second_factor_url
+from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.backoffice import audit
 from verification.golive.applications import ActingUser
 from verification.web.pages import View, private_page
@@ -69,23 +67,6 @@ def page_number(request: HttpRequest) -> int:
     text = request.GET.get("page", "")
     is_number = text.isascii() and text.isdigit() and len(text) < 8
     return min(int(text), LAST_PAGE) if is_number else 0
-
-
-PATHS = ("/console/", "/accounts/", "/admin/")
-
-
-class UploadMiddleware:
-    """Before the middleware that reads the form for its token."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        length = request.META.get("CONTENT_LENGTH") or ""
-        is_large = length.isdigit() and int(length) > settings.MAX_UPLOAD_BYTES
-        if is_large and request.path_info.startswith(PATHS):
-            return too_large(request)
-        return self.get_response(request)
 
 
 @private_page

@@ -45,7 +45,7 @@ from verification.hosted.pages import pdf_response, render_page, require_rate
 from verification.notifications.models import Channel
 from verification.notifications.recipients import address_hash
 from verification.reports.links import ResendTooSoon
-from verification.web.client_address import client_address, user_agent
+from verification.web.request import client_address, user_agent
 from workspaces import rate_limits
 from workspaces.keys import is_used_from
 

@@ -20,14 +20,11 @@ import orjson
 import segno
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
-from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseRedirect,
-    UnreadablePostError,
 )
-from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
@@ -271,40 +268,6 @@ def qr_code(text: str) -> str:
     return mark_safe(  # noqa: S308
         code.svg_inline(scale=4, border=4, dark="#0f3d3a", light="#fff")
     )
-
-
-PATHS = ("/b/", "/c/", "/p/", "/r/", "/sandbox/checkout/", "/t/")
-MAX_BYTES = 64 * 1024
-
-
-class FormMiddleware:
-    """Refuse oversized and unreadable forms; it runs before CSRF reads the form."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if not request.path_info.startswith(PATHS):
-            return self.get_response(request)
-        return _refuse_form(request) or self.get_response(request)
-
-
-def _refuse_form(request: HttpRequest) -> HttpResponse | None:
-    length = request.META.get("CONTENT_LENGTH") or ""
-    if length.isdigit() and int(length) > MAX_BYTES:
-        return too_large(request)
-    try:
-        # Parse the form here: an error in a later middleware would get no page.
-        _ = request.POST
-    except (MultiPartParserError, BadRequest):
-        return unreadable(request)
-    except SuspiciousOperation:
-        # The form has more fields than any of this service.
-        return too_large(request)
-    except UnreadablePostError:
-        # The browser has left; CSRF refuses the form, which has no token.
-        pass
-    return None
 
 
 @hosted

@@ -42,7 +42,7 @@ from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment, PaymentStatus, ReviewFlag
 from verification.payments.refunds import abandon_payment
 from verification.payments.registry import NoPaymentProvider
-from verification.web.security_policy import allow
+from verification.web.pages import allow_sources
 from workspaces import rate_limits
 
 CHECKOUTS_PER_MINUTE = 30
@@ -144,7 +144,7 @@ def _render_page(
     response = render_page(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment
-        allow(response, form_action=[payment_page.checkout_origin(environment)])
+        allow_sources(response, form_action=[payment_page.checkout_origin(environment)])
     if visited.came_back:
         payment_page.allow_script(response)
     return response

@@ -57,7 +57,7 @@ from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
 from verification.reports.models import PaymentMode, Report
 from verification.values.masking import mask_end
-from verification.web.security_policy import allow
+from verification.web.pages import allow_sources
 from workspaces.models import Environment
 
 
@@ -457,5 +457,5 @@ def poll_again(
 
 
 def allow_script(response: HttpResponse) -> HttpResponse:
-    allow(response, **SCRIPTS)
+    allow_sources(response, **SCRIPTS)
     return response

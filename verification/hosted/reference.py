@@ -34,7 +34,7 @@ from verification.references import answers
 from verification.references.models import Reference
 from verification.references.notices import Notice, notice_for
 from verification.values.wire import one_line
-from verification.web.client_address import client_address, user_agent
+from verification.web.request import client_address, user_agent
 
 NAME_LENGTH = 200
 REMARKS_LENGTH = 1000

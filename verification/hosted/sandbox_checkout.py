@@ -28,7 +28,7 @@ from verification.providers.payment_provider import (
     PromptFailure,
     ProviderEvent,
 )
-from verification.web.security_policy import allow
+from verification.web.pages import allow_sources
 from workspaces.models import Environment
 
 PAID, FAILED = CheckoutState.PAID, CheckoutState.FAILED
@@ -68,7 +68,7 @@ def show(request: HttpRequest, reference: UUID) -> HttpResponse:
         request, "sandbox_checkout/checkout", _page_context(checkout, known)
     )
     # The form redirects to BASE_URL, even if this page was opened by another host name.
-    allow(response, form_action=[settings.BASE_URL])
+    allow_sources(response, form_action=[settings.BASE_URL])
     return response
 
 

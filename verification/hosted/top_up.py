@@ -31,7 +31,7 @@ from verification.hosted.payment_page import ProviderReturn
 from verification.payments import checkouts
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
-from verification.web.security_policy import allow
+from verification.web.pages import allow_sources
 from workspaces import rate_limits
 from workspaces.models import Account, Environment
 
@@ -175,7 +175,9 @@ def _form(request: HttpRequest, account: Account, form: AmountForm) -> HttpRespo
         "unavailable": "unavailable" in request.GET,
     }
     response = render_page(request, "top_up/form", shown)
-    allow(response, form_action=[payment_page.checkout_origin(account.environment)])
+    allow_sources(
+        response, form_action=[payment_page.checkout_origin(account.environment)]
+    )
     return response
 
 

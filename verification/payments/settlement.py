@@ -70,7 +70,7 @@ from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import Transition, apply_transitions
 from verification.settings.providers import PAYMENT_GRACE_DAYS
-from verification.web.request_log import redact
+from verification.web.log import redact
 from webhooks.events import event_rows
 from workspaces.ledger import Kind, Movement, record_movements
 from workspaces.models import Account

@@ -40,7 +40,7 @@ from verification.settings.secrets import (
     optional_secret,
     secret_key,
 )
-from verification.web import request_log
+from verification.web import log
 
 env = Env()
 WRONG_DATABASE_URL = (
@@ -122,26 +122,25 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "verification.web.request_log.RequestLogMiddleware",
+    "verification.web.middleware.RequestLogMiddleware",
     # These three act on every response, also on refusals of the others.
-    "verification.web.gateway.TransportMiddleware",
-    "verification.web.security_policy.PolicyMiddleware",
+    "verification.web.middleware.TransportMiddleware",
+    "verification.web.middleware.PolicyMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "verification.api.problems.ProblemMiddleware",
-    "verification.web.static_files.CompressionMiddleware",
-    "verification.web.gateway.RefusalMiddleware",
-    "verification.web.pages.PageMiddleware",
-    "verification.web.static_files.StaticMiddleware",
-    "verification.values.local_time.LocalTimeMiddleware",
+    "verification.web.middleware.ProblemMiddleware",
+    "verification.web.middleware.CompressionMiddleware",
+    "verification.web.middleware.RefusalMiddleware",
+    "verification.web.middleware.PageMiddleware",
+    "verification.web.middleware.StaticMiddleware",
+    "verification.web.middleware.LocalTimeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "verification.hosted.pages.FormMiddleware",
-    "verification.console.base.UploadMiddleware",
+    "verification.web.middleware.FormMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "verification.accounts.sessions.SessionLimitsMiddleware",
-    "verification.accounts.staff_login.StaffMiddleware",
+    "verification.web.middleware.SessionLimitsMiddleware",
+    "verification.web.middleware.StaffMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
@@ -325,11 +324,11 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_UPLOAD_BYTES
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["verification.api.authentication.ApiKeyBearer"],
     "DEFAULT_PERMISSION_CLASSES": ["verification.api.authentication.HasScope"],
-    "DEFAULT_THROTTLE_CLASSES": ["verification.api.throttling.ApiKeyThrottle"],
-    "DEFAULT_RENDERER_CLASSES": ["verification.api.rendering.JsonRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["verification.api.body.StrictJsonParser"],
+    "DEFAULT_THROTTLE_CLASSES": ["verification.api.authentication.ApiKeyThrottle"],
+    "DEFAULT_RENDERER_CLASSES": ["verification.api.content.JsonRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["verification.api.content.StrictJsonParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": (
-        "verification.api.rendering.JsonOnlyNegotiation"
+        "verification.api.content.JsonOnlyNegotiation"
     ),
     "DEFAULT_SCHEMA_CLASS": "verification.api.schema.OperationSchema",
     "EXCEPTION_HANDLER": "verification.api.problems.handle_exception",
@@ -454,11 +453,11 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "json": {"()": "pythonjsonlogger.orjson.OrjsonFormatter"} | request_log.FORMAT
+        "json": {"()": "pythonjsonlogger.orjson.OrjsonFormatter"} | log.FORMAT
     },
     "filters": {
-        "request_id": {"()": "verification.web.request_log.RequestIdFilter"},
-        "secrets": {"()": "verification.web.request_log.SecretsFilter"},
+        "request_id": {"()": "verification.web.log.RequestIdFilter"},
+        "secrets": {"()": "verification.web.log.SecretsFilter"},
     },
     "handlers": {
         "stderr": {

@@ -18,12 +18,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
-from django.middleware.security import SecurityMiddleware
-
-from verification.api.problems import Problem
-from verification.web.pages import is_api, request_refused
 
 THREADS = 8
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it.
@@ -45,8 +39,7 @@ BARE_HEADERS = [
     (b"retry-after", RETRY_AFTER.encode()),
 ]
 LIVENESS_PATH = "/healthz"
-# These paths are for programs, as the API is.
-PROGRAM_PATHS = ("/metrics", "/callbacks/")
+# The key in the environ under which `RefusalMiddleware` finds the problem's code.
 REFUSAL = "verification.refusal"
 
 Message = dict[str, Any]
@@ -281,41 +274,3 @@ def _response_start(answer: Response) -> Message:
 
 async def _send_message(send: Send, message: Message) -> None:
     await send(message)
-
-
-class RefusalMiddleware:
-    """Answer requests that the gate refuses, with the usual headers and log line."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        code = request.META.get(REFUSAL)
-        if code is None:
-            return self.get_response(request)
-        problem = Problem(code)
-        if is_api(request):
-            response = problem.response(request)
-        else:
-            response = request_refused(request, problem.kind.status)
-        if response.status_code == 503:
-            response["Retry-After"] = RETRY_AFTER
-        return response
-
-
-class TransportMiddleware(SecurityMiddleware):
-    """Redirect pages to HTTPS, and refuse requests of programs without it.
-
-    A program that followed a redirect would keep sending its key in the clear,
-    unnoticed. This holds for the API, metrics and callbacks.
-    """
-
-    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
-        redirect = super().process_request(request)
-        if redirect is not None and _is_for_programs(request):
-            return Problem("https-required").response(request)
-        return redirect
-
-
-def _is_for_programs(request: HttpRequest) -> bool:
-    return is_api(request) or request.path_info.startswith(PROGRAM_PATHS)

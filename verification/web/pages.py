@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from email.utils import parseaddr
@@ -12,29 +10,22 @@ from functools import wraps
 from typing import Any
 
 from django.conf import settings
-from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
-from django.urls import is_valid_path
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
-from django.utils.encoding import escape_uri_path
-from django.utils.http import escape_leading_slashes
 from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
-from verification.web.request_log import current_request_id
-
-log = logging.getLogger("verification.web.pages")
+from verification.web.request import current_request_id
 
 View = Callable[..., HttpResponse]
 
 ONE_YEAR = 365 * 24 * 3600
 RETRY_AFTER_SECONDS = "60"
-# Characters that mail programs and people append to a link by mistake.
-LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
 # Statement timeouts, lock timeouts and deadlocks are OperationalErrors, too.
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 
@@ -87,6 +78,13 @@ def remember_language(response: HttpResponse, language: str) -> None:
         httponly=True,
         samesite="Lax",
     )
+
+
+def allow_sources(response: HttpResponseBase, **sources: list[str]) -> None:
+    """Add sources to this response's policy: `form_action=["https://pay.example"]`."""
+    more = {name.replace("_", "-"): these for name, these in sources.items()}
+    before = getattr(response, "_csp_update", {})
+    response._csp_update = {**before, **more}  # type: ignore[attr-defined]
 
 
 def minutes_until(moment: datetime | None) -> int:
@@ -161,69 +159,3 @@ def unavailable(request: HttpRequest) -> HttpResponse:
 def request_refused(request: HttpRequest, status: int) -> HttpResponse:
     """Answer a request that the server refused: too slow, unreadable, or too much."""
     return _render_error("503" if status == 503 else "400", status)
-
-
-def is_api(request: HttpRequest) -> bool:
-    return f"{request.path_info}/".startswith("/api/")
-
-
-class PageMiddleware:
-    """Redirect links that were copied badly, and answer errors with our pages.
-
-    The API has its own errors. With DEBUG on, errors other than a missing page or an
-    unreachable database show Django's own page, which names the cause.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-        got_request_exception.connect(store_error)
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
-        if is_api(request):
-            return response
-        if error := error_of(request):
-            if isinstance(error, DATABASE_ERRORS):
-                log.warning("the database did not answer", exc_info=error)
-                return unavailable(request)
-            log.error("unhandled exception", exc_info=error)
-        if response.status_code == 404:
-            return _redirect_bad_link(request) or (
-                not_found(request) if request.resolver_match is None else response
-            )
-        return response
-
-    def process_exception(
-        self, request: HttpRequest, error: Exception
-    ) -> HttpResponse | None:
-        if isinstance(error, Http404) and not is_api(request):
-            return not_found(request)
-        return None
-
-
-def store_error(request: HttpRequest | None = None, **signal: Any) -> None:
-    """Store the exception of a view or a middleware for the middleware further out."""
-    if request is not None:
-        request.error = sys.exc_info()[1]  # type: ignore[attr-defined]
-
-
-def error_of(request: HttpRequest) -> BaseException | None:
-    return getattr(request, "error", None)
-
-
-def _redirect_bad_link(request: HttpRequest) -> HttpResponse | None:
-    """Redirect to the intended page if only the end of the link is wrong."""
-    path = request.path_info
-    bare = path.rstrip(LINK_ENDINGS)
-    if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):
-        return None
-    if request.resolver_match and request.resolver_match.func is raise_not_found:
-        return None
-    for meant in (bare, f"{bare}/"):
-        if meant != path and is_valid_path(meant):
-            query = request.META.get("QUERY_STRING", "")
-            to = escape_leading_slashes(escape_uri_path(meant))
-            response = HttpResponseRedirect(f"{to}?{query}" if query else to)
-            response["Cache-Control"] = "no-store"
-            return response
-    return None

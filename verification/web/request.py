@@ -1,10 +1,9 @@
-"""The address and the browser of a client.
-
-The address counts only behind the proxies that TRUSTED_PROXIES names.
-"""
+"""What the service reads of a request: its id, token, browser and address."""
 
 from __future__ import annotations
 
+import re
+from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from django.conf import settings
@@ -13,6 +12,26 @@ from django.http import HttpRequest
 Address = IPv4Address | IPv6Address
 
 USER_AGENT_LENGTH = 500
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def current_request_id() -> str:
+    """Return the id of the current request, or "" outside of a request."""
+    return request_id.get()
+
+
+def is_api(request: HttpRequest) -> bool:
+    return f"{request.path_info}/".startswith("/api/")
+
+
+def bearer_token(request: HttpRequest) -> str | None:
+    """Return the token after `Bearer` in Authorization, or None without one."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    token = token.strip(" ")
+    if scheme.lower() != "bearer" or not token or re.search(r"[\s,]", token):
+        return None
+    return token
 
 
 def client_address(request: HttpRequest) -> Address | None:

@@ -1,14 +1,17 @@
-"""Events that payment providers send and sign."""
+"""Requests that providers sign: events of payments, and answers of live sources."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.timezone import now
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 from drf_spectacular.types import OpenApiTypes
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -17,11 +20,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from verification.api import throttling
-from verification.api.body import check_content_length, read_limited
+from verification.api.authentication import rate_limit_problem
+from verification.api.content import check_content_length, read_limited
 from verification.api.operations import operation
 from verification.api.problems import Problem
 from verification.api.schema import OperationSchema
+from verification.checks.callbacks import record_callback, store_answer
 from verification.payments.alerts import count_refused_signature
 from verification.payments.provider_events import record_provider_event
 from verification.payments.registry import (
@@ -29,11 +33,18 @@ from verification.payments.registry import (
     has_signature_header,
     provider_by_signature,
 )
-from verification.providers.payment_provider import BadSignature
-from verification.web.client_address import client_address
+from verification.providers.base import BadSignature
+from verification.providers.registry import provider_named
+from verification.providers.smile_id import SmileId
+from verification.providers.smile_id_v3 import SmileIdV3
+from verification.web.request import client_address
 from workspaces import rate_limits
 
-MAX_BYTES = 256 * 1024
+MAX_EVENT_BYTES = 256 * 1024
+# An answer may hold a photo.
+MAX_CALLBACK_BYTES = 2 * 1024 * 1024
+
+Source = TypeVar("Source", SmileId, SmileIdV3)
 
 logger = logging.getLogger(__name__)
 
@@ -103,18 +114,18 @@ class PaymentEventView(APIView):
 
 
 def _receive_event(request: HttpRequest) -> None:
-    check_content_length(request, MAX_BYTES)
+    check_content_length(request, MAX_EVENT_BYTES)
     try:
         provider = provider_by_signature(request.headers)
-        body = read_limited(request, MAX_BYTES)
+        body = read_limited(request, MAX_EVENT_BYTES)
         event = provider.read_event(body, request.headers)
     except BadSignature:
-        _refuse_unsigned(request)
+        _refuse_unsigned_event(request)
     _require_object(body)
     record_provider_event(provider.name, event, body)
 
 
-def _refuse_unsigned(request: HttpRequest) -> NoReturn:
+def _refuse_unsigned_event(request: HttpRequest) -> NoReturn:
     """Refuse an unsigned event and store nothing; only unsigned events are limited."""
     logger.warning("an event without a payment provider's signature was refused")
     rate = rate_limits.count_for_address(
@@ -123,7 +134,7 @@ def _refuse_unsigned(request: HttpRequest) -> NoReturn:
         settings.FAILED_AUTHENTICATIONS_PER_MINUTE,
     )
     if rate.exceeded:
-        raise throttling.rate_limit_problem(rate)
+        raise rate_limit_problem(rate)
     if has_signature_header(request.headers):
         count_refused_signature()
     raise Problem("invalid-signature", headers={"WWW-Authenticate": "Signature"})
@@ -142,3 +153,51 @@ def _require_object(body: bytes) -> None:
     if not isinstance(event, dict):
         detail = "The body is signed, and is not a JSON object."
         raise Problem("malformed-body", detail)
+
+
+@csrf_exempt
+@require_POST
+def smile_id(request: HttpRequest) -> HttpResponse:
+    """Record which job has an answer; the check then fetches it."""
+
+    def take(source: SmileId, body: bytes) -> None:
+        record_callback(source.name, source.read_callback(body))
+
+    return _receive_callback(request, SmileId, take)
+
+
+@csrf_exempt
+@require_POST
+def smile_id_v3(request: HttpRequest) -> HttpResponse:
+    """Store the answer, which no other call of Smile ID's V3 returns."""
+
+    def take(source: SmileIdV3, body: bytes) -> None:
+        if callback := source.read_callback(body, request.headers, now()):
+            store_answer(source.name, callback)
+
+    return _receive_callback(request, SmileIdV3, take)
+
+
+def _receive_callback(
+    request: HttpRequest, adapter: type[Source], take: Callable[[Source, bytes], None]
+) -> HttpResponse:
+    """Pass the body to `take`, and answer as the source expects."""
+    source = provider_named(adapter.name)
+    if not isinstance(source, adapter):
+        return JsonResponse({"error": "not configured"}, status=404)
+    body = request.read(MAX_CALLBACK_BYTES + 1)
+    if len(body) > MAX_CALLBACK_BYTES:
+        return JsonResponse({"error": "too large"}, status=413)
+    try:
+        take(source, body)
+    except BadSignature:
+        return _refuse_unsigned_callback(request)
+    return JsonResponse({})
+
+
+def _refuse_unsigned_callback(request: HttpRequest) -> HttpResponse:
+    logger.warning("a callback without its source's signature was refused")
+    address, most = client_address(request), settings.FAILED_AUTHENTICATIONS_PER_MINUTE
+    rate = rate_limits.count_for_address(str(address), "unsigned-callbacks", most)
+    status = 429 if rate.exceeded else 401
+    return JsonResponse({"error": "invalid signature"}, status=status)

@@ -1,4 +1,4 @@
-"""Strict reading of bodies and query parameters.
+"""The content of requests and answers: strict reading, rendering, and media types.
 
 JSON readers disagree about repeated members, NaN, numbers too large for a double, NUL
 and half surrogate pairs, so the API refuses them all.
@@ -11,16 +11,24 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from datetime import datetime
+from decimal import Decimal
+from typing import IO, Annotated, Any, TypeVar
 
 import orjson
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils.http import parse_header_parameters
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from verification.api.problems import MemberError, Problem, pointer, validation_failed
-from workspaces.models import ApiKey, Client
+from verification.reports.request import shape_faults
+from verification.values import formats
+from verification.values.wire import Shape, utc_text
 
 MAX_DIGITS = 100
 # In one object; the largest shape has a few dozen.
@@ -30,6 +38,10 @@ MAX_NUMBERS = 10_000
 # far: the bytes are UTF-8, and the JSON reader refuses control characters.
 SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
+ANSWER_MEDIA_TYPES = ("application/json", "application/problem+json")
+
+
+Query = TypeVar("Query", bound=Shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +250,115 @@ def _parameter_errors(
         yield MemberError("invalid-format", "The value has a NUL.", parameter=name)
 
 
-def client_of(request: Request) -> Client:
-    """The client of an authenticated request."""
-    key = request.auth
-    if not isinstance(key, ApiKey):
-        raise TypeError("only a request with an API key has a client")
-    return Client(key.workspace, key.account, f"key {key}")
-
-
 def body_of(request: Request) -> dict[str, Any]:
     """The body; the parser has checked that it is an object."""
     return dict(request.data)
+
+
+def _digits(value: Any) -> Any:
+    """Refuse integers that only Python reads, such as `1_0`."""
+    if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
+        raise formats.format_error("invalid-type", "An integer is needed")
+    return value
+
+
+class PageQuery(Shape):
+    """Pages start at 0."""
+
+    page: Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_digits)] = 0
+    size: Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)] = 20
+
+
+def parameter_names(query: type[Shape]) -> tuple[str, ...]:
+    """The names of the query parameters, sorted."""
+    return tuple(sorted(f.alias or name for name, f in query.model_fields.items()))
+
+
+def read_query(request: Request, query: type[Query]) -> Query:
+    """Read the query parameters, all of them known, as this shape."""
+    values: dict[str, Any] = request.query_params.dict()
+    try:
+        return query.model_validate(values)
+    except ValidationError as e:
+        raise validation_failed(
+            [
+                MemberError(fault.code, fault.detail, parameter=str(fault.path[0]))
+                for fault in shape_faults(e)
+            ]
+        ) from e
+
+
+class JsonRenderer(BaseRenderer):
+    media_type = "application/json"
+    format = "json"
+    charset = None  # JSON is UTF-8 and takes no charset
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else to_json(data)
+
+
+def to_json(data: Any) -> bytes:
+    """Render a shape or a plain value; bytes are JSON already."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, BaseModel):
+        return data.__pydantic_serializer__.to_json(data, by_alias=True)
+    return orjson.dumps(data, default=_to_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, datetime):
+        return utc_text(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+class JsonOnlyNegotiation(BaseContentNegotiation):
+    # The media types of the answers, problems included.
+    sent: tuple[str, ...] = ANSWER_MEDIA_TYPES
+
+    def select_parser(  # type: ignore[override]
+        self, request: Request, parsers: Sequence[BaseParser]
+    ) -> BaseParser | None:
+        sent = (request.content_type or "").partition(";")[0].strip().lower()
+        return next((p for p in parsers if p.media_type == sent), None)
+
+    def select_renderer(  # type: ignore[override]
+        self,
+        request: Request,
+        renderers: Sequence[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        accept = request.headers.get("Accept", "").strip() or "*/*"
+        if not any(_quality(accept, media_type) > 0 for media_type in self.sent):
+            raise Problem("not-acceptable")
+        return renderers[0], renderers[0].media_type or ANSWER_MEDIA_TYPES[0]
+
+
+class PdfNegotiation(JsonOnlyNegotiation):
+    sent = ("application/pdf", *ANSWER_MEDIA_TYPES)
+
+
+def _quality(accept: str, media_type: str) -> float:
+    """The weight of the most specific range that matches (RFC 9110, 12.5.1)."""
+    ranges = [media_type, f"{media_type.partition('/')[0]}/*", "*/*"]
+    weights: dict[str, float] = {}
+    for entry in accept.split(","):
+        range_, parameters = parse_header_parameters(entry.strip())
+        weights[range_.lower()] = _weight(parameters.get("q", "1"))
+    return next((weights[range_] for range_ in ranges if range_ in weights), 0)
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 import traceback
-import uuid
-from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from verification.web.request import current_request_id
 
 FORMAT: dict[str, Any] = {
     "fmt": "%(levelname)s %(name)s %(message)s",
@@ -51,98 +47,6 @@ def redact(text: str) -> str:
 
 def _mask(match: re.Match[str]) -> str:
     return match[0] if match.lastgroup == "keep" else f"[{match.lastgroup}]"
-
-
-request_id: ContextVar[str] = ContextVar("request_id", default="")
-
-
-def current_request_id() -> str:
-    """Return the id of the current request, or "" outside of a request."""
-    return request_id.get()
-
-
-log = logging.getLogger("verification.request")
-
-VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-# A method is text of the client, unless it is one of these.
-METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-TEST_PREFIX = "vrf_test_"
-PROBES = {"/healthz", "/readyz"}
-
-GetResponse = Callable[[HttpRequest], HttpResponse]
-
-
-def bearer_token(request: HttpRequest) -> str | None:
-    """Return the token after `Bearer` in Authorization, or None without one."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    token = token.strip(" ")
-    if scheme.lower() != "bearer" or not token or re.search(r"[\s,]", token):
-        return None
-    return token
-
-
-class RequestLogMiddleware:
-    """Log each request and its response. This middleware is the outermost."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        started = time.perf_counter()
-        given = request.headers.get("X-Request-Id", "")
-        id = given if VALID_REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
-        request.id = id  # type: ignore[attr-defined]
-        token = request_id.set(id)
-        try:
-            response = self.get_response(request)
-            response["X-Request-Id"] = id
-            if _is_made_with_test_key(request):
-                response["X-Service-Sandbox"] = "true"
-            _log(request, response, time.perf_counter() - started)
-            return response
-        finally:
-            request_id.reset(token)
-
-
-def _is_made_with_test_key(request: HttpRequest) -> bool:
-    # Read from the header, not from what authentication found: a wrong URL or a
-    # refused key is answered before or without it.
-    # Imported here: logging, and so this module, is set up before there are models.
-    from workspaces import keys
-
-    token = bearer_token(request) or ""
-    return token.startswith(TEST_PREFIX) and keys.is_well_formed(token)
-
-
-def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
-    match = request.resolver_match
-    key = getattr(request, "api_key", None)
-    log.log(
-        _level(request, response),
-        "request",
-        extra={
-            "method": request.method if request.method in METHODS else "OTHER",
-            "route": match.route if match else None,
-            "status": response.status_code,
-            "ms": round(seconds * 1000, 1),
-            "workspace_id": str(key.workspace_id) if key else None,
-            "key_id": str(key.id) if key else None,
-            "user_id": _user_id(request),
-        },
-    )
-
-
-def _user_id(request: HttpRequest) -> str | None:
-    """Return the logged-in user's id if the response depended on it; make no query."""
-    user = getattr(request, "_cached_user", None)
-    return str(user.pk) if user and user.is_authenticated else None
-
-
-def _level(request: HttpRequest, response: HttpResponse) -> int:
-    if response.status_code >= 500:
-        return logging.ERROR
-    # Load balancers and the service itself request these every few seconds.
-    return logging.DEBUG if request.path_info in PROBES else logging.INFO
 
 
 class RequestIdFilter(logging.Filter):

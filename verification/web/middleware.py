@@ -1,0 +1,420 @@
+"""All middlewares of the service, in the order in which a request passes them.
+
+The setting MIDDLEWARE names them, between those of Django and of libraries. The API
+takes part in the log, the headers, its problems and the refusals of the gate; pages
+have the other ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from csp.middleware import CSPMiddleware, PolicyParts
+from django.conf import settings
+from django.core import exceptions
+from django.core.signals import got_request_exception
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    UnreadablePostError,
+)
+from django.http.multipartparser import MultiPartParserError
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
+from django.middleware.security import SecurityMiddleware
+from django.urls import is_valid_path
+from django.utils.encoding import escape_uri_path
+from django.utils.http import escape_leading_slashes
+from django.utils.timezone import override
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+from verification.accounts import sessions
+from verification.api import problems
+from verification.api.problem_kinds import PROBLEM_KINDS
+from verification.api.problems import MemberError, Problem, validation_failed
+from verification.console import base as console
+from verification.hosted import pages as hosted
+from verification.values.wire import NAIROBI
+from verification.web import gateway, pages, static_files
+from verification.web.request import bearer_token, is_api, request_id
+from workspaces import keys
+
+log = logging.getLogger("verification.web.pages")
+request_log = logging.getLogger("verification.request")
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# A method is text of the client, unless it is one of these.
+METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+TEST_PREFIX = "vrf_test_"
+PROBES = {"/healthz", "/readyz"}
+# These paths are for programs, as the API is.
+PROGRAM_PATHS = ("/metrics", "/callbacks/")
+HOSTED_PATHS = ("/b/", "/c/", "/p/", "/r/", "/sandbox/checkout/", "/t/")
+USER_PATHS = ("/admin/", "/console/", "/accounts/")
+MAX_HOSTED_FORM_BYTES = 64 * 1024
+# Characters that mail programs and people append to a link by mistake.
+LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
+VERSIONED_NAME = re.compile(r"v-([0-9a-f]{16})/(.+)")
+COMPRESSIBLE = re.compile(
+    r"(text/|image/svg|application/(javascript|json|vnd\.oai|yaml))"
+)
+# The browser clears these when a session ends. Cookies stay, such as the language.
+CLEAR_SITE_DATA = '"cache", "storage"'
+
+
+class _Middleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+
+class RequestLogMiddleware(_Middleware):
+    """Log each request and its response. This middleware is the outermost."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        started = time.perf_counter()
+        given = request.headers.get("X-Request-Id", "")
+        id = given if VALID_REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+        request.id = id  # type: ignore[attr-defined]
+        token = request_id.set(id)
+        try:
+            response = self.get_response(request)
+            response["X-Request-Id"] = id
+            if _is_made_with_test_key(request):
+                response["X-Service-Sandbox"] = "true"
+            _log(request, response, time.perf_counter() - started)
+            return response
+        finally:
+            request_id.reset(token)
+
+
+def _is_made_with_test_key(request: HttpRequest) -> bool:
+    # Read from the header, not from what authentication found: a wrong URL or a
+    # refused key is answered before or without it.
+    token = bearer_token(request) or ""
+    return token.startswith(TEST_PREFIX) and keys.is_well_formed(token)
+
+
+def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
+    match = request.resolver_match
+    key = getattr(request, "api_key", None)
+    request_log.log(
+        _level(request, response),
+        "request",
+        extra={
+            "method": request.method if request.method in METHODS else "OTHER",
+            "route": match.route if match else None,
+            "status": response.status_code,
+            "ms": round(seconds * 1000, 1),
+            "workspace_id": str(key.workspace_id) if key else None,
+            "key_id": str(key.id) if key else None,
+            "user_id": _user_id(request),
+        },
+    )
+
+
+def _user_id(request: HttpRequest) -> str | None:
+    """Return the logged-in user's id if the response depended on it; make no query."""
+    user = getattr(request, "_cached_user", None)
+    return str(user.pk) if user and user.is_authenticated else None
+
+
+def _level(request: HttpRequest, response: HttpResponse) -> int:
+    if response.status_code >= 500:
+        return logging.ERROR
+    # Load balancers and the service itself request these every few seconds.
+    return logging.DEBUG if request.path_info in PROBES else logging.INFO
+
+
+class TransportMiddleware(SecurityMiddleware):
+    """Redirect pages to HTTPS, and refuse requests of programs without it.
+
+    A program that followed a redirect would keep sending its key in the clear,
+    unnoticed. This holds for the API, metrics and callbacks.
+    """
+
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
+        redirect = super().process_request(request)
+        is_program = is_api(request) or request.path_info.startswith(PROGRAM_PATHS)
+        if redirect is not None and is_program:
+            return Problem("https-required").response(request)
+        return redirect
+
+
+class PolicyMiddleware(CSPMiddleware):
+    """Send the strict policy of the settings, and the admin's own on its pages."""
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        # The library builds the policy before it looks at the exclusions.
+        excluded = settings.CONTENT_SECURITY_POLICY["EXCLUDE_URL_PREFIXES"]
+        if request.path_info.startswith(tuple(excluded)):
+            return response
+        return super().process_response(request, response)
+
+    def get_policy_parts(
+        self,
+        request: HttpRequest,
+        response: HttpResponseBase,
+        report_only: bool = False,
+    ) -> PolicyParts:
+        parts = super().get_policy_parts(request, response, report_only)
+        if request.path_info.startswith("/admin/") and not report_only:
+            parts.replace = {**settings.ADMIN_POLICY, **(parts.replace or {})}
+        return parts
+
+
+class ProblemMiddleware(_Middleware):
+    """Turn error answers of the API that come from no view into problems."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not is_api(request):
+            return self.get_response(request)
+        response = self.get_response(request)
+        is_error = response.status_code >= 400
+        if is_error and response["Content-Type"] != problems.MEDIA_TYPE:
+            response = _convert_to_problem(request, response)
+        _add_api_headers(request, response)
+        return response
+
+    def process_exception(
+        self, request: HttpRequest, error: Exception
+    ) -> HttpResponse | None:
+        if not is_api(request):
+            return None
+        return problems.problem_for(error, request).response(request)
+
+
+def _convert_to_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    if isinstance(error := _stored_error(request), pages.DATABASE_ERRORS):
+        return problems.problem_for(error, request).response(request)
+    problem = _problem_for_status(request, response.status_code)
+    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
+        if name in response:
+            problem.headers[name] = response[name]
+    return problem.response(request)
+
+
+def _problem_for_status(request: HttpRequest, status: int) -> Problem:
+    try:
+        request.get_host()
+    except exceptions.DisallowedHost:
+        detail = "This service does not answer under this host name."
+        error = MemberError("not-allowed-here", detail, header="Host")
+        return validation_failed([error])
+    fallback = "internal-error" if status >= 500 else "validation-failed"
+    codes = (kind.code for kind in PROBLEM_KINDS.values() if kind.status == status)
+    return Problem("validation-failed" if status == 400 else next(codes, fallback))
+
+
+def _add_api_headers(request: HttpRequest, response: HttpResponse) -> None:
+    for name, value in getattr(request, "api_headers", {}).items():
+        response[name] = value
+    # SecurityMiddleware is further inside and does not see these answers.
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Cache-Control"] = "no-store"
+    response.headers.setdefault(
+        "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"
+    )
+
+
+class CompressionMiddleware(GZipMiddleware):
+    """Compress pages and static files; API responses are left to the proxy.
+
+    Pages can hold secrets next to a visitor's input (BREACH). Django masks the token of
+    each form differently each time, and adds random bytes to compressed pages.
+    """
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        kind = response.get("Content-Type", "")
+        is_call = is_api(request) and "Authorization" in request.headers
+        if is_call or response.status_code == 206 or not COMPRESSIBLE.match(kind):
+            return response
+        return super().process_response(request, response)
+
+
+class RefusalMiddleware(_Middleware):
+    """Answer requests that the gate refuses, with the usual headers and log line."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        code = request.META.get(gateway.REFUSAL)
+        if code is None:
+            return self.get_response(request)
+        problem = Problem(code)
+        if is_api(request):
+            response = problem.response(request)
+        else:
+            response = pages.request_refused(request, problem.kind.status)
+        if response.status_code == 503:
+            response["Retry-After"] = gateway.RETRY_AFTER
+        return response
+
+
+class PageMiddleware(_Middleware):
+    """Redirect links that were copied badly, and answer errors with our pages.
+
+    The API has its own errors. With DEBUG on, errors other than a missing page or an
+    unreachable database show Django's own page, which names the cause.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        super().__init__(get_response)
+        got_request_exception.connect(_store_error)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if is_api(request):
+            return response
+        if error := _stored_error(request):
+            if isinstance(error, pages.DATABASE_ERRORS):
+                log.warning("the database did not answer", exc_info=error)
+                return pages.unavailable(request)
+            log.error("unhandled exception", exc_info=error)
+        if response.status_code == 404:
+            return _redirect_bad_link(request) or (
+                pages.not_found(request) if request.resolver_match is None else response
+            )
+        return response
+
+    def process_exception(
+        self, request: HttpRequest, error: Exception
+    ) -> HttpResponse | None:
+        if isinstance(error, Http404) and not is_api(request):
+            return pages.not_found(request)
+        return None
+
+
+def _store_error(request: HttpRequest | None = None, **signal: Any) -> None:
+    """Store the exception of a view or a middleware for the middleware further out."""
+    if request is not None:
+        request.error = sys.exc_info()[1]  # type: ignore[attr-defined]
+
+
+def _stored_error(request: HttpRequest) -> BaseException | None:
+    return getattr(request, "error", None)
+
+
+def _redirect_bad_link(request: HttpRequest) -> HttpResponse | None:
+    """Redirect to the intended page if only the end of the link is wrong."""
+    path = request.path_info
+    bare = path.rstrip(LINK_ENDINGS)
+    if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):
+        return None
+    if request.resolver_match and request.resolver_match.func is pages.raise_not_found:
+        return None
+    for meant in (bare, f"{bare}/"):
+        if meant != path and is_valid_path(meant):
+            query = request.META.get("QUERY_STRING", "")
+            to = escape_leading_slashes(escape_uri_path(meant))
+            response = HttpResponseRedirect(f"{to}?{query}" if query else to)
+            response["Cache-Control"] = "no-store"
+            return response
+    return None
+
+
+class StaticMiddleware(WhiteNoiseMiddleware):
+    """Serve static files, those at their versioned address for a year."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        path = request.path_info
+        versioned = VERSIONED_NAME.fullmatch(path.removeprefix(self.static_prefix))
+        if versioned:
+            path = self.static_prefix + versioned[2]
+        file = self.find_file(path) if self.autorefresh else self.files.get(path)
+        if file is None:
+            return self.get_response(request)
+        # Compression makes the ETag weak.
+        etag = request.META.get("HTTP_IF_NONE_MATCH", "")
+        request.META["HTTP_IF_NONE_MATCH"] = etag.removeprefix("W/")
+        response: HttpResponseBase = self.serve(file, request)
+        if versioned and static_files.version_of(versioned[2]) == versioned[1]:
+            response["Cache-Control"] = CACHE_FOREVER
+        return response
+
+
+class LocalTimeMiddleware(_Middleware):
+    """Show times in Nairobi's time on all pages; the API stays in UTC."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if is_api(request):
+            return self.get_response(request)
+        with override(NAIROBI):
+            return self.get_response(request)
+
+
+class FormMiddleware(_Middleware):
+    """Refuse oversized and unreadable forms before CSRF reads them for their token."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return _refuse_form(request) or self.get_response(request)
+
+
+def _refuse_form(request: HttpRequest) -> HttpResponse | None:
+    path, length = request.path_info, request.META.get("CONTENT_LENGTH") or ""
+    size = int(length) if length.isdigit() else 0
+    if path.startswith(USER_PATHS) and size > settings.MAX_UPLOAD_BYTES:
+        return console.too_large(request)
+    if not path.startswith(HOSTED_PATHS):
+        return None
+    if size > MAX_HOSTED_FORM_BYTES:
+        return hosted.too_large(request)
+    try:
+        # Parse the form here: an error in a later middleware would get no page.
+        _ = request.POST
+    except (MultiPartParserError, exceptions.BadRequest):
+        return hosted.unreadable(request)
+    except exceptions.SuspiciousOperation:
+        # The form has more fields than any of this service.
+        return hosted.too_large(request)
+    except UnreadablePostError:
+        # The browser has left; CSRF refuses the form, which has no token.
+        pass
+    return None
+
+
+class SessionLimitsMiddleware(_Middleware):
+    """End sessions that are idle or old. Other pages need no login, and no query."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        has_session = settings.SESSION_COOKIE_NAME in request.COOKIES
+        if not (has_session and request.path_info.startswith(USER_PATHS)):
+            return self.get_response(request)
+        was_logged_in = request.user.is_authenticated
+        sessions.end_or_extend(request)
+        response = self.get_response(request)
+        if was_logged_in and not request.user.is_authenticated:
+            response["Clear-Site-Data"] = CLEAR_SITE_DATA
+        return response
+
+
+class StaffMiddleware(_Middleware):
+    """Let only staff with a proven second factor reach views of the admin."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if _is_admin(request):
+            response["Cache-Control"] = "no-store"
+        return response
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
+    ) -> HttpResponse | None:
+        return sessions.refuse_admin(request) if _is_admin(request) else None
+
+
+def _is_admin(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    return bool(match and "admin" in match.app_names)
