@@ -106,7 +106,7 @@ def test_boxes_of_the_sandbox_stand_apart(trouble, superuser, live_api):
     apart = boxes(superuser, "sandbox_boxes")
 
     assert apart == {
-        "Payments in doubt": 1,
+        "Payments to review": 1,
         "Refunds to decide": 1,
         "Entries to decide": 1,
         "Reports stuck": 1,
@@ -115,7 +115,7 @@ def test_boxes_of_the_sandbox_stand_apart(trouble, superuser, live_api):
     }
     production = boxes(superuser)
     assert production["Reports stuck"] == 1
-    assert production["Payments in doubt"] == 0
+    assert production["Payments to review"] == 0
     (stuck,) = (box for box in BOXES if box.title == "Reports stuck")
     assert real in opened(superuser, stuck.url("production"))
     assert real not in opened(superuser, stuck.url("sandbox"))
@@ -134,7 +134,7 @@ def test_each_role_sees_its_own_work(trouble):
 
     everything = boxes(client) | boxes(client, "sandbox_boxes")
     assert set(everything) == {
-        "Payments in doubt",
+        "Payments to review",
         "Refunds to decide",
         "Entries to decide",
         "Source calls in doubt",

@@ -135,7 +135,7 @@ ASK_THEMSELVES = {
     "resume",
     "run_now",
     "revoke",
-    "clear_doubt",
+    "clear_flags",
     "refund",
     "record_elsewhere",
     "approve",

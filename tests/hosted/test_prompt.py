@@ -409,7 +409,10 @@ def test_database_holds_one_waiting_prompt(visitor: Payer, paystack: FakePaystac
     with pytest.raises(PaymentClosed, match="PROMPTED"):
         opened(visitor)
 
-    with pytest.raises(IntegrityError, match="one_prompt_waits"), transaction.atomic():
+    with (
+        pytest.raises(IntegrityError, match="payment_has_one_open_prompt"),
+        transaction.atomic(),
+    ):
         Checkout(
             report_id=checkout.report_id,
             payment_id=checkout.payment_id,

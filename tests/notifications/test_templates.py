@@ -60,7 +60,7 @@ LOW_BALANCE = {
 }
 TROUBLE = {
     "count": 2,
-    "lines": ["Payment in doubt: P-0123-4567-89AB Money could not be given back"],
+    "lines": ["Payment to review: P-0123-4567-89AB A refund has failed"],
     "more": 1,
     "url": "https://verify.test/admin/",
 }

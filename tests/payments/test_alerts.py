@@ -71,7 +71,7 @@ def test_review_flag_alerts_operators_once(api: Api):
     checkout = doubted(api)
 
     assert told() == [
-        f"Payment in doubt: {checkout.number} Another currency was paid than asked"
+        f"Payment to review: {checkout.number} Paid in another currency than requested"
     ]
     assert told(days=1) == []
 
@@ -101,7 +101,7 @@ def test_each_failed_refund_alerts_operators(paystack_api: Api, paystack: FakePa
         paystack.settle_refunds()
         send()
 
-    line = f"Refund needs somebody: {checkout.number} Money could not be given back"
+    line = f"Refund needs a person: {checkout.number} A refund has failed"
     assert told() == [line, line]
 
 
@@ -160,7 +160,7 @@ def test_difference_of_a_checkout_alerts_as_its_flag(
         reconcile_yesterday()
         (line,) = told()
 
-    assert line.endswith("The provider's books say something else")
+    assert line.endswith("The provider's books differ")
 
 
 def test_email_lists_50_alerts_and_counts_the_rest(api: Api):
@@ -230,7 +230,7 @@ def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
     checkout.refresh_from_db()
     assert (checkout.refundable, checkout.review_flags) == (100, ["PAYS_NOTHING"])
     assert [line.split(" ", 4)[4] for line in told()] == [
-        "Money stays that pays for nothing any more"
+        "It holds money that pays for nothing"
     ]
     resolve_review_flags(
         checkout.pk, ["PAYS_NOTHING"], "The payer wants no more of it."
@@ -321,8 +321,8 @@ def test_stuck_refund_alerts_within_minutes(
     send()
 
     (line,) = alerted()
-    told = "A refund waits for somebody, or for days"
-    assert line == f"Refund needs somebody: {checkout.number} {told}"
+    told = "A refund waits for a person, or for days"
+    assert line == f"Refund needs a person: {checkout.number} {told}"
     assert client.get("/readyz").json()["refundsWaiting"] == 1
     paystack.refunds[0].status = "pending"
     paystack.settle_refunds()
@@ -341,7 +341,7 @@ def parts(api: Api) -> list[Checkout]:
 
 def left_to_staff(checkout: Checkout, amount: str) -> str:
     told = f"{checkout.number} KES {amount} of it was not done: staff decide"
-    return f"Refund needs somebody: {told}"
+    return f"Refund needs a person: {told}"
 
 
 def test_each_part_is_alerted_when_one_is_flagged(parts: list[Checkout]):

@@ -331,12 +331,12 @@ def test_paid_amount_of_zero_raises_a_flag(api: Api):
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
-        ({"counted_amount": 251}, "what_counts_was_paid"),
-        ({"counted_amount": 0}, "what_counts_was_paid"),
-        ({"is_counted": False}, "what_counts_was_paid"),
+        ({"counted_amount": 251}, "counted_amount_was_paid"),
+        ({"counted_amount": 0}, "counted_amount_was_paid"),
+        ({"is_counted": False}, "counted_amount_was_paid"),
         (
             {"is_counted": False, "counted_amount": 0, "is_part": True, "refunded": 1},
-            "a_part_is_kept_whole",
+            "waiting_part_is_not_refunded",
         ),
     ],
 )

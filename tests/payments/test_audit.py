@@ -140,10 +140,7 @@ def test_audit_finds_refunds_that_differ_from_their_checkout(busy: Api):
 
 def test_audit_finds_refunds_above_the_paid_amount(busy: Api):
     execute("SET CONSTRAINTS ALL IMMEDIATE")
-    execute(
-        "ALTER TABLE payments_checkout DROP CONSTRAINT "
-        "no_more_is_given_back_than_was_paid"
-    )
+    execute("ALTER TABLE payments_checkout DROP CONSTRAINT paid_amount_covers_refunds")
     execute("UPDATE payments_checkout SET refunded = 251 WHERE refunded = 100")
     execute("UPDATE payments_refund SET amount = 251 WHERE amount = 100")
 

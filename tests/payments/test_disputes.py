@@ -248,8 +248,8 @@ def test_open_dispute_holds_money_that_a_won_one_frees(
 
     record_disputes(checkout.pk, [second, replace(first, state=DisputeState.WON)])
 
-    held = Dispute.objects.order_by("provider_dispute").values_list("held", flat=True)
-    assert list(held) == [0, 500]
+    disputes = Dispute.objects.order_by("provider_dispute")
+    assert [one.held_amount for one in disputes] == [0, 500]
 
 
 def elsewhere(checkout: Checkout) -> list[Any]:
@@ -303,7 +303,7 @@ def test_dispute_holds_less_when_a_refund_elsewhere_becomes_known(
 
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.disputed) == (200, 300)
-    assert Dispute.objects.get().held == 300
+    assert Dispute.objects.get().held_amount == 300
     assert live_api.account.balance == before
     # It raises an error if the books do not add up.
     call_command("audit_ledger")
@@ -372,7 +372,7 @@ def test_audit_finds_a_hold_that_does_not_add_up(
     checkout = topped_up(live_api, taker)
     taker.dispute(checkout.reference)
     look(checkout)
-    column = {"dispute": "held", "checkout": "disputed"}[table]
+    column = {"dispute": "held_amount", "checkout": "disputed"}[table]
 
     execute(f"UPDATE payments_{table} SET {column} = 499")  # noqa: S608
 

@@ -48,7 +48,7 @@ def finance(name: str, **options: bool) -> Client:
 
 def answer(checkout: Checkout, **given: str) -> dict[str, str]:
     """What the page of a refund sends."""
-    filled = {"amount": "250", "left": str(checkout.refundable), "reason": "Closed"}
+    filled = {"amount": "250", "expected": str(checkout.refundable), "reason": "Closed"}
     return {"confirmed": "yes", **filled, **given}
 
 
@@ -262,7 +262,7 @@ def test_refund_refuses_a_form_without_csrf_token(checkout):
 
 
 def test_staff_poll_the_provider(checkout, superuser):
-    act(superuser, "look", checkout)
+    act(superuser, "poll", checkout)
 
     checkout.refresh_from_db()
     assert checkout.next_poll_at <= now()
@@ -271,12 +271,14 @@ def test_staff_poll_the_provider(checkout, superuser):
 
 def test_staff_clear_a_flag_with_a_reason(api: Api, checkout, superuser):
     doubted = end(opened_checkout(api.create(candidate())), currency="USD")
-    assert listed_ids(superuser, Checkout, doubt="any") == {str(doubted.pk)}
-    assert listed_ids(superuser, Checkout, doubt="OTHER_CURRENCY") == {str(doubted.pk)}
-    assert listed_ids(superuser, Checkout, doubt="DISPUTED") == set()
+    assert listed_ids(superuser, Checkout, review_flag="any") == {str(doubted.pk)}
+    assert listed_ids(superuser, Checkout, review_flag="OTHER_CURRENCY") == {
+        str(doubted.pk)
+    }
+    assert listed_ids(superuser, Checkout, review_flag="DISPUTED") == set()
 
     asked = why(superuser, doubted)
-    assert "Another currency was paid than asked" in asked
+    assert "Paid in another currency than requested" in asked
     assert Checkout.objects.exclude(review_flags=[]).exists()
     clear(superuser, doubted, asked)
 
@@ -301,7 +303,7 @@ def test_flag_raised_after_the_page_stays(api: Api, superuser):
 
 def why(client: Client, checkout: Checkout) -> str:
     """The page that asks for the reason."""
-    data = {"action": "clear_doubt", "_selected_action": [checkout.pk]}
+    data = {"action": "clear_flags", "_selected_action": [checkout.pk]}
     return client.post(listing(Checkout), data).content.decode()
 
 
@@ -309,7 +311,7 @@ def clear(client: Client, checkout: Checkout, asked: str) -> None:
     """Answer the page that asks why, for the doubts that it named."""
     member = f"review-flags-{checkout.pk}"
     seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
-    act(client, "clear_doubt", checkout, reason="Sent back by hand", **{member: seen})
+    act(client, "clear_flags", checkout, reason="Sent back by hand", **{member: seen})
 
 
 def test_checkouts_are_found_by_provider_and_report(checkout, superuser):

@@ -347,7 +347,8 @@ def unreturned_amounts(checkout: Checkout) -> dict[str, str]:
 
 def _disputed_amount(checkout: Checkout, status: DisputeStatus) -> Decimal:
     disputes = checkout.disputes.all()
-    return sum((one.held for one in disputes if one.status == status), Decimal(0))
+    held = (one.held_amount for one in disputes if one.status == status)
+    return sum(held, Decimal(0))
 
 
 def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ or record refunds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -52,7 +54,6 @@ from verification.payments.refunds import (
 from verification.payments.registry import PROVIDER_NAMES, provider_named
 from verification.payments.settlement import poll_now
 from verification.providers.base import ProviderError
-from verification.providers.payment_provider import ProviderRefund
 from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.reports.models import Report
 from workspaces.models import Account
@@ -127,8 +128,8 @@ class PaymentAdmin(CheckoutNumberAdmin):
 
 
 class ReviewFlagFilter(admin.SimpleListFilter):
-    title = "doubt"
-    parameter_name = "doubt"
+    title = "review flag"
+    parameter_name = "review_flag"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
         return [("any", "a person must look"), *ReviewFlag.choices]
@@ -174,7 +175,17 @@ class RefundForm(forms.Form):
     )
     reason = forms.CharField(max_length=300)
     # The refundable amount that the page showed.
-    left = forms.DecimalField(max_digits=12, decimal_places=2, widget=forms.HiddenInput)
+    expected = forms.DecimalField(
+        max_digits=12, decimal_places=2, widget=forms.HiddenInput
+    )
+
+
+# What the message about a new refund says of it.
+OUTCOMES = {
+    RefundStatus.REQUESTED: "waits for a second person",
+    RefundStatus.APPROVED: "is given back",
+    RefundStatus.DONE: "is recorded as given back",
+}
 
 
 @admin.register(Checkout)
@@ -189,8 +200,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         "environment",
     ]
     search_ids = ("id", "report_id", "payment_id", "account_id")
-    actions = ["look", "refund", "record_elsewhere", "clear_doubt"]  # type: ignore[assignment]
-    sure = {"look": "What became of the payment is known in a moment; no money moves."}
+    actions = ["poll", "refund", "record_elsewhere", "clear_flags"]  # type: ignore[assignment]
+    sure = {"poll": "The service asks the provider for the payment. No money moves."}
     fields = [
         "id",
         "number",
@@ -213,7 +224,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         "is_counted",
         "refunded",
         "disputed",
-        "left",
+        "refundable",
         "started_by",
         "created_at",
         "paid_at",
@@ -232,17 +243,9 @@ class CheckoutAdmin(CheckoutNumberAdmin):
             return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
         return link(Account(pk=checkout.account_id), f"top-up of {checkout.account_id}")
 
-    @admin.display(description="Amount")
-    def money(self, checkout: Checkout) -> str:
-        return checkout.money
-
-    @admin.display(description="Doubt")
+    @admin.display(description="Review flags")
     def review_flags_text(self, checkout: Checkout) -> str:
         return ", ".join(checkout.review_flag_labels)
-
-    @admin.display(description="Can be given back")
-    def left(self, checkout: Checkout) -> Decimal:
-        return checkout.refundable
 
     @admin.display(description="Refunds")
     def refunds(self, checkout: Checkout) -> str:
@@ -251,9 +254,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     @admin.display(description="Disputes")
     def disputes(self, checkout: Checkout) -> str:
         rows = checkout.disputes.order_by("-id")
-        cells = (
-            (one.provider_dispute, one.status, one.amount, one.held) for one in rows
-        )
+        cells = ((d.provider_dispute, d.status, d.amount, d.held_amount) for d in rows)
         return table(["dispute", "status", "amount", "held"], cells)
 
     @admin.display(description="Events")
@@ -269,17 +270,17 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         return request.user.has_perm("payments.change_refund")
 
     @admin.action(description="Ask the provider now", permissions=["act"])
-    def look(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
+    def poll(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
         with transaction.atomic():
             poll_now(*(checkout.pk for checkout in checkouts))
             for checkout in checkouts:
-                change = "asked the provider"
-                self.log_change(request, checkout, change, verb="looked-at")
+                self.log_change(request, checkout, "asked the provider", verb="polled")
         for checkout in checkouts:
-            self.message_user(request, f"{checkout.number} is looked at in a moment.")
+            message = f"The provider is asked for {checkout.number} in a moment."
+            self.message_user(request, message)
 
-    @admin.action(description="Doubt is cleared", permissions=["act"])
-    def clear_doubt(
+    @admin.action(description="Clear review flags", permissions=["act"])
+    def clear_flags(
         self, request: HttpRequest, checkouts: QuerySet[Checkout]
     ) -> TemplateResponse | None:
         reason = request.POST.get("reason", "").strip()[:500]
@@ -288,41 +289,41 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 self,
                 request,
                 "admin/ask_why.html",
-                action="clear_doubt",
-                title="Doubt is cleared",
+                action="clear_flags",
+                title="Clear review flags",
                 rows=checkouts,
                 told="Say what was found, and what was done about it.",
             )
         for checkout in checkouts:
             # The page names the flags, as others may have been raised since then.
             names = request.POST.getlist(f"review-flags-{checkout.pk}")
-            if cleared := self._clear_review_flags(request, checkout, names, reason):
+            if cleared := self._clear_flags(request, checkout, names, reason):
                 message = f"{checkout.number}: {cleared} is cleared."
                 self.message_user(request, message, messages.SUCCESS)
             else:
-                message = f"{checkout.number} was not in doubt of that."
+                message = f"{checkout.number} did not have these flags."
                 self.message_user(request, message, messages.INFO)
         return None
 
     @transaction.atomic
-    def _clear_review_flags(
+    def _clear_flags(
         self, request: HttpRequest, checkout: Checkout, names: list[str], reason: str
     ) -> str:
-        """Clear these flags, and return the names of those that were cleared."""
+        """Clear these flags. Return the names of the flags that the checkout had."""
         cleared = ", ".join(resolve_review_flags(checkout.pk, names, reason))
         if cleared:
             change = f"cleared {cleared}: {reason}"
-            more = {"verb": "doubt-cleared", "reason": reason}
-            self.log_change(request, checkout, change, **more)
+            self.log_change(
+                request, checkout, change, verb="flags-cleared", reason=reason
+            )
         return cleared
 
     @admin.action(description="Give money back", permissions=["refund"])
     def refund(
         self, request: HttpRequest, checkouts: QuerySet[Checkout]
     ) -> TemplateResponse | None:
-        checkout = checkouts.select_related("report").first()
-        if checkout is None or len(checkouts) != 1:
-            self.message_user(request, "Choose one checkout.", messages.ERROR)
+        checkout = self._only(request, checkouts.select_related("report"))
+        if checkout is None:
             return None
         if checkout.status != CheckoutStatus.PAID or not checkout.refundable:
             message = f"Nothing of {checkout.number} can be given back."
@@ -330,10 +331,27 @@ class CheckoutAdmin(CheckoutNumberAdmin):
             return None
         data = request.POST if "confirmed" in request.POST else None
         most = checkout.refundable
-        form = RefundForm(data, initial={"amount": most, "left": most})
+        form = RefundForm(data, initial={"amount": most, "expected": most})
         if not form.is_valid():
-            return self._refund_form_page(request, checkout, form)
-        self._refund(request, checkout, form.cleaned_data)
+            return confirmation_page(
+                self,
+                request,
+                "admin/refund.html",
+                action="refund",
+                title="Give money back",
+                checkout=checkout,
+                form=form,
+                part=unfinished_part(checkout),
+            )
+        amount = form.cleaned_data.pop("amount")
+        options = {**form.cleaned_data, "by": staff_actor(request)}
+
+        def request_this() -> Refund:
+            if "part" in request.POST:
+                return request_unfinished_part_refund(checkout.pk, **options)
+            return request_refund(checkout.pk, amount, **options)
+
+        self._make_refund(request, checkout, "refund-requested", request_this)
         return None
 
     @admin.action(
@@ -343,9 +361,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         self, request: HttpRequest, checkouts: QuerySet[Checkout]
     ) -> TemplateResponse | None:
         """Record a refund from the provider's dashboard, as its API lists it."""
-        checkout = checkouts.first()
-        if checkout is None or len(checkouts) != 1:
-            self.message_user(request, "Choose one checkout.", messages.ERROR)
+        checkout = self._only(request, checkouts)
+        if checkout is None:
             return None
         try:
             provider = provider_named(checkout.provider)
@@ -354,11 +371,18 @@ class CheckoutAdmin(CheckoutNumberAdmin):
             message = f"The provider does not say what was given back: {e.code}."
             self.message_user(request, message, messages.ERROR)
             return None
-        found = [one for one in known if not is_recorded(checkout, one)]
-        chosen = [one for one in found if one.refund == request.POST.get("refund")]
+        found = {one.refund: one for one in known if not is_recorded(checkout, one)}
+        chosen = found.get(request.POST.get("refund", ""))
         reason = request.POST.get("reason", "").strip()
         if chosen and reason:
-            self._record_elsewhere(request, checkout, chosen[0], reason)
+            record = partial(
+                record_refund_elsewhere,
+                checkout.pk,
+                chosen,
+                reason=reason,
+                by=staff_actor(request),
+            )
+            self._make_refund(request, checkout, "refund-recorded", record)
         elif found:
             return confirmation_page(
                 self,
@@ -367,72 +391,45 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 action="record_elsewhere",
                 title="Record the refund made at the provider",
                 checkout=checkout,
-                found=found,
+                found=found.values(),
             )
         else:
             message = f"The provider knows of no refund of {checkout.number} but ours."
             self.message_user(request, message, messages.INFO)
         return None
 
-    def _record_elsewhere(
+    def _only(
+        self, request: HttpRequest, checkouts: QuerySet[Checkout]
+    ) -> Checkout | None:
+        """Return the chosen checkout; None, with a message, if there are several."""
+        if len(checkouts) == 1:
+            return checkouts[0]
+        self.message_user(request, "Choose one checkout.", messages.ERROR)
+        return None
+
+    def _make_refund(
         self,
         request: HttpRequest,
         checkout: Checkout,
-        found: ProviderRefund,
-        reason: str,
+        verb: str,
+        make: Callable[[], Refund],
     ) -> None:
+        """Make the refund and record it as `verb` in the audit trail."""
         try:
             with transaction.atomic():
-                refund = record_refund_elsewhere(
-                    checkout.pk, found, reason=reason, by=staff_actor(request)
-                )
-                change = f"recorded refund {found.refund} of {refund.amount}: {reason}"
-                more = {"verb": "refund-recorded", "reason": reason}
-                self.log_change(request, checkout, change, **more)
+                refund = make()
+                money = f"{checkout.paid_currency} {refund.amount:.2f}"
+                change = f"refund of {money} ({refund.pk})"
+                if refund.provider_refund:
+                    name = refund.provider_refund
+                    change = f"recorded refund {name} of {refund.amount}"
+                more = {"verb": verb, "reason": refund.reason}
+                self.log_change(request, checkout, f"{change}: {refund.reason}", **more)
         except NotRefundable as e:
             self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
         else:
-            message = f"{found.currency} {found.amount} is recorded as given back."
+            message = f"{money} {OUTCOMES[RefundStatus(refund.status)]}."
             self.message_user(request, message, messages.SUCCESS)
-
-    def _refund_form_page(
-        self, request: HttpRequest, checkout: Checkout, form: RefundForm
-    ) -> TemplateResponse:
-        return confirmation_page(
-            self,
-            request,
-            "admin/refund.html",
-            action="refund",
-            title="Give money back",
-            checkout=checkout,
-            form=form,
-            part=unfinished_part(checkout),
-        )
-
-    def _refund(
-        self, request: HttpRequest, checkout: Checkout, given: dict[str, Any]
-    ) -> None:
-        options: dict[str, Any] = {
-            "reason": given["reason"],
-            "by": staff_actor(request),
-            "expected": given["left"],
-        }
-        try:
-            with transaction.atomic():
-                if "part" in request.POST:
-                    refund = request_unfinished_part_refund(checkout.pk, **options)
-                else:
-                    refund = request_refund(checkout.pk, given["amount"], **options)
-                money = f"{checkout.paid_currency} {refund.amount:.2f}"
-                change = f"refund of {money} ({refund.pk}): {refund.reason}"
-                more = {"verb": "refund-asked", "reason": refund.reason}
-                self.log_change(request, checkout, change, **more)
-        except NotRefundable as e:
-            self.message_user(request, f"{checkout.number}: {e}", messages.ERROR)
-            return
-        waits = refund.status == RefundStatus.REQUESTED
-        outcome = "waits for a second person" if waits else "is given back"
-        self.message_user(request, f"{money} {outcome}.", messages.SUCCESS)
 
 
 def linked_rows(rows: QuerySet[Any]) -> str:
@@ -490,7 +487,7 @@ class PaymentEventAdmin(ReadOnlyAdmin):
         "provider",
         "event_id",
         "type",
-        "checkout_page",
+        "checkout",
         "body_hash",
         "received_at",
     ]
@@ -525,11 +522,7 @@ class OperatorAlertAdmin(ReadOnlyAdmin):
         "kind",
         "message",
         "times",
-        "checkout_page",
+        "checkout",
         "created_at",
         "notified_at",
     ]
-
-    @admin.display(description="Checkout")
-    def checkout_page(self, alert):
-        return link(alert.checkout) if alert.checkout else "-"

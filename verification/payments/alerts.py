@@ -92,7 +92,7 @@ def alert_about_review_flag(checkout_id: UUID, flag: ReviewFlag, cause: UUID) ->
     """Alert the operators of the flag, once for each cause."""
     is_about_refund = flag in REFUND_REVIEW_FLAGS
     record_alert(
-        OperatorAlertKind.REFUND if is_about_refund else OperatorAlertKind.DOUBT,
+        OperatorAlertKind.REFUND if is_about_refund else OperatorAlertKind.REVIEW,
         checkout_id,
         flag,
         cause,
@@ -119,29 +119,30 @@ def count_refused_signature() -> None:
     """Count a provider event of today (UTC) with a wrong signature."""
     day = now().astimezone(UTC).date()
     message = f"events of {day} were refused, as their signature was wrong"
-    refused = OperatorAlert.objects.filter(cause=f"signature:{day}")
-    if not refused.update(times=F("times") + 1):
-        record_alert(OperatorAlertKind.SIGNATURE, day, message=message)
+    _count_alert(OperatorAlertKind.SIGNATURE, day, message=message)
 
 
 def count_refused_access(kind: str) -> None:
     """Count a refused attempt of this hour. `kind` is `logins` or `API keys`."""
     hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
-    counted = OperatorAlert.objects.filter(cause=f"access:{kind}:{hour}")
-    if not counted.update(times=F("times") + 1):
-        message = f"{kind} were refused in the hour that began at {hour}:00 UTC"
-        record_alert(OperatorAlertKind.ACCESS, kind, hour, message=message)
+    message = f"{kind} were refused in the hour that began at {hour}:00 UTC"
+    _count_alert(OperatorAlertKind.ACCESS, kind, hour, message=message)
 
 
 @transaction.atomic
 def count_failed_opening(provider: str, code: str) -> None:
     """Count a checkout that the provider did not open, by reason and hour."""
     hour = f"{now().astimezone(UTC):%Y-%m-%dT%H}"
-    name = f"{provider}:{code}"[:80]
-    counted = OperatorAlert.objects.filter(cause=f"unopened:{name}:{hour}")
+    message = f"pages of {provider} to pay on did not open: {code}"
+    reason = f"{provider}:{code}"[:80]
+    _count_alert(OperatorAlertKind.UNOPENED, reason, hour, message=message)
+
+
+def _count_alert(kind: OperatorAlertKind, *cause: object, message: str) -> None:
+    """Count one more alert of this cause; record it if it is the first."""
+    counted = OperatorAlert.objects.filter(cause=_cause(kind, *cause))
     if not counted.update(times=F("times") + 1):
-        message = f"pages of {provider} to pay on did not open: {code}"
-        record_alert(OperatorAlertKind.UNOPENED, name, hour, message=message)
+        record_alert(kind, *cause, message=message)
 
 
 def recent_failed_openings() -> dict[str, int]:
@@ -163,20 +164,20 @@ def record_alert(
     checkout_id: UUID | None = None,
 ) -> None:
     """Record an alert for the next e-mail to operators, once for each cause."""
+    alert = OperatorAlert(
+        kind=kind,
+        cause=_cause(kind, *cause),
+        message=one_line(message)[:300],
+        checkout_id=checkout_id,
+    )
+    OperatorAlert.objects.bulk_create([alert], ignore_conflicts=True)
+
+
+def _cause(kind: OperatorAlertKind, *cause: object) -> str:
     name = ":".join(map(str, cause))
     if len(name) > 100:
         name = f"{name[:80]}:{sha256(name.encode()).hexdigest()[:16]}"
-    OperatorAlert.objects.bulk_create(
-        [
-            OperatorAlert(
-                kind=kind,
-                cause=f"{kind.lower()}:{name}",
-                message=one_line(message)[:300],
-                checkout_id=checkout_id,
-            )
-        ],
-        ignore_conflicts=True,
-    )
+    return f"{kind.lower()}:{name}"
 
 
 @job

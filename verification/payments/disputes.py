@@ -39,41 +39,45 @@ def record_disputes(checkout_id: UUID, disputes: Iterable[DisputeSnapshot]) -> N
 
 
 def _record(checkout: Checkout, snapshot: DisputeSnapshot) -> None:
-    found = Dispute.objects.filter(checkout=checkout, provider_dispute=snapshot.dispute)
-    dispute = found.first() or Dispute(
+    known = Dispute.objects.filter(checkout=checkout, provider_dispute=snapshot.dispute)
+    dispute = known.first() or Dispute(
         checkout=checkout, provider_dispute=snapshot.dispute, status=""
     )
-    before, held = dispute.status, dispute.held
+    before, held_before = dispute.status, dispute.held_amount
     dispute.status = DisputeStatus(snapshot.state.value)
-    dispute.held = required_hold(checkout, held, snapshot)
-    dispute.amount = max(snapshot.amount, dispute.held)
+    dispute.held_amount = required_hold(checkout, held_before, snapshot)
+    dispute.amount = max(snapshot.amount, dispute.held_amount)
     is_open = dispute.status == DisputeStatus.OPEN
     dispute.ended_at = None if is_open else dispute.ended_at or now()
     dispute.save()
-    _hold(dispute, dispute.held - held)
+    if more := dispute.held_amount - held_before:
+        _hold(dispute, more)
     if dispute.status != before:
         _update_review_flags(dispute)
 
 
 def required_hold(
-    checkout: Checkout, held: Decimal, snapshot: DisputeSnapshot
+    checkout: Checkout, held_amount: Decimal, snapshot: DisputeSnapshot
 ) -> Decimal:
-    """Return the amount that a dispute must hold. `held` is the amount it holds now."""
+    """Return the amount that a dispute must hold, from the amount that it holds now."""
     if snapshot.state == DisputeState.WON:
         return Decimal(0)
     # A dispute holds at most the rest of the money; one in another currency, all of it.
-    left = checkout.refundable + held
+    available = checkout.refundable + held_amount
     is_known = snapshot.currency == checkout.paid_currency
-    return min(snapshot.amount, left) if is_known else left
+    return min(snapshot.amount, available) if is_known else available
 
 
 def release_held_money(checkout: Checkout, amount: Decimal) -> None:
-    """Let the disputes of a locked checkout hold this much less, if it is positive."""
-    for dispute in checkout.disputes.filter(held__gt=0).order_by("id"):
-        released = min(dispute.held, amount)
+    """Let the disputes of a locked checkout hold this much less.
+
+    Do nothing if the amount is not positive.
+    """
+    for dispute in checkout.disputes.filter(held_amount__gt=0).order_by("id"):
+        released = min(dispute.held_amount, amount)
         if released > 0:
-            dispute.held -= released
-            dispute.save(update_fields=["held"])
+            dispute.held_amount -= released
+            dispute.save(update_fields=["held_amount"])
             _hold(dispute, -released)
             amount -= released
 
@@ -81,8 +85,6 @@ def release_held_money(checkout: Checkout, amount: Decimal) -> None:
 def _hold(dispute: Dispute, more: Decimal) -> None:
     """Hold this much more of the checkout's money; less if the amount is negative."""
     checkout = dispute.checkout
-    if not more:
-        return
     # A disputed part stops waiting for the rest of its payment.
     is_part = checkout.is_part and checkout.is_counted
     Checkout.objects.filter(pk=checkout.pk).update(

@@ -78,7 +78,7 @@ class Payment(models.Model):
                 name="payment_amount_is_not_negative", condition=Q(amount__gte=0)
             ),
             models.CheckConstraint(
-                name="who_is_asked_to_pay_has_a_link",
+                name="payment_has_a_link_unless_free",
                 condition=Q(status="NOT_REQUIRED")
                 | Q(token_digest__isnull=False, expires_at__isnull=False),
             ),
@@ -126,16 +126,16 @@ class CheckoutKind(models.TextChoices):
 class ReviewFlag(models.TextChoices):
     """A reason why a person must look at a checkout."""
 
-    OTHER_CURRENCY = "OTHER_CURRENCY", "Another currency was paid than asked"
-    CONTRADICTED = "CONTRADICTED", "The provider now says that it is not paid"
+    OTHER_CURRENCY = "OTHER_CURRENCY", "Paid in another currency than requested"
+    CONTRADICTED = "CONTRADICTED", "The provider no longer reports it as paid"
     DISPUTED = "DISPUTED", "The payer disputes it at their bank"
     DISPUTE_LOST = "DISPUTE_LOST", "A dispute was lost: the bank took the money back"
     FRAUD_WARNING = "FRAUD_WARNING", "The payer's bank suspects fraud"
-    REFUND_FAILED = "REFUND_FAILED", "Money could not be given back"
-    REFUND_STUCK = "REFUND_STUCK", "A refund waits for somebody, or for days"
-    REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Given back at the provider, not by us"
-    PAYS_NOTHING = "PAYS_NOTHING", "Money stays that pays for nothing any more"
-    BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books say something else"
+    REFUND_FAILED = "REFUND_FAILED", "A refund has failed"
+    REFUND_STUCK = "REFUND_STUCK", "A refund waits for a person, or for days"
+    REFUNDED_ELSEWHERE = "REFUNDED_ELSEWHERE", "Refunded at the provider, not by us"
+    PAYS_NOTHING = "PAYS_NOTHING", "It holds money that pays for nothing"
+    BOOKS_DIFFER = "BOOKS_DIFFER", "The provider's books differ"
 
 
 # Flags about refunds, which alert the operators within minutes.
@@ -150,6 +150,11 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
     def with_flagged_refunds(self) -> CheckoutQuerySet:
         """Filter checkouts with a refund that needs a person."""
         return self.filter(review_flags__overlap=REFUND_REVIEW_FLAGS)
+
+    def of_transaction(self, provider: str, transaction: str) -> CheckoutQuerySet:
+        """Filter the checkout whose money has this id at the provider."""
+        known = self.filter(provider=provider).exclude(transaction="")
+        return known.filter(transaction=transaction)
 
     def parts(self, payment_id: UUID) -> CheckoutQuerySet:
         """Filter the parts of this payment that wait for the rest."""
@@ -285,7 +290,7 @@ class Checkout(models.Model):
                 name="checkout_amount_is_positive", condition=Q(amount__gt=0)
             ),
             models.CheckConstraint(
-                name="a_paid_checkout_tells_what_was_paid",
+                name="paid_checkout_has_amount_and_time",
                 condition=Q(
                     status="PAID",
                     paid_amount__isnull=False,
@@ -294,7 +299,7 @@ class Checkout(models.Model):
                 | (~Q(status="PAID") & Q(paid_amount=None, paid_at=None)),
             ),
             models.CheckConstraint(
-                name="what_counts_was_paid",
+                name="counted_amount_was_paid",
                 condition=Q(is_counted=False, counted_amount=0)
                 | Q(
                     is_counted=True,
@@ -305,13 +310,13 @@ class Checkout(models.Model):
                 ),
             ),
             models.CheckConstraint(
-                name="a_part_is_kept_whole",
+                name="waiting_part_is_not_refunded",
                 condition=Q(is_part=False)
                 | Q(status="PAID", paid_currency=F("currency"))
                 & (Q(is_counted=True) | Q(refunded=0, disputed=0)),
             ),
             models.CheckConstraint(
-                name="no_more_is_given_back_than_was_paid",
+                name="paid_amount_covers_refunds",
                 condition=Q(refunded=0, disputed=0)
                 | Q(
                     refunded__gte=0,
@@ -327,14 +332,14 @@ class Checkout(models.Model):
             models.UniqueConstraint(
                 fields=["payment_id"],
                 condition=Q(kind="PROMPT", status="OPEN"),
-                name="one_prompt_waits",
+                name="payment_has_one_open_prompt",
             ),
         ]
         indexes = [
             models.Index(
                 fields=["next_poll_at"],
                 condition=Q(next_poll_at__isnull=False),
-                name="checkouts_to_look_at",
+                name="checkouts_to_poll",
             ),
             models.Index(
                 fields=["payment_id", "-id"],
@@ -453,12 +458,12 @@ class RefundStatus(models.TextChoices):
 
 class RefundCause(models.TextChoices):
     STAFF = "STAFF", "Decided by staff"
-    PAID_TWICE = "PAID_TWICE", "The payment had been paid already"
-    NOT_ASKED = "NOT_ASKED", "The report had ended, or asked for something else"
-    OVERPAID = "OVERPAID", "More was paid than asked"
-    SHORT = "SHORT", "Less was paid than asked, and the rest did not come"
-    NOT_DONE = "NOT_DONE", "What it was paid for was not done"
-    ELSEWHERE = "ELSEWHERE", "Given back at the provider, and recorded by staff"
+    PAID_TWICE = "PAID_TWICE", "The payment was paid already"
+    NOT_ASKED = "NOT_ASKED", "The report no longer asks for this payment"
+    OVERPAID = "OVERPAID", "More was paid than requested"
+    SHORT = "SHORT", "Less was paid than requested, and the rest did not come"
+    NOT_DONE = "NOT_DONE", "Checks that it paid for were not done"
+    ELSEWHERE = "ELSEWHERE", "Refunded at the provider, and recorded by staff"
 
 
 class Refund(models.Model):
@@ -524,7 +529,7 @@ class Refund(models.Model):
             models.UniqueConstraint(
                 fields=["checkout", "cause"],
                 condition=~Q(cause__in=["STAFF", "ELSEWHERE"]),
-                name="the_service_gives_back_once_for_a_cause",
+                name="service_refunds_once_for_a_cause",
             ),
             models.UniqueConstraint(
                 fields=["checkout", "provider_refund"],
@@ -594,7 +599,9 @@ class Dispute(models.Model):
     # The amount that the provider reports, and how much of the checkout's money it
     # holds.
     amount = models.DecimalField(max_digits=12, decimal_places=2)
-    held = models.DecimalField(max_digits=12, decimal_places=2, default=Decimal(0))
+    held_amount = models.DecimalField(
+        max_digits=12, decimal_places=2, default=Decimal(0)
+    )
     created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True)
 
@@ -605,12 +612,12 @@ class Dispute(models.Model):
                 name="a_dispute_is_recorded_once",
             ),
             models.CheckConstraint(
-                name="disputes_hold_no_more_than_they_are_about",
-                condition=Q(held__gte=0, held__lte=F("amount")),
+                name="dispute_holds_at_most_its_amount",
+                condition=Q(held_amount__gte=0, held_amount__lte=F("amount")),
             ),
             models.CheckConstraint(
-                name="a_dispute_that_was_won_holds_nothing",
-                condition=~Q(status="WON") | Q(held=0),
+                name="won_dispute_holds_nothing",
+                condition=~Q(status="WON") | Q(held_amount=0),
             ),
             models.CheckConstraint(
                 name="dispute_ended_at_iff_ended",
@@ -650,7 +657,7 @@ class PaymentEvent(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["provider", "event_id"], name="an_event_is_taken_once"
+                fields=["provider", "event_id"], name="payment_event_is_stored_once"
             )
         ]
         indexes = [
@@ -668,8 +675,8 @@ class PaymentEvent(models.Model):
 
 class OperatorAlertKind(models.TextChoices):
     UNOPENED = "UNOPENED", "Checkout not opened"
-    REFUND = "REFUND", "Refund needs somebody"
-    DOUBT = "DOUBT", "Payment in doubt"
+    REFUND = "REFUND", "Refund needs a person"
+    REVIEW = "REVIEW", "Payment to review"
     BOOKS = "BOOKS", "Books differ"
     UNREAD = "UNREAD", "Books not read"
     SIGNATURE = "SIGNATURE", "Signatures refused"
@@ -688,7 +695,7 @@ class OperatorAlert(models.Model):
     kind = models.CharField(max_length=9, choices=OperatorAlertKind)
     cause = models.CharField(max_length=150, unique=True)
     checkout = models.ForeignKey(
-        Checkout, models.PROTECT, null=True, related_name="troubles"
+        Checkout, models.PROTECT, null=True, related_name="operator_alerts"
     )
     message = models.CharField(max_length=300)
     times = models.PositiveIntegerField(default=1)
@@ -699,10 +706,12 @@ class OperatorAlert(models.Model):
     class Meta:
         indexes = [
             models.Index(
-                fields=["id"], condition=Q(notified_at=None), name="troubles_to_tell"
+                fields=["id"],
+                condition=Q(notified_at=None),
+                name="operator_alerts_to_send",
             ),
             # For the purge.
-            models.Index(fields=["created_at"], name="troubles_by_time"),
+            models.Index(fields=["created_at"], name="operator_alerts_by_time"),
         ]
 
     def __str__(self) -> str:

@@ -74,16 +74,14 @@ def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> b
 
 def _find_checkout(provider: str, event: ProviderEvent) -> Checkout | None:
     """Find the checkout by our reference, or by the provider's id of the money."""
-    checkouts = Checkout.objects.filter(provider=provider)
     try:
-        return checkouts.filter(pk=UUID(event.reference)).first()
+        checkouts = Checkout.objects.filter(provider=provider, pk=UUID(event.reference))
     except ValueError:
-        transaction_id = event.transaction
-    if not (
-        transaction_id.isascii() and transaction_id.isprintable() and transaction_id
-    ):
-        return None
-    return checkouts.exclude(transaction="").filter(transaction=transaction_id).first()
+        name = event.transaction
+        if not (name.isascii() and name.isprintable()):
+            return None
+        checkouts = Checkout.objects.of_transaction(provider, name)
+    return checkouts.first()
 
 
 @job

@@ -58,10 +58,9 @@ MAX_CATCH_UP = timedelta(days=30)
 @dataclass(frozen=True, slots=True)
 class Difference:
     provider: str
-    # None if the difference concerns no checkout of ours.
-    checkout_id: UUID | None
-    # The id of our checkout, or the provider's id of a payment, refund or dispute.
-    name: str
+    # The id of our checkout, or the provider's id of a payment, refund or dispute that
+    # concerns no checkout of ours.
+    concerns: UUID | str
     fault: str
     # A poll repairs it.
     mends_itself: bool = False
@@ -70,8 +69,12 @@ class Difference:
     # The provider's total of refunds of the checkout, and the time of that answer.
     refunded: tuple[Decimal, datetime] | None = None
 
+    @property
+    def checkout_id(self) -> UUID | None:
+        return self.concerns if isinstance(self.concerns, UUID) else None
+
     def __str__(self) -> str:
-        return f"{self.provider} {self.name} {self.fault}"
+        return f"{self.provider} {self.concerns} {self.fault}"
 
 
 def day_bounds(first: date, last: date) -> tuple[datetime, datetime]:
@@ -165,7 +168,7 @@ def _differences(
         ours = _checkouts_by_reference(provider, chunk)
         for paid in chunk:
             checkout = ours.get(paid.reference)
-            yield from _compare(provider, paid, checkout, listed)
+            yield from _compare_payment(provider, paid, checkout, listed)
     yield from _compare_unlisted(provider, start, end, listed)
     for later in REFUND_CHECK_DELAYS:
         yield from _compare_refunds(provider, start - later, end - later)
@@ -202,7 +205,7 @@ def _is_id(reference: str) -> bool:
         return False
 
 
-def _compare(
+def _compare_payment(
     provider: CheckoutProvider,
     paid: ProviderPayment,
     checkout: Checkout | None,
@@ -211,27 +214,26 @@ def _compare(
     """Compare one payment of the provider's books, and add its checkout to `listed`."""
     if checkout is None:
         # A foreign reference may hold anything, even personal data, so it is left out.
-        told = f"{paid.amount} {paid.currency} was paid there, for nothing of ours"
-        yield Difference(provider.name, None, paid.transaction, told)
-        return
-
-    def differs(told: str, *, mends_itself: bool = False) -> Difference:
-        name, pk = provider.name, checkout.pk
-        return Difference(name, pk, str(pk), told, mends_itself)
-
-    if checkout.pk in listed:
-        yield differs("was paid there more than once")
-        return
-    listed.add(checkout.pk)
-    if checkout.status != CheckoutStatus.PAID:
-        yield differs(f"is paid there and {checkout.status} here", mends_itself=True)
+        fault = f"{paid.amount} {paid.currency} was paid there, for nothing of ours"
+        yield Difference(provider.name, paid.transaction, fault)
         return
     here = (checkout.paid_amount, checkout.paid_currency)
-    if here != (paid.amount, paid.currency):
-        told = f"{paid.amount} {paid.currency} was paid there, {here[0]} {here[1]} here"
-        yield differs(told)
+    there = (paid.amount, paid.currency)
+    mends_itself = False
+    if checkout.pk in listed:
+        fault = "was paid there more than once"
+    elif checkout.status != CheckoutStatus.PAID:
+        fault = f"is paid there and {checkout.status} here"
+        mends_itself = True
+    elif here != there:
+        fault = "{} {} was paid there, {} {} here".format(*there, *here)
     elif checkout.transaction != paid.transaction:
-        yield differs(f"is transaction {paid.transaction} there")
+        fault = f"is transaction {paid.transaction} there"
+    else:
+        fault = ""
+    listed.add(checkout.pk)
+    if fault:
+        yield Difference(provider.name, checkout.pk, fault, mends_itself=mends_itself)
 
 
 def _compare_unlisted(
@@ -251,55 +253,50 @@ def _compare_unlisted(
         if checkout.pk in listed:
             continue
         try:
-            seen = provider.look(checkout.reference, checkout.session)
+            snapshot = provider.look(checkout.reference, checkout.session)
         except ProviderError as e:
-            yield _unanswered_difference(
-                provider, checkout.pk, f"is paid here: {e.code}"
-            )
+            yield _unanswered(checkout, f"is paid here: {e.code}")
             continue
-        if seen.state != CheckoutState.PAID:
-            told = f"is paid here and {seen.state} there"
-            yield Difference(provider.name, checkout.pk, str(checkout.pk), told)
+        if snapshot.state != CheckoutState.PAID:
+            fault = f"is paid here and {snapshot.state} there"
+            yield Difference(provider.name, checkout.pk, fault)
 
 
 def _compare_refunds(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
     ended = Refund.objects.filter(
-        Q(status=RefundStatus.DONE) | Q(status=RefundStatus.FAILED),
+        status__in=[RefundStatus.DONE, RefundStatus.FAILED],
         checkout__provider=provider.name,
         ended_at__gte=start,
         ended_at__lt=end,
     )
     for refund in ended.select_related("checkout").order_by("id"):
         beat()
+        here = f"refund {refund.pk} is {refund.status} here"
         try:
-            seen = provider.poll_refund(
+            snapshot = provider.poll_refund(
                 build_refund_request(refund), refund.provider_refund
             )
         except ProviderError as e:
-            told = f"refund {refund.pk} is {refund.status} here: {e.code}"
-            yield _unanswered_difference(provider, refund.checkout_id, told)
+            yield _unanswered(refund.checkout, f"{here}: {e.code}")
             continue
-        state = seen.state if seen else "not known"
-        done_here = refund.status == RefundStatus.DONE
-        done_there = state == RefundState.DONE
-        if done_here != done_there:
-            told = f"refund {refund.pk} is {refund.status} here and {state} there"
-            name, pk = provider.name, refund.checkout_id
-            yield Difference(name, pk, str(pk), told)
+        state = snapshot.state if snapshot else "not known"
+        is_done_there = state == RefundState.DONE
+        if is_done_there != (refund.status == RefundStatus.DONE):
+            fault = f"{here} and {state} there"
+            yield Difference(provider.name, refund.checkout_id, fault)
 
 
 def _compare_provider_refund(
     provider: CheckoutProvider, found: ProviderRefund
 ) -> Iterator[Difference]:
     """Report a refund that somebody made in the provider's dashboard."""
-    paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
-    checkout = paid.filter(transaction=found.transaction).first()
-    told = f"{found.amount} {found.currency} was given back there"
+    checkout = Checkout.objects.of_transaction(provider.name, found.transaction).first()
+    fault = f"{found.amount} {found.currency} was given back there"
     if checkout is None:
-        told = f"{told}, of nothing of ours"
-        yield Difference(provider.name, None, found.refund, told)
+        fault = f"{fault}, of nothing of ours"
+        yield Difference(provider.name, found.refund, fault)
         return
     if is_recorded(checkout, found):
         return
@@ -307,13 +304,12 @@ def _compare_provider_refund(
     try:
         refunded = provider.look(checkout.reference, checkout.session).refunded
     except ProviderError as e:
-        yield _unanswered_difference(provider, checkout.pk, f"{told}: {e.code}")
+        yield _unanswered(checkout, f"{fault}: {e.code}")
         return
     yield Difference(
         provider.name,
         checkout.pk,
-        str(checkout.pk),
-        f"{told} by refund {found.refund}, not by us",
+        f"{fault} by refund {found.refund}, not by us",
         # Without the provider's total, `_repair` raises BOOKS_DIFFER.
         refunded=None if refunded is None else (refunded, asked_at),
     )
@@ -327,51 +323,47 @@ def _compare_disputes(
     These are open disputes, and lost ones that hold too little.
     """
     listed: set[UUID] = set()
-    for seen in provider.disputes_between(start, end):
+    for dispute in provider.disputes_between(start, end):
         beat()
-        paid = Checkout.objects.filter(provider=provider.name).exclude(transaction="")
-        checkout = paid.filter(transaction=seen.transaction).first()
-        if checkout is None:
-            told = "is disputed there, and is nothing of ours"
-            yield Difference(provider.name, None, seen.dispute, told)
-        else:
+        paid = Checkout.objects.of_transaction(provider.name, dispute.transaction)
+        if checkout := paid.first():
             listed.add(checkout.pk)
-            yield from _compare_dispute(provider, checkout, seen)
-    lost = Q(disputes__status="LOST", disputes__held__lt=F("disputes__amount"))
-    is_left = Q(paid_amount__gt=F("refunded") + F("disputed"))
+            yield from _compare_dispute(checkout, dispute)
+        else:
+            fault = "is disputed there, and is nothing of ours"
+            yield Difference(provider.name, dispute.dispute, fault)
+    lost = Q(disputes__status="LOST", disputes__held_amount__lt=F("disputes__amount"))
+    is_refundable = Q(paid_amount__gt=F("refunded") + F("disputed"))
     ours = Checkout.objects.filter(
-        Q(disputes__status="OPEN") | lost & is_left, provider=provider.name
+        Q(disputes__status="OPEN") | lost & is_refundable, provider=provider.name
     )
     for checkout in ours.exclude(pk__in=listed).distinct().order_by("id"):
         beat()
         try:
             disputes = provider.look(checkout.reference, checkout.session).disputes
         except ProviderError as e:
-            yield _unanswered_difference(
-                provider, checkout.pk, f"is disputed here: {e.code}"
-            )
+            yield _unanswered(checkout, f"is disputed here: {e.code}")
             continue
-        for seen in disputes or ():
-            yield from _compare_dispute(provider, checkout, seen)
+        for dispute in disputes or ():
+            yield from _compare_dispute(checkout, dispute)
 
 
 def _compare_dispute(
-    provider: CheckoutProvider, checkout: Checkout, seen: DisputeSnapshot
+    checkout: Checkout, dispute: DisputeSnapshot
 ) -> Iterator[Difference]:
-    ours = checkout.disputes.filter(provider_dispute=seen.dispute).first()
+    ours = checkout.disputes.filter(provider_dispute=dispute.dispute).first()
     here = ours.status if ours else "not known"
-    wanted = required_hold(checkout, ours.held, seen) if ours else Decimal(0)
-    if here != seen.state:
-        told = f"dispute {seen.dispute} is {here} here and {seen.state} there"
-    elif ours and ours.held != wanted:
-        told = f"dispute {seen.dispute} holds {ours.held} here in place of {wanted}"
-    else:
-        return
-    name, pk = provider.name, checkout.pk
-    yield Difference(name, pk, str(pk), told, mends_itself=True)
+    fault = ""
+    if here != dispute.state:
+        fault = f"is {here} here and {dispute.state} there"
+    elif ours:
+        required = required_hold(checkout, ours.held_amount, dispute)
+        if ours.held_amount != required:
+            fault = f"holds {ours.held_amount} here in place of {required}"
+    if fault:
+        fault = f"dispute {dispute.dispute} {fault}"
+        yield Difference(checkout.provider, checkout.pk, fault, mends_itself=True)
 
 
-def _unanswered_difference(
-    provider: CheckoutProvider, pk: UUID, told: str
-) -> Difference:
-    return Difference(provider.name, pk, str(pk), told, is_unanswered=True)
+def _unanswered(checkout: Checkout, fault: str) -> Difference:
+    return Difference(checkout.provider, checkout.pk, fault, is_unanswered=True)

@@ -106,10 +106,10 @@ BOXES = [
         "",
     ),
     Box(
-        "Payments in doubt",
+        "Payments to review",
         "help",
         "payments.checkout",
-        "doubt=any",
+        "review_flag=any",
         lambda: Checkout.objects.exclude(review_flags=[]),
     ),
     Box(

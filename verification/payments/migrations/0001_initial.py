@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
                 ('refunded', models.DecimalField(decimal_places=2, default=Decimal('0'), max_digits=12)),
                 ('disputed', models.DecimalField(decimal_places=2, default=Decimal('0'), editable=False, max_digits=12)),
                 ('refunded_elsewhere', models.DecimalField(decimal_places=2, default=Decimal('0'), editable=False, max_digits=12)),
-                ('review_flags', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('OTHER_CURRENCY', 'Another currency was paid than asked'), ('CONTRADICTED', 'The provider now says that it is not paid'), ('DISPUTED', 'The payer disputes it at their bank'), ('DISPUTE_LOST', 'A dispute was lost: the bank took the money back'), ('FRAUD_WARNING', "The payer's bank suspects fraud"), ('REFUND_FAILED', 'Money could not be given back'), ('REFUND_STUCK', 'A refund waits for somebody, or for days'), ('REFUNDED_ELSEWHERE', 'Given back at the provider, not by us'), ('PAYS_NOTHING', 'Money stays that pays for nothing any more'), ('BOOKS_DIFFER', "The provider's books say something else")], max_length=20), blank=True, default=list, size=None)),
+                ('review_flags', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('OTHER_CURRENCY', 'Paid in another currency than requested'), ('CONTRADICTED', 'The provider no longer reports it as paid'), ('DISPUTED', 'The payer disputes it at their bank'), ('DISPUTE_LOST', 'A dispute was lost: the bank took the money back'), ('FRAUD_WARNING', "The payer's bank suspects fraud"), ('REFUND_FAILED', 'A refund has failed'), ('REFUND_STUCK', 'A refund waits for a person, or for days'), ('REFUNDED_ELSEWHERE', 'Refunded at the provider, not by us'), ('PAYS_NOTHING', 'It holds money that pays for nothing'), ('BOOKS_DIFFER', "The provider's books differ")], max_length=20), blank=True, default=list, size=None)),
                 ('accounted_at', models.DateTimeField(editable=False, null=True)),
                 ('reason_to_keep', models.CharField(blank=True, max_length=500)),
                 ('message', models.CharField(blank=True, max_length=200)),
@@ -95,7 +95,7 @@ class Migration(migrations.Migration):
                 ('provider_dispute', models.CharField(max_length=255)),
                 ('status', models.CharField(choices=[('OPEN', 'Open'), ('WON', 'Won'), ('LOST', 'Lost: the money is gone')], max_length=4)),
                 ('amount', models.DecimalField(decimal_places=2, max_digits=12)),
-                ('held', models.DecimalField(decimal_places=2, default=Decimal('0'), max_digits=12)),
+                ('held_amount', models.DecimalField(decimal_places=2, default=Decimal('0'), max_digits=12)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('checkout', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='disputes', to='payments.checkout')),
@@ -105,13 +105,13 @@ class Migration(migrations.Migration):
             name='OperatorAlert',
             fields=[
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('UNOPENED', 'Checkout not opened'), ('REFUND', 'Refund needs somebody'), ('DOUBT', 'Payment in doubt'), ('BOOKS', 'Books differ'), ('UNREAD', 'Books not read'), ('SIGNATURE', 'Signatures refused'), ('ACCESS', 'Access refused')], max_length=9)),
+                ('kind', models.CharField(choices=[('UNOPENED', 'Checkout not opened'), ('REFUND', 'Refund needs a person'), ('REVIEW', 'Payment to review'), ('BOOKS', 'Books differ'), ('UNREAD', 'Books not read'), ('SIGNATURE', 'Signatures refused'), ('ACCESS', 'Access refused')], max_length=9)),
                 ('cause', models.CharField(max_length=150, unique=True)),
                 ('message', models.CharField(max_length=300)),
                 ('times', models.PositiveIntegerField(default=1)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 ('notified_at', models.DateTimeField(editable=False, null=True)),
-                ('checkout', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='troubles', to='payments.checkout')),
+                ('checkout', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='operator_alerts', to='payments.checkout')),
             ],
         ),
         migrations.CreateModel(
@@ -150,7 +150,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('amount', models.DecimalField(decimal_places=2, max_digits=12)),
-                ('cause', models.CharField(choices=[('STAFF', 'Decided by staff'), ('PAID_TWICE', 'The payment had been paid already'), ('NOT_ASKED', 'The report had ended, or asked for something else'), ('OVERPAID', 'More was paid than asked'), ('SHORT', 'Less was paid than asked, and the rest did not come'), ('NOT_DONE', 'What it was paid for was not done'), ('ELSEWHERE', 'Given back at the provider, and recorded by staff')], max_length=10)),
+                ('cause', models.CharField(choices=[('STAFF', 'Decided by staff'), ('PAID_TWICE', 'The payment was paid already'), ('NOT_ASKED', 'The report no longer asks for this payment'), ('OVERPAID', 'More was paid than requested'), ('SHORT', 'Less was paid than requested, and the rest did not come'), ('NOT_DONE', 'Checks that it paid for were not done'), ('ELSEWHERE', 'Refunded at the provider, and recorded by staff')], max_length=10)),
                 ('reason', models.CharField(max_length=300)),
                 ('status', models.CharField(choices=[('REQUESTED', 'Waits for a second person'), ('REJECTED', 'Rejected'), ('APPROVED', 'Approved'), ('DONE', 'Done'), ('FAILED', 'Failed')], max_length=9)),
                 ('requested_by', models.CharField(max_length=100)),
@@ -171,7 +171,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='checkout',
-            index=models.Index(condition=models.Q(('next_poll_at__isnull', False)), fields=['next_poll_at'], name='checkouts_to_look_at'),
+            index=models.Index(condition=models.Q(('next_poll_at__isnull', False)), fields=['next_poll_at'], name='checkouts_to_poll'),
         ),
         migrations.AddIndex(
             model_name='checkout',
@@ -219,19 +219,19 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='checkout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('paid_amount__isnull', False), ('paid_at__isnull', False), ('status', 'PAID')), models.Q(models.Q(('status', 'PAID'), _negated=True), ('paid_amount', None), ('paid_at', None)), _connector='OR'), name='a_paid_checkout_tells_what_was_paid'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('paid_amount__isnull', False), ('paid_at__isnull', False), ('status', 'PAID')), models.Q(models.Q(('status', 'PAID'), _negated=True), ('paid_amount', None), ('paid_at', None)), _connector='OR'), name='paid_checkout_has_amount_and_time'),
         ),
         migrations.AddConstraint(
             model_name='checkout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('counted_amount', 0), ('is_counted', False)), models.Q(('counted_amount__gt', 0), ('counted_amount__lte', models.F('paid_amount')), ('is_counted', True), ('paid_currency', models.F('currency')), ('status', 'PAID')), _connector='OR'), name='what_counts_was_paid'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('counted_amount', 0), ('is_counted', False)), models.Q(('counted_amount__gt', 0), ('counted_amount__lte', models.F('paid_amount')), ('is_counted', True), ('paid_currency', models.F('currency')), ('status', 'PAID')), _connector='OR'), name='counted_amount_was_paid'),
         ),
         migrations.AddConstraint(
             model_name='checkout',
-            constraint=models.CheckConstraint(condition=models.Q(('is_part', False), models.Q(('paid_currency', models.F('currency')), ('status', 'PAID'), models.Q(('is_counted', True), models.Q(('disputed', 0), ('refunded', 0)), _connector='OR')), _connector='OR'), name='a_part_is_kept_whole'),
+            constraint=models.CheckConstraint(condition=models.Q(('is_part', False), models.Q(('paid_currency', models.F('currency')), ('status', 'PAID'), models.Q(('is_counted', True), models.Q(('disputed', 0), ('refunded', 0)), _connector='OR')), _connector='OR'), name='waiting_part_is_not_refunded'),
         ),
         migrations.AddConstraint(
             model_name='checkout',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('disputed', 0), ('refunded', 0)), models.Q(('disputed__gte', 0), ('refunded__gte', 0), ('refunded__lte', django.db.models.expressions.CombinedExpression(models.F('paid_amount'), '-', models.F('disputed')))), _connector='OR'), name='no_more_is_given_back_than_was_paid'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('disputed', 0), ('refunded', 0)), models.Q(('disputed__gte', 0), ('refunded__gte', 0), ('refunded__lte', django.db.models.expressions.CombinedExpression(models.F('paid_amount'), '-', models.F('disputed')))), _connector='OR'), name='paid_amount_covers_refunds'),
         ),
         migrations.AddConstraint(
             model_name='checkout',
@@ -239,7 +239,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='checkout',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind', 'PROMPT'), ('status', 'OPEN')), fields=('payment_id',), name='one_prompt_waits'),
+            constraint=models.UniqueConstraint(condition=models.Q(('kind', 'PROMPT'), ('status', 'OPEN')), fields=('payment_id',), name='payment_has_one_open_prompt'),
         ),
         migrations.AddIndex(
             model_name='dispute',
@@ -251,11 +251,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='dispute',
-            constraint=models.CheckConstraint(condition=models.Q(('held__gte', 0), ('held__lte', models.F('amount'))), name='disputes_hold_no_more_than_they_are_about'),
+            constraint=models.CheckConstraint(condition=models.Q(('held_amount__gte', 0), ('held_amount__lte', models.F('amount'))), name='dispute_holds_at_most_its_amount'),
         ),
         migrations.AddConstraint(
             model_name='dispute',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'WON'), _negated=True), ('held', 0), _connector='OR'), name='a_dispute_that_was_won_holds_nothing'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'WON'), _negated=True), ('held_amount', 0), _connector='OR'), name='won_dispute_holds_nothing'),
         ),
         migrations.AddConstraint(
             model_name='dispute',
@@ -263,11 +263,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='operatoralert',
-            index=models.Index(condition=models.Q(('notified_at', None)), fields=['id'], name='troubles_to_tell'),
+            index=models.Index(condition=models.Q(('notified_at', None)), fields=['id'], name='operator_alerts_to_send'),
         ),
         migrations.AddIndex(
             model_name='operatoralert',
-            index=models.Index(fields=['created_at'], name='troubles_by_time'),
+            index=models.Index(fields=['created_at'], name='operator_alerts_by_time'),
         ),
         migrations.AddIndex(
             model_name='payment',
@@ -283,7 +283,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('status', 'NOT_REQUIRED'), models.Q(('expires_at__isnull', False), ('token_digest__isnull', False)), _connector='OR'), name='who_is_asked_to_pay_has_a_link'),
+            constraint=models.CheckConstraint(condition=models.Q(('status', 'NOT_REQUIRED'), models.Q(('expires_at__isnull', False), ('token_digest__isnull', False)), _connector='OR'), name='payment_has_a_link_unless_free'),
         ),
         migrations.AddIndex(
             model_name='paymentevent',
@@ -291,7 +291,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='paymentevent',
-            constraint=models.UniqueConstraint(fields=('provider', 'event_id'), name='an_event_is_taken_once'),
+            constraint=models.UniqueConstraint(fields=('provider', 'event_id'), name='payment_event_is_stored_once'),
         ),
         migrations.AddIndex(
             model_name='refund',
@@ -323,7 +323,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='refund',
-            constraint=models.UniqueConstraint(condition=models.Q(('cause__in', ['STAFF', 'ELSEWHERE']), _negated=True), fields=('checkout', 'cause'), name='the_service_gives_back_once_for_a_cause'),
+            constraint=models.UniqueConstraint(condition=models.Q(('cause__in', ['STAFF', 'ELSEWHERE']), _negated=True), fields=('checkout', 'cause'), name='service_refunds_once_for_a_cause'),
         ),
         migrations.AddConstraint(
             model_name='refund',

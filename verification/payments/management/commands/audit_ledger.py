@@ -114,7 +114,8 @@ WHERE e.checkout_id IS NOT NULL
 
 UNION ALL
 SELECT 'dispute', d.id, format(
-    'holds %%s of a top-up and moved its account by %%s', d.held, coalesce(e.moved, 0)
+    'holds %%s of a top-up and moved its account by %%s', d.held_amount,
+    coalesce(e.moved, 0)
 )
 FROM payments_dispute d
 JOIN payments_checkout c ON c.id = d.checkout_id
@@ -123,7 +124,7 @@ LEFT JOIN (
     WHERE kind = 'ADJUSTMENT' AND checkout_id IS NOT NULL GROUP BY 1, 2
 ) e ON e.checkout_id = d.checkout_id AND e.note = 'dispute ' || d.id
 WHERE coalesce(e.moved, 0) <> CASE
-    WHEN c.account_id IS NOT NULL AND c.is_counted THEN -d.held ELSE 0
+    WHEN c.account_id IS NOT NULL AND c.is_counted THEN -d.held_amount ELSE 0
 END
 
 UNION ALL
@@ -167,9 +168,9 @@ SELECT 'checkout', id, fault FROM (
             'has given back %%s but its refunds make %%s', c.refunded,
             coalesce(r.asked, 0)
         )
-        WHEN c.disputed <> coalesce(d.held, 0) THEN format(
+        WHEN c.disputed <> coalesce(d.held_amount, 0) THEN format(
             'says that %%s is disputed but its disputes make %%s', c.disputed,
-            coalesce(d.held, 0)
+            coalesce(d.held_amount, 0)
         )
         WHEN d.lost > 0 AND c.review_flags = '{}' AND c.reason_to_keep = ''
                 AND c.report_id IS NOT NULL
@@ -207,8 +208,8 @@ SELECT 'checkout', id, fault FROM (
         FROM payments_refund GROUP BY checkout_id
     ) r ON r.checkout_id = c.id
     LEFT JOIN (
-        SELECT checkout_id, sum(held) AS held,
-            sum(held) FILTER (WHERE status = 'LOST') AS lost
+        SELECT checkout_id, sum(held_amount) AS held_amount,
+            sum(held_amount) FILTER (WHERE status = 'LOST') AS lost
         FROM payments_dispute GROUP BY checkout_id
     ) d ON d.checkout_id = c.id
     LEFT JOIN payments_payment m ON m.id = c.payment_id
@@ -315,9 +316,7 @@ WHERE p.payment_mode <> 'SELF' AND p.launched_at IS NOT NULL AND r.price > 0
 
 # One statement reads one snapshot, so that work under way raises no false difference.
 DIFFERENCES = " UNION ALL ".join([LEDGER, TOP_UPS, BY_HAND, PAYMENTS]) + " LIMIT %s"
-
-
-SHOWN = 1000
+MAX_SHOWN = 1000
 
 COUNTS = """
 SELECT (SELECT count(*) FROM workspaces_account),
@@ -329,23 +328,23 @@ SELECT (SELECT count(*) FROM workspaces_account),
 
 class Command(BaseCommand):
     help = (
-        "Recomputes every balance from its entries, compares the entries with the "
-        "checks they are for, and payments with what was paid and given back; prints "
-        "the differences and ends with 1 if there are any."
+        "Recomputes every balance from its entries, compares the entries with their "
+        "checks, and payments with checkouts and refunds. Prints the differences, and "
+        "ends with 1 if there are any."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             # It reads whole tables, which takes longer than any request may.
             cursor.execute("SET LOCAL statement_timeout = 0")
-            cursor.execute(DIFFERENCES, [SHOWN])
+            cursor.execute(DIFFERENCES, [MAX_SHOWN])
             differences = cursor.fetchall()
             cursor.execute(COUNTS)
             accounts, entries, results, paid = cursor.fetchone()
-        for what, pk, fault in differences:
-            self.stdout.write(f"{what} {pk} {fault}")
+        for kind, pk, fault in differences:
+            self.stdout.write(f"{kind} {pk} {fault}")
         if differences:
-            more = " or more" if len(differences) == SHOWN else ""
+            more = " or more" if len(differences) == MAX_SHOWN else ""
             raise CommandError(f"The ledger has {len(differences)}{more} differences.")
         self.stdout.write(
             f"The ledger adds up: {accounts} accounts, {entries} entries, "

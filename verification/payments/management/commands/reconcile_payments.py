@@ -12,9 +12,9 @@ from verification.providers.base import ProviderError
 
 class Command(BaseCommand):
     help = (
-        "Compares the payment providers' books with ours, both ways; prints a line for "
-        "each difference and ends with 1 if there are any. What is paid there and not "
-        "here is looked at again; any other difference is put in doubt."
+        "Compares the payment providers' books with ours, both ways. Prints a line for "
+        "each difference, and ends with 1 if there are any. Polls payments that only "
+        "the provider knows, and raises a review flag for any other difference."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -26,10 +26,8 @@ class Command(BaseCommand):
             help="first day, in UTC (yesterday)",
         )
         parser.add_argument("--to", type=_day, help="last day (the same as the first)")
-        parser.add_argument("--provider", help="only this one (all configured)")
-        parser.add_argument(
-            "--dry-run", action="store_true", help="only look; change nothing"
-        )
+        parser.add_argument("--provider", help="only this provider (all configured)")
+        parser.add_argument("--dry-run", action="store_true", help="change nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         first: date = options["from"]
@@ -40,10 +38,10 @@ class Command(BaseCommand):
         name = options["provider"]
         if name and name not in known:
             raise CommandError(f"{name!r} is none of {', '.join(known)}.")
-        asked = [known[name]] if name else list(known.values())
+        chosen = [known[name]] if name else list(known.values())
         faults: list[str] = []
         count = 0
-        for provider in asked:
+        for provider in chosen:
             found = reconcile(
                 provider, *day_bounds(first, last), mend=not options["dry_run"]
             )
@@ -51,18 +49,15 @@ class Command(BaseCommand):
                 for difference in found:
                     self.stdout.write(str(difference))
                     count += 1
-            except ProviderError as e:
-                # The others are read all the same.
-                told = f"The books of {provider.name} were not read: {e.message}"
-                faults.append(told)
             except Exception as e:
-                why = type(e).__name__
-                faults.append(f"The books of {provider.name} were not read: {why}.")
+                # The command goes on with the books of the others.
+                why = e.message if isinstance(e, ProviderError) else type(e).__name__
+                faults.append(f"The books of {provider.name} were not read: {why}")
         if count:
             faults.append(f"The books have {count} differences.")
         if faults:
             raise CommandError(" ".join(faults))
-        names = ", ".join(provider.name for provider in asked)
+        names = ", ".join(provider.name for provider in chosen)
         self.stdout.write(f"The books of {names} agree.")
 
 
