@@ -11,7 +11,7 @@ from benchmarks.measuring import Figure, bench
 from benchmarks.service import Service, client
 from verification.api.content import parse_json_object
 from verification.reports.create import create_reports
-from verification.reports.orders import catalogue, read_orders
+from verification.reports.request import catalogue, read_orders
 from workspaces.models import Client
 
 CHECKS = len(orders.CHECKS)

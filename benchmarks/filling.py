@@ -122,8 +122,8 @@ def _rows(
 ) -> Iterator[tuple[list[str], list[str]]]:
     """(row of the report, row of its search entry), as COPY reads them."""
     from verification.db.encryption import seal
+    from verification.reports.models import Subject
     from verification.reports.queries import Terms
-    from verification.reports.subject import Subject
 
     terms, names, chance = Terms(workspace_id, "sandbox"), Names(first), Random(first)
     weights = list(accumulate(STATUSES.values()))

@@ -22,8 +22,8 @@ from monitoring.models import Rule
 from monitoring.rules import attestation, read_rule, set_subject
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
-from verification.reports.orders import Order, catalogue
-from verification.reports.subject import Subject
+from verification.reports.models import Subject
+from verification.reports.request import Order, catalogue
 from workspaces.create import create_workspace
 from workspaces.models import Workspace
 

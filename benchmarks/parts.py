@@ -16,7 +16,7 @@ from verification.api.content import parse_json_object, to_json
 from verification.api.report_shapes import CreatedReport, CreatedReports
 from verification.db import bulk_insert, encryption
 from verification.reports import create as report_create
-from verification.reports import orders as report_orders
+from verification.reports import request as report_orders
 from workspaces.models import Client
 
 # What is timed: (module, function, what it is told as). The time of one that is

@@ -20,7 +20,7 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import json_block, link, table
 from verification.reports.models import Report
-from verification.reports.orders import catalogue
+from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance
 
 MAX_ROWS = 50

@@ -28,9 +28,8 @@ from verification.db.encryption import (
     KeyedUUIDField,
 )
 from verification.db.ids import uuid7
-from verification.reports.models import Report, SubjectType
+from verification.reports.models import Report, SubjectType, fold_text
 from verification.reports.queries import Terms
-from verification.reports.subject import fold_text
 from workspaces.models import Client, Environment, Workspace
 
 

@@ -17,10 +17,9 @@ from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.cancel import end_report
-from verification.reports.locks import locked_reports as held_reports
 from verification.reports.models import Report, ReportStatus
-from verification.reports.orders import Catalogue, catalogue
-from verification.reports.request import ConsentInput
+from verification.reports.request import Catalogue, ConsentInput, catalogue
+from verification.reports.status import locked_reports as held_reports
 from verification.values.wire import one_line
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, Environment, Workspace

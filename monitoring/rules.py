@@ -12,22 +12,23 @@ from pydantic import Field, ValidationError
 
 from monitoring.models import Cadence, Rule
 from verification.consents.models import Consent
-from verification.reports.models import PaymentMode
-from verification.reports.orders import Catalogue, Order, read_order
+from verification.reports.models import PaymentMode, Subject
 from verification.reports.queries import Terms
 from verification.reports.request import (
     MAX_CHECKS,
+    Catalogue,
     ConsentInput,
     Fault,
     InvalidRequest,
+    Order,
     RequestShape,
     RuleContext,
     SubjectInput,
     find_faults,
+    read_order,
     shape_faults,
 )
-from verification.reports.subject import Subject
-from verification.values import formats
+from verification.values import wire
 from verification.values.wire import utc_text
 
 PURPOSE = "Monitoring"
@@ -43,7 +44,7 @@ class RuleRequest(RequestShape):
     consent: ConsentInput | None = None
     """CUSTOMER_ATTESTED alone. Left out, creating the rule is the client's attestation
     that it has the subject's consent, and is recorded as that."""
-    reference: formats.text(100) | None = None  # type: ignore[valid-type]
+    reference: wire.text(100) | None = None  # type: ignore[valid-type]
     """The client's own id of this rule; it can be searched for."""
 
 

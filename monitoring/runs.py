@@ -48,7 +48,7 @@ from verification.db.ids import uuid7
 from verification.jobs.due_rows import execute_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
-from verification.reports.orders import Catalogue, Order, catalogue
+from verification.reports.request import Catalogue, Order, catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, Workspace
 

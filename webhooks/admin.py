@@ -14,7 +14,7 @@ from verification.backoffice.model_admin import (
     table,
 )
 from verification.backoffice.widgets import dialog, redirect_back
-from verification.values.masking import DOTS
+from verification.values.personal import DOTS
 from webhooks.configuration import NotConfigured
 from webhooks.events import envelope
 from webhooks.models import Configuration, Delivery, Event

@@ -28,8 +28,8 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import dialog, redirect_back
 from verification.documents import statements as document_statements
-from verification.values.local_time import format_nairobi
-from verification.values.masking import mask
+from verification.values.personal import mask
+from verification.values.wire import format_nairobi
 from workspaces import forms, keys, ledger, staff_entries, statements
 from workspaces.models import (
     Account,

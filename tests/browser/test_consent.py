@@ -353,7 +353,7 @@ BECOME_MINOR = (
 )
 WITHDRAW = (
     "from verification.consents.models import Consent;"
-    "from verification.consents.records import CONFIRMED_BY_STAFF as BY, Evidence;"
+    "from verification.consents.decisions import CONFIRMED_BY_STAFF as BY, Evidence;"
     "from verification.consents.decisions import withdraw;"
     "consent = Consent.objects.get(report={id!r});"
     "evidence = Evidence(confirmed_by=BY, staff='otieno');"

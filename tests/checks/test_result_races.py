@@ -10,9 +10,8 @@ from tests.checks.engine import definitions, found
 from tests.world.clients import HOSTED, person
 from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
-from verification.consents.decisions import grant, withdraw
+from verification.consents.decisions import Evidence, grant, withdraw
 from verification.consents.models import Consent
-from verification.consents.records import Evidence
 from webhooks.models import Event
 
 WAITING = """

@@ -15,14 +15,15 @@ from tests.world.threads import at_once
 from verification.checks.models import CheckResult
 from verification.consents.decisions import (
     ConsentClosed,
+    Evidence,
     NotSigned,
     decline,
+    digest_of,
     grant,
     withdraw,
 )
 from verification.consents.links import consent_links, expire_consents
 from verification.consents.models import Consent, ConsentRecord
-from verification.consents.records import Evidence, digest_of
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.ledger import top_up

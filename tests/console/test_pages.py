@@ -11,9 +11,8 @@ from tests.world.clients import HOSTED, approve, company, person
 from tests.world.members import PASSWORD, somebody, token_sent_to
 from tests.world.orders import report_in
 from verification.checks.models import CheckDefinition
-from verification.consents.decisions import decline
+from verification.consents.decisions import Evidence, decline
 from verification.consents.models import Consent
-from verification.consents.records import Evidence
 from verification.console.workspace import CLOSED_REASON
 from verification.reports.models import ReportStatus
 from webhooks.models import Configuration

@@ -27,8 +27,8 @@ from tests.world.clients import HOSTED, Api, person
 from verification import links
 from verification.accounts.management.commands import rehash as command
 from verification.backoffice.models import LookupKey, fingerprints
+from verification.consents.decisions import digest_of
 from verification.consents.models import ConsentRecord
-from verification.consents.records import digest_of
 from verification.db.encryption import EncryptedJSONField, KeyedHashField, keyed_hash
 from verification.db.startup import DatabaseRefused
 from verification.notifications.models import Block, Notification

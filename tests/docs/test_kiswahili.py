@@ -10,7 +10,7 @@ from django.conf import settings
 
 from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS
 from verification.providers import registry
-from verification.references.notices import FOLDER as REFEREES
+from verification.references.answers import FOLDER as REFEREES
 
 ROOT = Path(settings.BASE_DIR)
 GLOSSARY = (ROOT / "docs/kiswahili.md").read_text()

@@ -11,14 +11,14 @@ from django.test import Client
 
 from tests.world.clients import Api
 from tests.world.subject import Visitor, newest_code, words
-from verification.consents.challenge_answers import (
+from verification.consents.links import (
+    CODE_LIFETIME,
     MAX_WRONG_CODES,
     TRIES,
     CodeNotSent,
     answer_code,
     send_code,
 )
-from verification.consents.challenges import CODE_LIFETIME
 from verification.consents.models import Consent, ConsentRecord
 from verification.documents.receipts import _consent_receipt
 from verification.notifications.delivery import record
@@ -32,8 +32,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, is_sendable
 from verification.notifications.recipients import block
-from verification.reports.links import RESEND_INTERVAL
-from verification.reports.messages import message_causes
+from verification.reports.links import RESEND_INTERVAL, message_causes
 from verification.reports.models import Report
 from workspaces.create import create_workspace
 from workspaces.models import Member

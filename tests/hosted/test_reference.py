@@ -14,7 +14,7 @@ from tests.world.referee import referee as referee
 from tests.world.subject import Visitor, words
 from verification.consents.models import Consent
 from verification.notifications.delivery import send_due_notifications
-from verification.references.notices import VERSION
+from verification.references.answers import VERSION
 
 
 def test_answers_of_a_referee_complete_the_report(paying_api: Api, referee: Visitor):

@@ -13,7 +13,7 @@ from tests.world.referee import ANSWER, PLACES, said, visitor
 from tests.world.referee import referee as referee
 from tests.world.subject import Visitor, words
 from verification import links
-from verification.references.links import reference_links
+from verification.references.requests import reference_links
 
 SCRIPT = "<script>alert(1)</script>{{ 7 }}"
 

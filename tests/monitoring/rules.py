@@ -16,7 +16,7 @@ from monitoring.runs import launch_due_runs
 from tests.world.clients import Api
 from tests.world.orders import report_in
 from verification.reports.models import Report
-from verification.reports.orders import catalogue
+from verification.reports.request import catalogue
 from workspaces import ledger
 
 # Reserved in the sandbox: another result on every run.

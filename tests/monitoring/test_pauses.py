@@ -14,9 +14,8 @@ from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
 from tests.world.staff import act
 from verification.checks.models import CheckDefinition
-from verification.consents.decisions import grant, withdraw
+from verification.consents.decisions import Evidence, grant, withdraw
 from verification.consents.models import Consent
-from verification.consents.records import Evidence
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification

@@ -43,7 +43,7 @@ ALLOWED = {
     "typing",
     "unicodedata",
     "uuid",
-    "verification.values.identifiers",
+    "verification.values.personal",
     "verification.providers.base",
     "verification.providers.name_comparison",
 }

@@ -22,13 +22,13 @@ from tests.world.clients import Api
 from tests.world.threads import at_once
 from verification.api.events import EVENTS
 from verification.notifications.models import Notification
-from verification.references.answers import (
-    ReferenceClosed,
-    decline,
-    submit,
-)
-from verification.references.links import reference_links, remind_and_expire_references
+from verification.references.answers import decline, submit
 from verification.references.models import Reference
+from verification.references.requests import (
+    ReferenceClosed,
+    reference_links,
+    remind_and_expire_references,
+)
 from verification.reports.links import ResendTooSoon
 from webhooks.events import envelope
 from webhooks.models import Event

@@ -25,8 +25,9 @@ from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
 from verification.references import requests
-from verification.references.answers import ReferenceClosed, submit
+from verification.references.answers import submit
 from verification.references.models import Reference
+from verification.references.requests import ReferenceClosed
 
 
 def test_referee_gets_one_request_with_a_link(paying_api: Api):

@@ -10,13 +10,8 @@ from tests.world.threads import at_once
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment
-from verification.reports.models import (
-    InvalidTransition,
-    Report,
-    ReportStatus,
-    StatusChange,
-)
-from verification.reports.status import Transition, apply_transitions
+from verification.reports.models import Report, ReportStatus, StatusChange
+from verification.reports.status import InvalidTransition, Transition, apply_transitions
 from workspaces.models import LedgerEntry
 
 ENDED = {"READY", "FAILED", "CANCELLED"}

@@ -23,7 +23,7 @@ from verification.reports.models import SubjectType
 from verification.reports.request import no_source_reason
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Availability, availability
-from verification.values import formats
+from verification.values import wire
 from verification.values.wire import Money, Shape
 from workspaces.models import Environment
 
@@ -86,7 +86,7 @@ class RecipientBody(Shape):
 
 
 class CheckDefinitionQuery(Shape):
-    country: formats.Country = HOME_COUNTRY
+    country: wire.Country = HOME_COUNTRY
     """The country of the subjects that `available` and `availability` are told for."""
 
 

@@ -27,7 +27,7 @@ from rest_framework.request import Request
 
 from verification.api.problems import MemberError, Problem, pointer, validation_failed
 from verification.reports.request import shape_faults
-from verification.values import formats
+from verification.values import wire
 from verification.values.wire import Shape, utc_text
 
 MAX_DIGITS = 100
@@ -258,7 +258,7 @@ def body_of(request: Request) -> dict[str, Any]:
 def _digits(value: Any) -> Any:
     """Refuse integers that only Python reads, such as `1_0`."""
     if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
-        raise formats.format_error("invalid-type", "An integer is needed")
+        raise wire.format_error("invalid-type", "An integer is needed")
     return value
 
 

@@ -33,9 +33,8 @@ from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.api.report_shapes import SubjectBody
-from verification.reports.orders import catalogue
-from verification.reports.request import ConsentInput, RequestShape
-from verification.values import formats
+from verification.reports.request import ConsentInput, RequestShape, catalogue
+from verification.values import wire
 from verification.values.wire import Shape, Timestamp
 from workspaces.models import Scope
 
@@ -43,7 +42,7 @@ NOT_STARTED = "The last run could not be started; it is tried again."
 
 
 class RuleQuery(PageQuery):
-    search: formats.text(200) | None = None  # type: ignore[valid-type]
+    search: wire.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the rule's reference or the rule's id."""
 

@@ -35,9 +35,10 @@ from verification.reports.idempotency import (
     RequestInProgress,
 )
 from verification.reports.links import ResendTooSoon
-from verification.reports.models import InvalidTransition, Report
+from verification.reports.models import Report
 from verification.reports.request import MAX_FAULTS, InvalidRequest
 from verification.reports.status import (
+    InvalidTransition,
     NotCancellable,
     NotEditable,
     NotLaunchable,

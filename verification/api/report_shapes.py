@@ -15,8 +15,7 @@ from verification import links
 from verification.api.content import PageQuery
 from verification.api.operations import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.models import Consent, ConsentStatus
-from verification.consents.records import reason_of
+from verification.consents.models import Consent, ConsentStatus, reason_of
 from verification.notifications.models import (
     Channel,
     Notification,
@@ -35,10 +34,9 @@ from verification.reports.models import (
     StatusChange,
     SubjectType,
 )
-from verification.reports.pricing import total
+from verification.reports.pricing import OrderQuote, total
 from verification.reports.queries import Filters
-from verification.reports.quote import OrderQuote
-from verification.values import formats
+from verification.values import wire
 from verification.values.wire import CURRENCY, Money, Shape, Timestamp
 
 Score = Annotated[int, Field(ge=0, le=100)]
@@ -47,14 +45,14 @@ Score = Annotated[int, Field(ge=0, le=100)]
 class ReportQuery(PageQuery):
     """Days are in UTC and both ends count."""
 
-    search: formats.text(200) | None = None  # type: ignore[valid-type]
+    search: wire.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the report's reference or the report's id."""
     status: ReportStatus | None = None
     subject_type: SubjectType | None = None
-    from_: Annotated[formats.Date | None, Field(alias="from")] = None
+    from_: Annotated[wire.Date | None, Field(alias="from")] = None
     """First day, in UTC."""
-    to: formats.Date | None = None
+    to: wire.Date | None = None
     """Last day, in UTC."""
 
     def filters(self) -> Filters:

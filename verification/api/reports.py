@@ -42,15 +42,17 @@ from verification.payments.links import payment_links
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
-from verification.reports.launch import launch, quote_lines
-from verification.reports.messages import client_messages
+from verification.reports.launch import launch, quote_lines, retry
+from verification.reports.links import client_messages
 from verification.reports.models import Report, ReportStatus
-from verification.reports.orders import catalogue, read_orders
-from verification.reports.pricing import total
+from verification.reports.pricing import quote, total
 from verification.reports.queries import list_reports
-from verification.reports.quote import quote
-from verification.reports.request import DraftEdit, ReportsRequest
-from verification.reports.retry import retry
+from verification.reports.request import (
+    DraftEdit,
+    ReportsRequest,
+    catalogue,
+    read_orders,
+)
 from workspaces.models import Client, Scope
 
 

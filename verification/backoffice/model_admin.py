@@ -40,7 +40,7 @@ from verification.backoffice.widgets import cached_display as cached_display
 from verification.backoffice.widgets import json_block as json_block
 from verification.backoffice.widgets import link as link
 from verification.backoffice.widgets import table as table
-from verification.values.masking import DOTS, mask
+from verification.values.personal import DOTS, mask
 
 # The confirmation page sends this field.
 CONFIRMED_FIELD = "_sure"

@@ -15,7 +15,8 @@ from django.utils.timezone import now
 
 from verification.checks.queue import Claim
 from verification.checks.results import Failed, Outcome, Retry, completed_with
-from verification.consents.records import consented_route, load_given_consent
+from verification.consents.models import load_given_consent
+from verification.consents.notices import consented_route
 from verification.db.encryption import UnknownKey
 from verification.providers.base import (
     AnswerPending,

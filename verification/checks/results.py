@@ -24,9 +24,8 @@ from verification.consents.models import ConsentStatus
 from verification.db.bulk_insert import Rows, insert
 from verification.jobs.queue import job_row
 from verification.providers.base import Finding
-from verification.reports.locks import locked_reports
 from verification.reports.models import PaymentMode, Report, ReportStatus, RiskLevel
-from verification.reports.status import Transition, apply_transitions
+from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.sources.calls import EndedCall, end_calls, erase_answers
 from verification.sources.models import CallOutcome
 from verification.values.wire import utc_text

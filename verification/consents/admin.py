@@ -3,10 +3,15 @@ from django.db import transaction
 from django.template.response import TemplateResponse
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, link
-from verification.consents.decisions import ConsentClosed, withdraw
+from verification.consents.decisions import (
+    CONFIRMED_BY_STAFF,
+    ConsentClosed,
+    Evidence,
+    digest_of,
+    withdraw,
+)
 from verification.consents.links import consent_links
 from verification.consents.models import Consent, ConsentRecord
-from verification.consents.records import CONFIRMED_BY_STAFF, Evidence, digest_of
 from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.web.request import client_address, user_agent
 

@@ -8,38 +8,50 @@ verbs do: of two tabs, one wins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
+from typing import Any
 from uuid import UUID
 
+import orjson
 from django.db import transaction
 from django.utils.timezone import now
 
 from verification.checks.models import ResultStatus
 from verification.checks.queue import schedule_checks
-from verification.consents.challenges import is_signature, is_under_age
 from verification.consents.messages import cancel_consent_requests, consent_receipt
-from verification.consents.models import Consent, ConsentRecord, ConsentStatus
-from verification.consents.records import (
+from verification.consents.models import (
     NOT_ME,
     UNDER_AGE,
-    Evidence,
-    write_record,
+    Consent,
+    ConsentRecord,
+    ConsentStatus,
+    is_under_age,
 )
+from verification.db.encryption import keyed_hash
+from verification.db.ids import uuid7
 from verification.notifications.outbox import notify
 from verification.payments.messages import payment_request
 from verification.payments.models import Payment
+from verification.providers.name_comparison import (
+    names_alike,
+    normalize_spelling,
+    person_words,
+    without_particles,
+)
 from verification.reports.cancel import end_report, fail_report
 from verification.reports.create import blocked_check_reason
 from verification.reports.links import start_period
-from verification.reports.locks import lock_with_report
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
     SUBJECT_ACTOR,
     Transition,
     apply_transitions,
+    lock_with_report,
     record_note,
 )
+from verification.values.wire import utc_text
 from workspaces.ledger import account_of
 from workspaces.models import Client
 
@@ -60,6 +72,9 @@ STOPPABLE_STATUSES = {
 }
 
 
+# `Evidence.confirmed_by` if staff withdraw for a subject who has asked them to.
+CONFIRMED_BY_STAFF = "STAFF"
+ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
 # Called with the report in the transaction of a withdrawal; monitoring adds a hook.
 withdrawal_hooks: list[Callable[[Report], None]] = []
 
@@ -78,6 +93,63 @@ class ConsentClosed(Exception):
 
 class NotSigned(Exception):
     """The typed name is no signature, or lacks the signer's position in a company."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Proof of the subject's decision; all blank for a link that expired.
+
+    - `text`: the notice exactly as on the page.
+    - `position`: that of the person who decides for a company.
+    - `confirmed_by`: the challenge, NO_CHALLENGE if the report knows no answer to any,
+      or STAFF.
+    - `code_sent_to`: EMAIL or SMS if the subject typed the code sent to
+      `code_address`, which is masked.
+    - `link_sent_to`: the channels by which the service sent the link; may be empty.
+    - `of_client`: signs that the client decided itself. ADDRESS: one of its keys was
+      last used from this address. BROWSER: a member is logged in. CONTACT: the
+      subject's address is a member's, the client's contact, or confirmed for tests.
+    - `staff`: the user who withdrew for the subject.
+    - `made`: how many checks were made before a withdrawal: "all", "some" or "none".
+    """
+
+    text: str = ""
+    notice_version: str = ""
+    language: str = ""
+    typed_name: str = ""
+    position: str = ""
+    confirmed_by: str = ""
+    code_sent_to: str = ""
+    code_address: str = ""
+    link_sent_to: tuple[str, ...] = ()
+    of_client: tuple[str, ...] = ()
+    staff: str = ""
+    made: str = ""
+    address: str = ""
+    user_agent: str = ""
+    # Check -> the sources that the text names.
+    sources: dict[str, list[str]] = field(default_factory=dict)
+
+    def kept(self, report: Report, reason: str) -> dict[str, Any]:
+        return {
+            "requester": report.workspace.requester.name,
+            "purpose": report.purpose,
+            "checks": report.checks_requested,
+            "sources": self.sources,
+            "text": self.text,
+            "typedName": self.typed_name,
+            "position": self.position,
+            "confirmedBy": self.confirmed_by,
+            "codeSentTo": self.code_sent_to,
+            "codeAddress": self.code_address,
+            "linkSentTo": list(self.link_sent_to),
+            "ofClient": list(self.of_client),
+            "staff": self.staff,
+            "made": self.made,
+            "address": self.address,
+            "userAgent": self.user_agent,
+            "reason": reason,
+        }
 
 
 @transaction.atomic
@@ -166,6 +238,74 @@ def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
     _decide(consent, report, Decision.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _fail(report, consent, EXPIRED, "consent expired", at)
+
+
+def is_signature(report: Report, name: str) -> bool:
+    """Return whether `name` signs for the subject of the report.
+
+    A person signs with a name like the one in the report. For a company a person signs
+    with their own name, of two words or more.
+    """
+    # The matcher reads a star as hidden letters of a register.
+    if "*" in name:
+        return False
+    if report.subject_type == SubjectType.COMPANY:
+        return len(person_words(name)) > 1
+    known = (report.subject or {}).get("fullName") or report.subject_name
+    words = without_particles(person_words(known))
+    if len(words) > 1:
+        return names_alike(known, name) in ACCEPTED_LIKENESSES
+    # The report knows one name only, and the matcher does not accept one common name.
+    return not words or normalize_spelling(words[0]) in map(
+        normalize_spelling, person_words(name)
+    )
+
+
+def write_record(
+    consent: Consent,
+    report: Report,
+    happened: ConsentRecord.Decision,
+    evidence: Evidence,
+    reason: str,
+    at: datetime,
+) -> ConsentRecord:
+    """Record a decision by the present link. The caller holds both rows."""
+    kept = evidence.kept(report, reason)
+    record = ConsentRecord(
+        id=uuid7(),
+        report=report,
+        consent_id=consent.pk,
+        happened=happened,
+        generation=consent.generation,
+        language=evidence.language,
+        notice_version=evidence.notice_version,
+        notice_sha256=_sha256(evidence.text),
+        evidence=kept,
+        created_at=at,
+    )
+    record.digest = digest_of(record, kept)
+    record.save(force_insert=True)
+    return record
+
+
+def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
+    """Return the `digest` of an unchanged record with this evidence."""
+    said = [
+        record.pk,
+        record.report_id,
+        record.consent_id,
+        record.happened,
+        record.generation,
+        record.language,
+        record.notice_version,
+        utc_text(record.created_at),
+        orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
+    ]
+    return keyed_hash("consent-record", *said)
+
+
+def _sha256(text: str) -> bytes | None:
+    return sha256(text.encode()).digest() if text else None
 
 
 def _find_record(

@@ -1,4 +1,4 @@
-"""Messages to subjects: links, reminders, codes, receipts; receipts of referees."""
+"""Messages to subjects: links, reminders, codes and receipts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from verification import links
-from verification.consents.challenges import challenge_for_consent
-from verification.consents.models import Consent, ConsentRecord
-from verification.consents.records import REASON_CODES
+from verification.consents.models import (
+    REASON_CODES,
+    Consent,
+    ConsentRecord,
+    challenge_for_consent,
+)
 from verification.notifications.models import (
     BILINGUAL,
     Channel,
@@ -19,8 +22,12 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, cancel, is_sendable
 from verification.notifications.sms import sms_is_configured
-from verification.references.models import Reference
-from verification.reports.links import reminder_cause, request_cause
+from verification.reports.links import (
+    code_cause,
+    locked_cause,
+    reminder_cause,
+    request_cause,
+)
 from verification.reports.models import PaymentMode, Report, SubjectType
 from verification.values.wire import utc_text
 from workspaces.models import Environment
@@ -40,15 +47,6 @@ def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
 def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     """Return whether the subject or payer would now get a message of this kind."""
     return any(is_sendable(one) for one in messages_to(person, report, kind, "", {}))
-
-
-def locked_cause(consent: Consent) -> str:
-    return f"{request_cause(consent)}:locked"
-
-
-def code_cause(consent: Consent, number: int | None = None) -> str:
-    """Return the cause of the last code's message, or of the code with this number."""
-    return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
 
 
 def cancel_consent_requests(consent: Consent) -> None:
@@ -144,37 +142,6 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessa
         report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
     )
     return [one for one in wanted if one.channel == Channel.EMAIL]
-
-
-def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
-    """Return the message to the referee in the language of the page.
-
-    Erasing the subject erases the referee's address; there is no message then.
-    """
-    report = reference.report
-    subject = report.subject or {}
-    if not subject.get("refereeEmail"):
-        return []
-    context = {
-        **report.workspace.requester.message_context,
-        "refereeName": subject.get("refereeName", ""),
-        "number": reference.number,
-        "decision": reference.status,
-        "referenceId": str(reference.pk),
-        "link": links.reference_url(reference.pk, reference.generation),
-    }
-    return [
-        OutgoingMessage(
-            Kind.REFERENCE_RECEIPT,
-            Channel.EMAIL,
-            f"receipt:{reference.pk}",
-            subject["refereeEmail"],
-            context,
-            (reference.evidence or {}).get("language", BILINGUAL),
-            report.workspace_id,
-            report.environment == Environment.SANDBOX,
-        )
-    ]
 
 
 def _consent_context(report: Report, consent: Consent) -> dict[str, Any]:

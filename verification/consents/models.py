@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -9,8 +11,22 @@ from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import NUMBER_DIGITS, uuid7
+from verification.providers.base import ConsentEvidence
 from verification.reports.models import Report
-from verification.values.local_time import format_nairobi
+from verification.values.personal import normalise_identifier
+from verification.values.wire import NAIROBI, format_nairobi
+
+ADULT_AGE = 18
+ID_NUMBER_DIGITS = 4
+DATE_OF_BIRTH = "DATE_OF_BIRTH"
+ID_NUMBER_END = "ID_NUMBER_END"
+REGISTRATION_NUMBER = "REGISTRATION_NUMBER"
+KRA_PIN = "KRA_PIN"
+# In the record of a consent whose report has no detail for a challenge.
+NO_CHALLENGE = "NO_CHALLENGE"
+# Reasons to decline that are buttons of the page; subjects type all others.
+NOT_ME, UNDER_AGE = "NOT_ME", "UNDER_AGE"
+REASON_CODES = {NOT_ME, UNDER_AGE}
 
 
 class ConsentStatus(models.TextChoices):
@@ -216,3 +232,84 @@ class ConsentRecord(models.Model):
         """The number on the receipt, in groups of four for reading it out."""
         text = self.id.hex[-12:].upper()
         return f"C-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+
+def reason_of(consent: Consent) -> str | None:
+    """Return why the subject declined or withdrew, or None without a reason."""
+    if consent.status not in {ConsentStatus.DECLINED, ConsentStatus.WITHDRAWN}:
+        return None
+    record = ConsentRecord.objects.filter(
+        consent_id=consent.pk,
+        generation=consent.generation,
+        happened=consent.status,
+    ).first()
+    evidence = (record and record.evidence) or {}
+    return evidence.get("reason") or None
+
+
+def load_given_consent(consent: Consent) -> ConsentEvidence | None:
+    """Return how the consent was given, for sources; None if it was not given."""
+    if not consent.is_given:
+        return None
+    if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
+        attested = consent.attestation or {}
+        at = datetime.fromisoformat(attested["obtainedAt"])
+        return ConsentEvidence(at, attested["method"], attested["policyVersion"])
+    granted = ConsentRecord.objects.filter(
+        consent_id=consent.pk, happened=ConsentRecord.Decision.GRANTED
+    )
+    record = granted.defer("evidence").order_by("created_at").last()
+    if record is None:
+        return None
+    return ConsentEvidence(
+        record.created_at,
+        consent.mode,
+        record.notice_version,
+        record.language,
+        bytes(record.notice_sha256 or b"").hex(),
+    )
+
+
+def is_under_age(subject: Mapping[str, Any] | None, at: datetime) -> bool:
+    """Return whether the subject is under 18 at this moment, by the date in Nairobi.
+
+    False if no birthday is known.
+    """
+    text = (subject or {}).get("dateOfBirth")
+    if not text:
+        return False
+    born, today = date.fromisoformat(text), at.astimezone(NAIROBI).date()
+    had_birthday = (today.month, today.day) >= (born.month, born.day)
+    return today.year - born.year - (not had_birthday) < ADULT_AGE
+
+
+def challenge_for_consent(consent: Consent) -> str | None:
+    """Return the challenge of the page, or None if the report has no detail for one.
+
+    It is DATE_OF_BIRTH, ID_NUMBER_END, REGISTRATION_NUMBER (of a company) or KRA_PIN.
+    """
+    return challenge_for_subject(consent.report.subject or {})
+
+
+def challenge_for_subject(subject: Mapping[str, Any]) -> str | None:
+    """Return the challenge for the subject of an order."""
+    return next(iter(expected_answers(subject)), None)
+
+
+def expected_answers(subject: Mapping[str, Any]) -> dict[str, str]:
+    """Return challenge -> right answer; the page asks the first of them."""
+    number = _number(subject, "idNumber")
+    answers = {
+        DATE_OF_BIRTH: subject.get("dateOfBirth") or "",
+        ID_NUMBER_END: number[-ID_NUMBER_DIGITS:]
+        if len(number) > ID_NUMBER_DIGITS
+        else "",
+        REGISTRATION_NUMBER: _number(subject, "registrationNumber"),
+        KRA_PIN: _number(subject, "kraPin"),
+    }
+    return {kind: answer for kind, answer in answers.items() if answer}
+
+
+def _number(subject: Mapping[str, Any], member: str) -> str:
+    value = subject.get(member)
+    return normalise_identifier(value) if isinstance(value, str) else ""

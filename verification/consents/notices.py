@@ -21,8 +21,10 @@ from verification.consents.models import Consent
 from verification.providers.base import Provider
 from verification.providers.registry import (
     Recipient,
+    Route,
     asks_referee,
     recipient,
+    restrict_route,
     route_for,
 )
 from verification.reports.models import PaymentMode, Report, SubjectType
@@ -131,6 +133,20 @@ def check_headings(names: Iterable[str], version: str, language: str) -> list[st
         version = DEFAULT_VERSION
     texts = _source(version, language)["checks"]
     return [point.heading for _, point in _points_of_checks(texts, names)]
+
+
+def consented_route(
+    consent: Consent | None, check: str, environment: str, country: str
+) -> Route:
+    """Return the route of the check without sources that the notice did not name.
+
+    A consent from before notices named sources allows no live source. An attested
+    consent allows the whole route: the client's own notice names the sources.
+    """
+    route = route_for(check, environment, country)
+    if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
+        return route
+    return restrict_route(route, consent.shown_sources.get(check))
 
 
 @cache

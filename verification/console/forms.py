@@ -30,7 +30,7 @@ from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
-from verification.values import formats
+from verification.values import wire
 from verification.values.wire import NAIROBI, one_line
 from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
@@ -60,7 +60,7 @@ def contact(typed: str) -> str:
     emails = [part for part in parts if "@" in part]
     phones = [part for part in parts if "@" not in part]
     try:
-        found = [*map(formats.email, emails), *map(formats.phone, phones)]
+        found = [*map(wire.email, emails), *map(wire.phone, phones)]
     except PydanticCustomError:
         found = []
     if not found or len(emails) > 1 or len(phones) > 1:
@@ -265,7 +265,7 @@ class SandboxAddressForm(forms.Form):
         typed: str = self.cleaned_data["address"]
         try:
             if self.by_sms and typed.startswith("+"):
-                return Channel.SMS, formats.phone(typed)
+                return Channel.SMS, wire.phone(typed)
             validate_email(typed)
         except (PydanticCustomError, forms.ValidationError):
             told = _("Enter an e-mail address, such as name@example.com")
@@ -445,7 +445,7 @@ class CompanyForm(forms.Form):
 
     def clean_contact_phone(self) -> str:
         try:
-            return formats.phone(self.cleaned_data["contact_phone"])
+            return wire.phone(self.cleaned_data["contact_phone"])
         except PydanticCustomError:
             told = _("Enter a phone number with its country code, +254712345678")
             raise forms.ValidationError(told) from None

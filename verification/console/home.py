@@ -21,9 +21,8 @@ from django.views.decorators.http import require_POST
 from monitoring.models import alerts_of
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
-from verification.reports.orders import catalogue
 from verification.reports.queries import Filters, list_reports
-from verification.reports.request import RuleContext, find_faults
+from verification.reports.request import RuleContext, catalogue, find_faults
 from verification.web.pages import private_page
 from webhooks.models import Configuration, DeliveryStatus, list_deliveries
 from workspaces import members

@@ -28,7 +28,7 @@ from verification.console.base import (
     member_required,
     page_number,
 )
-from verification.reports.orders import catalogue
+from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
 

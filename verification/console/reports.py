@@ -8,7 +8,7 @@ from uuid import UUID
 from django.http import HttpResponse
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.records import reason_of
+from verification.consents.models import reason_of
 from verification.console import forms
 from verification.console.base import (
     PAGE_SIZE,
@@ -19,7 +19,7 @@ from verification.console.base import (
 )
 from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
-from verification.reports.messages import client_messages
+from verification.reports.links import client_messages
 from verification.reports.models import Report
 from verification.reports.queries import Filters, list_reports
 

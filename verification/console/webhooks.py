@@ -21,7 +21,7 @@ from verification.console.base import (
     member_required,
     page_number,
 )
-from verification.values.masking import mask
+from verification.values.personal import mask
 from webhooks import configuration, redelivery
 from webhooks.events import envelope
 from webhooks.models import Configuration, Event, deliveries_of, list_deliveries

@@ -37,9 +37,9 @@ from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckResult
 from verification.consents import decisions
+from verification.consents.decisions import Evidence, digest_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
-from verification.consents.records import Evidence, digest_of
 from verification.db import embedded
 from verification.db.ids import uuid7
 from verification.development.pages import APPLICANT, OWNER, make_person
@@ -56,7 +56,7 @@ from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.models import Report, ReportStatus
-from verification.reports.orders import catalogue, read_orders
+from verification.reports.request import catalogue, read_orders
 from webhooks.attempts import RETRY_DELAYS
 from webhooks.configuration import configure
 from webhooks.models import Configuration, Event

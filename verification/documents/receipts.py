@@ -10,17 +10,15 @@ from django.conf import settings
 from django.utils import translation
 from django.utils.translation import gettext
 
-from verification.consents.models import ConsentRecord
+from verification.consents.models import REASON_CODES, ConsentRecord
 from verification.consents.notices import check_headings
-from verification.consents.records import REASON_CODES
 from verification.documents import pdf
 from verification.payments.messages import receipt_of
 from verification.payments.models import Checkout
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
 from verification.reports.models import Report
-from verification.values.local_time import FULL_FORMAT, format_nairobi
-from verification.values.wire import NAIROBI, one_line
+from verification.values.wire import FULL_FORMAT, NAIROBI, format_nairobi, one_line
 from workspaces.models import Environment
 
 LANGUAGES = frozenset({"en", "sw"})

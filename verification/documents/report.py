@@ -15,8 +15,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.values.local_time import format_nairobi
-from verification.values.wire import NAIROBI, one_line
+from verification.values.wire import NAIROBI, format_nairobi, one_line
 from workspaces.models import Environment
 
 SHOWN_DIGITS = 4

@@ -22,8 +22,7 @@ from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.reports.create import create_reports
 from verification.reports.models import Report
-from verification.reports.orders import Order, catalogue, read_orders
-from verification.reports.request import InvalidRequest
+from verification.reports.request import InvalidRequest, Order, catalogue, read_orders
 from workspaces.create import operator_account
 from workspaces.members import Permission, require_permission
 from workspaces.models import Client, Member, Workspace

@@ -26,7 +26,7 @@ from verification.golive.applications import (
 from verification.golive.models import Application, NameChange, Status
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.reports.retry import retry
+from verification.reports.launch import retry
 from verification.reports.status import NotRetryable
 from workspaces import keys
 from workspaces.models import Account, Client, Environment, Member, Role, full_name

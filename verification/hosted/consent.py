@@ -11,25 +11,24 @@ from django.utils.timezone import now
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
-from verification.consents import challenge_answers, decisions
-from verification.consents.challenge_answers import (
+from verification.consents import decisions, links
+from verification.consents.links import (
     CodeNotSent,
     answer_challenge,
     answer_code,
-)
-from verification.consents.challenges import (
-    NO_CHALLENGE,
-    challenge_for_consent,
+    consent_links,
     is_code_valid,
 )
-from verification.consents.links import consent_links
 from verification.consents.messages import addresses_of, code_channels, link_channels
 from verification.consents.models import (
+    NO_CHALLENGE,
+    NOT_ME,
+    UNDER_AGE,
     Consent,
     ConsentRecord,
     ConsentStatus,
+    challenge_for_consent,
 )
-from verification.consents.records import NOT_ME, UNDER_AGE
 from verification.documents.receipts import consent_receipt_pdf
 from verification.hosted import consent_page, forms
 from verification.hosted.blocks import block_page
@@ -239,7 +238,7 @@ def _send_code(consent: Consent, channel: str) -> str:
     """Send a code; return the page's query, which names an error if there is one."""
     language = get_language() or "en"
     try:
-        challenge_answers.send_code(consent.pk, consent.generation, channel, language)
+        links.send_code(consent.pk, consent.generation, channel, language)
     except CodeNotSent:
         return "?not-sent"
     except ResendTooSoon:

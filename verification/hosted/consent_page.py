@@ -17,20 +17,22 @@ from django.utils.translation import gettext as _
 
 from verification import links
 from verification.checks.models import ResultStatus
-from verification.consents.challenge_answers import TRIES, LinkLocked
-from verification.consents.challenges import (
-    challenge_for_consent,
-    is_code_valid,
-    is_under_age,
-)
 from verification.consents.decisions import ConsentClosed
-from verification.consents.links import ConsentNotRenewable, consent_links
+from verification.consents.links import (
+    TRIES,
+    ConsentNotRenewable,
+    LinkLocked,
+    consent_links,
+    is_code_valid,
+)
 from verification.consents.messages import CONTACT_MEMBERS, code_channels, is_reachable
 from verification.consents.models import (
     Consent,
     ConsentRecord,
     ConsentStatus,
     RetiredLink,
+    challenge_for_consent,
+    is_under_age,
 )
 from verification.consents.notices import Notice, notice_for
 from verification.db.encryption import keyed_hash
@@ -52,7 +54,7 @@ from verification.reports.models import (
     ReportStatus,
     SubjectType,
 )
-from verification.values.masking import mask_email, mask_end
+from verification.values.personal import mask_email, mask_end
 from verification.values.wire import one_line
 from verification.web.pages import minutes_until
 from workspaces.models import Environment

@@ -31,8 +31,9 @@ from verification.hosted.pages import (
 )
 from verification.notifications.models import Channel
 from verification.references import answers
+from verification.references.answers import Notice, notice_for
 from verification.references.models import Reference
-from verification.references.notices import Notice, notice_for
+from verification.references.requests import ReferenceClosed, closed_status
 from verification.values.wire import one_line
 from verification.web.request import client_address, user_agent
 
@@ -207,7 +208,7 @@ class ReferencePages(HostedPages[OpenReference]):
     # It is longer than a subject's, as a referee may have to look into files.
     cookie = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
     over = "reference/over"
-    conflicts = (answers.ReferenceClosed,)
+    conflicts = (ReferenceClosed,)
 
     def find(self, request: HttpRequest, row: UUID) -> OpenReference | None:
         generation = self.cookie.value_of(request, row)
@@ -215,7 +216,7 @@ class ReferencePages(HostedPages[OpenReference]):
         reference = rows.filter(pk=row).first() if generation else None
         if reference is None:
             return None
-        closed = answers.closed_status(reference, reference.report, generation)
+        closed = closed_status(reference, reference.report, generation)
         return OpenReference(reference, generation, *STAGE_BY_CLOSURE[closed])
 
 

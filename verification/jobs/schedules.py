@@ -30,7 +30,7 @@ SCHEDULES = [
     ScheduledJob(
         "Remind referees and expire references",
         10,
-        "verification.references.links.remind_and_expire_references",
+        "verification.references.requests.remind_and_expire_references",
     ),
     ScheduledJob(
         "Look at checkouts", 1, "verification.payments.settlement.poll_due_checkouts"

@@ -51,8 +51,8 @@ from verification.providers.payment_provider import (
     PromptFailure,
 )
 from verification.reports.create import blocked_check_reason
-from verification.reports.locks import lock_with_report
 from verification.reports.models import Report, ReportStatus
+from verification.reports.status import lock_with_report
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from verification.payments.models import (
     ReviewFlag,
 )
 from verification.providers.payment_provider import DisputeSnapshot, DisputeState
-from verification.reports.locks import locked_reports
+from verification.reports.status import locked_reports
 from workspaces.ledger import Kind, Movement, take_back
 
 

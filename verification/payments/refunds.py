@@ -61,8 +61,8 @@ from verification.providers.payment_provider import (
     RefundSnapshot,
     RefundState,
 )
-from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
+from verification.reports.status import locked_reports
 from workspaces.ledger import (
     InsufficientBalance,
     Kind,

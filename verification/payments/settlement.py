@@ -66,9 +66,8 @@ from verification.providers.payment_provider import (
     CheckoutState,
     PromptFailure,
 )
-from verification.reports.locks import locked_reports
 from verification.reports.models import Report, ReportStatus
-from verification.reports.status import Transition, apply_transitions
+from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.settings.providers import PAYMENT_GRACE_DAYS
 from verification.web.log import redact
 from webhooks.events import event_rows

@@ -2,9 +2,8 @@ from django.contrib import admin, messages
 from django.db import transaction
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, link
-from verification.references.answers import ReferenceClosed
-from verification.references.links import reference_links
 from verification.references.models import Reference
+from verification.references.requests import ReferenceClosed, reference_links
 from verification.reports.links import ResendTooSoon
 
 

@@ -7,39 +7,71 @@ referee and a cancellation, one wins.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.utils.timezone import now
 
+from verification import links
 from verification.checks.events import consent_status_of, reference_event
-from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.messages import reference_receipt
 from verification.db.bulk_insert import insert
-from verification.notifications.outbox import notify
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.references.models import Reference, ReferenceStatus
-from verification.references.requests import cancel_reference_requests, make_due
-from verification.reports.locks import lock_with_report
-from verification.reports.models import Report, ReportStatus
+from verification.references.requests import (
+    cancel_reference_requests,
+    make_due,
+    require_open,
+)
+from verification.reports.status import lock_with_report
+from verification.values.wire import one_line
 from webhooks.events import event_rows
+from workspaces.models import Environment
 
-RUNNING = {ReportStatus.RUNNING, ReportStatus.PARTIAL}
+FOLDER = Path(__file__).parent / "texts"
+VERSION = "referee-2026-11"
 
 
-class ReferenceClosed(Exception):
-    """The reference takes no answer.
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The versioned text, filled in for one reference.
 
-    `status` says why: a ReferenceStatus, REPLACED (there is a newer link) or
-    REPORT_ENDED.
+    `consent` says who has a record of the subject's consent; it is empty if nobody has.
     """
 
-    def __init__(self, status: str) -> None:
-        super().__init__(f"The reference is {status}.")
-        self.status = status
+    version: str
+    title: str
+    lead: str
+    consent: str
+    points: tuple[tuple[str, str], ...]
+    names: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        points = (f"{heading}: {text}" for heading, text in self.points)
+        return "\n".join([self.title, self.lead, self.consent, *points])
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.text.encode()).hexdigest()
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Its members of the evidence of an answer."""
+        return {
+            "noticeVersion": self.version,
+            "noticeSha256": self.sha256,
+            "noticeText": self.text,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,33 +144,8 @@ def decline(
     return reference
 
 
-def closed_status(reference: Reference, report: Report, generation: int) -> str | None:
-    """Return the status of ReferenceClosed, or None if this link takes an answer."""
-    if reference.generation != generation:
-        return "REPLACED"
-    if reference.status == ReferenceStatus.EXPIRED and reference.expires_at > now():
-        # It was closed before its time, together with its report.
-        return "REPORT_ENDED"
-    if reference.status != ReferenceStatus.PENDING:
-        return reference.status
-    if report.status not in RUNNING or not is_awaited(reference):
-        return "REPORT_ENDED"
-    return ReferenceStatus.EXPIRED if reference.expires_at <= now() else None
-
-
 def _is_done(reference: Reference, generation: int, status: ReferenceStatus) -> bool:
     return (reference.generation, reference.status) == (generation, status)
-
-
-def require_open(reference: Reference, report: Report, generation: int) -> None:
-    if closed := closed_status(reference, report, generation):
-        raise ReferenceClosed(closed)
-
-
-def is_awaited(reference: Reference) -> bool:
-    return CheckResult.objects.filter(
-        pk=reference.result_id, attempt=reference.attempt, status=ResultStatus.RUNNING
-    ).exists()
 
 
 def _close(reference: Reference, evidence: dict[str, str], at: datetime) -> None:
@@ -147,3 +154,69 @@ def _close(reference: Reference, evidence: dict[str, str], at: datetime) -> None
     cancel_reference_requests(reference)
     notify(*reference_receipt(reference))
     make_due(reference.result_id, at)
+
+
+def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
+    """Return the message to the referee in the language of the page.
+
+    Erasing the subject erases the referee's address; there is no message then.
+    """
+    report = reference.report
+    subject = report.subject or {}
+    if not subject.get("refereeEmail"):
+        return []
+    context = {
+        **report.workspace.requester.message_context,
+        "refereeName": subject.get("refereeName", ""),
+        "number": reference.number,
+        "decision": reference.status,
+        "referenceId": str(reference.pk),
+        "link": links.reference_url(reference.pk, reference.generation),
+    }
+    return [
+        OutgoingMessage(
+            Kind.REFERENCE_RECEIPT,
+            Channel.EMAIL,
+            f"receipt:{reference.pk}",
+            subject["refereeEmail"],
+            context,
+            (reference.evidence or {}).get("language", BILINGUAL),
+            report.workspace_id,
+            report.environment == Environment.SANDBOX,
+        )
+    ]
+
+
+def notice_for(reference: Reference, consent_status: str, language: str) -> Notice:
+    """Return the present notice for this reference in one of LANGUAGES."""
+    source, report = _source(VERSION, language), reference.report
+    subject, requester = report.subject or {}, report.workspace.requester
+    operator = (settings.OPERATOR_NAME, settings.OPERATOR_CONTACT)
+    contacts = [(requester.name, requester.contact), operator]
+    client = one_line(requester.name)
+    name, employer = (
+        one_line(subject.get(k, "")) for k in ("fullName", "employerName")
+    )
+    values = {
+        "client": client,
+        "name": name,
+        "employer": employer,
+        "service": settings.OPERATOR_NAME,
+        "purpose": one_line(report.purpose),
+        "retention_days": report.workspace.retention_days,
+        "contacts": "; ".join(f"{n}, {at}" for n, at in contacts if at),
+    }
+    points = ((p["heading"], p["text"].format(**values)) for p in source["points"])
+    return Notice(
+        version=VERSION,
+        title=source["title"].format(**values),
+        lead=source["lead"].format(**values),
+        consent=source["consent"].get(consent_status, "").format(**values),
+        points=tuple((heading, text) for heading, text in points if text != "."),
+        names=(client, name, employer),
+    )
+
+
+@cache
+def _source(version: str, language: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{version}.{language}.toml").read_text("utf-8"))

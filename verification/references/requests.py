@@ -6,11 +6,11 @@ because the referee has answered.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils.timezone import now
 
 from verification import links
@@ -24,19 +24,39 @@ from verification.checks.results import (
     completed_with,
 )
 from verification.db.ids import uuid7
+from verification.jobs.queue import job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.providers.referee import compare_employment
 from verification.references.models import Reference, ReferenceStatus
-from verification.reports.links import make_link, reminder_cause, request_cause
-from verification.reports.locks import locked_reports
+from verification.reports.links import (
+    HostedLinks,
+    make_link,
+    reminder_cause,
+    request_cause,
+)
 from verification.reports.models import Report, ReportStatus
+from verification.reports.status import locked_reports
 from verification.values.wire import utc_text
 from workspaces.models import Environment
 
+RUNNING = {ReportStatus.RUNNING, ReportStatus.PARTIAL}
+REMINDER_DELAY = timedelta(days=3)
 DECLINED = Failed("REFEREE_DECLINED", "The referee declined to answer.", False)
 NO_ANSWER = Failed("REFEREE_NO_ANSWER", "The referee did not answer in time.", True)
 ERASED = Failed("SUBJECT_ERASED", "There is nobody left to ask about.", False)
+
+
+class ReferenceClosed(Exception):
+    """The reference takes no answer.
+
+    `status` says why: a ReferenceStatus, REPLACED (there is a newer link) or
+    REPORT_ENDED.
+    """
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The reference is {status}.")
+        self.status = status
 
 
 def run_reference_check(claimed: Claim) -> Outcome:
@@ -98,6 +118,84 @@ def reference_message(
         report.workspace_id,
         report.environment == Environment.SANDBOX,
     )
+
+
+def closed_status(reference: Reference, report: Report, generation: int) -> str | None:
+    """Return the status of ReferenceClosed, or None if this link takes an answer."""
+    if reference.generation != generation:
+        return "REPLACED"
+    if reference.status == ReferenceStatus.EXPIRED and reference.expires_at > now():
+        # It was closed before its time, together with its report.
+        return "REPORT_ENDED"
+    if reference.status != ReferenceStatus.PENDING:
+        return reference.status
+    if report.status not in RUNNING or not is_awaited(reference):
+        return "REPORT_ENDED"
+    return ReferenceStatus.EXPIRED if reference.expires_at <= now() else None
+
+
+def require_open(reference: Reference, report: Report, generation: int) -> None:
+    if closed := closed_status(reference, report, generation):
+        raise ReferenceClosed(closed)
+
+
+def is_awaited(reference: Reference) -> bool:
+    return CheckResult.objects.filter(
+        pk=reference.result_id, attempt=reference.attempt, status=ResultStatus.RUNNING
+    ).exists()
+
+
+class ReferenceLinks(HostedLinks[Reference]):
+    """The links of references, which only staff renew."""
+
+    model = Reference
+
+    def waiting(self) -> QuerySet[Reference]:
+        return Reference.objects.filter(status=ReferenceStatus.PENDING)
+
+    def require_renewable(self, report: Report, row: Reference, at: datetime) -> None:
+        """Raise ReferenceClosed if the present link takes no answer either."""
+        require_open(row, report, row.generation)
+
+    def cancel_messages(self, row: Reference) -> None:
+        cancel_reference_requests(row)
+
+    def reset(self, row: Reference) -> None:
+        """Nothing else belongs to the old link."""
+
+    def request(self, report: Report, row: Reference) -> list[OutgoingMessage]:
+        return [reference_message(Kind.REFERENCE_REQUEST, report, row)]
+
+    def due_reminders(self, at: datetime) -> QuerySet[Reference]:
+        """Remind referees after three days, as their check is running."""
+        made_before = at - REMINDER_DELAY
+        unreminded = self.waiting().filter(reminded_at=None, expires_at__gt=at)
+        return unreminded.filter(link_made_at__lte=made_before)
+
+    def reminder(self, report: Report, row: Reference) -> list[OutgoingMessage]:
+        if closed_status(row, report, row.generation):
+            return []
+        return [reference_message(Kind.REFERENCE_REMINDER, report, row)]
+
+    def close(self, report: Report, row: Reference, at: datetime) -> None:
+        """End the check, if it still waits for this reference."""
+        if row.status != ReferenceStatus.PENDING:
+            return
+        row.status = ReferenceStatus.EXPIRED
+        row.save(update_fields=["status"])
+        cancel_reference_requests(row)
+        if is_awaited(row):
+            make_due(row.result_id, at)
+
+
+reference_links = ReferenceLinks()
+
+
+@job
+def remind_and_expire_references() -> None:
+    """Remind referees after three days, and close links that nobody answered."""
+    reference_links.remind_due()
+    reference_links.expire_due()
 
 
 def _reference_of(claimed: Claim) -> Reference | None:

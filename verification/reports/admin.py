@@ -45,13 +45,12 @@ from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.cancel import cancel
-from verification.reports.links import NotRenewable, ResendTooSoon
-from verification.reports.messages import message_causes
+from verification.reports.launch import check_retryable, failed_checks, retry
+from verification.reports.links import NotRenewable, ResendTooSoon, message_causes
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
-from verification.reports.retry import check_retryable, failed_checks, retry
 from verification.reports.status import NotCancellable, NotRetryable
-from verification.values.masking import mask
+from verification.values.personal import mask
 from webhooks.models import Delivery, Event
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, LedgerEntry

@@ -18,9 +18,13 @@ from verification.payments.models import PaymentStatus
 from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
 from verification.references.requests import close_references
-from verification.reports.locks import lock_report
 from verification.reports.models import PaymentMode, Report, ReportStatus
-from verification.reports.status import NotCancellable, Transition, apply_transitions
+from verification.reports.status import (
+    NotCancellable,
+    Transition,
+    apply_transitions,
+    lock_report,
+)
 from verification.sources.calls import close_calls
 from webhooks.events import event_rows
 from webhooks.models import Event

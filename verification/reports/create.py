@@ -25,7 +25,6 @@ from verification.notifications import outbox
 from verification.notifications.outbox import OutgoingMessage, notification_rows
 from verification.payments.messages import payment_request
 from verification.payments.models import Payment, PaymentStatus
-from verification.payments.registry import LABELS, checkout_provider, minimum_amount
 from verification.reports.links import make_link
 from verification.reports.models import (
     PaymentMode,
@@ -35,22 +34,21 @@ from verification.reports.models import (
     SearchEntry,
     StatusChange,
 )
-from verification.reports.orders import Order
 from verification.reports.pricing import (
     OrderLine,
     PricedOrder,
     charge_movements,
+    first_status,
     price_orders,
+    require_payable_amounts,
     total,
 )
 from verification.reports.queries import search_entry_rows
 from verification.reports.request import (
-    Fault,
-    InvalidRequest,
+    Order,
     no_consent_reason,
     no_source_reason,
 )
-from verification.values.wire import CURRENCY
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Movement, balance_update, entries, move_balances
@@ -269,17 +267,6 @@ def build_payment(
     return payment
 
 
-def first_status(
-    *, draft: bool, needs_consent: bool, needs_payment: bool
-) -> ReportStatus:
-    """Return the status of a new report: its first gate, or RUNNING without one."""
-    if draft:
-        return ReportStatus.DRAFT
-    if needs_consent:
-        return ReportStatus.PENDING_CONSENT
-    return ReportStatus.PENDING_PAYMENT if needs_payment else ReportStatus.RUNNING
-
-
 def result_rows(
     report: Report, lines: Sequence[OrderLine], turns: Iterator[datetime], at: datetime
 ) -> list[Row]:
@@ -321,33 +308,6 @@ def _created_event(
         report,
         [(row["name"], ResultStatus.PENDING, row["id"]) for row in results],
         consent_status=consent.status if consent else ConsentStatus.NOT_REQUIRED.value,
-    )
-
-
-def require_payable_amounts(
-    orders: Sequence[Order], amounts: Sequence[Decimal], environment: str
-) -> None:
-    """Raise InvalidRequest if a payer would owe less than the provider accepts."""
-    faults = [
-        Fault(("reports", number, "paymentMode"), "out-of-range", reason)
-        for number, (order, amount) in enumerate(zip(orders, amounts, strict=True))
-        if (reason := amount_too_low_reason(order.payment_mode, amount, environment))
-    ]
-    if faults:
-        raise InvalidRequest(faults)
-
-
-def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) -> str:
-    """Return why a payer cannot pay this amount; empty if one can or need not."""
-    if payment_mode == PaymentMode.SELF or not amount:
-        return ""
-    least = minimum_amount(environment, CURRENCY)
-    if amount >= least:
-        return ""
-    provider = LABELS.get(checkout_provider(environment).name, "")
-    return (
-        f"The payer would owe {CURRENCY} {amount:.2f}, and {provider} takes no less "
-        f"than {CURRENCY} {least:.2f}. Request more checks together, or use SELF."
     )
 
 

@@ -30,24 +30,35 @@ from verification.payments.models import (
 from verification.payments.refunds import refund_parts, refund_surplus
 from verification.payments.settlement import close_checkouts
 from verification.reports.create import (
-    amount_too_low_reason,
     blocked_check_reason,
     build_consent,
     build_payment,
     result_rows,
 )
-from verification.reports.locks import lock_report
 from verification.reports.models import (
     PaymentMode,
     Report,
     ReportStatus,
     SearchEntry,
 )
-from verification.reports.orders import Order, catalogue, read_order
-from verification.reports.pricing import OrderLine, PricedOrder, price_orders, total
+from verification.reports.pricing import (
+    OrderLine,
+    PricedOrder,
+    amount_too_low_reason,
+    price_orders,
+    total,
+)
 from verification.reports.queries import search_entry_rows
-from verification.reports.request import DraftEdit, Fault, InvalidRequest, shape_faults
-from verification.reports.status import NotEditable
+from verification.reports.request import (
+    DraftEdit,
+    Fault,
+    InvalidRequest,
+    Order,
+    catalogue,
+    read_order,
+    shape_faults,
+)
+from verification.reports.status import NotEditable, lock_report
 from workspaces.models import Client
 
 # The notice shows these members. An edit of one voids a consent that was given.

@@ -10,7 +10,7 @@
 - Where only the client can renew a link, its visitor can ask the client for that, once.
 
 The subclasses of HostedLinks in `consents.links`, `payments.links` and
-`references.links` hold what differs. Tokens and URLs are in `verification.links`.
+`references.requests` hold what differs. Tokens and URLs are in `verification.links`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ from django.utils.timezone import now
 from verification import links
 from verification.consents.models import Consent
 from verification.jobs.due_rows import sweep
-from verification.notifications.models import Channel, Kind
+from verification.notifications.models import Channel, Kind, Notification
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.payments.models import Payment
+from verification.payments.models import Payment, Refund
 from verification.references.models import Reference
-from verification.reports.locks import lock_report, lock_with_report
 from verification.reports.models import Report, ReportStatus
-from verification.reports.status import record_note
+from verification.reports.status import lock_report, lock_with_report, record_note
 from workspaces.models import Client, Environment
 
 RESEND_INTERVAL = timedelta(minutes=1)
@@ -100,6 +99,50 @@ def reminder_cause(row: Consent | Payment | Reference) -> str:
 def _purpose(row: Consent | Payment | Reference) -> str:
     """Return "consent", "payment" or "reference"."""
     return str(row._meta.model_name)
+
+
+def locked_cause(consent: Consent) -> str:
+    return f"{request_cause(consent)}:locked"
+
+
+def code_cause(consent: Consent, number: int | None = None) -> str:
+    """Return the cause of the last code's message, or of the code with this number."""
+    return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
+
+
+def client_messages(report: Report) -> QuerySet[Notification]:
+    """Return the messages with the report's present links, oldest first."""
+    rows = [getattr(report, name, None) for name in ("consent", "payment")]
+    rows += report.references.all()
+    causes = [
+        cause(row) for row in rows if row for cause in (request_cause, reminder_cause)
+    ]
+    return Notification.objects.filter(cause__in=causes).order_by("id")
+
+
+def message_causes(report: Report) -> list[str]:
+    """Return the causes of all messages about the report, with earlier links too."""
+    causes = []
+    for name in ("consent", "payment"):
+        if row := getattr(report, name, None):
+            causes += _link_causes(name, row)
+    if consent := getattr(report, "consent", None):
+        codes = range(1, consent.codes_sent + 1)
+        causes += [code_cause(consent, number) for number in codes]
+    for reference in report.references.only("generation"):
+        causes += [*_link_causes("reference", reference), f"receipt:{reference.pk}"]
+    records = report.consent_records.values_list("pk", flat=True)
+    causes += [f"receipt:{pk}" for pk in records]
+    for checkout in report.checkouts.values_list("pk", flat=True):
+        causes += [f"paid:{checkout}", f"short:{checkout}"]
+    refunds = Refund.objects.filter(checkout__report=report)
+    return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
+
+
+def _link_causes(name: str, row: Any) -> list[str]:
+    links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
+    kinds = ("reminder", "locked", "wanted")
+    return [*links, *(f"{cause}:{kind}" for cause in links for kind in kinds)]
 
 
 class HostedLinks(ABC, Generic[Row]):

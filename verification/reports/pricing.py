@@ -1,4 +1,7 @@
-"""Price reports, find earlier results to reuse for free, and charge the workspace."""
+"""Price orders, quote them, and charge the workspace.
+
+A check whose earlier result can be reused is free.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,20 @@ from uuid import UUID
 
 import orjson
 from django.db import connection
+from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.reports.models import PaymentMode, Report
-from verification.reports.orders import Order
-from verification.reports.subject import KnownSubject, Subject
+from verification.consents.models import Consent
+from verification.payments.registry import LABELS, checkout_provider, minimum_amount
+from verification.reports.models import (
+    KnownSubject,
+    PaymentMode,
+    Report,
+    ReportStatus,
+    Subject,
+)
+from verification.reports.request import Fault, InvalidRequest, Order
+from verification.values.wire import CURRENCY
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Client
 
@@ -37,6 +49,84 @@ class PricedOrder:
 
     subject: KnownSubject
     lines: list[OrderLine]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderQuote:
+    """One order with its lines, its gates (CONSENT, PAYMENT) and its first status."""
+
+    order: Order
+    lines: list[OrderLine]
+    gates: list[str]
+    status: ReportStatus
+
+
+def quote(client: Client, orders: Sequence[Order]) -> list[OrderQuote]:
+    """Quote the orders.
+
+    Raises InvalidRequest if a payer would owe less than the provider accepts.
+    """
+    priced = price_orders(orders, client.workspace.pk, client.environment, now())
+    amounts = [total(one.lines) for one in priced]
+    require_payable_amounts(orders, amounts, client.environment)
+    return [_build_quote(o, p.lines) for o, p in zip(orders, priced, strict=True)]
+
+
+def _build_quote(order: Order, lines: list[OrderLine]) -> OrderQuote:
+    gates = ["CONSENT"] if _awaits_consent(order) else []
+    if order.payment_mode != PaymentMode.SELF and total(lines):
+        gates.append("PAYMENT")
+    status = first_status(
+        draft=order.draft,
+        needs_consent="CONSENT" in gates,
+        needs_payment="PAYMENT" in gates,
+    )
+    return OrderQuote(order, lines, gates, status)
+
+
+def _awaits_consent(order: Order) -> bool:
+    if order.consent is None:
+        return any(definition.requires_consent for definition in order.definitions)
+    attested = order.consent.mode == Consent.Mode.CUSTOMER_ATTESTED
+    return not (attested and order.consent.obtained)
+
+
+def first_status(
+    *, draft: bool, needs_consent: bool, needs_payment: bool
+) -> ReportStatus:
+    """Return the status of a new report: its first gate, or RUNNING without one."""
+    if draft:
+        return ReportStatus.DRAFT
+    if needs_consent:
+        return ReportStatus.PENDING_CONSENT
+    return ReportStatus.PENDING_PAYMENT if needs_payment else ReportStatus.RUNNING
+
+
+def require_payable_amounts(
+    orders: Sequence[Order], amounts: Sequence[Decimal], environment: str
+) -> None:
+    """Raise InvalidRequest if a payer would owe less than the provider accepts."""
+    faults = [
+        Fault(("reports", number, "paymentMode"), "out-of-range", reason)
+        for number, (order, amount) in enumerate(zip(orders, amounts, strict=True))
+        if (reason := amount_too_low_reason(order.payment_mode, amount, environment))
+    ]
+    if faults:
+        raise InvalidRequest(faults)
+
+
+def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) -> str:
+    """Return why a payer cannot pay this amount; empty if one can or need not."""
+    if payment_mode == PaymentMode.SELF or not amount:
+        return ""
+    least = minimum_amount(environment, CURRENCY)
+    if amount >= least:
+        return ""
+    provider = LABELS.get(checkout_provider(environment).name, "")
+    return (
+        f"The payer would owe {CURRENCY} {amount:.2f}, and {provider} takes no less "
+        f"than {CURRENCY} {least:.2f}. Request more checks together, or use SELF."
+    )
 
 
 def price_orders(
@@ -87,36 +177,6 @@ def price(
     ]
 
 
-def total(lines: Sequence[OrderLine]) -> Decimal:
-    return sum((line.price for line in lines), FREE)
-
-
-def charge_movements(
-    client: Client, report: Report, results: Iterable[tuple[UUID, int, Decimal]]
-) -> list[Movement]:
-    """Return the charges for (result id, attempt, price); none if a payer pays."""
-    if report.payment_mode != PaymentMode.SELF:
-        return []
-    return [
-        Movement(
-            client.account.pk,
-            Kind.CHARGE,
-            -price,
-            client.actor,
-            report.pk,
-            result_id,
-            attempt,
-        )
-        for result_id, attempt, price in results
-        if price
-    ]
-
-
-def charge_items(results: Iterable[CheckResult]) -> list[tuple[UUID, int, Decimal]]:
-    """Return (id, attempt, price) of each result, for `charge_movements`."""
-    return [(result.pk, result.attempt, result.price) for result in results]
-
-
 def _questions(
     subject: KnownSubject, definitions: Sequence[CheckDefinition]
 ) -> list[bytes]:
@@ -159,3 +219,33 @@ def _reusable_results(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
             [orjson.dumps(rows).decode()],
         )
         return {bytes(question): result for question, result in cursor.fetchall()}
+
+
+def total(lines: Sequence[OrderLine]) -> Decimal:
+    return sum((line.price for line in lines), FREE)
+
+
+def charge_movements(
+    client: Client, report: Report, results: Iterable[tuple[UUID, int, Decimal]]
+) -> list[Movement]:
+    """Return the charges for (result id, attempt, price); none if a payer pays."""
+    if report.payment_mode != PaymentMode.SELF:
+        return []
+    return [
+        Movement(
+            client.account.pk,
+            Kind.CHARGE,
+            -price,
+            client.actor,
+            report.pk,
+            result_id,
+            attempt,
+        )
+        for result_id, attempt, price in results
+        if price
+    ]
+
+
+def charge_items(results: Iterable[CheckResult]) -> list[tuple[UUID, int, Decimal]]:
+    """Return (id, attempt, price) of each result, for `charge_movements`."""
+    return [(result.pk, result.attempt, result.price) for result in results]

@@ -19,9 +19,8 @@ from django.db.models import BigIntegerField, Q, QuerySet, Value
 from verification.db.base import force_custom_plan
 from verification.db.bulk_insert import Row
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
-from verification.reports.models import Report, SearchEntry
-from verification.reports.subject import Subject, fold_text
-from verification.values.identifiers import normalise_identifier
+from verification.reports.models import Report, SearchEntry, Subject, fold_text
+from verification.values.personal import normalise_identifier
 
 GRAM_LENGTH = 3
 # Up to this many candidates go into the query as ids; for more, the query reads the

@@ -1,4 +1,4 @@
-"""Validate report requests: the shape of each member, and rules across members.
+"""Turn a request for reports into orders, or raise InvalidRequest with its faults.
 
 The shapes are pydantic models, from which the OpenAPI document is made. The rules read
 the JSON body, with null for each member whose shape is wrong, so that one answer lists
@@ -7,28 +7,39 @@ every fault of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any
+from uuid import UUID
 
+from django.db import connection
 from django.utils.timezone import now
-from pydantic import ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 
 from verification.checks.models import CheckDefinition
-from verification.consents.challenges import challenge_for_subject, is_under_age
-from verification.consents.models import Consent
-from verification.consents.records import consented_route
+from verification.consents.models import (
+    Consent,
+    challenge_for_subject,
+    is_under_age,
+)
+from verification.consents.notices import consented_route
+from verification.payments.registry import accepts_payments
 from verification.providers.registry import has_source
 from verification.providers.sandbox import is_reserved
-from verification.reports.models import PaymentMode, Report, SubjectType
+from verification.reports.models import PaymentMode, Report, Subject, SubjectType
 from verification.settings.providers import HOME_COUNTRY
-from verification.values import formats
+from verification.values import wire
 from verification.values.wire import Shape
 from workspaces.models import Environment
 
 Json = Mapping[str, Any]
 MemberPath = tuple[str | int, ...]
+Catalogue = Mapping[str, CheckDefinition]
+_cached_catalogue: tuple[str, Catalogue] | None = None
 
 # An answer lists no more: to find every fault of a large body takes longer than to
 # create its reports.
@@ -58,6 +69,27 @@ DETAILS = {
     "string_too_short": "This must not be empty.",
     "extra_forbidden": "There is no such member here; check its spelling and place.",
 }
+PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
+COMPANY_MEMBERS = ("registrationNumber",)
+# The hosted page asks the person who decides for a company for one of these.
+COMPANY_NUMBERS = ("registrationNumber", "kraPin")
+# Members that may carry a number which the sandbox reserves
+NUMBER_MEMBERS = ("idNumber", "kraPin", "registrationNumber")
+ATTESTED_MEMBERS = (
+    "obtained",
+    "obtainedAt",
+    "method",
+    "policyVersion",
+    "evidenceReference",
+)
+# The type of a check's input -> the function that raises if a text has another format
+INPUT_FORMATS: dict[str, Callable[[str], str]] = {
+    "TEXT": str,
+    "EMAIL": wire.email,
+    "PHONE": wire.phone,
+    "DATE": wire.real_date,
+    "COUNTRY": wire.country,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +107,269 @@ class InvalidRequest(Exception):
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = list(faults)
         super().__init__(f"{len(self.faults)} members break a rule")
+
+
+class RequestShape(Shape):
+    """A shape that accepts each member only by its name in the API.
+
+    The rules look members up by these names alone.
+    """
+
+    model_config = ConfigDict(populate_by_name=False)
+
+
+class SubjectInput(RequestShape):
+    """The person or company. Beyond these members, the inputs that the requested checks
+    name (`requiredInputs` of a check definition) are accepted, and no others."""
+
+    model_config = ConfigDict(extra="allow")
+
+    subject_type: SubjectType
+    full_name: wire.Name | None = None
+    first_name: wire.Name | None = None
+    middle_name: wire.Name | None = None
+    last_name: wire.Name | None = None
+    id_number: wire.Identifier | None = None
+    """National ID number of a person."""
+    registration_number: wire.Identifier | None = None
+    """Registration number of a company."""
+    email: wire.Email | None = None
+    phone: wire.Phone | None = None
+    date_of_birth: wire.BirthDate | None = None
+    country: wire.Country = "KE"
+
+
+SUBJECT_MEMBERS = frozenset(
+    field.alias for field in SubjectInput.model_fields.values() if field.alias
+)
+
+
+class ConsentInput(RequestShape):
+    """The consent. SERVICE_HOSTED needs only `mode`; the client attests the rest."""
+
+    mode: Consent.Mode
+    obtained: StrictBool | None = None
+    obtained_at: wire.PastMoment | None = None
+    method: Consent.Method | None = None
+    policy_version: wire.text(100) | None = None  # type: ignore[valid-type]
+    evidence_reference: wire.text(200) | None = None  # type: ignore[valid-type]
+
+
+class PayerInput(RequestShape):
+    """The payer with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
+
+    name: wire.Name
+    email: wire.Email | None = None
+    phone: wire.Phone | None = None
+
+
+class DraftEdit(RequestShape):
+    """Members left out stay; `subject` and `checksRequested` are replaced whole."""
+
+    subject: SubjectInput | None = None
+    checks_requested: (
+        Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)] | None
+    ) = None
+    purpose: wire.text(500) | None = None  # type: ignore[valid-type]
+    consent: ConsentInput | None = None
+    payment_mode: PaymentMode | None = None
+    payer: PayerInput | None = None
+    reuse: StrictBool | None = None
+
+
+class ReportItem(RequestShape):
+    """One report to create."""
+
+    subject: SubjectInput
+    checks_requested: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
+    """Check names, each once."""
+    purpose: wire.text(500)  # type: ignore[valid-type]
+    """Why the check is run, as the subject will read it."""
+    consent: ConsentInput | None = None
+    """May be left out when no requested check requires consent."""
+    payment_mode: PaymentMode = PaymentMode.SELF
+    payer: PayerInput | None = None
+    """Needed with paymentMode THIRD_PARTY, refused with the others."""
+    draft: StrictBool | None = None
+    """Wins over the flag at the top of the body."""
+    reuse: StrictBool = True
+    """False: run every check anew, even where an earlier result is still fresh."""
+    reference: wire.text(100) | None = None  # type: ignore[valid-type]
+    """The client's own id of this report; it can be searched for."""
+
+
+class ReportsRequest(RequestShape):
+    """Up to 500 reports: all of them are created, or none."""
+
+    reports: Annotated[list[ReportItem], Field(min_length=1, max_length=MAX_REPORTS)]
+    draft: StrictBool = False
+    """Applies to every report that does not say it itself."""
+
+
+class ReportsEnvelope(RequestShape):
+    """The request with its reports unread; each is validated on its own."""
+
+    reports: Annotated[list[Any], Field(min_length=1, max_length=MAX_REPORTS)]
+    draft: StrictBool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The validated request for one report."""
+
+    subject: Subject
+    definitions: list[CheckDefinition]
+    purpose: str
+    consent: ConsentInput | None
+    payment_mode: str
+    payer: PayerInput | None
+    draft: bool
+    reuse: bool
+    reference: str | None
+    # The monitoring rule, if the report is one of its runs
+    monitoring_id: UUID | None = None
+
+
+def catalogue() -> Catalogue:
+    """Return the check definitions by name, cached until one of them changes.
+
+    The cache saves more time than the validation of a request takes.
+    """
+    global _cached_catalogue
+    with connection.cursor() as cursor:
+        # Every update gives a row another xmin or ctid.
+        cursor.execute(
+            "SELECT string_agg(xmin::text || ctid::text, ',' ORDER BY id) "
+            "FROM checks_checkdefinition"
+        )
+        version = cursor.fetchone()[0]
+    if _cached_catalogue is None or _cached_catalogue[0] != version:
+        definitions = {d.name: d for d in CheckDefinition.objects.all()}
+        _cached_catalogue = version, definitions
+    return _cached_catalogue[1]
+
+
+def read_orders(
+    body: Mapping[str, Any],
+    environment: str,
+    definitions: Catalogue,
+    *,
+    unanswered: bool = False,
+) -> list[Order]:
+    """Return the orders of a create request, or raise InvalidRequest.
+
+    The search stops at more than MAX_FAULTS faults. `unanswered` accepts checks that
+    no source answers.
+    """
+    faults = _envelope_faults(body)
+    orders: list[Order] = []
+    is_readable = not any(fault.path[:1] == ("reports",) for fault in faults)
+    for number, item in enumerate(body["reports"] if is_readable else ()):
+        if len(faults) > MAX_FAULTS:
+            break
+        order = read_order(
+            item,
+            environment,
+            definitions,
+            draft=body.get("draft") is True,
+            at=("reports", number),
+            unanswered=unanswered,
+        )
+        if isinstance(order, Order):
+            orders.append(order)
+        else:
+            faults += order
+    if faults:
+        raise InvalidRequest(faults)
+    return orders
+
+
+def read_order(
+    item: Any,
+    environment: str,
+    definitions: Catalogue,
+    *,
+    draft: bool,
+    at: MemberPath = (),
+    unanswered: bool = False,
+) -> Order | list[Fault]:
+    """Return the item's order or its faults, whose paths start with `at`.
+
+    `draft` is the default for items that leave it out.
+    """
+    if isinstance(item, dict) and isinstance(item.get("draft"), bool):
+        draft = item["draft"]
+    context = RuleContext(
+        definitions, draft, environment, accepts_payments(environment), unanswered
+    )
+    try:
+        request = ReportItem.model_validate(item)
+    except ValidationError as e:
+        faults = shape_faults(e, at)
+        wrong = {fault.path for fault in faults}
+        readable = _null_faulty_members(item, [path[len(at) :] for path in wrong])
+        if isinstance(readable, dict):
+            further = _find_item_faults(readable, context, at)
+            faults += [fault for fault in further if fault.path not in wrong]
+        return faults
+    if faults := _find_item_faults(item, context, at):
+        return faults
+    return _order(request, definitions, draft)
+
+
+def _envelope_faults(body: Mapping[str, Any]) -> list[Fault]:
+    try:
+        ReportsEnvelope.model_validate(body)
+    except ValidationError as e:
+        return shape_faults(e)
+    return []
+
+
+def _find_item_faults(
+    item: Mapping[str, Any], context: RuleContext, at: MemberPath
+) -> list[Fault]:
+    faults = islice(find_faults(item, context), MAX_FAULTS + 1)
+    return [Fault((*at, *f.path), f.code, f.detail) for f in faults]
+
+
+def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
+    """Return a copy of the value with null at these paths.
+
+    It walks along these paths only, as the client decides how deep its body is.
+    """
+    if () in wrong:
+        return None
+    if not (wrong and isinstance(value, dict | list)):
+        return value
+    below: dict[Any, list[MemberPath]] = defaultdict(list)
+    for step, *rest in wrong:
+        below[step].append(tuple(rest))
+    rewritten = copy(value)
+    for step, paths in below.items():
+        # The path of a missing member leads nowhere.
+        if isinstance(value, list) or step in value:
+            rewritten[step] = _null_faulty_members(value[step], paths)
+    return rewritten
+
+
+def _order(request: ReportItem, definitions: Catalogue, draft: bool) -> Order:
+    return Order(
+        subject=Subject.of(_members(request.subject)),
+        definitions=[definitions[name] for name in request.checks_requested],
+        purpose=request.purpose,
+        consent=request.consent,
+        payment_mode=request.payment_mode.value,
+        payer=request.payer,
+        draft=draft,
+        reuse=request.reuse,
+        reference=request.reference,
+    )
+
+
+def _members(shape: BaseModel) -> dict[str, Any]:
+    members = shape.model_dump(by_alias=True, exclude_none=True)
+    members["subjectType"] = SubjectType(members["subjectType"]).value
+    return members
 
 
 def shape_faults(error: ValidationError, at: MemberPath = ()) -> list[Fault]:
@@ -96,133 +391,6 @@ def _shape_fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     if code is None:
         code = "invalid-type" if kind.endswith("_type") else kind
     return Fault(path, code, DETAILS.get(kind) or f"{problem['msg']}.")
-
-
-class RequestShape(Shape):
-    """A shape that accepts each member only by its name in the API.
-
-    The rules look members up by these names alone.
-    """
-
-    model_config = ConfigDict(populate_by_name=False)
-
-
-class SubjectInput(RequestShape):
-    """The person or company. Beyond these members, the inputs that the requested checks
-    name (`requiredInputs` of a check definition) are accepted, and no others."""
-
-    model_config = ConfigDict(extra="allow")
-
-    subject_type: SubjectType
-    full_name: formats.Name | None = None
-    first_name: formats.Name | None = None
-    middle_name: formats.Name | None = None
-    last_name: formats.Name | None = None
-    id_number: formats.Identifier | None = None
-    """National ID number of a person."""
-    registration_number: formats.Identifier | None = None
-    """Registration number of a company."""
-    email: formats.Email | None = None
-    phone: formats.Phone | None = None
-    date_of_birth: formats.BirthDate | None = None
-    country: formats.Country = "KE"
-
-
-SUBJECT_MEMBERS = frozenset(
-    field.alias for field in SubjectInput.model_fields.values() if field.alias
-)
-
-
-class ConsentInput(RequestShape):
-    """The consent. SERVICE_HOSTED needs only `mode`; the client attests the rest."""
-
-    mode: Consent.Mode
-    obtained: StrictBool | None = None
-    obtained_at: formats.PastMoment | None = None
-    method: Consent.Method | None = None
-    policy_version: formats.text(100) | None = None  # type: ignore[valid-type]
-    evidence_reference: formats.text(200) | None = None  # type: ignore[valid-type]
-
-
-class PayerInput(RequestShape):
-    """The payer with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
-
-    name: formats.Name
-    email: formats.Email | None = None
-    phone: formats.Phone | None = None
-
-
-class DraftEdit(RequestShape):
-    """Members left out stay; `subject` and `checksRequested` are replaced whole."""
-
-    subject: SubjectInput | None = None
-    checks_requested: (
-        Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)] | None
-    ) = None
-    purpose: formats.text(500) | None = None  # type: ignore[valid-type]
-    consent: ConsentInput | None = None
-    payment_mode: PaymentMode | None = None
-    payer: PayerInput | None = None
-    reuse: StrictBool | None = None
-
-
-class ReportItem(RequestShape):
-    """One report to create."""
-
-    subject: SubjectInput
-    checks_requested: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
-    """Check names, each once."""
-    purpose: formats.text(500)  # type: ignore[valid-type]
-    """Why the check is run, as the subject will read it."""
-    consent: ConsentInput | None = None
-    """May be left out when no requested check requires consent."""
-    payment_mode: PaymentMode = PaymentMode.SELF
-    payer: PayerInput | None = None
-    """Needed with paymentMode THIRD_PARTY, refused with the others."""
-    draft: StrictBool | None = None
-    """Wins over the flag at the top of the body."""
-    reuse: StrictBool = True
-    """False: run every check anew, even where an earlier result is still fresh."""
-    reference: formats.text(100) | None = None  # type: ignore[valid-type]
-    """The client's own id of this report; it can be searched for."""
-
-
-class ReportsRequest(RequestShape):
-    """Up to 500 reports: all of them are created, or none."""
-
-    reports: Annotated[list[ReportItem], Field(min_length=1, max_length=MAX_REPORTS)]
-    draft: StrictBool = False
-    """Applies to every report that does not say it itself."""
-
-
-class ReportsEnvelope(RequestShape):
-    """The request with its reports unread; each is validated on its own."""
-
-    reports: Annotated[list[Any], Field(min_length=1, max_length=MAX_REPORTS)]
-    draft: StrictBool = False
-
-
-PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
-COMPANY_MEMBERS = ("registrationNumber",)
-# The hosted page asks the person who decides for a company for one of these.
-COMPANY_NUMBERS = ("registrationNumber", "kraPin")
-# Members that may carry a number which the sandbox reserves
-NUMBER_MEMBERS = ("idNumber", "kraPin", "registrationNumber")
-ATTESTED_MEMBERS = (
-    "obtained",
-    "obtainedAt",
-    "method",
-    "policyVersion",
-    "evidenceReference",
-)
-# The type of a check's input -> the function that raises if a text has another format
-INPUT_FORMATS: dict[str, Callable[[str], str]] = {
-    "TEXT": str,
-    "EMAIL": formats.email,
-    "PHONE": formats.phone,
-    "DATE": formats.real_date,
-    "COUNTRY": formats.country,
-}
 
 
 @dataclass(frozen=True, slots=True)

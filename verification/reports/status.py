@@ -1,16 +1,62 @@
-"""The one place where a report changes its status, and the errors of its verbs."""
+"""The one place where a report changes its status; its lock, and the verbs' errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db import connection
+from django.db.models import QuerySet
 
+from verification.consents.models import Consent
 from verification.db.ids import uuid7
-from verification.reports.models import InvalidTransition, Report, StatusChange
+from verification.payments.models import Payment
+from verification.references.models import Reference
+from verification.reports.models import Report, StatusChange
+from workspaces.models import Client
+
+Row = TypeVar("Row", Consent, Payment, Reference)
+
+# The actor of what the subject does on the hosted page
+SUBJECT_ACTOR = "subject"
+# Columns that may change together with the status, and their types
+CHANGEABLE = {
+    "launched_at": "timestamptz",
+    "completed_at": "timestamptz",
+    "risk_score": "smallint",
+    "risk_level": "text",
+    "failure_code": "text",
+    "failure_message": "text",
+}
+ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
+ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
+
+TRANSITION_SQL = f"""
+WITH move AS (
+    SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
+        AS m(change_id, id, source, target, trigger, actor, {", ".join(CHANGEABLE)})
+), moved AS (
+    UPDATE reports_report r
+    SET status = m.target, updated_at = %s, {ASSIGNMENTS}
+    FROM move m WHERE r.id = m.id AND r.status = m.source
+    RETURNING r.id
+)
+INSERT INTO reports_statuschange
+    (id, report_id, source, target, trigger, actor, created_at)
+SELECT m.change_id, m.id, m.source, m.target, m.trigger, m.actor, %s
+FROM move m JOIN moved USING (id)
+"""  # noqa: S608
+
+
+class InvalidTransition(Exception):
+    """The report cannot move from its status to this one."""
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"A report that is {source} cannot become {target}.")
+        self.source, self.target = source, target
 
 
 class NotLaunchable(Exception):
@@ -43,35 +89,35 @@ class NotRetryable(Exception):
         self.status = status
 
 
-# The actor of what the subject does on the hosted page
-SUBJECT_ACTOR = "subject"
-# Columns that may change together with the status, and their types
-CHANGEABLE = {
-    "launched_at": "timestamptz",
-    "completed_at": "timestamptz",
-    "risk_score": "smallint",
-    "risk_level": "text",
-    "failure_code": "text",
-    "failure_message": "text",
-}
-ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
-ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
+def locked_reports() -> QuerySet[Report]:
+    """Return reports that are locked when they are read, with their workspaces.
 
-TRANSITION_SQL = f"""
-WITH move AS (
-    SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
-        AS m(change_id, id, source, target, trigger, actor, {", ".join(CHANGEABLE)})
-), moved AS (
-    UPDATE reports_report r
-    SET status = m.target, updated_at = %s, {ASSIGNMENTS}
-    FROM move m WHERE r.id = m.id AND r.status = m.source
-    RETURNING r.id
-)
-INSERT INTO reports_statuschange
-    (id, report_id, source, target, trigger, actor, created_at)
-SELECT m.change_id, m.id, m.source, m.target, m.trigger, m.actor, %s
-FROM move m JOIN moved USING (id)
-"""  # noqa: S608
+    Read consent and payment after the lock, never in the same query: PostgreSQL reads
+    joined rows as they were before it waited for the lock.
+    """
+    reports = Report.objects.select_related("workspace")
+    # Like the lock of an UPDATE, it lets others insert rows that refer to the report.
+    return reports.select_for_update(of=("self",), no_key=True)
+
+
+def lock_report(client: Client, report_id: UUID) -> Report:
+    """Return the client's report, locked. Raises Report.DoesNotExist."""
+    return locked_reports().get(
+        pk=report_id, workspace=client.workspace, environment=client.environment
+    )
+
+
+def lock_with_report(model: type[Row], row_id: UUID) -> tuple[Report, Row]:
+    """Lock a report, then its consent, payment or reference with this id.
+
+    Raises the model's DoesNotExist if an edit of the draft has replaced the row.
+    """
+    report_id = model.objects.values_list("report_id", flat=True).get(pk=row_id)
+    report = locked_reports().get(pk=report_id)
+    row = model.objects.select_for_update(no_key=True).get(pk=row_id)
+    # A report has one consent and one payment: this sets its side of them as well.
+    row.report = report
+    return report, row
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
-from verification.values.local_time import format_nairobi
+from verification.values.wire import format_nairobi
 
 Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Upper bounds in milliseconds, each a quarter above the one before. A slower answer

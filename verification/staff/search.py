@@ -35,11 +35,10 @@ from verification.db.base import force_custom_plan
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
-from verification.reports.messages import message_causes
-from verification.reports.models import Report
+from verification.reports.links import message_causes
+from verification.reports.models import Report, fold_text
 from verification.reports.queries import GRAM_LENGTH, Terms
-from verification.reports.subject import fold_text
-from verification.values.masking import mask_email
+from verification.values.personal import mask_email
 from webhooks.models import Delivery
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 

@@ -1,7 +1,12 @@
-"""Mask personal details: enough to recognise them, not enough to use them."""
+"""Personal details: identifying numbers in one form, and masks.
+
+The sandbox's adapter imports this file, so it imports no code that uses the network.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import Any
 
 DOTS = "••••"
@@ -13,26 +18,39 @@ ENDS = {
     "phone": 3,
     "refereePhone": 3,
 }
-# Members with words of our own, which reveal nothing personal
-UNMASKED_KEYS = {"code", "severity", "country", "type", "language", "confirmedBy"} | {
+# Members whose values are words of the service and reveal nothing personal
+UNMASKED_KEYS = {
+    "code",
+    "severity",
+    "country",
+    "type",
+    "language",
+    "confirmedBy",
     "codeSentTo",
     "linkSentTo",
     "ofClient",
 }
 
 
+def normalise_identifier(identifier: str) -> str:
+    """Return the number in capitals and compatibility form, without punctuation."""
+    text = unicodedata.normalize("NFKC", identifier).upper()
+    return re.sub(r"[\s\-./]", "", text)
+
+
 def mask(value: Any, key: str = "") -> Any:
-    """Return the value in the same shape, with its texts masked."""
+    """Return the value in the same shape, with texts recognisable but of no use."""
     if isinstance(value, dict):
         return {name: mask(member, name) for name, member in value.items()}
     if isinstance(value, list):
         return [mask(member, key) for member in value]
     if value is None or value == "" or key in UNMASKED_KEYS:
         return value
-    return _masked_text(value, key) if isinstance(value, str) else DOTS
+    return _mask_text(value, key) if isinstance(value, str) else DOTS
 
 
 def mask_end(value: str, characters: int = 4) -> str:
+    """Return the end of the value behind dots."""
     if not value:
         return ""
     # At most half of a short value stays visible.
@@ -40,11 +58,12 @@ def mask_end(value: str, characters: int = 4) -> str:
 
 
 def mask_email(value: str) -> str:
+    """Return the first letter and the domain of an e-mail address."""
     name, at, host = value.rpartition("@")
     return f"{name[:1]}{DOTS}@{host}" if at else ""
 
 
-def _masked_text(value: str, key: str) -> str:
+def _mask_text(value: str, key: str) -> str:
     if key in ENDS:
         return mask_end(value, ENDS[key])
     if key.lower().endswith("email") and "@" in value:
