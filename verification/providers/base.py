@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from uuid import UUID
 
 Severity = Literal["LOW", "MEDIUM", "HIGH"]
+# A subject and its check inputs, with the API's names.
+Subject = Mapping[str, Any]
 # Check -> names of the output fields that a source never fills.
 NotTold = Mapping[str, Sequence[str]]
 
@@ -149,7 +151,7 @@ class AnswerPending(Exception):
         self.ask_at, self.job = ask_at, job
 
 
-def covers_subject(provider: Provider, subject: Mapping[str, Any]) -> bool:
+def covers_subject(provider: Provider, subject: Subject) -> bool:
     """Return whether the provider covers the subject's country."""
     return not provider.countries or subject.get("country") in provider.countries
 
@@ -159,7 +161,7 @@ class BadSignature(Exception):
 
 
 class Provider(Protocol):
-    """A source of one or more checks.
+    """A source of one or more checks. Adapters inherit its attributes.
 
     `waits_on_network` is False for a provider that answers from memory: its caller then
     uses the job's own thread instead of the pool's.
@@ -174,10 +176,10 @@ class Provider(Protocol):
     """
 
     name: ClassVar[str]
-    waits_on_network: ClassVar[bool]
-    repeats_are_free: ClassVar[bool]
-    countries: ClassVar[frozenset[str]]
-    not_told: ClassVar[NotTold]
+    waits_on_network: ClassVar[bool] = True
+    repeats_are_free: ClassVar[bool] = False
+    countries: ClassVar[frozenset[str]] = frozenset()
+    not_told: ClassVar[NotTold] = {}
 
     def ask(self, inquiry: Inquiry) -> Finding:
         """Return the finding. Raises Unavailable, Refused or AnswerPending."""
@@ -189,7 +191,7 @@ class ConsentAware(Protocol):
     """A provider that requires the consent and more details of the subject."""
 
     def missing_requirement(
-        self, subject: Mapping[str, Any], given: ConsentEvidence | None
+        self, subject: Subject, given: ConsentEvidence | None
     ) -> str:
         """Name the first detail that the source requires and we lack, or return ''."""
         ...

@@ -15,33 +15,16 @@ from base64 import b64encode
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any
 
-from verification.providers.base import (
-    Finding,
-    Inquiry,
-    NotTold,
-)
-from verification.providers.findings import (
-    ACTIVE,
-    DISSOLVED,
-    Company,
-    address_of,
-    company_found,
-    company_not_found,
-    company_undecided,
-    pending_error,
-    stated_name,
-)
+from verification.providers import findings
+from verification.providers.base import Finding, Inquiry, Provider
+from verification.providers.findings import ACTIVE, DISSOLVED
 from verification.providers.http_api import (
     Api,
     Record,
     Reply,
     RequestRejected,
-    as_objects,
-    clean_text,
-    iso_date,
-    normalize_code,
     refused_error,
     require_covered_country,
     unavailable_error,
@@ -99,12 +82,10 @@ SEVERAL = "Several companies fit, so that none was taken."
 NO_NAME = "The register has no such number, and no company of this name."
 
 
-class CompaniesHouse:
-    name: ClassVar[str] = "companies_house"
-    waits_on_network: ClassVar[bool] = True
-    repeats_are_free: ClassVar[bool] = True
-    countries: ClassVar[frozenset[str]] = frozenset({COUNTRY})
-    not_told: ClassVar[NotTold] = {}
+class CompaniesHouse(Provider):
+    name = "companies_house"
+    repeats_are_free = True
+    countries = frozenset({COUNTRY})
 
     def __init__(
         self,
@@ -134,29 +115,31 @@ class CompaniesHouse:
             return self._by_name(inquiry)
         profile, reply = self._get(f"/company/{number}", inquiry)
         if profile is None:
-            evidence = {"response_digest": reply.digest}
-            return company_not_found(subject, self.name, **evidence)
+            digest = reply.digest
+            return findings.company_finding(
+                subject, None, self.name, response_digest=digest
+            )
         return self._found(profile, reply, number, inquiry)
 
     def _by_name(self, inquiry: Inquiry) -> Finding:
         """Search by name, for a number that cannot be one of this register."""
-        name = stated_name(inquiry.subject)
+        name = findings.stated_name(inquiry.subject)
         if not name:
             raise refused_error(SOURCE, "does not have numbers of this form")
         params = {"q": name, "items_per_page": str(MOST_FOUND)}
         answer, reply = self._get("/search/companies", inquiry, params)
-        items = [] if answer is None else as_objects(answer.get("items"))
+        items = [] if answer is None else answer.records("items")
         same = [
             number
             for item in items
-            if companies_alike(name, clean_text(item.get("title"))) == "MATCH"
+            if companies_alike(name, item.text("title")) == "MATCH"
             and (number := company_number(str(item.get("company_number") or "")))
         ]
         if len(same) != 1:
-            return company_undecided(
+            return findings.undecided_company_finding(
                 inquiry.subject,
-                self.name,
                 SEVERAL if same else NO_NAME,
+                self.name,
                 response_digest=reply.digest,
             )
         profile, reply = self._get(f"/company/{same[0]}", inquiry)
@@ -182,7 +165,7 @@ class CompaniesHouse:
         ]
         (officers, _), (owners, _) = people
         bodies = [reply.body, *(each.body for _, each in people)]
-        return company_found(
+        return findings.company_finding(
             inquiry.subject,
             _company(profile, officers, owners),
             self.name,
@@ -199,7 +182,7 @@ class CompaniesHouse:
         if reply.status == 429:
             late = f"{SOURCE} has allowed no more requests for too long."
             now = datetime.now(UTC)
-            raise pending_error(inquiry, now, _until_reset(reply), late)
+            raise findings.pending_error(inquiry, now, _until_reset(reply), late)
         try:
             return self._api.read_object(reply), reply
         except RequestRejected as e:
@@ -231,19 +214,18 @@ def _until_reset(reply: Reply) -> float:
 
 def _company(
     profile: Record, officers: Record | None, owners: Record | None
-) -> Company:
-    word = clean_text(profile.get("company_status"))
-    detail = clean_text(profile.get("company_status_detail")) or ""
-    status = ENDING.get(detail) or STATUSES.get(word or "", normalize_code(word))
+) -> findings.Company:
+    word = profile.text("company_status")
+    detail = profile.text("company_status_detail") or ""
+    status = STATUSES.get(word or "", profile.code("company_status"))
     if word and word not in STATUSES:
         logger.warning("Companies House returned an unknown status: %s", word[:40])
-    kind = clean_text(profile.get("type")) or ""
-    return Company(
-        name=clean_text(profile.get("company_name")),
-        kind=TYPES.get(kind, normalize_code(kind)),
-        status=status,
-        incorporated_on=iso_date(profile.get("date_of_creation")),
-        address=address_of(profile.get("registered_office_address"), LINES),
+    return findings.Company(
+        name=profile.text("company_name"),
+        kind=TYPES.get(profile.text("type") or "", profile.code("type")),
+        status=ENDING.get(detail, status),
+        incorporated_on=profile.day("date_of_creation"),
+        address=profile.record("registered_office_address").lines(*LINES),
         directors=_directors(officers),
         shareholders=_shareholders(owners),
     )
@@ -256,13 +238,13 @@ def _directors(officers: Record | None) -> list[dict[str, Any]] | None:
     if not _is_whole(officers):
         return None
     return [
-        {
-            "fullName": _in_order(clean_text(each.get("name"))),
-            "role": normalize_code(each.get("officer_role")),
-            "nationality": clean_text(each.get("nationality")),
-            "appointedOn": iso_date(each.get("appointed_on")),
-        }
-        for each in as_objects(officers.get("items"))
+        findings.director(
+            _in_order(each.text("name")),
+            each.code("officer_role"),
+            each.text("nationality"),
+            each.day("appointed_on"),
+        )
+        for each in officers.records("items")
         if not each.get("resigned_on")
     ]
 
@@ -277,10 +259,10 @@ def _shareholders(owners: Record | None) -> list[dict[str, Any]] | None:
     if not _is_whole(owners):
         return None
     return [
-        {"fullName": clean_text(each.get("name")), "shares": None, "percent": None}
-        for each in as_objects(owners.get("items"))
+        {"fullName": each.text("name"), "shares": None, "percent": None}
+        for each in owners.records("items")
         if not each.get("ceased_on")
-        and any(OWNER.match(str(word)) for word in each.get("natures_of_control") or ())
+        and any(OWNER.match(str(word)) for word in each.entries("natures_of_control"))
     ]
 
 

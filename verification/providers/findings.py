@@ -1,7 +1,8 @@
-"""Turn a register's record of a person or a company into a finding.
+"""Turn a register's record of a person, PIN or company into a finding.
 
-An adapter reads a `Person` or a `Company` out of the answer; the functions here compare
-it with the subject and make the finding: fields, flags and score.
+An adapter reads a `Person`, a `Taxpayer` or a `Company` out of the answer. The
+functions here compare it with the subject and make the finding: fields, flags and
+score. A record of None means that the register has no such number.
 
 One table has the scores of all checks. `docs/checks.md` has the same scores; a test
 compares both. An incomplete result has no score, so that nobody reads it as a clean
@@ -23,9 +24,10 @@ from verification.providers.base import (
     Flag,
     Inquiry,
     Severity,
+    Subject,
     Unavailable,
 )
-from verification.providers.http_api import as_object, clean_text
+from verification.providers.http_api import Record
 from verification.providers.name_comparison import (
     Comparison,
     Likeness,
@@ -34,6 +36,7 @@ from verification.providers.name_comparison import (
 )
 
 logger = logging.getLogger(__name__)
+
 CLEAR = 5
 # Flag -> score. The highest score of a finding decides.
 SCORES = {
@@ -63,15 +66,20 @@ MAX_WAIT = timedelta(minutes=15)
 NOT_COMPARED = "A record was found; not all of it could be compared."
 OTHER_NAME = "The register has another name for this number."
 NO_NAME = "The source gives no name that could be compared."
-ID_CLEAR = "The ID number is registered and the details match."
-NO_ID = "The register has no such ID number."
-OTHER_BIRTH = "The register has another date of birth."
-DECEASED = "The register records the person as deceased."
+# Texts that registers write in place of a date of death.
 NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
 LAST_NIL_DAY = "1901-01-01"
+GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
 ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
-COMPANY_CLEAR = "The company is registered and active."
-FOUND_BY_NAME = "A company of this name was found, and not under this number."
+# The words of Kenya's business register.
+KENYAN_STATUSES = {
+    "ACTIVE": ACTIVE,
+    "REGISTERED": ACTIVE,
+    "DISSOLVED": DISSOLVED,
+    "STRUCK_OFF": DISSOLVED,
+    "DEREGISTERED": DISSOLVED,
+    "CEASED": DISSOLVED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class Person:
 
     name: str | None = None
     born_on: str | None = None
+    # The register's word.
     gender: str | None = None
     serial_number: str | None = None
     citizenship: str | None = None
@@ -89,52 +98,65 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
+class Taxpayer:
+    """The record of a PIN in our words.
+
+    `tells_status` is False if the register does not say whether the PIN is active.
+    """
+
+    pin: str | None
+    name: str | None
+    kind: str | None
+    status: str | None = None
+    tells_status: bool = True
+    address: str | None = None
+    obligations: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Company:
     """A record in our words; a field that the register does not fill is None."""
 
-    name: str | None
-    kind: str | None
+    name: str | None = None
+    kind: str | None = None
     # ACTIVE, DISSOLVED, or the register's own word.
-    status: str | None
-    incorporated_on: str | None
-    address: str | None
+    status: str | None = None
+    incorporated_on: str | None = None
+    address: str | None = None
     directors: list[dict[str, Any]] | None = None
     shareholders: list[dict[str, Any]] | None = None
     # The register's reason why an active company is not clear.
     doubt: str = ""
 
 
-NOTHING = Company(None, None, None, None, None)
-
-
 def identity_finding(
-    subject: Mapping[str, Any], person: Person | None, source: str, **evidence: Any
+    subject: Subject, person: Person | None, source: str, **evidence: Any
 ) -> Finding:
-    """Make the finding of IDENTITY. `person` is None if the register has no record."""
     record = person or Person()
     stated, same_birth = subject.get("dateOfBirth"), None
     if record.born_on and stated:
         same_birth = "MATCH" if record.born_on == stated else "NO_MATCH"
     match = name_match(subject, record.name)
-    messages = {
-        "ID_NOT_FOUND": NO_ID if person is None else "",
-        **(name_flags(subject, match) if person else {}),
-        "DOB_MISMATCH": OTHER_BIRTH if same_birth == "NO_MATCH" else "",
-        "DECEASED": DECEASED if record.is_dead else "",
-    }
-    flags = {flag: text for flag, text in messages.items() if text}
+    flags = name_flags(subject, match)
+    if person is None:
+        flags = {"ID_NOT_FOUND": "The register has no such ID number."}
+    if same_birth == "NO_MATCH":
+        flags["DOB_MISMATCH"] = "The register has another date of birth."
+    if record.is_dead:
+        flags["DECEASED"] = "The register records the person as deceased."
     known = is_compared(subject, match) and (not stated or same_birth is not None)
     known = known and record.is_dead is not None
+    clear = "The ID number is registered and the details match."
     return build_finding(
         source,
-        summary=worst_message(flags, ID_CLEAR if known else NOT_COMPARED),
+        summary=worst_message(flags, clear if known else NOT_COMPARED),
         flags=flags,
         details={
             "idNumber": subject.get("idNumber"),
             "serialNumber": record.serial_number,
             "fullName": record.name,
             "dateOfBirth": record.born_on,
-            "gender": record.gender,
+            "gender": GENDERS.get((record.gender or "").casefold()),
             "citizenship": record.citizenship,
             "placeOfBirth": record.place_of_birth,
             "lifeStatus": "DECEASED" if record.is_dead else None,
@@ -147,92 +169,119 @@ def identity_finding(
     )
 
 
-def is_death(written: str | None, day: str | None) -> bool | None:
-    """Return whether the register gives a date of death; None if that is unclear.
+def is_death(record: Record, *keys: str) -> bool | None:
+    """Return whether one of the members is a date of death; None if that is unclear.
 
-    `written` is the register's text, `day` that text as YYYY-MM-DD. For living people
-    registers write "N/A" or a nil date, such as 0001-01-01 or 1900-01-01.
+    For living people registers write "N/A" or a nil date, as 0001-01-01 or 1900-01-01.
     """
-    text = (written or "").strip().casefold()
+    text = (record.text(*keys) or "").strip().casefold()
     if text in NIL or not re.search("[1-9a-z]", text):
         return False
+    day = record.day(*keys)
     if day is None:
         logger.warning("a register returned a date of death that is no date")
         return None
     return day > LAST_NIL_DAY
 
 
-def company_found(
-    subject: Mapping[str, Any],
-    company: Company,
-    source: str,
-    *,
-    by_name: bool = False,
-    **evidence: Any,
+def pin_finding(
+    subject: Subject, record: Taxpayer, source: str, *, is_found: bool, **evidence: Any
 ) -> Finding:
-    """Make the finding of a record.
-
-    `by_name` means that the record has the stated name and another number.
-    """
-    match = name_match(subject, company.name)
-    flags = name_flags(subject, match)
-    if message := _inactive_message(company):
-        flags["COMPANY_DISSOLVED"] = message
-    known = is_compared(subject, match) and company.status is not None
-    known = known and not company.doubt
-    clear = (
-        FOUND_BY_NAME
-        if by_name
-        else company.doubt or (COMPANY_CLEAR if known else NOT_COMPARED)
-    )
+    """Make the finding of KRA_PIN. A PIN without a status has no clear score."""
+    match = name_match(subject, record.name)
+    flags = {"PIN_NOT_FOUND": "The revenue authority knows no such PIN or ID."}
+    if is_found:
+        other_name = "The revenue authority has another name for this PIN."
+        flags = name_flags(subject, match, other_name)
+    if is_found and record.tells_status and record.status != ACTIVE:
+        flags["PIN_INACTIVE"] = _inactive_pin(record.status, source)
+    known = record.status is not None and is_compared(subject, match)
+    clear = "The PIN is active." if known else NOT_COMPARED
+    if not record.status:
+        clear = "The PIN is registered; whether it is active is not known."
     return build_finding(
         source,
         summary=worst_message(flags, clear),
         flags=flags,
-        details=_company_details(subject, company, likeness_of(match)),
-        known=known and not by_name,
+        details={
+            "kraPin": record.pin,
+            "taxpayerName": record.name,
+            "taxpayerType": record.kind,
+            "pinStatus": record.status,
+            "taxStation": None,
+            "registeredAddress": record.address,
+            "obligations": record.obligations,
+            "nameMatch": likeness_of(match),
+        },
+        known=known,
         match=match,
         **evidence,
     )
 
 
-def company_not_found(
-    subject: Mapping[str, Any], source: str, **evidence: Any
+def _inactive_pin(status: str | None, source: str) -> str:
+    if status:
+        return f"The PIN is {status.lower()}."
+    logger.warning("%s returned an unknown status of a PIN", source)
+    return "The revenue authority does not say that the PIN is active."
+
+
+def company_finding(
+    subject: Subject,
+    company: Company | None,
+    source: str,
+    *,
+    by_name: bool = False,
+    **evidence: Any,
 ) -> Finding:
-    message = "The business register has no such number."
+    """Make the finding of BUSINESS_VERIFICATION.
+
+    `by_name` means that the record has the stated name and another number.
+    """
+    record = company or Company()
+    match = name_match(subject, record.name)
+    flags = name_flags(subject, match)
+    if company is None:
+        flags = {"COMPANY_NOT_FOUND": "The business register has no such number."}
+    elif record.status == DISSOLVED:
+        message = "The business register records the company as dissolved."
+        flags["COMPANY_DISSOLVED"] = message
+    elif record.status not in {None, ACTIVE}:
+        message = "The business register does not say that the company is active."
+        flags["COMPANY_DISSOLVED"] = message
+    known = is_compared(subject, match) and record.status is not None
+    known = known and not record.doubt
+    clear = "The company is registered and active." if known else NOT_COMPARED
+    clear = record.doubt or clear
+    if by_name:
+        clear = "A company of this name was found, and not under this number."
     return build_finding(
         source,
-        summary=message,
-        flags={"COMPANY_NOT_FOUND": message},
-        details=_company_details(subject, NOTHING, None),
+        summary=worst_message(flags, clear),
+        flags=flags,
+        details=_company_details(subject, record, likeness_of(match)),
+        known=company is None or (known and not by_name),
+        match=match,
         **evidence,
     )
 
 
-def company_undecided(
-    subject: Mapping[str, Any], source: str, summary: str, **evidence: Any
+def undecided_company_finding(
+    subject: Subject, summary: str, source: str, **evidence: Any
 ) -> Finding:
     """Make a finding without score and details: the company may exist or not."""
     return build_finding(
         source,
         summary=summary,
         flags={},
-        details=_company_details(subject, NOTHING, None),
+        details=_company_details(subject, Company(), None),
         known=False,
         **evidence,
     )
 
 
-def _inactive_message(company: Company) -> str:
-    if company.status == DISSOLVED:
-        return "The business register records the company as dissolved."
-    if company.status in {None, ACTIVE}:
-        return ""
-    return "The business register does not say that the company is active."
-
-
 def _company_details(
-    subject: Mapping[str, Any], company: Company, match: str | None
+    subject: Subject, company: Company, match: Likeness | None
 ) -> dict[str, Any]:
     return {
         "registrationNumber": subject.get("registrationNumber"),
@@ -247,16 +296,25 @@ def _company_details(
     }
 
 
-def address_of(record: Any, keys: tuple[str, ...]) -> str | None:
-    """Join the lines of an address; skip a line that repeats the one before."""
-    lines: list[str] = []
-    for key in keys:
-        value = as_object(record).get(key)
-        for each in value if isinstance(value, list) else [value]:
-            line = clean_text(each)
-            if line and line not in lines[-1:]:
-                lines.append(line)
-    return ", ".join(lines) or None
+def kenyan_status(source: str, word: str | None) -> str | None:
+    """Return the status for a word of Kenya's business register."""
+    if word and word not in KENYAN_STATUSES:
+        logger.warning("%s returned an unknown status of a company", source)
+    return KENYAN_STATUSES.get(word or "", word)
+
+
+def director(
+    name: str | None,
+    role: str | None,
+    nationality: str | None,
+    appointed_on: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "fullName": name,
+        "role": role,
+        "nationality": nationality,
+        "appointedOn": appointed_on,
+    }
 
 
 def build_finding(
@@ -302,14 +360,14 @@ def severity(code: str) -> Severity:
     return "HIGH" if score >= HIGH else "MEDIUM" if score >= MEDIUM else "LOW"
 
 
-def stated_name(subject: Mapping[str, Any]) -> str | None:
+def stated_name(subject: Subject) -> str | None:
     if subject.get("fullName"):
         return str(subject["fullName"])
     parts = [subject.get(key) for key in ("firstName", "middleName", "lastName")]
     return " ".join(part for part in parts if part) or None
 
 
-def name_match(subject: Mapping[str, Any], given: str | None) -> Comparison | None:
+def name_match(subject: Subject, given: str | None) -> Comparison | None:
     """Compare the stated name with the source's; return None if either is missing."""
     compare = compare_companies if is_company(subject) else compare_people
     return compare(stated_name(subject), given)
@@ -320,7 +378,7 @@ def likeness_of(match: Comparison | None) -> Likeness | None:
 
 
 def name_flags(
-    subject: Mapping[str, Any], match: Comparison | None, other_name: str = OTHER_NAME
+    subject: Subject, match: Comparison | None, other_name: str = OTHER_NAME
 ) -> dict[str, str]:
     """Return the flags for the name of a record: code -> message."""
     if not is_compared(subject, match):
@@ -328,12 +386,12 @@ def name_flags(
     return {"NAME_MISMATCH": other_name} if likeness_of(match) == "NO_MATCH" else {}
 
 
-def is_compared(subject: Mapping[str, Any], match: Comparison | None) -> bool:
+def is_compared(subject: Subject, match: Comparison | None) -> bool:
     """Return whether the name was compared, or none was stated."""
     return match is not None or not stated_name(subject)
 
 
-def is_company(subject: Mapping[str, Any]) -> bool:
+def is_company(subject: Subject) -> bool:
     return subject.get("subjectType") == "COMPANY"
 
 

@@ -12,27 +12,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any
 
-from verification.providers.base import Finding, Inquiry, NotTold
-from verification.providers.findings import (
-    ACTIVE,
-    DISSOLVED,
-    Company,
-    address_of,
-    company_found,
-    company_not_found,
-    company_undecided,
-    stated_name,
-)
+from verification.providers import findings
+from verification.providers.base import Finding, Inquiry, Provider, Subject
+from verification.providers.findings import ACTIVE, DISSOLVED
 from verification.providers.http_api import (
     Api,
     Record,
     Reply,
-    as_object,
-    clean_text,
-    iso_date,
-    normalize_code,
     plain_number,
     refused_error,
     unavailable_error,
@@ -64,14 +52,10 @@ SEVERAL = "Several records fit, so that none was taken."
 VOIDED = "The record has been withdrawn by the register."
 
 
-class Gleif:
-    name: ClassVar[str] = "gleif"
-    waits_on_network: ClassVar[bool] = True
-    repeats_are_free: ClassVar[bool] = True
-    countries: ClassVar[frozenset[str]] = frozenset()
-    not_told: ClassVar[NotTold] = {
-        "BUSINESS_VERIFICATION": ("directors", "shareholders")
-    }
+class Gleif(Provider):
+    name = "gleif"
+    repeats_are_free = True
+    not_told = {"BUSINESS_VERIFICATION": ("directors", "shareholders")}
 
     def __init__(
         self, url: str = "https://api.gleif.org/api/v1", opened: Collection[str] = ()
@@ -95,19 +79,21 @@ class Gleif:
             return self._undecided(subject, SEVERAL, reply)
         return self._by_name(number, country, subject, reply)
 
-    def _by_lei(self, lei: str, subject: Record) -> Finding:
+    def _by_lei(self, lei: str, subject: Subject) -> Finding:
         reply = self._api.fetch("GET", f"/lei-records/{lei}")
         if reply.status == 404 and isinstance(reply.parsed(), dict):
-            return company_not_found(subject, self.name, response_digest=reply.digest)
+            return findings.company_finding(
+                subject, None, self.name, response_digest=reply.digest
+            )
         record = _attributes(self._api.read_object(reply).get("data"))
         if record.get("lei") != lei:
             raise unavailable_error(SOURCE, "answered about something else")
         return self._found(subject, record, reply)
 
     def _by_name(
-        self, number: str, country: str, subject: Record, reply: Reply
+        self, number: str, country: str, subject: Subject, reply: Reply
     ) -> Finding:
-        name = stated_name(subject)
+        name = findings.stated_name(subject)
         if not name:
             return self._undecided(subject, NO_LEI, reply)
         records, reply = self._search("entity.legalName", name, subject, country)
@@ -123,7 +109,7 @@ class Gleif:
         return self._found(subject, same[0], reply, by_name=by_name)
 
     def _search(
-        self, key: str, value: str, subject: Record, country: str
+        self, key: str, value: str, subject: Subject, country: str
     ) -> tuple[list[Record], Reply]:
         if key == "entity.registeredAs":
             # The register compares numbers letter by letter, so it gets ours unchanged.
@@ -135,29 +121,29 @@ class Gleif:
         }
         params = {name: each for name, each in params.items() if each}
         reply = self._api.fetch("GET", "/lei-records", params=params)
-        data = self._api.read_object(reply).get("data")
-        if not isinstance(data, list):
+        answer = self._api.read_object(reply)
+        if not isinstance(answer.get("data"), list):
             raise unavailable_error(SOURCE, "answered without a list")
-        return [_attributes(each) for each in data], reply
+        return [_attributes(each) for each in answer.entries("data")], reply
 
     def _found(
-        self, subject: Record, record: Record, reply: Reply, *, by_name: bool = False
+        self, subject: Subject, record: Record, reply: Reply, *, by_name: bool = False
     ) -> Finding:
-        company = _company(record)
-        if company is None:
+        if _lei_status(record) in VOID:
             return self._undecided(subject, VOIDED, reply)
-        return company_found(
+        return findings.company_finding(
             subject,
-            company,
+            _company(record),
             self.name,
             by_name=by_name,
-            provider_reference=clean_text(record.get("lei")),
+            provider_reference=record.text("lei"),
             response_digest=reply.digest,
         )
 
-    def _undecided(self, subject: Record, summary: str, reply: Reply) -> Finding:
-        digest = reply.digest
-        return company_undecided(subject, self.name, summary, response_digest=digest)
+    def _undecided(self, subject: Subject, summary: str, reply: Reply) -> Finding:
+        return findings.undecided_company_finding(
+            subject, summary, self.name, response_digest=reply.digest
+        )
 
 
 def is_lei(number: str) -> bool:
@@ -167,49 +153,42 @@ def is_lei(number: str) -> bool:
     return int("".join(str(int(sign, 36)) for sign in number)) % 97 == 1
 
 
-def _company(record: Record) -> Company | None:
-    """Return the company, or None if the register has withdrawn the record."""
-    entity, registration = _entity(record), as_object(record.get("registration"))
-    lei_status = normalize_code(registration.get("status"))
-    word = normalize_code(entity.get("status"))
-    if lei_status in VOID:
-        return None
+def _company(record: Record) -> findings.Company:
+    entity, lei_status = record.record("entity"), _lei_status(record)
+    word = entity.code("status")
     status = STATUSES.get(word or "", word)
     if lei_status in ENDED:
         status = DISSOLVED if lei_status == "RETIRED" else lei_status
     doubt = DOUBTS.get(lei_status or "", "")
-    if lei_status not in IN_ORDER | ENDED | DOUBTS.keys() or status not in {
-        *STATUSES.values(),
-        *ENDED,
-        None,
-    }:
+    is_known = status in {*STATUSES.values(), *ENDED, None}
+    if lei_status not in IN_ORDER | ENDED | DOUBTS.keys() or not is_known:
         shown = f"{lei_status} {word}"[:40]
         logger.warning("GLEIF returned an unknown status: %s", shown)
         doubt = doubt or "The record does not say that it is in order."
-    return Company(
+    return findings.Company(
         name=_name(record),
-        kind=normalize_code(as_object(entity.get("legalForm")).get("other")),
+        kind=entity.record("legalForm").code("other"),
         status=status,
-        incorporated_on=iso_date(entity.get("creationDate")),
-        address=address_of(entity.get("legalAddress"), LINES),
+        incorporated_on=entity.day("creationDate"),
+        address=entity.record("legalAddress").lines(*LINES),
         doubt=doubt,
     )
 
 
+def _lei_status(record: Record) -> str | None:
+    return record.record("registration").code("status")
+
+
 def _name(record: Record) -> str | None:
-    return clean_text(as_object(_entity(record).get("legalName")).get("name"))
+    return record.record("entity").record("legalName").text("name")
 
 
 def _has_number(record: Record, number: str) -> bool:
-    return plain_number(_entity(record).get("registeredAs")) == number
-
-
-def _entity(record: Record) -> Record:
-    return as_object(record.get("entity"))
+    return plain_number(record.record("entity").get("registeredAs")) == number
 
 
 def _attributes(resource: Any) -> Record:
     """Return the record of a JSON:API resource."""
     if not isinstance(resource, dict):
         raise unavailable_error(SOURCE, "answered with JSON that is no object")
-    return as_object(resource.get("attributes"))
+    return Record(resource).record("attributes")

@@ -13,23 +13,24 @@ page, a proxy's error, half an answer). `Refused` stands for all other failures.
 Error texts name the source, the status and at most a code from the source's own list.
 They never repeat the request or the answer.
 
-The functions at the end read values out of JSON, where any member may be absent or
-malformed.
+`Record` reads values out of JSON, where any member may be absent or malformed.
 """
 
 from __future__ import annotations
 
 import json as parser
+import logging
 import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -39,13 +40,18 @@ from verification.outbound.targets import Blocked
 from verification.providers.base import (
     Provider,
     Refused,
+    Subject,
     Unavailable,
     covers_subject,
 )
 
+logger = logging.getLogger(__name__)
+
 UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
 # Statuses 4xx after which another try may succeed.
 RETRYABLE_STATUSES = {408, 425, 429}
+# The forms of dates that registers write, beside 1990-01-31: day first.
+DATES = ("%d-%m-%Y", "%d/%m/%Y", "%d %B %Y")
 CODE = re.compile(r"[a-z_]{1,40}")
 
 
@@ -160,12 +166,12 @@ class Api:
             raise RequestRejected(self.source, status, answer, why)
         return answer
 
-    def read_object(self, reply: Reply) -> dict[str, Any]:
+    def read_object(self, reply: Reply) -> Record:
         """Return the JSON object of a 2xx. Raises Unavailable or RequestRejected."""
         answer = self.read(reply)
         if not isinstance(answer, dict):
             raise unavailable_error(self.source, "answered with JSON that is no object")
-        return answer
+        return Record(answer)
 
     def ask_token(
         self, method: str, path: str, member: str, **sent: Any
@@ -250,9 +256,7 @@ class TokenCache:
             token.set_result(bearer)
 
 
-def require_covered_country(
-    provider: Provider, subject: Mapping[str, Any], source: str
-) -> None:
+def require_covered_country(provider: Provider, subject: Subject, source: str) -> None:
     """Raise Refused if the provider does not cover the subject's country."""
     if not covers_subject(provider, subject):
         raise refused_error(source, "cannot be asked about subjects in this country")
@@ -295,28 +299,66 @@ def refused_error(source: str, why: str) -> Refused:
     return Refused(REFUSED, f"{source} {why}.")
 
 
-Record = Mapping[str, Any]
+class Record(dict[str, Any]):
+    """A JSON object of a source, whose members may be absent or malformed.
 
+    A method that takes several keys returns the first value that is present.
+    """
 
-def as_object(value: Any) -> Record:
-    """Return the value if it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}
+    # Words, in lower case, that the source writes in place of a missing value.
+    absent: ClassVar[Collection[str]] = ()
 
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Return the value as a record; an empty one if it is no JSON object."""
+        return cls(value) if isinstance(value, dict) else cls()
 
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    def record(self, key: str) -> Self:
+        return self.of(self.get(key))
 
+    def entries(self, key: str) -> list[Any]:
+        """Return the list of this name, or an empty one."""
+        value = self.get(key)
+        return value if isinstance(value, list) else []
 
-def as_objects(value: Any) -> list[Record]:
-    """Return the objects of a list; skip everything else in it."""
-    return [each for each in as_list(value) if isinstance(each, dict)]
+    def records(self, key: str) -> list[Self]:
+        """Return the objects of a list; skip everything else in it."""
+        return [self.of(each) for each in self.entries(key) if isinstance(each, dict)]
+
+    def text(self, *keys: str) -> str | None:
+        """Return a text or number as `clean_text` writes it."""
+        texts = (clean_text(self.get(key), self.absent) for key in keys)
+        return next(filter(None, texts), None)
+
+    def reference(self, key: str) -> str | None:
+        """Return the source's id of its answer, at most 64 characters."""
+        return (self.text(key) or "")[:64] or None
+
+    def code(self, *keys: str) -> str | None:
+        """Return a word in capitals: "converted-closed" is CONVERTED_CLOSED."""
+        word = re.sub(r"\W+", "_", self.text(*keys) or "").strip("_").upper()
+        return word or None
+
+    def day(self, *keys: str) -> str | None:
+        """Return `YYYY-MM-DD` for a text in one of the forms of `DATES`."""
+        dates = (_iso_date(text) for key in keys if (text := self.text(key)))
+        return next(filter(None, dates), None)
+
+    def lines(self, *keys: str) -> str | None:
+        """Join the lines of an address; skip a line that repeats the one before."""
+        lines: list[str] = []
+        for key in keys:
+            for each in self.entries(key) or [self.get(key)]:
+                line = clean_text(each, self.absent)
+                if line and line not in lines[-1:]:
+                    lines.append(line)
+        return ", ".join(lines) or None
 
 
 def clean_text(value: Any, absent: Collection[str] = ()) -> str | None:
     """Return a text or a number as text with single spaces, at most 500 characters.
 
-    Returns None for other types, for a blank text, and for the words in `absent`
-    (lower case), which the source writes in place of a missing value.
+    Returns None for other types, a blank text and the words in `absent`.
     """
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return None
@@ -324,18 +366,17 @@ def clean_text(value: Any, absent: Collection[str] = ()) -> str | None:
     return text if text and text.casefold() not in absent else None
 
 
-def iso_date(value: Any) -> str | None:
-    """Return `YYYY-MM-DD` if the text begins with such a date."""
-    try:
-        return date.fromisoformat((clean_text(value) or "")[:10]).isoformat()
-    except ValueError:
-        return None
+def _iso_date(text: str) -> str | None:
+    with suppress(ValueError):
+        return date.fromisoformat(text[:10]).isoformat()
+    for form in DATES:
+        with suppress(ValueError):
+            return datetime.strptime(text, form).date().isoformat()  # noqa: DTZ007
+    return None
 
 
-def normalize_code(value: Any) -> str | None:
-    """Return a register's word in capitals: "converted-closed" is CONVERTED_CLOSED."""
-    word = re.sub(r"\W+", "_", clean_text(value) or "").strip("_").upper()
-    return word or None
+def join_words(*words: str | None) -> str | None:
+    return " ".join(filter(None, words)) or None
 
 
 def upper_number(value: Any) -> str:
@@ -351,3 +392,13 @@ def plain_number(value: Any) -> str:
 def printable_code(code: str) -> str:
     """Return a source's code for logs and messages, or "?" if it is no short code."""
     return code if re.fullmatch(r"\w{1,8}", code) else "?"
+
+
+def unknown_code_error(
+    source: str, code: str, *, may_be_charged: bool = True
+) -> Unavailable:
+    """Log a code that the adapter's table does not have, and make the error."""
+    shown = printable_code(code)
+    logger.warning("%s answered with the unknown code %s", source, shown)
+    why = f"answered with code {shown}, which is not understood"
+    return unavailable_error(source, why, may_be_charged=may_be_charged)

@@ -7,37 +7,27 @@ their own pair of credentials.
 
 from __future__ import annotations
 
-import logging
 import re
 from base64 import b64encode
 from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from verification.providers.base import Finding, Inquiry, NotTold
-from verification.providers.findings import (
-    build_finding,
-    is_company,
-    is_compared,
-    likeness_of,
-    name_flags,
-    name_match,
-)
+from verification.providers.base import Finding, Inquiry, Provider, Subject
+from verification.providers.findings import Taxpayer, is_company, pin_finding
 from verification.providers.http_api import (
     Api,
+    Record,
     Reply,
     RequestRejected,
     TokenCache,
-    as_object,
-    printable_code,
     refused_error,
     require_covered_country,
     unavailable_error,
+    unknown_code_error,
     upper_number,
 )
-
-logger = logging.getLogger(__name__)
 
 SOURCE = "KRA"
 TOKEN_PATH = "/v1/token/generate"  # noqa: S105
@@ -55,18 +45,11 @@ CODES: dict[str, Verdict] = {
     "30002": "NOT_FOUND",
 }
 TYPES = {"individual": "INDIVIDUAL", "non individual": "COMPANY"}
-OTHER_NAME = "The revenue authority has another name for this PIN."
-NAME_UNKNOWN = "The PIN is active; the name could not be compared."
 STATUSES = {
     "active": "ACTIVE",
     "suspended": "SUSPENDED",
     "cancelled": "CANCELLED",
     "stopped": "STOPPED",
-}
-MESSAGES = {
-    "SUSPENDED": "The PIN is suspended.",
-    "CANCELLED": "The PIN is cancelled.",
-    "STOPPED": "The PIN is stopped.",
 }
 
 
@@ -74,18 +57,15 @@ MESSAGES = {
 class _Answer:
     verdict: Verdict
     # The taxpayer's members; empty if KRA found none.
-    data: dict[str, Any]
+    data: Record
     reply: Reply
 
 
-class Kra:
-    name: ClassVar[str] = "kra"
-    waits_on_network: ClassVar[bool] = True
-    repeats_are_free: ClassVar[bool] = True
-    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
-    not_told: ClassVar[NotTold] = {
-        "KRA_PIN": ("taxStation", "registeredAddress", "obligations")
-    }
+class Kra(Provider):
+    name = "kra"
+    repeats_are_free = True
+    countries = frozenset({"KE"})
+    not_told = {"KRA_PIN": ("taxStation", "registeredAddress", "obligations")}
 
     def __init__(
         self,
@@ -130,11 +110,11 @@ class Kra:
     def _by_id(self, number: str) -> _Answer:
         query = {"TaxpayerType": "KE", "TaxpayerID": number.strip()}
         answer = self._look_up(BY_ID, query)
-        data = {
-            "KRAPIN": answer.data.get("TaxpayerPIN"),
-            "Name": answer.data.get("TaxpayerName"),
-            "TypeOfTaxpayer": "Individual",
-        }
+        data = Record(
+            KRAPIN=answer.data.get("TaxpayerPIN"),
+            Name=answer.data.get("TaxpayerName"),
+            TypeOfTaxpayer="Individual",
+        )
         return _Answer(answer.verdict, data, answer.reply)
 
     def _look_up(self, path: str, query: dict[str, str]) -> _Answer:
@@ -149,7 +129,7 @@ class Kra:
             # KRA answers an unknown number with a 200 or with a 4xx.
             if _code(e.answer) not in CODES:
                 raise
-            body = e.answer
+            body = Record.of(e.answer)
         return _parse_answer(path, body, reply)
 
     def _token(self, key: str, secret: str) -> TokenCache:
@@ -179,32 +159,28 @@ def _life(expires_in: object) -> float:
 
 def _has_expired(reply: Reply) -> bool:
     """Return whether the token has expired: a 401, or a gateway's fault with 500."""
-    if reply.status == 401:
-        return True
-    body = as_object(reply.parsed()) if reply.status == 500 else {}
-    return "access_token_expired" in str(as_object(body.get("fault")))
+    if reply.status != 500:
+        return reply.status == 401
+    return "access_token_expired" in str(Record.of(reply.parsed()).record("fault"))
 
 
-def _parse_answer(path: str, body: dict[str, Any], reply: Reply) -> _Answer:
+def _parse_answer(path: str, body: Record, reply: Reply) -> _Answer:
     code = _code(body)
-    data = dict(as_object(body.get("PINDATA") if path == BY_PIN else body))
+    data = body.record("PINDATA") if path == BY_PIN else body
     has_data = bool(data.get("KRAPIN") or data.get("TaxpayerPIN"))
     # Some answers by ID have no code, only the data.
     verdict = CODES.get(code, "FOUND" if not code and path == BY_ID else None)
     if verdict == "NOT_FOUND" and not has_data:
-        return _Answer(verdict, {}, reply)
+        return _Answer(verdict, Record(), reply)
     is_ok = str(body.get("Status") or "OK").upper() == "OK"
     if verdict == "FOUND" and has_data and is_ok:
         return _Answer(verdict, data, reply)
-    shown = printable_code(code)
-    logger.warning("KRA answered %s with the unknown code %s", path, shown)
-    why = f"answered with code {shown}, which is not understood"
-    raise unavailable_error(SOURCE, why)
+    raise unknown_code_error(SOURCE, code)
 
 
 def _code(body: Any) -> str:
     keys = ("ResponseCode", "responseCode", "ErrorCode", "errorCode")
-    answer = as_object(body)
+    answer = Record.of(body)
     return next((str(answer[key]) for key in keys if answer.get(key)), "")
 
 
@@ -213,75 +189,36 @@ def _may_match(masked: str, pin: str) -> bool:
     return re.fullmatch(".*".join(parts), pin) is not None
 
 
-def _finding(subject: dict[str, Any], answers: list[_Answer]) -> Finding:
+def _finding(subject: Subject, answers: list[_Answer]) -> Finding:
     """Make the finding from all answers; the last one knows most."""
     data: dict[str, Any] = {}
     for answer in answers:
         data |= {key: value for key, value in answer.data.items() if value}
     # KRA may mask the PIN or the name in one answer and not in the other.
     latest_first = [answer.data for answer in answers[::-1]]
-    name = _clearest([each.get("Name") for each in latest_first])
-    match = name_match(subject, name)
-    status = STATUSES.get(_plain(data.get("StatusOfPIN")))
-    details = {
-        "kraPin": _clearest(
-            [each.get("KRAPIN") for each in latest_first] + [subject.get("kraPin")]
-        ),
-        "taxpayerName": name,
-        "taxpayerType": TYPES.get(_plain(data.get("TypeOfTaxpayer"))),
-        "pinStatus": status,
-        "taxStation": None,
-        "registeredAddress": None,
-        "obligations": None,
-        "nameMatch": likeness_of(match),
-    }
-    found = all(answer.verdict == "FOUND" for answer in answers)
-    by_pin = bool(subject.get("kraPin")) or len(answers) > 1
-    flags = {"PIN_NOT_FOUND": "The revenue authority knows no such PIN or ID."}
-    if found:
-        flags = name_flags(subject, match, OTHER_NAME) | _status_flags(status, by_pin)
-    return build_finding(
-        Kra.name,
-        summary=_summary(flags, status),
-        flags=flags,
-        details=details,
-        known=status is not None and is_compared(subject, match),
-        match=match,
-        response_digest=sha256(
-            b"".join(answer.reply.body for answer in answers)
-        ).hexdigest(),
+    pins = [each.get("KRAPIN") for each in latest_first]
+    taxpayer = Taxpayer(
+        pin=_clearest([*pins, subject.get("kraPin")]),
+        name=_clearest([each.get("Name") for each in latest_first]),
+        kind=TYPES.get(_plain(data.get("TypeOfTaxpayer"))),
+        status=STATUSES.get(_plain(data.get("StatusOfPIN"))),
+        # Only answers by PIN have a status.
+        tells_status=bool(subject.get("kraPin")) or len(answers) > 1,
     )
-
-
-def _status_flags(status: str | None, by_pin: bool) -> dict[str, str]:
-    """Return the flag for an inactive PIN. Only answers by PIN have a status."""
-    if status == "ACTIVE" or not by_pin:
-        return {}
-    if status is None:
-        logger.warning("KRA returned an unknown status of a PIN")
-    unknown = "The revenue authority does not say that the PIN is active."
-    return {"PIN_INACTIVE": MESSAGES.get(status or "", unknown)}
-
-
-def _summary(flags: dict[str, str], status: str | None) -> str:
-    if "PIN_NOT_FOUND" in flags:
-        return "No taxpayer has this PIN or ID number."
-    if "PIN_INACTIVE" in flags:
-        return "The PIN is not active."
-    if "NAME_MISMATCH" in flags:
-        return "The PIN is registered under another name."
-    if status is None:
-        return "The PIN is registered; whether it is active is not known."
-    if "NAME_NOT_COMPARED" in flags:
-        return NAME_UNKNOWN
-    return "The PIN is active."
+    bodies = b"".join(answer.reply.body for answer in answers)
+    return pin_finding(
+        subject,
+        taxpayer,
+        Kra.name,
+        is_found=all(answer.verdict == "FOUND" for answer in answers),
+        response_digest=sha256(bodies).hexdigest(),
+    )
 
 
 def _clearest(values: list[Any]) -> str | None:
     """Return the first value without a mask, else the first one."""
     texts = [str(value) for value in values if value]
-    masked = texts[0] if texts else None
-    return next((text for text in texts if "*" not in text), masked)
+    return next((text for text in texts if "*" not in text), next(iter(texts), None))
 
 
 def _plain(word: Any) -> str:

@@ -14,13 +14,14 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from verification.providers.base import Finding, Inquiry, NotTold
+from verification.providers.base import Finding, Inquiry, Provider, Subject
 from verification.providers.findings import (
     NO_NAME,
     build_finding,
@@ -37,15 +38,12 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
-    as_list,
-    as_object,
-    as_objects,
     clean_text,
-    iso_date,
-    printable_code,
+    join_words,
     refused_error,
     require_covered_country,
     unavailable_error,
+    unknown_code_error,
 )
 from verification.providers.name_comparison import Comparison
 
@@ -60,6 +58,7 @@ PERSON, COMPANY = "001", "005"
 LOAN = {"loan_amount": 10000}
 REASON = {"report_reason": 3}
 
+Details = Mapping[str, Any]
 Outcome = Literal["FOUND", "NOT_FOUND", "NO_ANSWER", "CLOCK", "SAME", "REFUSED"]
 CODES: dict[str, tuple[Outcome, str]] = {
     "": ("FOUND", ""),
@@ -82,8 +81,6 @@ CODES: dict[str, tuple[Outcome, str]] = {
     "E030": ("REFUSED", "does not take the credentials"),
     "E409": ("SAME", ""),
 }
-
-
 LOW, LEAST, MOST = 410, 200, 900
 STANDINGS = {"003": "NONE", "004": "CURRENT", "005": "HISTORICAL"}
 LISTINGS = {"NONE": "NOT_LISTED", "CURRENT": "LISTED", "HISTORICAL": "HISTORICAL"}
@@ -143,12 +140,30 @@ class ReportProduct:
     also: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Metropol:
-    name: ClassVar[str] = "metropol"
-    waits_on_network: ClassVar[bool] = True
-    repeats_are_free: ClassVar[bool] = False
-    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
-    not_told: ClassVar[NotTold] = {
+class Answer(Record):
+    """A record of Metropol, which writes "None" for a missing value."""
+
+    absent = ("none",)
+
+    def count(self, key: str) -> int | None:
+        number = self.amount(key)
+        return int(number) if number is not None else None
+
+    def points(self, key: str = "credit_score") -> int | None:
+        points = self.count(key)
+        return points if points is not None and LEAST <= points <= MOST else None
+
+    def amount(self, key: str) -> Decimal | None:
+        with suppress(InvalidOperation):
+            number = Decimal(self.text(key) or "")
+            return number if number.is_finite() else None
+        return None
+
+
+class Metropol(Provider):
+    name = "metropol"
+    countries = frozenset({"KE"})
+    not_told = {
         "CRB_SCORE": ("scoreBand", "probabilityOfDefault"),
         "CRB_STANDARD": ("scoreBand",),
         "CRB_FULL": ("scoreBand",),
@@ -189,14 +204,13 @@ class Metropol:
         if outcome == "SAME":
             late = f"{SOURCE} has answered this before, and does not do so again."
             raise pending_error(inquiry, datetime.now(UTC), REPEAT_WAIT, late)
-        found = outcome == "FOUND"
-        data = _data(answer, number) if found else None
-        evidence = {
-            "source": self.name,
-            "provider_reference": _reference(answer),
-            "response_digest": reply.digest,
-        }
-        return report.read(inquiry, data, **evidence)
+        return report.read(
+            inquiry,
+            _data(answer, number) if outcome == "FOUND" else None,
+            source=self.name,
+            provider_reference=answer.reference("trx_id"),
+            response_digest=reply.digest,
+        )
 
     def _post(self, path: str, body: bytes) -> Reply:
         stamp = f"{datetime.now(UTC):%Y%m%d%H%M%S%f}"
@@ -209,12 +223,12 @@ class Metropol:
         }
         return self._api.fetch("POST", path, body=body, headers=headers)
 
-    def _read(self, reply: Reply) -> Record:
+    def _read(self, reply: Reply) -> Answer:
         try:
-            return self._api.read_object(reply)
+            return Answer(self._api.read_object(reply))
         except RequestRejected as e:
             # A code tells more than the status.
-            answer = as_object(e.answer)
+            answer = Answer.of(e.answer)
             if not answer.get("api_code"):
                 raise
             return answer
@@ -237,49 +251,39 @@ def _body(report: ReportProduct, number: str, inquiry: Inquiry) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _outcome(answer: Mapping[str, Any]) -> tuple[Outcome, str]:
+def _outcome(answer: Answer) -> tuple[Outcome, str]:
     code = answer.get("api_code")
     code = "" if code is None else str(code)
     known = CODES.get(code)
     # A record together with an error is as strange as an unknown code.
     if known is None or (known[0] == "FOUND" and answer.get("has_error") is not False):
-        shown = printable_code(code)
-        logger.warning("Metropol answered with the unknown code %s", shown)
-        why = f"answered with code {shown}, which is not understood"
-        raise unavailable_error(SOURCE, why)
+        raise unknown_code_error(SOURCE, code)
     return known
 
 
-def _data(answer: Mapping[str, Any], number: str) -> dict[str, Any]:
+def _data(answer: Answer, number: str) -> Answer:
     """Return the record: production may wrap it in `data`, the test server does not."""
-    inner = answer.get("data")
-    data = dict(inner if isinstance(inner, dict) else answer)
+    data = answer.record("data") if isinstance(answer.get("data"), dict) else answer
     if str(data.get("identity_number", number)) != number:
         raise unavailable_error(SOURCE, "answered about somebody else")
     return data
 
 
-def _reference(answer: Mapping[str, Any]) -> str | None:
-    reference = answer.get("trx_id")
-    return reference[:64] if isinstance(reference, str) else None
-
-
-def score(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
+def score(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     subject = inquiry.subject
-    points = _points((data or {}).get("credit_score"))
+    points = (data or Answer()).points()
     details, match = _subject_details(subject, data)
     if inquiry.check == "CREDITBUREAU_SCORE":
         details["bureau"] = "Metropol" if data is not None else None
     details |= {"creditScore": points, "scoreBand": None, "probabilityOfDefault": None}
-    flags = _common(subject, data, details, match)
+    flags = _common_flags(subject, data, details, match)
     known = points is not None and _is_compared(subject, details, match)
-    more = {"known": known, "credit_score": points, "match": match}
-    return _finding(flags, details, **more, **evidence)
+    return _finding(flags, details, points, known=known, match=match, **evidence)
 
 
-def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
+def standing(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     subject = inquiry.subject
-    code = str((data or {}).get("delinquency_code"))
+    code = str((data or Answer()).get("delinquency_code"))
     if code in NO_RECORD:
         data = None
     listing = LISTINGS.get(STANDINGS.get(code, "")) if data is not None else None
@@ -292,7 +296,7 @@ def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
         "currency": "KES" if data is not None else None,
         "clearanceCertificate": None,
     }
-    flags = _common(subject, data, details, match)
+    flags = _common_flags(subject, data, details, match)
     if data is not None and listing is None:
         logger.warning("Metropol returned an unknown delinquency code")
         flags["ADVERSE_LISTING"] = NOT_CLEAN
@@ -301,28 +305,28 @@ def standing(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
     if listing == "HISTORICAL":
         flags["PAST_DELINQUENCY"] = "A lender has listed this person in the past."
     known = listing is not None and is_compared(subject, match)
-    return _finding(flags, details, known=known, match=match, **evidence)
+    return _finding(flags, details, None, known=known, match=match, **evidence)
 
 
-def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
+def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     """Make the finding of a standard or full report on a person or a company."""
     subject = inquiry.subject
     if data is not None and str(data.get("delinquency_code")) == "001":
         data = None
-    found = data or {}
-    listed = found.get("account_info")
-    if data is not None and not isinstance(listed, list):
+    found = data or Answer()
+    if data is not None and not isinstance(found.get("account_info"), list):
         raise unavailable_error(SOURCE, "answered without accounts")
-    each = [_account(one) for one in as_objects(listed)]
+    listed = [_account(account) for account in found.records("account_info")]
     status = STANDINGS.get(str(found.get("delinquency_code")))
-    points = _points(found.get("credit_score"))
+    points = found.points()
     full = inquiry.check != "CRB_STANDARD"
     details, match = _subject_details(subject, data)
     if inquiry.check == "CRB_FULL":
         details |= _contacts(found, is_found=data is not None)
-    details |= _accounts(data, each, points, status)
+    details |= {"creditScore": points, "scoreBand": None, "delinquencyStatus": status}
+    details |= _account_figures(listed, is_found=data is not None)
     details |= _behaviour(found) if full else {}
-    flags = _common(subject, data, details, match)
+    flags = _common_flags(subject, data, details, match)
     if status == "CURRENT" or details["nonPerformingAccounts"]:
         bad = "An account is more than 90 days in arrears, or written off."
         flags["NON_PERFORMING_ACCOUNT"] = bad
@@ -332,26 +336,40 @@ def accounts(inquiry: Inquiry, data: Record | None, **evidence: Any) -> Finding:
         flags["BOUNCED_CHEQUES"] = "Cheques bounced in the last 12 months."
     if details.get("fraudAlert"):
         flags["FRAUD_ALERT"] = "A lender has filed a fraud alert."
-    known = status is not None and points is not None and all(map(_is_known, each))
+    known = status is not None and points is not None and all(map(_is_known, listed))
     if full:
         needed = ("fraudAlert", "bouncedChequesLast12Months")
         known = known and all(details[key] is not None for key in needed)
     known = known and _is_compared(subject, details, match)
-    more = {"known": known, "credit_score": points, "match": match}
-    return _finding(flags, details, **more, **evidence)
+    return _finding(flags, details, points, known=known, match=match, **evidence)
 
 
-def _finding(flags: dict[str, str], details: dict[str, Any], **more: Any) -> Finding:
+def _finding(
+    flags: dict[str, str],
+    details: dict[str, Any],
+    points: int | None,
+    *,
+    known: bool,
+    **evidence: Any,
+) -> Finding:
     clear = "Nothing is held against the subject."
-    if not more["known"]:
+    if not known:
         clear = "The bureau's answer leaves something open."
-    source = more.pop("source")
-    summary = worst_message(flags, clear)
-    return build_finding(source, summary=summary, flags=flags, details=details, **more)
+    return build_finding(
+        summary=worst_message(flags, clear),
+        flags=flags,
+        details=details,
+        known=known,
+        credit_score=points,
+        **evidence,
+    )
 
 
-def _common(
-    subject: Record, data: Record | None, details: Record, match: Comparison | None
+def _common_flags(
+    subject: Subject,
+    data: Answer | None,
+    details: Mapping[str, Any],
+    match: Comparison | None,
 ) -> dict[str, str]:
     if data is None:
         return {"NO_CREDIT_RECORD": "No lender has reported the subject to the bureau."}
@@ -365,26 +383,28 @@ def _common(
 
 
 def _subject_details(
-    subject: Record, data: Record | None
+    subject: Subject, data: Answer | None
 ) -> tuple[dict[str, Any], Comparison | None]:
     """Return the details about the subject, and how its name compares."""
-    found = data or {}
-    person = found.get("identity_verification")
-    person = person if isinstance(person, dict) else found
-    names = [person.get(key) for key in ("first_name", "other_name")]
-    names.append(person.get("last_name") or person.get("surname"))
-    name = " ".join(filter(None, map(_text, names))) or None
+    found = data or Answer()
+    person = found.record("identity_verification") or found
+    name = join_words(
+        person.text("first_name"),
+        person.text("other_name"),
+        person.text("last_name", "surname"),
+    )
+    key, called = "idNumber", "fullName"
     if is_company(subject):
-        name = _text(found.get("company_name")) or name
+        name = found.text("company_name") or name
         key, called = "registrationNumber", "registeredName"
-    else:
-        key, called = "idNumber", "fullName"
     match = name_match(subject, name)
     details = {key: subject.get(key), called: name, "nameMatch": likeness_of(match)}
     return details, match
 
 
-def _is_compared(subject: Record, details: Record, match: Comparison | None) -> bool:
+def _is_compared(
+    subject: Subject, details: Mapping[str, Any], match: Comparison | None
+) -> bool:
     """Return whether the name was compared.
 
     A client may state a company's number alone. The bureau must then give a name, so
@@ -394,130 +414,97 @@ def _is_compared(subject: Record, details: Record, match: Comparison | None) -> 
     return is_named and is_compared(subject, match)
 
 
-def _contacts(found: Record, *, is_found: bool) -> dict[str, Any]:
-    verified = as_object(found.get("identity_verification"))
-    scrub = as_object(found.get("identity_scrub"))
-    phones = [_text(one) for one in as_list(scrub.get("phone"))]
-    streets = map(as_object, as_list(scrub.get("physical_address")))
-    employers = map(as_object, as_list(scrub.get("employment")))
+def _contacts(found: Answer, *, is_found: bool) -> dict[str, Any]:
+    scrub = found.record("identity_scrub")
+    phones = (clean_text(phone, found.absent) for phone in scrub.entries("phone"))
+    addresses = [
+        {
+            "street": address.text("address"),
+            "town": address.text("town"),
+            "country": address.text("country"),
+        }
+        for address in scrub.records("physical_address")
+    ]
+    employers = [
+        {
+            "name": employer.text("employer_name"),
+            "reportedOn": employer.day("employment_date"),
+        }
+        for employer in scrub.records("employment")
+    ]
     return {
-        "dateOfBirth": iso_date(verified.get("date_of_birth") or verified.get("dob")),
+        "dateOfBirth": found.record("identity_verification").day(
+            "date_of_birth", "dob"
+        ),
         "phone": next(filter(None, phones), None),
-        "addresses": [
-            {
-                "street": _text(one.get("address")),
-                "town": _text(one.get("town")),
-                "country": _text(one.get("country")),
-            }
-            for one in streets
-        ]
-        if is_found
-        else None,
-        "employers": [
-            {
-                "name": _text(one.get("employer_name")),
-                "reportedOn": iso_date(one.get("employment_date")),
-            }
-            for one in employers
-        ]
-        if is_found
-        else None,
+        "addresses": addresses if is_found else None,
+        "employers": employers if is_found else None,
     }
 
 
-def _account(one: Record) -> dict[str, Any]:
-    status = STATUS.get(str(one.get("account_status")).strip().casefold())
+def _account(account: Answer) -> dict[str, Any]:
+    status = STATUS.get(str(account.get("account_status")).strip().casefold())
     if status is None:
         logger.warning("Metropol returned an unknown status of an account")
     return {
         "lender": None,
-        "product": PRODUCTS.get(_count(one.get("product_type_id")) or 0),
-        "accountNumber": _text(one.get("account_number")),
+        "product": PRODUCTS.get(account.count("product_type_id") or 0),
+        "accountNumber": account.text("account_number"),
         "status": status,
-        "openedOn": iso_date(one.get("date_opened")),
-        "originalAmount": _number(_money(one.get("original_amount"))),
-        "balance": _number(_money(one.get("current_balance"))),
-        "overdue": _number(_money(one.get("overdue_balance"))),
-        "daysInArrears": _count(one.get("days_in_arrears")),
-        "lastPaidOn": iso_date(one.get("last_payment_date")),
-        "currency": _text(one.get("account_currency")),
+        "openedOn": account.day("date_opened"),
+        "originalAmount": _number(account.amount("original_amount")),
+        "balance": _number(account.amount("current_balance")),
+        "overdue": _number(account.amount("overdue_balance")),
+        "daysInArrears": account.count("days_in_arrears"),
+        "lastPaidOn": account.day("last_payment_date"),
+        "currency": account.text("account_currency"),
     }
 
 
-def _is_known(account: Record) -> bool:
+def _is_known(account: Details) -> bool:
     return None not in (account["status"], account["daysInArrears"], account["overdue"])
 
 
-def _accounts(
-    data: Record | None,
-    each: list[dict[str, Any]],
-    points: int | None,
-    status: str | None,
+def _account_figures(
+    accounts: list[dict[str, Any]], *, is_found: bool
 ) -> dict[str, Any]:
-    days = [one["daysInArrears"] or 0 for one in each]
+    late = [account["daysInArrears"] or 0 for account in accounts]
     bad = [
-        one["status"] in BAD or late > 90 for one, late in zip(each, days, strict=True)
+        account["status"] in BAD or days > 90
+        for account, days in zip(accounts, late, strict=True)
     ]
-    currencies = {one.pop("currency") or "KES" for one in each} or {"KES"}
+    currencies = {account.pop("currency") or "KES" for account in accounts} or {"KES"}
     # Amounts in several currencies have no sum.
-    one_currency = next(iter(currencies)) if len(currencies) == 1 else None
+    currency = next(iter(currencies)) if len(currencies) == 1 else None
     figures = {
-        "accounts": each,
-        "openAccounts": sum(one["status"] not in SETTLED for one in each),
+        "accounts": accounts,
+        "openAccounts": sum(account["status"] not in SETTLED for account in accounts),
         "nonPerformingAccounts": sum(bad),
-        "totalBalance": _total(each, "balance") if one_currency else None,
-        "totalOverdue": _total(each, "overdue") if one_currency else None,
-        "worstDaysInArrears": max(days, default=0),
-        "currency": one_currency,
+        "totalBalance": _total(accounts, "balance") if currency else None,
+        "totalOverdue": _total(accounts, "overdue") if currency else None,
+        "worstDaysInArrears": max(late, default=0),
+        "currency": currency,
     }
-    if data is None:
-        figures = dict.fromkeys(figures)
-    summary = {"creditScore": points, "scoreBand": None, "delinquencyStatus": status}
-    return {**summary, **figures}
+    return figures if is_found else dict.fromkeys(figures)
 
 
-def _behaviour(found: Record) -> dict[str, Any]:
-    def of_the_year(key: str) -> int | None:
-        return _count(as_object(found.get(key)).get("last_12_months"))
-
-    trend = found.get("metro_score_trend")
+def _behaviour(found: Answer) -> dict[str, Any]:
+    trend = [
+        {"month": month.text("month"), "creditScore": month.points()}
+        for month in map(Answer.of, found.entries("metro_score_trend"))
+    ]
+    has_trend = isinstance(found.get("metro_score_trend"), list)
+    enquiries = found.record("no_of_enquiries")
+    cheques = found.record("no_of_bounced_cheques")
     fraud, guarantor = found.get("has_fraud"), found.get("is_guarantor")
     return {
-        "scoreTrend": [
-            {
-                "month": _text(as_object(one).get("month")),
-                "creditScore": _points(as_object(one).get("credit_score")),
-            }
-            for one in trend
-        ]
-        if isinstance(trend, list)
-        else None,
-        "enquiriesLast12Months": of_the_year("no_of_enquiries"),
-        "bouncedChequesLast12Months": of_the_year("no_of_bounced_cheques"),
+        "scoreTrend": trend if has_trend else None,
+        "enquiriesLast12Months": enquiries.count("last_12_months"),
+        "bouncedChequesLast12Months": cheques.count("last_12_months"),
         # Metropol does not tell which loans a guarantor guarantees.
         "guarantees": [] if guarantor is False else None,
         "fraudAlert": fraud if isinstance(fraud, bool) else None,
     }
-
-
-def _points(value: Any) -> int | None:
-    points = _count(value)
-    return points if points is not None and LEAST <= points <= MOST else None
-
-
-def _count(value: Any) -> int | None:
-    number = _money(value)
-    return int(number) if number is not None else None
-
-
-def _money(value: Any) -> Decimal | None:
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        return None
-    try:
-        number = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
 
 
 def _number(amount: Decimal | None) -> int | float | None:
@@ -528,15 +515,13 @@ def _number(amount: Decimal | None) -> int | float | None:
     return int(whole) if whole == whole.to_integral_value() else float(whole)
 
 
-def _total(each: Iterable[Record], key: str) -> int | float | None:
-    amounts = [_money(one[key]) for one in each]
-    if None in amounts:
-        return None
-    return _number(sum((a for a in amounts if a is not None), Decimal(0)))
-
-
-def _text(value: Any) -> str | None:
-    return clean_text(value, absent={"none"})
+def _total(accounts: Iterable[Details], key: str) -> int | float | None:
+    amounts = [account[key] for account in accounts]
+    return (
+        None
+        if None in amounts
+        else _number(sum((Decimal(str(a)) for a in amounts), Decimal(0)))
+    )
 
 
 SCORE = ReportProduct(3, "/score/consumer", score)

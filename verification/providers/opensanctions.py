@@ -12,17 +12,14 @@ import re
 import time
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
-from verification.providers.base import Finding, Inquiry, NotTold, Unavailable
+from verification.providers.base import Finding, Inquiry, Provider, Subject, Unavailable
 from verification.providers.findings import is_company, stated_name
 from verification.providers.http_api import (
     Api,
     Record,
-    as_list,
-    as_object,
-    as_objects,
     refused_error,
     unavailable_error,
 )
@@ -44,12 +41,8 @@ REFUSALS = {
 }
 
 
-class OpenSanctions:
-    name: ClassVar[str] = "opensanctions"
-    waits_on_network: ClassVar[bool] = True
-    repeats_are_free: ClassVar[bool] = False
-    countries: ClassVar[frozenset[str]] = frozenset()
-    not_told: ClassVar[NotTold] = {}
+class OpenSanctions(Provider):
+    name = "opensanctions"
 
     def __init__(
         self,
@@ -124,12 +117,12 @@ class OpenSanctions:
         """Return the catalogue. It is free, so its failures cost nothing either."""
         try:
             reply = self._api.fetch("GET", "/catalog")
-            return {} if reply.status == 404 else self._api.read_object(reply)
+            return Record() if reply.status == 404 else self._api.read_object(reply)
         except Unavailable as e:
             raise Unavailable(e.code, e.message) from None
 
 
-def _query(subject: Record) -> dict[str, Any]:
+def _query(subject: Subject) -> dict[str, Any]:
     country = str(subject.get("country") or "").lower()
     of_company = {
         "name": stated_name(subject),
@@ -152,13 +145,14 @@ def _query(subject: Record) -> dict[str, Any]:
 
 def _results(answer: Record) -> tuple[list[Record], int]:
     """Return the candidates, and their total number if more exist; else 0."""
-    one = as_object(as_object(answer.get("responses")).get("q"))
-    if one.get("status") != 200:
+    query = answer.record("responses").record("q")
+    if query.get("status") != 200:
         raise unavailable_error(SOURCE, "could not answer the query")
-    results = one.get("results")
-    if not isinstance(results, list) or not all(isinstance(r, dict) for r in results):
+    results = query.records("results")
+    listed = query.get("results")
+    if not isinstance(listed, list) or len(results) < len(listed):
         raise unavailable_error(SOURCE, "answered without a list of results")
-    count = as_object(one.get("total")).get("value")
+    count = query.record("total").get("value")
     if not isinstance(count, int) or len(results) < min(count, MOST):
         raise unavailable_error(SOURCE, "answered with less than it found")
     # If the answer holds all candidates, we count those above the threshold ourselves.
@@ -174,18 +168,18 @@ def _score(result: Record) -> float:
 
 
 def _hit(result: Record) -> Hit:
-    properties = as_object(result.get("properties"))
+    properties = result.record("properties")
     return Hit(
-        lists=_texts(result.get("datasets")),
+        lists=_texts(result, "datasets"),
         entry=str(result.get("id") or "")[:200],
         name=str(result.get("caption") or "")[:200],
-        topics=_texts(properties.get("topics")),
+        topics=_texts(properties, "topics"),
         score=_score(result),
-        birth_dates=_texts(properties.get("birthDate")),
+        birth_dates=_texts(properties, "birthDate"),
         countries=[
             code.upper()
             for key in ("country", "nationality", "jurisdiction")
-            for code in _texts(properties.get(key))
+            for code in _texts(properties, key)
         ],
     )
 
@@ -195,10 +189,12 @@ def _index_version(answer: Record, dataset: str) -> str:
 
     A collection without a version gets the oldest version of its parts.
     """
-    datasets = {str(one.get("name")): one for one in as_objects(answer.get("datasets"))}
-    entry = datasets.get(dataset, {})
-    parts = [datasets.get(name, {}) for name in _texts(entry.get("children"))]
-    versions = [str(one["index_version"]) for one in parts if one.get("index_version")]
+    datasets = {str(each.get("name")): each for each in answer.records("datasets")}
+    entry = datasets.get(dataset, Record())
+    parts = [datasets.get(name, Record()) for name in _texts(entry, "children")]
+    versions = [
+        str(part["index_version"]) for part in parts if part.get("index_version")
+    ]
     return str(entry.get("index_version") or min(versions, default=""))[:60]
 
 
@@ -212,6 +208,6 @@ def _made_at(version: str) -> datetime:
         raise unavailable_error(SOURCE, why, may_be_charged=False) from None
 
 
-def _texts(value: Any) -> list[str]:
-    texts = (str(each)[:200] for each in as_list(value)[:20] if each)
+def _texts(record: Record, key: str) -> list[str]:
+    texts = (str(each)[:200] for each in record.entries(key)[:20] if each)
     return list(dict.fromkeys(texts))

@@ -33,7 +33,6 @@ from verification.providers.http_api import (
     Api,
     Record,
     RequestRejected,
-    as_object,
     unavailable_error,
 )
 from verification.providers.payment_provider import (
@@ -176,9 +175,9 @@ class Paystack:
             if _says(e, "duplicate_reference", "duplicate transaction reference"):
                 # Paystack sent the prompt earlier.
                 return CheckoutSnapshot(CheckoutState.OPEN)
-            answer = as_object(e.answer)
+            answer = Record.of(e.answer)
             # Paystack answers some failed charges with status 400.
-            failure = _failure(as_object(answer.get("data"))) or _failure(answer)
+            failure = _failure(Record.of(answer.get("data"))) or _failure(answer)
             if not failure:
                 raise
             return CheckoutSnapshot(CheckoutState.FAILED, failure=failure)
@@ -250,7 +249,7 @@ class Paystack:
         return ProviderEvent(
             digest,
             kind[:100],
-            _reference(kind, as_object(event.get("data"))),
+            _reference(kind, Record.of(event.get("data"))),
             is_dispute=kind in DISPUTES,
             is_refund=kind.startswith("refund."),
         )
@@ -403,7 +402,7 @@ class Paystack:
 
 def _says(e: RequestRejected, code: str, words: str) -> bool:
     """Compare the code and, because Paystack's codes are new, the message."""
-    answer = as_object(e.answer)
+    answer = Record.of(e.answer)
     return answer.get("code") == code or words in str(answer.get("message")).lower()
 
 
@@ -439,7 +438,7 @@ def _failed(found: dict[str, Any]) -> CheckoutSnapshot:
     )
 
 
-def _failure(answer: Record) -> PromptFailure | None:
+def _failure(answer: dict[str, Any]) -> PromptFailure | None:
     names = ("message", "gateway_response", "status")
     words = " ".join(str(answer.get(name)) for name in names).lower()
     fitting = (failure for said, failure in PROMPT_FAILURES if said.search(words))
@@ -469,7 +468,7 @@ def _transaction(found: dict[str, Any]) -> str:
 def _reference(kind: str, data: Record) -> str:
     """Return our checkout's reference, from where this kind of event has it."""
     if kind.startswith("charge.dispute."):
-        data = as_object(data.get("transaction"))
+        data = Record.of(data.get("transaction"))
     member = "transaction_reference" if kind.startswith("refund.") else "reference"
     reference = data.get(member)
     return reference if isinstance(reference, str) else ""
@@ -482,7 +481,7 @@ def _transaction_of(refund: dict[str, Any]) -> str:
 
 def _page_count(answer: dict[str, Any]) -> int | None:
     """Return the number of pages, or None: then the list ends with an empty page."""
-    count = as_object(answer.get("meta")).get("pageCount")
+    count = Record.of(answer.get("meta")).get("pageCount")
     return count if isinstance(count, int) else None
 
 

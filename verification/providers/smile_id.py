@@ -22,33 +22,21 @@ from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from verification.providers import findings
-from verification.providers.base import BadSignature, Finding, Inquiry, NotTold
-from verification.providers.findings import (
-    ACTIVE,
-    DISSOLVED,
-    Company,
-    Person,
-    build_finding,
-    is_death,
-    likeness_of,
-    name_flags,
-    name_match,
-    pending_error,
-    worst_message,
+from verification.providers.base import (
+    BadSignature,
+    Finding,
+    Inquiry,
+    Provider,
+    Subject,
 )
 from verification.providers.http_api import (
     Api,
     Record,
     Reply,
     RequestRejected,
-    as_object,
-    as_objects,
-    clean_text,
-    iso_date,
-    normalize_code,
     printable_code,
     refused_error,
     require_covered_country,
@@ -101,24 +89,18 @@ ERRORS: dict[str, tuple[Outcome, str]] = {
 KNOWN_JOB = "2215"
 VERIFIED = {ID_PATH: "Verify_ID_Number", BUSINESS_PATH: "Verify_Business"}
 KINDS = {ID_PATH: 5, BUSINESS_PATH: 7}
-ABSENT = {"not available", "n/a", "na", "none", "null"}
-GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
-DEATH = ("dateofdeath", "dod")
 TYPES = {
     "PRIVATE_COMPANY_LIMITED_BY_SHARES": "PRIVATE_LIMITED_COMPANY",
     "PRIVATE_COMPANY": "PRIVATE_LIMITED_COMPANY",
     "PUBLIC_COMPANY_LIMITED_BY_SHARES": "PUBLIC_LIMITED_COMPANY",
     "PUBLIC_COMPANY": "PUBLIC_LIMITED_COMPANY",
 }
-STATUSES = {
-    "ACTIVE": ACTIVE,
-    "REGISTERED": ACTIVE,
-    "DISSOLVED": DISSOLVED,
-    "STRUCK_OFF": DISSOLVED,
-    "DEREGISTERED": DISSOLVED,
-    "CEASED": DISSOLVED,
-}
-NO_PIN = "The revenue authority knows no such PIN or ID."
+
+
+class Answer(Record):
+    """A record of Smile ID, which writes words in place of missing values."""
+
+    absent = ("not available", "n/a", "na", "none", "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +111,11 @@ class _Job:
     query: Mapping[str, str]
 
 
-class SmileId:
-    name: ClassVar[str] = "smile_id"
-    waits_on_network: ClassVar[bool] = True
-    repeats_are_free: ClassVar[bool] = True
-    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
-    not_told: ClassVar[NotTold] = {
-        "KRA_PIN": ("pinStatus", "taxStation", "obligations")
-    }
+class SmileId(Provider):
+    name = "smile_id"
+    repeats_are_free = True
+    countries = frozenset({"KE"})
+    not_told = {"KRA_PIN": ("pinStatus", "taxStation", "obligations")}
 
     def __init__(
         self,
@@ -158,7 +137,7 @@ class SmileId:
             inquiry.subject,
             answer if _outcome(answer) == "FOUND" else None,
             source=self.name,
-            provider_reference=text_or_none(answer.get("SmileJobID")),
+            provider_reference=answer.text("SmileJobID"),
             response_digest=reply.digest,
         )
 
@@ -173,10 +152,10 @@ class SmileId:
                 raise BadSignature
         except (ValueError, RecursionError):
             raise BadSignature from None
-        job = str(as_object(callback.get("PartnerParams")).get("job_id") or "")
+        job = str(Record.of(callback.get("PartnerParams")).get("job_id") or "")
         return job if re.fullmatch(r"[A-Za-z0-9-]{1,64}", job) else ""
 
-    def _is_ours(self, answer: Record) -> bool:
+    def _is_ours(self, answer: Mapping[str, Any]) -> bool:
         """Return whether the answer is signed with our API key."""
         expected = signature(self._key, self._partner_id, str(answer.get("timestamp")))
         signed = str(answer.get("signature"))
@@ -184,7 +163,7 @@ class SmileId:
 
     def _answer(
         self, path: str, query: Mapping[str, str], inquiry: Inquiry
-    ) -> tuple[Record, Reply]:
+    ) -> tuple[Answer, Reply]:
         """Return the answer to the latest job; each attempt may begin one job more."""
         end = time.monotonic() + TOGETHER
         for nth in range(1, inquiry.attempt + 1):
@@ -202,7 +181,7 @@ class SmileId:
                 break
         raise unavailable_error(SOURCE, why or "gave an answer that is not understood")
 
-    def _begin(self, job: _Job, inquiry: Inquiry) -> tuple[Record, Reply, bool]:
+    def _begin(self, job: _Job, inquiry: Inquiry) -> tuple[Answer, Reply, bool]:
         """Begin the job. Returns its answer, the reply, and whether the job is new."""
         params = {"job_id": job.job_id, "user_id": job.user_id}
         body = {
@@ -228,7 +207,7 @@ class SmileId:
 
     def _job_status(
         self, params: dict[str, str], inquiry: Inquiry
-    ) -> tuple[Record, Reply]:
+    ) -> tuple[Answer, Reply]:
         """Return the answer to a job that was begun earlier."""
         body = {**params, "image_links": False, "history": False}
         reply = self._post(STATUS_PATH, body)
@@ -238,10 +217,10 @@ class SmileId:
             # Smile ID may have charged the job; another one would cost again.
             why = "knows the job, and does not tell its answer"
             raise unavailable_error(SOURCE, why) from None
-        answer = status.get("result")
         if str(status.get("job_complete")).lower() != "true":
             raise _pending_error(inquiry)
-        if not isinstance(answer, dict):
+        answer = status.record("result")
+        if not answer:
             raise unavailable_error(SOURCE, "ended the job without an answer")
         _check_final(answer, inquiry)
         return answer, reply
@@ -256,29 +235,28 @@ class SmileId:
         }
         return self._api.fetch("POST", path, json={**signed, **body})
 
-    def _signed(self, reply: Reply) -> Record:
+    def _signed(self, reply: Reply) -> Answer:
         """Return the answer, checked for our signature.
 
         Raises Unavailable or RequestRejected.
         """
-        answer = self._api.read_object(reply)
+        answer = Answer(self._api.read_object(reply))
         if not self._is_ours(answer):
             raise unavailable_error(SOURCE, "answered with a wrong signature")
         return answer
 
-    def _check(self, answer: Record, job: _Job) -> None:
+    def _check(self, answer: Answer, job: _Job) -> None:
         """Raise Unavailable if the answer is about another job or number.
 
         The signature covers neither.
         """
-        echoed = as_object(answer.get("PartnerParams")).get("job_id")
-        number = text_or_none(answer.get("IDNumber"))
+        echoed = answer.record("PartnerParams").get("job_id")
+        number = answer.text("IDNumber")
         if echoed != job.job_id or number not in {None, job.query["id_number"]}:
             raise unavailable_error(SOURCE, "answered about something else")
-        if _outcome(answer) == "FOUND":
-            actions = as_object(answer.get("Actions"))
-            if actions.get(VERIFIED[job.path]) != "Verified":
-                raise unavailable_error(SOURCE, "found a record and did not verify it")
+        verified = answer.record("Actions").get(VERIFIED[job.path]) == "Verified"
+        if _outcome(answer) == "FOUND" and not verified:
+            raise unavailable_error(SOURCE, "found a record and did not verify it")
 
 
 def signature(api_key: str, partner_id: str, timestamp: str) -> str:
@@ -322,7 +300,7 @@ def _outcome(answer: Record) -> Outcome:
 
 
 def _error(e: RequestRejected) -> str:
-    return str(as_object(e.answer).get("code", ""))
+    return str(Record.of(e.answer).get("code", ""))
 
 
 def _failure(e: RequestRejected) -> Exception:
@@ -348,128 +326,83 @@ def _is_taken(reply: Reply) -> bool:
 
 def _pending_error(inquiry: Inquiry, pause: float = PAUSE) -> Exception:
     late = f"{SOURCE} has been at work on this for too long."
-    return pending_error(inquiry, datetime.now(UTC), pause, late)
+    return findings.pending_error(inquiry, datetime.now(UTC), pause, late)
 
 
-def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
-    found = answer or {}
-    more = {
-        re.sub("[^a-z]", "", key.casefold()): value
-        for key, value in as_object(found.get("FullData")).items()
-    }
-    death = next(filter(None, (text_or_none(more.get(key)) for key in DEATH)), None)
-    person = Person(
-        name=text_or_none(found.get("FullName")),
-        born_on=parse_day(found.get("DOB")),
-        gender=parse_gender(found.get("Gender")),
-        serial_number=text_or_none(more.get("serialnumber")),
-        citizenship=text_or_none(more.get("citizenship")),
-        place_of_birth=text_or_none(more.get("placeofbirth")),
-        is_dead=is_death(death, parse_day(death)),
+def identity(subject: Subject, answer: Answer | None, **evidence: Any) -> Finding:
+    found = answer or Answer()
+    more = Answer(
+        {
+            re.sub("[^a-z]", "", key.casefold()): value
+            for key, value in found.record("FullData").items()
+        }
+    )
+    person = findings.Person(
+        name=found.text("FullName"),
+        born_on=found.day("DOB"),
+        gender=found.text("Gender"),
+        serial_number=more.text("serialnumber"),
+        citizenship=more.text("citizenship"),
+        place_of_birth=more.text("placeofbirth"),
+        is_dead=findings.is_death(more, "dateofdeath", "dod"),
     )
     return findings.identity_finding(subject, person if answer else None, **evidence)
 
 
-def taxpayer(
-    subject: Record, answer: Record | None, *, source: str, **evidence: Any
-) -> Finding:
-    """Make the finding of a PIN. Without the PIN's status it has no clear score."""
-    found = answer or {}
-    name = text_or_none(found.get("FullName"))
-    match = name_match(subject, name)
-    pin = subject.get("kraPin") or text_or_none(found.get("Secondary_ID_Number"))
-    details = {
-        "kraPin": pin,
-        "taxpayerName": name,
-        "taxpayerType": "INDIVIDUAL" if answer else None,
-        "pinStatus": None,
-        "taxStation": None,
-        "registeredAddress": text_or_none(found.get("Address")),
-        "obligations": None,
-        "nameMatch": likeness_of(match),
-    }
-    flags = name_flags(subject, match) if answer else {"PIN_NOT_FOUND": NO_PIN}
-    clear = "The PIN is registered; whether it is active is not known."
-    return build_finding(
-        source,
-        summary=worst_message(flags, clear),
-        flags=flags,
-        details=details,
-        known=False,
-        match=match,
-        **evidence,
+def taxpayer(subject: Subject, answer: Answer | None, **evidence: Any) -> Finding:
+    found = answer or Answer()
+    record = findings.Taxpayer(
+        pin=subject.get("kraPin") or found.text("Secondary_ID_Number"),
+        name=found.text("FullName"),
+        kind="INDIVIDUAL" if answer else None,
+        tells_status=False,
+        address=found.text("Address"),
     )
+    return findings.pin_finding(subject, record, is_found=bool(answer), **evidence)
 
 
-def business(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+def business(subject: Subject, answer: Answer | None, **evidence: Any) -> Finding:
     if not answer:
-        return findings.company_not_found(subject, **evidence)
-    record = as_object(answer.get("company_information"))
-    word, kind = _code(record.get("status")), _code(record.get("company_type"))
-    if word and word not in STATUSES:
-        logger.warning("Smile ID returned an unknown status of a company")
-    company = Company(
-        name=text_or_none(record.get("legal_name")),
+        return findings.company_finding(subject, None, **evidence)
+    record = answer.record("company_information")
+    kind = record.code("company_type")
+    company = findings.Company(
+        name=record.text("legal_name"),
         kind=TYPES.get(kind or "", kind),
-        status=STATUSES.get(word or "", word),
-        incorporated_on=parse_day(record.get("registration_date")),
-        address=text_or_none(record.get("address")),
+        status=findings.kenyan_status(SOURCE, record.code("status")),
+        incorporated_on=record.day("registration_date"),
+        address=record.text("address"),
         directors=_directors(answer),
-        shareholders=_shareholders(answer),
+        shareholders=[
+            _shareholder(each) for each in answer.records("beneficial_owners")
+        ],
     )
-    return findings.company_found(subject, company, **evidence)
+    return findings.company_finding(subject, company, **evidence)
 
 
-def text_or_none(value: Any) -> str | None:
-    """Return a text or a number as text, or None for Smile ID's absent values."""
-    return clean_text(value, absent=ABSENT)
-
-
-def _directors(found: Record) -> list[dict[str, Any]]:
+def _directors(answer: Answer) -> list[dict[str, Any]]:
     roles = {"directors": "DIRECTOR", "proprietors": "PROPRIETOR", "fiduciaries": None}
     return [
-        {
-            "fullName": text_or_none(one.get("name")),
-            "role": role or _code(one.get("fiduciary_type")),
-            "nationality": text_or_none(one.get("nationality")),
-            "appointedOn": None,
-        }
+        findings.director(
+            each.text("name"),
+            role or each.code("fiduciary_type"),
+            each.text("nationality"),
+        )
         for key, role in roles.items()
-        for one in as_objects(found.get(key))
+        for each in answer.records(key)
     ]
 
 
-def _shareholders(found: Record) -> list[dict[str, Any]]:
-    holders = []
-    for one in as_objects(found.get("beneficial_owners")):
-        shares = (text_or_none(one.get("shareholdings")) or "").replace(",", "")
-        amount = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?(%?)", shares)
-        number = float(amount[1]) if amount else None
-        is_percent = bool(amount and amount[2])
-        holders.append(
-            {
-                "fullName": text_or_none(one.get("name")),
-                "shares": None if is_percent or number is None else int(number),
-                "percent": number if is_percent else None,
-            }
-        )
-    return holders
-
-
-def _code(value: Any) -> str | None:
-    return normalize_code(text_or_none(value))
-
-
-def parse_gender(value: Any) -> str | None:
-    return GENDERS.get((text_or_none(value) or "").casefold())
-
-
-def parse_day(value: Any) -> str | None:
-    """Return YYYY-MM-DD for a text that begins so, or is written DD/MM/YYYY."""
-    text = text_or_none(value) or ""
-    if local := re.fullmatch(r"(\d\d)[/-](\d\d)[/-](\d{4})", text):
-        text = f"{local[3]}-{local[2]}-{local[1]}"
-    return iso_date(text)
+def _shareholder(owner: Answer) -> dict[str, Any]:
+    shares = (owner.text("shareholdings") or "").replace(",", "")
+    amount = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?(%?)", shares)
+    number = float(amount[1]) if amount else None
+    is_percent = bool(amount and amount[2])
+    return {
+        "fullName": owner.text("name"),
+        "shares": None if is_percent or number is None else int(number),
+        "percent": number if is_percent else None,
+    }
 
 
 READERS = {

@@ -31,9 +31,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
-from verification.providers import findings
 from verification.providers.base import (
     AnswerPending,
     BadSignature,
@@ -41,29 +40,25 @@ from verification.providers.base import (
     ConsentEvidence,
     Finding,
     Inquiry,
-    NotTold,
     PendingInquiry,
+    Provider,
     ProviderError,
+    Subject,
     Unavailable,
 )
-from verification.providers.findings import MAX_WAIT, MEDIUM, Person
+from verification.providers.findings import MAX_WAIT, MEDIUM, Person, identity_finding
 from verification.providers.http_api import (
     Api,
     Record,
     Reply,
     TokenCache,
-    as_object,
+    join_words,
     refused_error,
     require_covered_country,
     unavailable_error,
     upper_number,
 )
-from verification.providers.smile_id import (
-    parse_day,
-    parse_gender,
-    signature,
-    text_or_none,
-)
+from verification.providers.smile_id import Answer, signature
 
 logger = logging.getLogger(__name__)
 
@@ -93,13 +88,10 @@ TRIED = "service_unavailable", "internal_error"
 UNSURE = "The record matches; Smile ID wants a person to look at it."
 
 
-class SmileIdV3:
-    name: ClassVar[str] = "smile_id_v3"
-    waits_on_network: ClassVar[bool] = True
-    # Smile ID charges every job.
-    repeats_are_free: ClassVar[bool] = False
-    countries: ClassVar[frozenset[str]] = frozenset({"KE"})
-    not_told: ClassVar[NotTold] = {
+class SmileIdV3(Provider):
+    name = "smile_id_v3"
+    countries = frozenset({"KE"})
+    not_told = {
         "IDENTITY": ("serialNumber", "citizenship", "placeOfBirth", "lifeStatus")
     }
 
@@ -121,7 +113,7 @@ class SmileIdV3:
         self._token = TokenCache(self._ask_token, SECONDS)
 
     def missing_requirement(
-        self, subject: Mapping[str, Any], given: ConsentEvidence | None
+        self, subject: Subject, given: ConsentEvidence | None
     ) -> str:
         if not (subject.get("firstName") and subject.get("lastName")):
             return "the subject's given names and last name"
@@ -227,7 +219,7 @@ class SmileIdV3:
             why = "has no balance left for the account"
             return unavailable_error(SOURCE, why, may_be_charged=False)
         try:
-            job = as_object(self._api.read(reply)).get("job_id")
+            job = Record.of(self._api.read(reply)).get("job_id")
         except Unavailable as e:
             # After a 2xx that broke off, the job exists all the same.
             return _answer_pending() if e.may_be_charged else e
@@ -267,17 +259,14 @@ class SmileIdV3:
 
     def _read(self, inquiry: Inquiry, body: str, job: str) -> Finding:
         """Make the finding from the body of a callback with a valid proof."""
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict) or job not in {"", answer.get("job_id")}:
+        reply = Reply(200, body.encode())
+        answer = Answer.of(reply.parsed())
+        if not answer or job not in {"", answer.get("job_id")}:
             raise unavailable_error(SOURCE, "called back about another job")
         status, reason = answer.get("status"), str(answer.get("reason"))
-        reply = Reply(200, body.encode())
         evidence = {
             "source": self.name,
-            "provider_reference": text_or_none(answer.get("job_id")),
+            "provider_reference": answer.text("job_id"),
             "response_digest": reply.digest,
         }
         if status == "block" and reason == NOT_FOUND:
@@ -285,12 +274,12 @@ class SmileIdV3:
         if status == "block":
             why = reason if reason in BLOCKED else "a reason that is not known"
             raise refused_error(SOURCE, f"tells no record ({why})")
-        fields = answer.get("id_fields")
-        if status not in {"clear", "attention"} or not isinstance(fields, dict):
+        fields = answer.record("id_fields")
+        if status not in {"clear", "attention"} or not fields:
             why = f" ({reason})" if status == "error" and reason in TRIED else ""
             raise unavailable_error(SOURCE, f"could not answer{why}")
         asked = upper_number(inquiry.subject.get("idNumber"))
-        number = text_or_none(fields.get("id_number"))
+        number = fields.text("id_number")
         # Registers that store numbers as integers drop leading zeros.
         if number and upper_number(number).lstrip("0") != asked.lstrip("0"):
             raise unavailable_error(SOURCE, "answered about something else")
@@ -325,24 +314,19 @@ class SmileIdV3:
         return bearer, TOKEN_LIFE
 
 
-def identity(subject: Record, answer: Record | None, **evidence: Any) -> Finding:
+def identity(subject: Subject, fields: Answer | None, **evidence: Any) -> Finding:
     """Make the finding from `id_fields` of a callback.
 
     Smile ID documents only names, birth and gender; a death stays unknown.
     """
-    found = answer or {}
-    parts = (
-        text_or_none(found.get(key))
-        for key in ("first_name", "other_names", "last_name")
-    )
+    found = fields or Answer()
+    parts = map(found.text, ("first_name", "other_names", "last_name"))
     person = Person(
-        name=text_or_none(found.get("full_name"))
-        or " ".join(filter(None, parts))
-        or None,
-        born_on=parse_day(found.get("date_of_birth")),
-        gender=parse_gender(found.get("gender")),
+        name=found.text("full_name") or join_words(*parts),
+        born_on=found.day("date_of_birth"),
+        gender=found.text("gender"),
     )
-    return findings.identity_finding(subject, person if answer else None, **evidence)
+    return identity_finding(subject, person if fields else None, **evidence)
 
 
 def _evidence(given: ConsentEvidence) -> list[dict[str, str]]:

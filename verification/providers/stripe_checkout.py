@@ -30,7 +30,6 @@ from verification.providers.http_api import (
     RETRYABLE_STATUSES,
     Record,
     RequestRejected,
-    as_object,
     to_provider_error,
     unavailable_error,
 )
@@ -199,7 +198,7 @@ class StripeCheckout:
             raise BadSignature
         event = parse_json_object(body)
         kind = str(event.get("type") or "")
-        about = as_object(as_object(event.get("data")).get("object"))
+        about = Record.of(Record.of(event.get("data")).get("object"))
         return ProviderEvent(
             str(event.get("id")),
             kind[:100],
@@ -455,8 +454,8 @@ def _reference(about: Record) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _metadata(found: Record) -> Record:
-    return as_object(found.get("metadata"))
+def _metadata(found: dict[str, Any]) -> Record:
+    return Record.of(found.get("metadata"))
 
 
 def _decline(intent: Any) -> str | None:
