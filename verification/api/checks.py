@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 from uuid import UUID
 
 from django.http import Http404
@@ -22,7 +22,7 @@ from verification.providers.sandbox import list_reserved_numbers
 from verification.reports.models import SubjectType
 from verification.reports.request import no_source_reason
 from verification.settings.providers import HOME_COUNTRY
-from verification.sources.health import Availability, availability
+from verification.sources.health import Health, Status, availability
 from verification.values import wire
 from verification.values.wire import Money, Shape
 from workspaces.models import Environment
@@ -56,7 +56,7 @@ class AvailabilityBody(Shape):
     Sandbox checks are always AVAILABLE.
     """
 
-    status: Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
+    status: Status
     """DEGRADED: the source often gives no answer, or another source stands in for it.
     UNAVAILABLE: the service asks no source at present. Checks wait, and fail if that
     lasts."""
@@ -68,12 +68,12 @@ class AvailabilityBody(Shape):
     """95 of 100 answers came within this time."""
 
     @classmethod
-    def of(cls, found: Availability) -> Self:
+    def of(cls, status: Status, health: Health) -> Self:
         return cls(
-            status=found.status,
-            success_rate=found.success_rate,
-            median_ms=found.median_ms,
-            p95_ms=found.slow_ms,
+            status=status,
+            success_rate=health.success_rate,
+            median_ms=health.median_ms,
+            p95_ms=health.slow_ms,
         )
 
 
@@ -141,7 +141,7 @@ class CheckDefinitionBody(Shape):
             freshness_days=definition.freshness_days,
             retry_policy=RetryPolicy(**definition.retry_policy),
             availability=AvailabilityBody.of(
-                availability(definition.name, environment, country)
+                *availability(definition.name, environment, country)
             ),
             recipients=[
                 RecipientBody(name=one.name, country=one.country_code or None)

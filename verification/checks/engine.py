@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -27,22 +27,21 @@ from django.utils.timezone import now
 from verification.checks.inquiries import (
     add_consent,
     call_provider,
-    call_reference,
     find_route,
     outcome_of_unavailable,
 )
-from verification.checks.models import CheckDefinition
+from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import (
     Claim,
     claim,
     claim_queued,
-    find_earlier_result,
     schedule_next_run,
     wake_up,
 )
 from verification.checks.results import (
     Cancelled,
     Completed,
+    Definitions,
     EndedCheck,
     Failed,
     Outcome,
@@ -74,13 +73,12 @@ from verification.sources.models import CallOutcome, Source
 logger = logging.getLogger(__name__)
 # A job ends after this time, so that the cluster can be stopped and watched.
 JOB_SECONDS = 20.0
-# A check that was claimed this often without an outcome kills its workers, or never
-# ends.
+# A check with more claims than this and no outcome probably kills its workers.
 MAX_CLAIMS = 5
 SUSPENDED_PAUSE = timedelta(minutes=5)
-# The threads of one job. Sources that hang cannot hold them all, as each has its own
-# limit.
-MAX_IN_FLIGHT = 256
+# The threads of one job. No source that hangs can hold all of them, because each source
+# has its own limit.
+MAX_CALLS = 256
 CLAIM_BATCH_SIZE = 64
 REFRESH_SECONDS = 1.0
 
@@ -99,7 +97,6 @@ CALL_IN_DOUBT = Failed(
     retryable=True,
 )
 
-Definitions = Mapping[Any, CheckDefinition]
 Policy = Mapping[str, Any]
 
 
@@ -121,55 +118,56 @@ def run_due_checks() -> None:
 
 
 def _run_checks() -> bool:
-    """Run due checks until there are none; return False if time was up before that."""
+    """Run due checks until there are none; return False if the time ended before."""
     definitions = _definitions()
-    with CallPool() as flight:
+    with CallPool() as pool:
         try:
-            return _run_until_idle(flight, definitions)
+            return _run_until_idle(pool, definitions)
         except Exception:
-            _record_in_flight(flight)
+            _record_open_calls(pool)
             raise
 
 
-def _record_in_flight(flight: CallPool) -> None:
+def _record_open_calls(pool: CallPool) -> None:
     """Record the answers of calls under way, as they may have been paid for."""
     if not connection.is_usable():
         # The next statement opens another connection.
         connection.close()
     definitions = _definitions()
-    while flight.under_way:
-        record_outcomes(flight.collect(), definitions)
+    while pool.under_way:
+        record_outcomes(pool.collect(), definitions)
 
 
-def _run_until_idle(flight: CallPool, definitions: Definitions) -> bool:
+def _run_until_idle(pool: CallPool, definitions: Definitions) -> bool:
     stop_at = time.monotonic() + JOB_SECONDS
-    helped = False
+    has_woken_worker = False
     while True:
         in_time = beat() and time.monotonic() < stop_at
-        room = min(CLAIM_BATCH_SIZE, flight.room)
+        room = min(CLAIM_BATCH_SIZE, pool.room)
         claims = claim(room) if in_time and room else []
-        if claims and len(claims) == room and not helped:
+        if claims and len(claims) == room and not has_woken_worker:
             # There is enough for another worker.
-            helped = True
+            has_woken_worker = True
             wake_up()
-        claims += _claim_queued(flight, len(claims)) if in_time else []
+        claims += _claim_queued(pool, len(claims)) if in_time else []
         if any(claimed.definition_id not in definitions for claimed in claims):
             definitions = _definitions()
-        record_outcomes(_start_checks(claims, definitions, flight), definitions)
-        landed = flight.collect()
-        record_outcomes(landed, definitions)
-        flight.tally.flush()
+        record_outcomes(_start_checks(claims, definitions, pool), definitions)
+        answered = pool.collect()
+        record_outcomes(answered, definitions)
+        pool.tally.flush()
         # More checks may have become due while the last answers came in.
-        if not (claims or flight.under_way or landed):
+        if not (claims or pool.under_way or answered):
             return in_time
 
 
-def _claim_queued(flight: CallPool, claimed: int) -> list[Claim]:
-    """Claim checks that waited for sources, up to the room of sources and worker."""
-    room = flight.room - claimed
-    rooms = flight.queues.rooms(room) if flight.room >= CLAIM_BATCH_SIZE else {}
+def _claim_queued(pool: CallPool, claimed: int) -> list[Claim]:
+    """Claim checks that wait for sources, up to the room of the sources and the job."""
+    rooms = (
+        pool.queues.rooms(pool.room - claimed) if pool.room >= CLAIM_BATCH_SIZE else {}
+    )
     claims = claim_queued(rooms) if rooms else []
-    flight.queues.claimed(rooms, claims)
+    pool.queues.subtract_claims(rooms, claims)
     return claims
 
 
@@ -178,10 +176,10 @@ def _definitions() -> Definitions:
 
 
 def _start_checks(
-    claims: Iterable[Claim], definitions: Definitions, flight: CallPool
+    claims: Iterable[Claim], definitions: Definitions, pool: CallPool
 ) -> list[EndedCheck]:
-    """Call the source of each claim; return checks that ended without the network."""
-    at_once: list[EndedCheck] = []
+    """Start the calls of the claims; return the checks that ended without a thread."""
+    ended: list[EndedCheck] = []
     live: list[tuple[Claim, Route]] = []
     for claimed in claims:
         outcome = _outcome_without_call(claimed)
@@ -192,28 +190,26 @@ def _start_checks(
                 continue
             policy = definitions[claimed.definition_id].retry_policy
             claimed, outcome = call_provider(route.providers[0], claimed, policy)
-        at_once.append((claimed, outcome))
-    # A check that was claimed before may have left a call under way when its worker
-    # died.
-    unasked = [c for c, o in at_once if c.fence > 1 and not isinstance(o, Retry)]
-    close_calls(claimed.result_id for claimed in unasked)
-    return at_once + _start_calls(live, definitions, flight)
+        ended.append((claimed, outcome))
+    # An earlier worker may have died and left a call of the check under way.
+    reclaimed = [c for c, o in ended if c.fence > 1 and not isinstance(o, Retry)]
+    close_calls(claimed.result_id for claimed in reclaimed)
+    return ended + _start_calls(live, definitions, pool)
 
 
 def _start_calls(
-    live: list[tuple[Claim, Route]], definitions: Definitions, flight: CallPool
+    live: list[tuple[Claim, Route]], definitions: Definitions, pool: CallPool
 ) -> list[EndedCheck]:
     """Start the calls that may be made now; return the outcomes of the other checks."""
     ended: list[EndedCheck] = []
-    for claimed, then in admit_calls(live, definitions, flight.queues):
-        if not isinstance(then, CallPermit):
-            ended.append((claimed, then))
-            continue
+    for claimed, decision in admit_calls(live, definitions, pool.queues):
         policy = definitions[claimed.definition_id].retry_policy
-        if then.provider.waits_on_network:
-            flight.start(then.provider, claimed, policy)
+        if not isinstance(decision, CallPermit):
+            ended.append((claimed, decision))
+        elif decision.provider.waits_on_network:
+            pool.start(decision.provider, claimed, policy)
         else:
-            ended.append(flight.ask(then.provider, claimed, policy))
+            ended.append(pool.call(decision.provider, claimed, policy))
     return ended
 
 
@@ -242,9 +238,9 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
 def _reuse_finding(result_id: UUID) -> Completed | None:
     """Return the earlier finding, or None if it was erased or cannot be read.
 
-    Without it the source is called, for the promised price.
+    Without it the engine calls the source, for the promised price.
     """
-    earlier = find_earlier_result(result_id)
+    earlier = CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()
     try:
         if earlier is None or earlier.finding is None:
             return None
@@ -256,56 +252,53 @@ def _reuse_finding(result_id: UUID) -> Completed | None:
 
 def admit_calls(
     live: Sequence[tuple[Claim, Route]],
-    definitions: Mapping[Any, CheckDefinition],
+    definitions: Definitions,
     queues: SourceQueues,
 ) -> Iterator[tuple[Claim, CallPermit | Outcome]]:
     """Yield each claim with its permitted call, or with its outcome."""
     if not live:
         return
-    wishes = [_call_request(claimed, route) for claimed, route in live]
-    decisions, rooms = begin_calls(wishes)
+    decisions, rooms = begin_calls(
+        [
+            CallRequest(
+                claimed.result_id,
+                claimed.attempt,
+                claimed.tries,
+                is_new=claimed.fence == 1,
+                reference=claimed.reference,
+                route=route,
+            )
+            for claimed, route in live
+        ]
+    )
     queues.update_rooms(rooms)
     for (claimed, _), decision in zip(live, decisions, strict=True):
         if isinstance(decision, SourceFull):
             queues.mark_waiting(decision.source)
         if isinstance(decision, CallPermit):
-            yield _with_call(claimed, decision), decision
+            called = replace(
+                claimed,
+                call_id=decision.call,
+                more=decision.more,
+                asked_at=decision.asked_at,
+                begun=decision.begun,
+            )
+            yield called, decision
         else:
             policy = definitions[claimed.definition_id].retry_policy
             yield claimed, _outcome_of_decision(claimed, decision, policy)
 
 
-def _with_call(claimed: Claim, go: CallPermit) -> Claim:
-    return replace(
-        claimed,
-        call_id=go.call,
-        more=go.more,
-        asked_at=go.asked_at,
-        begun=go.begun,
-    )
-
-
-def _call_request(claimed: Claim, route: Route) -> CallRequest:
-    return CallRequest(
-        claimed.result_id,
-        claimed.attempt,
-        claimed.tries,
-        is_new=claimed.fence == 1,
-        reference=call_reference(claimed),
-        route=route,
-    )
-
-
 def _outcome_of_decision(
-    claimed: Claim, decision: CallDecision, policy: Mapping[str, Any]
+    claimed: Claim, decision: CallDecision, policy: Policy
 ) -> Outcome:
     match decision:
         case SourceFull(source):
             return Retry(now(), claimed.tries, waits_for=source)
         case CallDelay(at):
-            # At different times, so that they do not all come back together.
-            late = timedelta(seconds=random.random())  # noqa: S311
-            return Retry(at + late, claimed.tries)
+            # Jitter, so that the delayed checks do not come back all together.
+            jitter = timedelta(seconds=random.random())  # noqa: S311
+            return Retry(at + jitter, claimed.tries)
         case NoSourceAvailable(until):
             return outcome_of_unavailable(
                 NO_SOURCE_AVAILABLE, claimed, policy, not_before=until
@@ -314,15 +307,15 @@ def _outcome_of_decision(
             return CALL_IN_DOUBT
         case CallsExhausted():
             return CALLS_SPENT
-    raise AssertionError(f"{decision} is none that ends a wish")
+    raise AssertionError(f"no outcome for {decision}")
 
 
 class CallPool:
     """The calls of one job that are under way, each in its own thread."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(MAX_IN_FLIGHT, thread_name_prefix="ask")
-        self._landed: SimpleQueue[Future[_FinishedCall]] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="call")
+        self._finished: SimpleQueue[Future[tuple[str, EndedCheck]]] = SimpleQueue()
         self._has_started = False
         self.under_way = 0
         self.tally = Tally()
@@ -339,97 +332,88 @@ class CallPool:
 
     @property
     def room(self) -> int:
-        return MAX_IN_FLIGHT - self.under_way
+        return MAX_CALLS - self.under_way
 
     def start(self, provider: Provider, claimed: Claim, policy: Policy) -> None:
-        asked = self._pool.submit(_call, provider, claimed, policy)
+        future = self._pool.submit(_call, provider, claimed, policy)
         self._has_started = True
         self.under_way += 1
-        asked.add_done_callback(self._landed.put)
+        future.add_done_callback(self._finished.put)
 
-    def ask(self, provider: Provider, claimed: Claim, policy: Policy) -> EndedCheck:
-        """Call an in-memory provider synchronously."""
-        return self._note(_call(provider, claimed, policy))
+    def call(self, provider: Provider, claimed: Claim, policy: Policy) -> EndedCheck:
+        """Call an in-memory provider in this thread."""
+        return self._count(*_call(provider, claimed, policy))
 
     def collect(self) -> list[EndedCheck]:
         """Return the answers that have come; wait a little for the first one."""
         ended: list[EndedCheck] = []
         while self.under_way:
             try:
-                future = self._landed.get(not ended, timeout=0.1)
+                future = self._finished.get(not ended, timeout=0.1)
             except Empty:
                 break
             self.under_way -= 1
-            ended.append(self._note(future.result()))
+            ended.append(self._count(*future.result()))
         return ended
 
-    def _note(self, asked: _FinishedCall) -> EndedCheck:
-        name = asked.provider.name
-        self.tally.note(name, call_end_of(asked.outcome).how, asked.seconds)
-        self.queues.ended(name)
-        return asked.claimed, asked.outcome
+    def _count(self, source: str, ended: EndedCheck) -> EndedCheck:
+        claimed, outcome = ended
+        took = claimed.ended_at - claimed.began_at  # type: ignore[operator]
+        self.tally.note(source, call_end_of(outcome).how, took.total_seconds())
+        self.queues.add_room(source)
+        return ended
+
+
+def _call(provider: Provider, claimed: Claim, policy: Policy) -> tuple[str, EndedCheck]:
+    return provider.name, call_provider(provider, claimed, policy)
 
 
 class SourceQueues:
-    """A worker's knowledge of the checks that wait for each source, and of its room.
+    """A job's knowledge of the checks that wait for each source, and of its room.
 
-    It is read again once a second, because other workers queue checks and end calls,
+    It starts again once a second, because other workers queue checks and end calls,
     too.
     """
 
     def __init__(self) -> None:
         self._room: dict[str, int] = {}
         self._waiting: set[str] = set()
-        self._look_at = 0.0
+        self._refresh_at = 0.0
 
-    def rooms(self, left: int) -> dict[str, int]:
-        """Return how many waiting checks to claim for each source, `left` at most in
-        all.
+    def rooms(self, limit: int) -> dict[str, int]:
+        """Return how many waiting checks to claim for each source.
 
-        A check without a thread would use up its lease before its call.
+        The sum is at most `limit`: a check without a thread would use up its lease
+        before its call.
         """
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + REFRESH_SECONDS
+        if time.monotonic() >= self._refresh_at:
+            self._refresh_at = time.monotonic() + REFRESH_SECONDS
             # Include sources that are no longer configured, so that their checks do not
             # wait for ever.
             self._waiting = set(Source.objects.values_list("name", flat=True))
             self._room = dict.fromkeys(self._waiting, CLAIM_BATCH_SIZE)
         rooms = {}
-        for name in sorted(
-            self._waiting, key=lambda name: (self._room.get(name, 0), name)
-        ):
-            if (room := min(self._room.get(name, 0), CLAIM_BATCH_SIZE, left)) > 0:
+        for name in sorted(self._waiting, key=lambda name: (self._room[name], name)):
+            if (room := min(self._room[name], CLAIM_BATCH_SIZE, limit)) > 0:
                 rooms[name] = room
-                left -= room
+                limit -= room
         return rooms
 
-    def claimed(self, rooms: Mapping[str, int], claims: Iterable[Claim]) -> None:
-        got = Counter(claimed.queued_source for claimed in claims)
+    def subtract_claims(
+        self, rooms: Mapping[str, int], claims: Iterable[Claim]
+    ) -> None:
+        counts = Counter(claimed.queued_source for claimed in claims)
         for name, room in rooms.items():
-            self._room[name] -= got[name]
-            if got[name] < room:
+            self._room[name] -= counts[name]
+            if counts[name] < room:
                 self._waiting.discard(name)
 
     def mark_waiting(self, name: str) -> None:
         self._waiting.add(name)
 
-    def ended(self, name: str) -> None:
+    def add_room(self, name: str) -> None:
+        """Count a call that has ended."""
         self._room[name] = self._room.get(name, 0) + 1
 
     def update_rooms(self, rooms: Mapping[str, int]) -> None:
-        """Remember the rooms that the sources have just reported."""
         self._room |= rooms
-
-
-@dataclass(frozen=True, slots=True)
-class _FinishedCall:
-    provider: Provider
-    claimed: Claim
-    outcome: Outcome
-    seconds: float
-
-
-def _call(provider: Provider, claimed: Claim, policy: Policy) -> _FinishedCall:
-    begun = time.monotonic()
-    claimed, outcome = call_provider(provider, claimed, policy)
-    return _FinishedCall(provider, claimed, outcome, time.monotonic() - begun)

@@ -54,7 +54,7 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
 
     Sources that need more of the consent than is known are left out if others remain.
     """
-    if not any(isinstance(one, ConsentAware) for one in route.providers):
+    if not any(isinstance(provider, ConsentAware) for provider in route.providers):
         return claimed, route
     consent = getattr(claimed.report, "consent", None)
     try:
@@ -63,27 +63,21 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
     except (InvalidTag, UnknownKey):
         # The call will fail and say so.
         return claimed, route
-    able = tuple(
-        one
-        for one in route.providers
-        if not (
-            isinstance(one, ConsentAware) and one.missing_requirement(subject, given)
-        )
+    satisfied = tuple(
+        provider
+        for provider in route.providers
+        if not isinstance(provider, ConsentAware)
+        or not provider.missing_requirement(subject, given)
     )
-    providers = able or route.providers
+    providers = satisfied or route.providers
     return replace(claimed, given=given), replace(route, providers=providers)
-
-
-def call_reference(claimed: Claim) -> str:
-    """Return the reference of this run of the check, the same at every source."""
-    return f"{claimed.result_id}-{claimed.attempt}"
 
 
 def _inquiry(claimed: Claim) -> Inquiry:
     return Inquiry(
         check=claimed.name,
         subject=claimed.report.subject or {},
-        reference=call_reference(claimed),
+        reference=claimed.reference,
         result_id=claimed.result_id,
         attempt=claimed.tries + 1,
         asked_at=claimed.asked_at or claimed.started_at,
@@ -112,18 +106,18 @@ def _outcome_or_fault(
     except Exception as e:
         # The message is not logged, because it may hold data about the subject.
         logger.error("%s raised %s", provider.name, type(e).__name__)
-        told = "The source's answer was not understood."
-        fault = Unavailable("SOURCE_ERROR", told, may_be_charged=True)
+        message = "The source's answer was not understood."
+        fault = Unavailable("SOURCE_ERROR", message, may_be_charged=True)
         return outcome_of_unavailable(fault, claimed, policy)
 
 
 def _call_provider(
     provider: Provider, claimed: Claim, policy: Mapping[str, Any]
 ) -> Outcome:
-    is_live = claimed.call_id is not None
-    if not is_live and asks_referee(claimed.name, claimed.report.environment):
-        # Without a configured provider this is the job's own thread, which may read
-        # rows.
+    if claimed.call_id is None and asks_referee(
+        claimed.name, claimed.report.environment
+    ):
+        # Without a live source the check runs in the job's thread, which may use rows.
         return run_reference_check(claimed)
     try:
         not_told = provider.not_told.get(claimed.name, ())
@@ -146,22 +140,15 @@ def outcome_of_unavailable(
     not_before: datetime | None = None,
 ) -> Outcome:
     """Try the next source at once, or this one again by the retry policy."""
-    ended: dict[str, Any] = {
+    end: dict[str, Any] = {
         "end": CallOutcome.UNAVAILABLE,
-        "why": e.code,
         "may_be_charged": e.may_be_charged,
     }
     if claimed.more:
-        return Retry(now(), claimed.tries, **ended)
+        return Retry(now(), claimed.tries, why=e.code, **end)
     attempt = claimed.tries + 1
     if attempt >= policy["maxAttempts"]:
-        return Failed(
-            e.code,
-            e.message,
-            retryable=True,
-            end=CallOutcome.UNAVAILABLE,
-            may_be_charged=e.may_be_charged,
-        )
+        return Failed(e.code, e.message, retryable=True, **end)
     longest = min(
         policy["maxDelaySeconds"],
         policy["initialDelaySeconds"] * policy["backoffMultiplier"] ** (attempt - 1),
@@ -169,6 +156,6 @@ def outcome_of_unavailable(
     # Full jitter, so that checks do not all call a source when it comes back.
     at = now() + timedelta(seconds=random.uniform(0, longest))  # noqa: S311
     if not_before and not_before > at:
-        late = random.uniform(0, RECOVERY_JITTER_SECONDS)  # noqa: S311
-        at = not_before + timedelta(seconds=late)
-    return Retry(at, attempt, **ended)
+        jitter = random.uniform(0, RECOVERY_JITTER_SECONDS)  # noqa: S311
+        at = not_before + timedelta(seconds=jitter)
+    return Retry(at, attempt, why=e.code, **end)

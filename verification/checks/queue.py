@@ -121,21 +121,26 @@ class Claim:
     fence: int
     started_at: datetime
     reused_from_id: UUID | None
-    # The source that the check waited for, or "".
+    # The source whose room the check waited for, or "".
     queued_source: str = ""
     # True if this claim begins the run, at `started_at`.
     is_first: bool = False
-    # The call of a live source that is made for it, whether another is left to ask, and
-    # when that source was first asked: a check may have waited long for its turn there.
+    # From `CallPermit`: the call, whether the route has another source, and the time of
+    # this source's first call.
     call_id: UUID | None = None
     more: bool = False
     asked_at: datetime | None = None
-    # What that source has already taken, and the consent where it is told that.
+    # The inquiry that the source has accepted, and the consent if the source needs it.
     begun: PendingInquiry | None = None
     given: ConsentEvidence | None = None
     # The times of the call to the provider and of its answer.
     began_at: datetime | None = None
     ended_at: datetime | None = None
+
+    @property
+    def reference(self) -> str:
+        """Return the reference of this run of the check, the same at every source."""
+        return f"{self.result_id}-{self.attempt}"
 
     @property
     def run_began_at(self) -> datetime:
@@ -144,9 +149,7 @@ class Claim:
 
     @property
     def key(self) -> tuple[UUID, int]:
-        """Tell two claims of the same check apart, if a slow answer comes after the
-        lease.
-        """
+        """Tell the claim from later claims of the same check."""
         return self.result_id, self.fence
 
 
@@ -176,11 +179,6 @@ def _claim(sql: str, values: list[Any]) -> list[Claim]:
         {row[1] for row in rows}
     )
     return [Claim(row[0], reports[row[1]], *row[2:]) for row in rows]
-
-
-def find_earlier_result(result_id: UUID) -> CheckResult | None:
-    """Return the result whose finding is reused, or None if it was erased."""
-    return CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()
 
 
 def schedule_next_run() -> None:

@@ -6,11 +6,10 @@ The outcomes of its checks decide a report's status, score and events.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -95,18 +94,18 @@ SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
     risk_level = u.level, finding = u.finding, failure_code = u.code,
     failure_message = u.message, failure_retryable = u.retryable
 FROM unnest(
-    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::int[],
-    %s::smallint[], %s::text[], %s::bytea[], %s::text[], %s::text[], %s::bool[],
-    %s::text[], %s::timestamptz[]
-) AS u(id, fence, status, tries, due, duration, score, level, finding, code, message,
-    retryable, waits_for, started)
+    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[],
+    %s::timestamptz[], %s::int[], %s::smallint[], %s::text[], %s::bytea[], %s::text[],
+    %s::text[], %s::bool[], %s::text[]
+) AS u(id, fence, status, tries, started, due, duration, score, level, finding, code,
+    message, retryable, waits_for)
 WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
 RETURNING r.id, r.fence, r.price
 """
 
 
 def completed_with(found: Finding, not_told: Sequence[str] = ()) -> Completed:
-    """`not_told` are the output fields that the source never tells."""
+    """Return the outcome; `not_told` are output fields that the source never has."""
     return Completed(
         found.score,
         {
@@ -147,21 +146,17 @@ def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> No
     try:
         _record(ended, definitions)
     except Exception as e:
+        # The messages are not logged: they may hold what a source said of the subject.
+        name, count = type(e).__name__, len(ended)
         logger.warning(
-            "%s checks are recorded singly: %s", len(ended), type(e).__name__
+            "batch of %s results failed (%s); recording them one by one", count, name
         )
-        for one in ended:
-            _record_alone(one, definitions)
-
-
-def _record_alone(one: EndedCheck, definitions: Definitions) -> None:
-    try:
-        _record([one], definitions)
-    except Exception as e:
-        # The message may hold what the source said of the subject.
-        logger.error(
-            "check %s could not be recorded: %s", one[0].result_id, type(e).__name__
-        )
+        for claimed, outcome in ended:
+            try:
+                _record([(claimed, outcome)], definitions)
+            except Exception as e:
+                name, check = type(e).__name__, claimed.result_id
+                logger.error("check %s could not be recorded: %s", check, name)
 
 
 @transaction.atomic
@@ -169,18 +164,19 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     at = now()
     reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Retry)})
     prices = _update(ended, at)
-    ours = [(c, o) for c, o in ended if c.key in prices]
-    _end_calls(ours, at)
-    mine = [(c, o) for c, o in ours if c.report.pk in reports]
-    if not mine:
+    recorded = [(c, o) for c, o in ended if c.key in prices]
+    _end_calls(recorded, at)
+    final = [(c, o) for c, o in recorded if c.report.pk in reports]
+    if not final:
         return
-    settled = update_reports(reports, at)
-    movements = _reversals(mine, prices, reports)
-    happenings = _check_events(mine, settled, definitions, at)
+    summaries = update_reports(reports, at)
+    movements = _reversals(final, prices, reports)
+    events = _check_events(final, summaries, definitions, at)
+    report_events = [s.event for s in summaries.values() if s.event]
     insert(
         entries(movements, at),
-        event_rows([*happenings, *(s.event for s in settled.values() if s.event)], at),
-        *_comparisons(settled.values(), at),
+        event_rows([*events, *report_events], at),
+        *_comparisons(summaries.values(), at),
     )
     move_balances(movements)
 
@@ -192,53 +188,77 @@ def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
 
 
 def _update(ended: Sequence[EndedCheck], at: datetime) -> dict[tuple[UUID, int], Any]:
-    """Write the results whose fence is current; return their prices by key of the
-    claim.
-    """
-    seal = CheckResult._meta.get_field("finding").seal
-    rows = [_row(claimed, outcome, at, seal) for claimed, outcome in ended]
+    """Write the results whose fence is current; return their prices by claim key."""
+    rows = [_result_row(claimed, outcome, at) for claimed, outcome in ended]
     with connection.cursor() as cursor:
         cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
         return {(result, fence): price for result, fence, price in cursor}
 
 
-def _row(claimed: Claim, outcome: Outcome, at: datetime, seal: Any) -> tuple[Any, ...]:
-    took, started = _duration_ms(claimed, at), claimed.run_began_at
-    tries, level = claimed.tries, RiskLevel.UNKNOWN.value
+class _ResultRow(NamedTuple):
+    """The values of one result, in the order of the parameters of `UPDATE`."""
+
+    id: UUID
+    fence: int
+    status: str
+    tries: int
+    started: datetime | None
+    due: datetime | None = None
+    duration: int | None = None
+    score: int | None = None
+    level: str = RiskLevel.UNKNOWN.value
+    finding: bytes | None = None
+    code: str = ""
+    message: str = ""
+    retryable: bool = False
+    waits_for: str = ""
+
+
+def _result_row(claimed: Claim, outcome: Outcome, at: datetime) -> _ResultRow:
+    row = _ResultRow(*claimed.key, "CANCELLED", claimed.tries, claimed.run_began_at)
     match outcome:
         case Completed(score, finding):
-            level = RiskLevel.of(score).value
-            sealed = seal(finding, claimed.result_id)
-            found = (tries, None, took, score, level, sealed)
-            return (*claimed.key, "COMPLETED", *found, "", "", False, "", started)
+            seal = CheckResult._meta.get_field("finding").seal
+            return row._replace(
+                status="COMPLETED",
+                duration=_duration_ms(claimed, at),
+                score=score,
+                level=RiskLevel.of(score).value,
+                finding=seal(finding, claimed.result_id),
+            )
         case Failed(code, message, retryable):
-            took_only = (tries, None, took, None, level, None)
-            why = (code, message, retryable, "")
-            return (*claimed.key, "FAILED", *took_only, *why, started)
-        case Retry(due, spent, queue):
-            waits = (spent, due, None, None, level, None)
+            return row._replace(
+                status="FAILED",
+                duration=_duration_ms(claimed, at),
+                code=code,
+                message=message,
+                retryable=retryable,
+            )
+        case Retry(due, tries, waits_for):
             # A check that only waited for its turn has not begun.
-            since = None if claimed.is_first and not claimed.began_at else started
-            return (*claimed.key, "RUNNING", *waits, "", "", False, queue, since)
-        case Cancelled():
-            nothing = (tries, None, None, None, level, None)
-            return (*claimed.key, "CANCELLED", *nothing, "", "", False, "", started)
+            has_begun = claimed.began_at or not claimed.is_first
+            return row._replace(
+                status="RUNNING",
+                tries=tries,
+                started=row.started if has_begun else None,
+                due=due,
+                waits_for=waits_for,
+            )
+    return row
 
 
 def _duration_ms(claimed: Claim, at: datetime) -> int:
-    """Return the duration of the check, without the wait for its turn or for the others
-    of its batch.
-    """
-    took = round(
-        ((claimed.ended_at or at) - claimed.run_began_at) / timedelta(milliseconds=1)
-    )
+    """Return the duration without the waits for the check's turn and for its batch."""
+    took = (claimed.ended_at or at) - claimed.run_began_at
     # The column holds 25 days, and a check may wait for longer.
-    return min(max(0, took), MAX_DURATION_MS)
+    return min(max(0, round(took / timedelta(milliseconds=1))), MAX_DURATION_MS)
 
 
 def _end_calls(ended: Sequence[EndedCheck], at: datetime) -> None:
-    """Record the ends of calls with their results, so a call without an end is one
-    whose answer was lost.
+    """Record the ends of the calls.
+
+    It is done together with the results, so a call without an end is one whose answer
+    was lost.
     """
     read = [c.result_id for c, _ in ended if c.begun and c.begun.answer is not None]
     if read:
@@ -251,22 +271,19 @@ def _end_calls(ended: Sequence[EndedCheck], at: datetime) -> None:
 
 
 def _reversals(
-    mine: Iterable[EndedCheck],
+    ended: Iterable[EndedCheck],
     prices: Mapping[tuple[UUID, int], Any],
     reports: Mapping[UUID, Report],
 ) -> list[Movement]:
     """Return reversals for the checks that failed or were not begun."""
-    given_back = [
+    refunded = [
         (claimed, reports[claimed.report.pk])
-        for claimed, outcome in mine
-        if isinstance(outcome, Failed | Cancelled) and prices[claimed.key]
+        for claimed, outcome in ended
+        if isinstance(outcome, Failed | Cancelled)
+        and prices[claimed.key]
+        and reports[claimed.report.pk].payment_mode == PaymentMode.SELF
     ]
-    given_back = [
-        (claimed, report)
-        for claimed, report in given_back
-        if report.payment_mode == PaymentMode.SELF
-    ]
-    accounts = accounts_of({report for _, report in given_back})
+    accounts = _accounts_of({report for _, report in refunded})
     return [
         Movement(
             accounts[report.workspace_id, report.environment],
@@ -277,55 +294,50 @@ def _reversals(
             claimed.result_id,
             claimed.attempt,
         )
-        for claimed, report in given_back
+        for claimed, report in refunded
     ]
 
 
-def accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
+def _accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
     """Return the accounts that paid for these reports by (workspace, environment)."""
     workspaces = {report.workspace_id for report in reports}
-    if not workspaces:
-        return {}
-    rows = Account.objects.filter(workspace__in=workspaces)
-    return {
-        (workspace, environment): account
-        for account, workspace, environment in rows.values_list(
-            "pk", "workspace_id", "environment"
-        )
-    }
+    rows = Account.objects.filter(workspace__in=workspaces).values_list(
+        "workspace_id", "environment", "pk"
+    )
+    return {(workspace, environment): pk for workspace, environment, pk in rows}
 
 
-def _comparisons(settled: Iterable[UpdatedReport], at: datetime) -> list[Rows]:
+def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
     """Return a job that compares the monitoring runs that have just ended."""
-    runs = [s.report.pk for s in settled if s.event and s.report.monitoring_id]
+    runs = [s.report.pk for s in summaries if s.event and s.report.monitoring_id]
     return [job_row(COMPARE, *runs, at=at)] if runs else []
 
 
 def _check_events(
-    mine: Iterable[EndedCheck],
-    settled: Mapping[UUID, UpdatedReport],
+    ended: Iterable[EndedCheck],
+    summaries: Mapping[UUID, _ReportSummary],
     definitions: Definitions,
     at: datetime,
 ) -> list[NewEvent]:
-    happenings = []
-    for claimed, outcome in mine:
+    events = []
+    for claimed, outcome in ended:
         if isinstance(outcome, Retry | Cancelled):
             continue
-        report = settled[claimed.report.pk]
-        happenings.append(
-            check_event(
-                report.report,
-                report.stack,
-                check_body(
-                    definitions[claimed.definition_id],
-                    claimed.result_id,
-                    _outcome_body(claimed, outcome, at),
-                ),
-                attempt=claimed.attempt,
-                consent_status=report.consent_status,
-            )
+        summary = summaries[claimed.report.pk]
+        body = check_body(
+            definitions[claimed.definition_id],
+            claimed.result_id,
+            _outcome_body(claimed, outcome, at),
         )
-    return happenings
+        event = check_event(
+            summary.report,
+            summary.stack,
+            body,
+            attempt=claimed.attempt,
+            consent_status=summary.consent_status,
+        )
+        events.append(event)
+    return events
 
 
 def _outcome_body(
@@ -350,82 +362,59 @@ def _outcome_body(
             "flags": outcome.finding["flags"],
             "details": outcome.finding["details"],
         }
-    return body | _failure_body(outcome)
-
-
-def _failure_body(failed: Failed) -> dict[str, Any]:
-    return {
+    return body | {
         "status": ResultStatus.FAILED.value,
-        "summary": failed.message,
+        "summary": outcome.message,
         "failure": {
-            "code": failed.code,
-            "message": failed.message,
-            "retryable": failed.retryable,
+            "code": outcome.code,
+            "message": outcome.message,
+            "retryable": outcome.retryable,
         },
     }
 
 
-@dataclass(frozen=True, slots=True)
-class UpdatedReport:
-    """A report after its checks were counted, and the event for it, if any."""
+@dataclass(slots=True)
+class _ReportSummary:
+    """A report with the state of its checks and consent."""
 
     report: Report
-    stack: list[tuple[str, str, UUID]]
-    consent_status: str
-    event: NewEvent | None
-
-
-@dataclass(slots=True)
-class _CheckSummary:
-    """The state of one report's checks, and of its consent."""
-
-    stack: list[tuple[str, str, UUID]]
+    stack: list[tuple[str, str, UUID]] = field(default_factory=list)
     consent_status: str = ConsentStatus.NOT_REQUIRED.value
     score: int | None = None
     # The sum over all checks. A retry raises it, so each end of a report has its own.
     runs: int = 0
+    # The event for the end of the report, if it has just ended.
+    event: NewEvent | None = None
 
-    def count(self, status: str) -> int:
-        return sum(1 for _, stands, _ in self.stack if stands == status)
-
-    @property
-    def is_ended(self) -> bool:
-        ended = {ResultStatus.COMPLETED, ResultStatus.FAILED, ResultStatus.CANCELLED}
-        return all(status in ended for _, status, _ in self.stack)
+    def count(self, *statuses: ResultStatus) -> int:
+        return sum(status in statuses for _, status, _ in self.stack)
 
 
 def update_reports(
     reports: Mapping[UUID, Report], at: datetime
-) -> dict[UUID, UpdatedReport]:
+) -> dict[UUID, _ReportSummary]:
     """Move each report to the status of its checks. The caller has locked the reports.
 
     A cancelled report stays cancelled.
     """
-    standings = _summarize_checks(reports)
-    moves, scored = [], []
-    for pk, report in reports.items():
-        if report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
-            step = _next_move(report, standings[pk], at)
-            moves += [step] if step else []
-            scored += [] if step else [report]
+    summaries = _summarize_checks(reports)
+    moves, unmoved = [], []
+    for summary in summaries.values():
+        if summary.report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
+            move = _next_move(summary, at)
+            moves += [move] if move else []
+            unmoved += [] if move else [summary]
     apply_transitions(moves, at)
-    _write_scores([r for r in scored if _update_score(r, standings[r.pk])], at)
-    moved = {m.report.pk for m in moves}
-    return {
-        pk: UpdatedReport(
-            report,
-            standings[pk].stack,
-            standings[pk].consent_status,
-            _end_event(report, standings[pk])
-            if pk in moved and report.is_ended
-            else None,
-        )
-        for pk, report in reports.items()
-    }
+    _write_scores([s.report for s in unmoved if _update_score(s)], at)
+    for move in moves:
+        if move.report.is_ended:
+            summary = summaries[move.report.pk]
+            summary.event = _end_event(summary)
+    return summaries
 
 
-def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _CheckSummary]:
-    standings: dict[UUID, _CheckSummary] = defaultdict(lambda: _CheckSummary([]))
+def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _ReportSummary]:
+    summaries = {pk: _ReportSummary(report) for pk, report in reports.items()}
     # A second query, because a consent that is read by the locking statement could be
     # older than the lock.
     rows = (
@@ -435,49 +424,48 @@ def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _CheckSummar
         .annotate(consent_status=F("report__consent__status"))
     )
     for report_id, name, status, result_id, score, attempt, consent_status in rows:
-        standing = standings[report_id]
-        standing.consent_status = consent_status or standing.consent_status
-        standing.stack.append((name, status, result_id))
-        standing.runs += attempt
+        summary = summaries[report_id]
+        summary.consent_status = consent_status or summary.consent_status
+        summary.stack.append((name, status, result_id))
+        summary.runs += attempt
         if status == ResultStatus.COMPLETED and score is not None:
             # The worst finding decides, as an average would hide it.
-            standing.score = max(score, standing.score or 0)
-    return standings
+            summary.score = max(score, summary.score or 0)
+    return summaries
 
 
-def _next_move(
-    report: Report, standing: _CheckSummary, at: datetime
-) -> Transition | None:
+def _next_move(summary: _ReportSummary, at: datetime) -> Transition | None:
     """Return the status change that is due, or None."""
+    report, checks = summary.report, len(summary.stack)
     changes: dict[str, Any] = {
-        "risk_score": standing.score,
-        "risk_level": RiskLevel.of(standing.score).value,
+        "risk_score": summary.score,
+        "risk_level": RiskLevel.of(summary.score).value,
     }
-    if not standing.is_ended:
-        none_ended = standing.count(ResultStatus.PENDING) + standing.count(
-            ResultStatus.RUNNING
-        ) == len(standing.stack)
-        if none_ended or report.status == ReportStatus.PARTIAL:
+    target = ReportStatus.PARTIAL
+    if open_checks := summary.count(ResultStatus.PENDING, ResultStatus.RUNNING):
+        if open_checks == checks or report.status == ReportStatus.PARTIAL:
             return None
-        return Transition(report, ReportStatus.PARTIAL, CHECK_ENDED, "engine", changes)
-    changes["completed_at"] = at
-    completed, checks = standing.count(ResultStatus.COMPLETED), len(standing.stack)
-    if completed == checks:
-        return Transition(report, ReportStatus.READY, CHECK_ENDED, "engine", changes)
-    changes["failure_code"] = "CHECKS_FAILED"
-    changes["failure_message"] = (
-        f"{checks - completed} of {checks} checks could not be completed."
-    )
-    target = ReportStatus.PARTIAL if completed else ReportStatus.FAILED
-    return Transition(report, target, CHECK_ENDED, "engine", changes)
+    else:
+        changes["completed_at"] = at
+        completed = summary.count(ResultStatus.COMPLETED)
+        if completed == checks:
+            target = ReportStatus.READY
+        else:
+            target = ReportStatus.PARTIAL if completed else ReportStatus.FAILED
+            changes["failure_code"] = "CHECKS_FAILED"
+            changes["failure_message"] = (
+                f"{checks - completed} of {checks} checks could not be completed."
+            )
+    return Transition(report, target, CHECK_ENDED, ENGINE, changes)
 
 
-def _update_score(report: Report, standing: _CheckSummary) -> bool:
+def _update_score(summary: _ReportSummary) -> bool:
     """Update the report's score; return True if it changed."""
-    changed = report.risk_score != standing.score
-    report.risk_score = standing.score
-    report.risk_level = RiskLevel.of(standing.score).value
-    return changed
+    report = summary.report
+    has_changed = report.risk_score != summary.score
+    report.risk_score = summary.score
+    report.risk_level = RiskLevel.of(summary.score).value
+    return has_changed
 
 
 def _write_scores(reports: list[Report], at: datetime) -> None:
@@ -496,12 +484,13 @@ def _write_scores(reports: list[Report], at: datetime) -> None:
         )
 
 
-def _end_event(report: Report, standing: _CheckSummary) -> NewEvent:
-    ready = report.status == ReportStatus.READY
+def _end_event(summary: _ReportSummary) -> NewEvent:
+    report = summary.report
+    is_ready = report.status == ReportStatus.READY
     return report_event(
-        Event.Name.REPORT_READY if ready else Event.Name.REPORT_FAILED,
-        f"{report.pk}:{standing.runs}",
+        Event.Name.REPORT_READY if is_ready else Event.Name.REPORT_FAILED,
+        f"{report.pk}:{summary.runs}",
         report,
-        standing.stack,
-        consent_status=standing.consent_status,
+        summary.stack,
+        consent_status=summary.consent_status,
     )

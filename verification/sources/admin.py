@@ -4,13 +4,14 @@ from django.utils.timezone import now
 
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin, link
 from verification.providers.registry import live_sources
-from verification.sources.health import describe_state, health_of
+from verification.sources.health import health_of
 from verification.sources.models import Call, CallOutcome, Source
+from verification.values.wire import format_nairobi
 
 
 @admin.register(Source)
 class SourceAdmin(ReadOnlyAdmin):
-    """Every source that was ever asked; the figures are of the last hour."""
+    """All sources that were ever called, with the figures of the last hour."""
 
     list_display = ["name", "state", "calls", "success_rate", "median", "percentile_95"]
     search_ids = ()
@@ -36,7 +37,11 @@ class SourceAdmin(ReadOnlyAdmin):
     def state(self, source):
         if source.name not in live_sources():
             return "not configured"
-        return describe_state(source, now())
+        if source.resting_until is None:
+            return "asked"
+        if source.resting_until > now():
+            return f"rests until {format_nairobi(source.resting_until)}"
+        return "is being tried"
 
     @admin.display(description="Calls in the last hour")
     def calls(self, source):
@@ -79,7 +84,7 @@ class InDoubtFilter(admin.SimpleListFilter):
 
 
 def calls_in_doubt(calls):
-    """Begun calls of sources that may have been paid, and nobody has found out."""
+    """Return the calls that may have been charged and that staff have not settled."""
     return calls.filter(end=CallOutcome.IN_DOUBT, settled_at=None)
 
 
@@ -152,11 +157,13 @@ class CallAdmin(BackofficeAdmin):
         self._settle(request, calls, was_paid=False)
 
     def _settle(self, request, calls, *, was_paid):
-        count, told = 0, "was paid" if was_paid else "was not paid"
+        count, reason = 0, "was paid" if was_paid else "was not paid"
         for call in calls_in_doubt(calls):
             with transaction.atomic():
-                still = calls_in_doubt(Call.objects.filter(pk=call.pk))
-                if still.update(settled_at=now(), was_paid=was_paid):
-                    self.log_change(request, call, told, verb="settled", reason=told)
+                unsettled = calls_in_doubt(Call.objects.filter(pk=call.pk))
+                if unsettled.update(settled_at=now(), was_paid=was_paid):
+                    self.log_change(
+                        request, call, reason, verb="settled", reason=reason
+                    )
                     count += 1
         self.message_user(request, f"{count} calls settled.", messages.SUCCESS)

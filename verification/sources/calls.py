@@ -1,7 +1,8 @@
-"""Which source a check may ask now: begun calls are written before they are made.
+"""Permission to call sources: which check may call which source now.
 
-Everything is decided in one short transaction that holds the rows of the sources
-concerned, so that limits and rests hold over all workers and machines.
+`begin_calls` decides for many checks in one short transaction. It locks the rows of
+their sources, so that limits, rests and probes hold over all workers and machines. The
+row of a call is inserted before the call is made.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -29,12 +30,13 @@ from verification.sources.models import Call, CallOutcome, Source
 
 logger = logging.getLogger(__name__)
 
-# A source that has failed last, or not answered for so long, is asked with care.
 UNLIMITED_ROOM = 1_000
+# A source gets this many calls at once at most after a failure, and after it has not
+# answered for this long.
 CAREFUL_LIMIT, STALE_AFTER = 10, timedelta(minutes=1)
-# How long others wait for how a probe ends.
+# While a call probes a source, other checks wait this long for the outcome.
 PROBE_WAIT = timedelta(seconds=2)
-# How often a check looks whether a source that has its inquiry still rests.
+# A check looks this often whether the source that has its inquiry still rests.
 REST_CHECK_INTERVAL = timedelta(minutes=1)
 
 END_CALLS = """
@@ -53,12 +55,12 @@ WHERE source = ANY(%s) AND "end" = '' AND begun_at > %s GROUP BY source
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """A check that wants to be asked of somebody on its route."""
+    """A check that asks for permission to call a source of its route."""
 
     result_id: UUID
     attempt: int
     tries: int
-    # Whether this check was ever claimed before.
+    # True if no worker has claimed the check before.
     is_new: bool
     reference: str
     route: Route
@@ -66,10 +68,10 @@ class CallRequest:
 
 @dataclass(frozen=True, slots=True)
 class CallPermit:
-    """The call may be made; `more` says that another source is left to ask.
+    """The call may be made. `more` is true if the route has another source after it.
 
-    `asked_at` is when this source was first asked in this run of the check, and `begun`
-    what it has already taken in this round.
+    `asked_at` is the time of this source's first call in this run of the check. `begun`
+    is the inquiry that the source has already accepted in this round.
     """
 
     call: UUID
@@ -81,35 +83,33 @@ class CallPermit:
 
 @dataclass(frozen=True, slots=True)
 class SourceFull:
-    """The source gets as much as it may: wait until a call of it has ended."""
+    """The source has its maximum of calls: wait until one of them has ended."""
 
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelay:
-    """Nobody may be asked before then, which is no failure of theirs."""
+    """The check waits until this time, and keeps its try."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class NoSourceAvailable:
-    """All sources rest, because they did not answer others, or have just failed."""
+    """Every source of the route rests, or has just failed for this check."""
 
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The source was asked, nobody knows what came of it, and asking may cost again."""
-
-    source: str
+    """A call was interrupted, and another call may have to be paid again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallsExhausted:
-    """No source answered, and all of them were asked as often as may be paid for."""
+    """No source answered, and each had as many calls as the settings allow to pay."""
 
 
 CallDecision = (
@@ -118,80 +118,57 @@ CallDecision = (
 SkippedSources = list[list[str]]
 
 
-@dataclass(slots=True)
-class _DecisionBatch:
-    """All that one transaction knows and writes."""
-
-    at: datetime
-    sources: dict[str, Source]
-    under_way: Counter[str]
-    earlier: dict[UUID, list[Call]]
-    calls: list[Row] = field(default_factory=list)
-    closed: dict[UUID, CallOutcome] = field(default_factory=dict)
-    changed: set[str] = field(default_factory=set)
-    put_off: Counter[str] = field(default_factory=Counter)
-
-
 @transaction.atomic
 def begin_calls(
-    wishes: Sequence[CallRequest],
+    requests: Sequence[CallRequest],
 ) -> tuple[list[CallDecision], dict[str, int]]:
-    """What becomes of each, in their order; calls that may be made are written.
+    """Decide the requests in their order, and insert the rows of permitted calls.
 
-    And how many more calls each source has room for now. Of one that rests any number
-    may come: they are told at once that it is not asked.
+    It also returns the room of each source: the number of further calls that it may
+    get now. A resting source has room for any number of checks, because they end at
+    once.
     """
-    names = {p.name for wish in wishes for p in wish.route.providers}
-    sources = _lock_sources(sorted(names))
-    # With the sources held: begun calls of others are counted from now on.
-    at = now()
-    round_ = _DecisionBatch(
-        at, sources, _count_open_calls(names, at), _earlier_calls(wishes)
-    )
-    decisions = [_decide(wish, round_) for wish in wishes]
-    _end_interrupted_calls(round_)
-    insert(Rows(Call, round_.calls))
-    Source.objects.bulk_update(
-        [sources[name] for name in sorted(round_.changed)], ["probed_at", "free_at"]
-    )
+    batch = _CallBatch(requests)
+    decisions = [batch.decide(request) for request in requests]
+    batch.save()
     return decisions, {
-        name: _free_room(source, round_) for name, source in sources.items()
+        name: batch.free_room(source) for name, source in batch.sources.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
 class EndedCall:
-    """How a call ended; of one without an answer why, and whether it may be charged."""
+    """The end of a call. `why` and `may_be_charged` are about one without an answer."""
 
     how: CallOutcome
     why: str = ""
     may_be_charged: bool = False
-    # The source's own name of what it has taken.
+    # The source's own id of the inquiry that it has accepted.
     job: str = ""
 
 
 def end_calls(calls: Mapping[UUID, EndedCall], at: datetime) -> list[UUID]:
-    """Write how these calls ended.
+    """Record the ends of these calls.
 
-    Of those that have none yet, it returns the checks whose source has called back
-    meanwhile.
+    Returns the checks that have no answer yet, and whose source has called back since
+    the call began.
     """
     ended = [(str(e.how), e.why, e.may_be_charged, e.job) for e in calls.values()]
     with connection.cursor() as cursor:
         cursor.execute(
             END_CALLS, [at, list(calls), *map(list, zip(*ended, strict=True))]
         )
-        return [result for result, has_one in cursor.fetchall() if has_one]
+        return [result for result, has_answer in cursor.fetchall() if has_answer]
 
 
 def erase_answers(result_ids: Sequence[UUID]) -> None:
-    """The checks have read what the sources' callbacks told."""
-    kept = Call.objects.filter(result__in=result_ids, answer__isnull=False)
-    kept.update(answer=None)
+    """Erase the bodies of callbacks that these checks have read."""
+    stored = Call.objects.filter(result__in=result_ids, answer__isnull=False)
+    stored.update(answer=None)
 
 
 def close_calls(result_ids: Iterable[UUID]) -> None:
-    """Their workers died, and they are not asked any more: end what was under way."""
+    """End the open calls of checks that have ended after their worker died."""
     ids = list(result_ids)
     if not ids:
         return
@@ -202,34 +179,249 @@ def close_calls(result_ids: Iterable[UUID]) -> None:
 
 
 def _interrupted_outcome(provider: Provider | None) -> CallOutcome:
-    """What a call is that was under way when its worker died."""
-    free = provider is not None and provider.repeats_are_free
-    return CallOutcome.LOST if free else CallOutcome.IN_DOUBT
+    """Return the outcome of a call that was under way when its worker died."""
+    is_free = provider is not None and provider.repeats_are_free
+    return CallOutcome.LOST if is_free else CallOutcome.IN_DOUBT
+
+
+class _CallBatch:
+    """The decisions of one transaction, with the rows that it reads and writes."""
+
+    def __init__(self, requests: Sequence[CallRequest]) -> None:
+        names = sorted({p.name for r in requests for p in r.route.providers})
+        self.sources = _lock_sources(names)
+        # The locks keep other workers from beginning calls after this count.
+        self.at = now()
+        self._under_way = _count_open_calls(names, self.at)
+        self._earlier = _earlier_calls(requests)
+        self._calls: list[Row] = []
+        self._interrupted: dict[UUID, CallOutcome] = {}
+        self._changed: set[str] = set()
+        self._delayed: Counter[str] = Counter()
+
+    def decide(self, request: CallRequest) -> CallDecision:
+        earlier = self._earlier.get(request.result_id, [])
+        order = list(request.route.providers)
+        called_back = {call.source for call in earlier if call.has_answer}
+        if answered := next((p for p in order if p.name in called_back), None):
+            return self._permit_reading(request, answered)
+        calls = [call for call in earlier if call.end != CallOutcome.NOT_ASKED]
+        last = calls[-1] if calls else None
+        if last and last.end == CallOutcome.IN_DOUBT:
+            # A worker ended the call here, and died before it recorded the outcome.
+            return InDoubt()
+        if last and last.end in {
+            CallOutcome.UNDER_WAY,
+            CallOutcome.NOT_YET,
+            CallOutcome.LOST,
+        }:
+            same = next((p for p in order if p.name == last.source), None)
+            if last.end == CallOutcome.UNDER_WAY:
+                outcome = self._interrupted[last.pk] = _interrupted_outcome(same)
+                if outcome == CallOutcome.IN_DOUBT:
+                    return InDoubt()
+            if (
+                last.end == CallOutcome.NOT_YET
+                and same
+                and not same.repeats_are_free
+                and (decision := self._decide_resting(request, same))
+            ):
+                return decision
+            # The source that has the inquiry comes first.
+            order.sort(key=lambda provider: provider is not same)
+        affordable = [p for p in order if not _is_exhausted(p, earlier)]
+        if not affordable:
+            return CallsExhausted()
+        failed = {
+            call.source
+            for call in earlier
+            if call.tries == request.tries and call.end == CallOutcome.UNAVAILABLE
+        }
+        return self._choose_source(
+            request, [p for p in affordable if p.name not in failed]
+        )
+
+    def save(self) -> None:
+        """Write the calls that ended or begin, and the times of the sources."""
+        if self._interrupted:
+            ended = {call: EndedCall(how) for call, how in self._interrupted.items()}
+            end_calls(ended, self.at)
+        insert(Rows(Call, self._calls))
+        changed = [self.sources[name] for name in sorted(self._changed)]
+        Source.objects.bulk_update(changed, ["probed_at", "free_at"])
+
+    def free_room(self, source: Source) -> int:
+        reason = _rest_reason(source, self.at)
+        if reason == "RESTING":
+            return UNLIMITED_ROOM
+        room = _call_limit(source, self.at) - self._under_way[source.name]
+        return 0 if reason else max(0, room)
+
+    def _decide_resting(
+        self, request: CallRequest, provider: Provider
+    ) -> CallDecision | None:
+        """Decide for a paid inquiry whose source rests; otherwise return None.
+
+        No other source is called. The check keeps its try and waits for the callback.
+        After `MAX_WAIT` the check calls the resting source, which ends the inquiry.
+        """
+        source, at = self.sources[provider.name], self.at
+        begun = self._pending_inquiry(request, provider)
+        reason = _rest_reason(source, at)
+        if not reason or not begun:
+            return None
+        if reason == "PROBED":
+            return CallDelay(at + PROBE_WAIT)
+        if at - begun.at <= MAX_WAIT:
+            return CallDelay(min(source.resting_until or at, at + REST_CHECK_INTERVAL))
+        if self._reserve_room(source):
+            # `SourceFull` would not wait: a resting source has room for all checks.
+            return CallDelay(at + PROBE_WAIT)
+        return self._permit_reading(request, provider)
+
+    def _permit_reading(self, request: CallRequest, provider: Provider) -> CallPermit:
+        """Permit to read an answer that came by a callback.
+
+        It calls nobody, so no limit applies. An interrupted call is in no doubt then.
+        """
+        last = self._earlier[request.result_id][-1]
+        if last.end == CallOutcome.UNDER_WAY:
+            self._interrupted[last.pk] = (
+                CallOutcome.LOST
+                if last.source == provider.name
+                else _interrupted_outcome(provider_named(last.source))
+            )
+        return self._permit(request, provider, more=len(request.route.providers) > 1)
+
+    def _choose_source(
+        self, request: CallRequest, providers: Sequence[Provider]
+    ) -> CallDecision:
+        skipped = [[name, "NOT_CONFIGURED"] for name in request.route.lacking]
+        is_probed = False
+        for number, provider in enumerate(providers, 1):
+            source = self.sources[provider.name]
+            if reason := _rest_reason(source, self.at):
+                is_probed = is_probed or reason == "PROBED"
+                skipped.append([provider.name, reason])
+            elif wait := self._reserve_room(source):
+                return wait
+            else:
+                more = number < len(providers)
+                return self._permit(request, provider, more=more, skipped=skipped)
+        if is_probed:
+            return CallDelay(self.at + PROBE_WAIT)
+        rests = [self.sources[p.name].resting_until for p in providers]
+        until = min((at for at in rests if at), default=self.at)
+        name = (providers or request.route.providers)[0].name
+        self._add_call(request, name, skipped, is_asked=False)
+        return NoSourceAvailable(until)
+
+    def _permit(
+        self,
+        request: CallRequest,
+        provider: Provider,
+        *,
+        more: bool,
+        skipped: SkippedSources | None = None,
+    ) -> CallPermit:
+        call = self._add_call(request, provider.name, skipped or [])
+        begun_at = [
+            call.begun_at
+            for call in self._earlier.get(request.result_id, [])
+            if call.source == provider.name and call.end != CallOutcome.NOT_ASKED
+        ]
+        asked_at = min(begun_at, default=self.at)
+        begun = self._pending_inquiry(request, provider)
+        return CallPermit(call, provider, more, asked_at, begun)
+
+    def _pending_inquiry(
+        self, request: CallRequest, provider: Provider
+    ) -> PendingInquiry | None:
+        accepted = [
+            call
+            for call in self._earlier.get(request.result_id, [])
+            if call.source == provider.name
+            and (
+                call.has_answer
+                or (call.tries, call.end) == (request.tries, CallOutcome.NOT_YET)
+            )
+        ]
+        if not accepted:
+            return None
+        job = next((call.job for call in accepted if call.job), "")
+        answers = (_decrypt_answer(call) for call in accepted if call.has_answer)
+        return PendingInquiry(accepted[0].begun_at, job, next(answers, None))
+
+    def _reserve_room(self, source: Source) -> SourceFull | CallDelay | None:
+        """Count a call of the source; return the wait instead if it has no room."""
+        at = self.at
+        if self._under_way[source.name] >= _call_limit(source, at):
+            return SourceFull(source.name)
+        if a_minute := _limit_of(source.name).a_minute:
+            every = timedelta(minutes=1) / a_minute
+            if source.free_at and source.free_at > at:
+                self._delayed[source.name] += 1
+                return CallDelay(source.free_at + every * self._delayed[source.name])
+            # The source may catch up on the unused calls of the last second.
+            second_ago = at - timedelta(seconds=1)
+            source.free_at = max(source.free_at or second_ago, second_ago) + every
+            self._changed.add(source.name)
+        if source.resting_until is not None:
+            source.probed_at = at
+            self._changed.add(source.name)
+        self._under_way[source.name] += 1
+        return None
+
+    def _add_call(
+        self,
+        request: CallRequest,
+        source: str,
+        skipped: SkippedSources,
+        *,
+        is_asked: bool = True,
+    ) -> UUID:
+        call = uuid7()
+        self._calls.append(
+            {
+                "id": call,
+                "result_id": request.result_id,
+                "attempt": request.attempt,
+                "tries": request.tries,
+                "source": source,
+                "reference": request.reference,
+                "passed_over": skipped,
+                "begun_at": self.at,
+                "ended_at": None if is_asked else self.at,
+                "end": "" if is_asked else CallOutcome.NOT_ASKED.value,
+                "why": "",
+            }
+        )
+        return call
 
 
 def _lock_sources(names: Sequence[str]) -> dict[str, Source]:
     rows = Source.objects.select_for_update().filter(name__in=names).order_by("name")
-    held = {source.name: source for source in rows}
-    if len(held) < len(names):
-        made = [Source(name=name) for name in names if name not in held]
+    sources = {source.name: source for source in rows}
+    if len(sources) < len(names):
+        made = [Source(name=name) for name in names if name not in sources]
         Source.objects.bulk_create(made, ignore_conflicts=True)
-        held = {source.name: source for source in rows.all()}
-    return held
+        sources = {source.name: source for source in rows.all()}
+    return sources
 
 
-def _count_open_calls(names: Iterable[str], at: datetime) -> Counter[str]:
+def _count_open_calls(names: Sequence[str], at: datetime) -> Counter[str]:
     since = at - timedelta(seconds=settings.CHECK_LEASE_SECONDS)
     with connection.cursor() as cursor:
         cursor.execute(COUNT_OPEN_CALLS, [list(names), since])
         return Counter(dict(cursor.fetchall()))
 
 
-def _earlier_calls(wishes: Iterable[CallRequest]) -> dict[UUID, list[Call]]:
-    """Calls of the same run of checks that were claimed before, oldest first."""
-    attempts = {wish.result_id: wish.attempt for wish in wishes if not wish.is_new}
+def _earlier_calls(requests: Iterable[CallRequest]) -> dict[UUID, list[Call]]:
+    """Return the calls of the same runs of checks, oldest first."""
+    attempts = {r.result_id: r.attempt for r in requests if not r.is_new}
     found: dict[UUID, list[Call]] = {}
     if attempts:
-        # Held, so that a callback is here before what is decided, or comes too late.
+        # Locked, so that a callback comes before the decision or is too late for it.
         calls = Call.objects.filter(result__in=list(attempts)).order_by("id")
         for call in calls.select_for_update(no_key=True):
             if call.attempt == attempts[call.result_id]:
@@ -237,118 +429,8 @@ def _earlier_calls(wishes: Iterable[CallRequest]) -> dict[UUID, list[Call]]:
     return found
 
 
-def _decide(wish: CallRequest, round_: _DecisionBatch) -> CallDecision:
-    earlier = round_.earlier.get(wish.result_id, [])
-    order = list(wish.route.providers)
-    told = {call.source for call in earlier if call.has_answer}
-    if answered := next((p for p in order if p.name in told), None):
-        return _permit_reading(wish, answered, earlier, round_)
-    # Also where nobody could be asked since.
-    asked = [call for call in earlier if call.end != CallOutcome.NOT_ASKED]
-    if asked and asked[-1].end == CallOutcome.IN_DOUBT:
-        # Whoever found that out died before it was recorded.
-        return InDoubt(asked[-1].source)
-    if asked and asked[-1].end in {
-        CallOutcome.UNDER_WAY,
-        CallOutcome.NOT_YET,
-        CallOutcome.LOST,
-    }:
-        last = asked[-1]
-        same = next((p for p in order if p.name == last.source), None)
-        if last.end == CallOutcome.UNDER_WAY:
-            round_.closed[last.pk] = _interrupted_outcome(same)
-            if round_.closed[last.pk] == CallOutcome.IN_DOUBT:
-                return InDoubt(last.source)
-        if (
-            last.end == CallOutcome.NOT_YET
-            and same
-            and not same.repeats_are_free
-            and (waits := _delay_while_resting(wish, same, earlier, round_))
-        ):
-            return waits
-        # Whoever has the inquiry is asked for the answer, not somebody else.
-        order.sort(key=lambda provider: provider is not same)
-    failed = {
-        call.source
-        for call in earlier
-        if call.tries == wish.tries and call.end == CallOutcome.UNAVAILABLE
-    }
-    affordable = [p for p in order if not _is_exhausted(p, earlier)]
-    if not affordable:
-        return CallsExhausted()
-    return _choose_source([p for p in affordable if p.name not in failed], wish, round_)
-
-
-def _delay_while_resting(
-    wish: CallRequest,
-    provider: Provider,
-    earlier: Sequence[Call],
-    round_: _DecisionBatch,
-) -> CallDecision | None:
-    """The source has an inquiry that is paid for, and may rest: then no other source is
-    asked, and the check keeps its try and waits for the callback. After the source's
-    patience the check asks all the same, which ends the inquiry."""
-    source, at = round_.sources[provider.name], round_.at
-    begun = _pending_inquiry(wish, provider, earlier)
-    rests = _rest_reason(source, at)
-    if not rests or not begun:
-        return None
-    if rests == "PROBED":
-        return CallDelay(at + PROBE_WAIT)
-    if at - begun.at <= MAX_WAIT:
-        return CallDelay(min(source.resting_until or at, at + REST_CHECK_INTERVAL))
-    if _reserve_room(source, round_):
-        # Not in its queue, from which checks are claimed at once while it rests.
-        return CallDelay(at + PROBE_WAIT)
-    return _permit_reading(wish, provider, earlier, round_)
-
-
-def _permit_reading(
-    wish: CallRequest,
-    provider: Provider,
-    earlier: Sequence[Call],
-    round_: _DecisionBatch,
-) -> CallPermit:
-    """The answer came by a callback: no call is made, so nothing limits this one, and
-    one whose worker died is in no doubt."""
-    last = earlier[-1]
-    if last.end == CallOutcome.UNDER_WAY:
-        is_same = last.source == provider.name
-        lost = (
-            CallOutcome.LOST
-            if is_same
-            else _interrupted_outcome(provider_named(last.source))
-        )
-        round_.closed[last.pk] = lost
-    call = _add_call(wish, provider.name, [], round_)
-    more = len(wish.route.providers) > 1
-    asked_at = _first_asked_at(wish, provider, round_)
-    return CallPermit(
-        call, provider, more, asked_at, _pending_inquiry(wish, provider, earlier)
-    )
-
-
-def _pending_inquiry(
-    wish: CallRequest, provider: Provider, earlier: Iterable[Call]
-) -> PendingInquiry | None:
-    taken = [
-        call
-        for call in earlier
-        if call.source == provider.name
-        and (
-            call.has_answer
-            or (call.tries, call.end) == (wish.tries, CallOutcome.NOT_YET)
-        )
-    ]
-    if not taken:
-        return None
-    job = next((call.job for call in taken if call.job), "")
-    answer = next((_decrypt_answer(call) for call in taken if call.has_answer), None)
-    return PendingInquiry(taken[0].begun_at, job, answer)
-
-
 def _decrypt_answer(call: Call) -> str:
-    """Return '' if it cannot be decrypted; the adapter takes that for no answer."""
+    """Return the answer, or '' if it cannot be read; adapters treat '' as no answer."""
     try:
         return str(call.answer)
     except (InvalidTag, UnknownKey) as e:
@@ -357,54 +439,15 @@ def _decrypt_answer(call: Call) -> str:
 
 
 def _is_exhausted(provider: Provider, earlier: Iterable[Call]) -> bool:
-    """Whether as many calls as may be paid for have ended without an answer."""
+    """Return whether more calls may have been paid than the settings allow."""
     if provider.repeats_are_free:
         return False
-    limit: Limit = settings.SOURCE_LIMITS.get(provider.name, Limit())
     lost = sum(c.source == provider.name and c.may_be_charged for c in earlier)
-    return lost > limit.paid_again
-
-
-def _choose_source(
-    left: Sequence[Provider], wish: CallRequest, round_: _DecisionBatch
-) -> CallDecision:
-    passed_over = [[name, "NOT_CONFIGURED"] for name in wish.route.lacking]
-    probed = False
-    for number, provider in enumerate(left):
-        source = round_.sources[provider.name]
-        if why := _rest_reason(source, round_.at):
-            probed = probed or why == "PROBED"
-            passed_over.append([provider.name, why])
-            continue
-        if wait := _reserve_room(source, round_):
-            return wait
-        call = _add_call(wish, provider.name, passed_over, round_)
-        more = number + 1 < len(left)
-        asked_at = _first_asked_at(wish, provider, round_)
-        begun = _pending_inquiry(wish, provider, round_.earlier.get(wish.result_id, []))
-        return CallPermit(call, provider, more, asked_at, begun)
-    if probed:
-        return CallDelay(round_.at + PROBE_WAIT)
-    rests = [round_.sources[p.name].resting_until for p in left]
-    until = min((at for at in rests if at), default=round_.at)
-    name = left[0].name if left else wish.route.providers[0].name
-    _add_call(wish, name, passed_over, round_, is_asked=False)
-    return NoSourceAvailable(until)
-
-
-def _first_asked_at(
-    wish: CallRequest, provider: Provider, round_: _DecisionBatch
-) -> datetime:
-    begun = [
-        call.begun_at
-        for call in round_.earlier.get(wish.result_id, [])
-        if call.source == provider.name and call.end != CallOutcome.NOT_ASKED
-    ]
-    return min(begun, default=round_.at)
+    return lost > _limit_of(provider.name).paid_again
 
 
 def _rest_reason(source: Source, at: datetime) -> str:
-    """Why it is not asked; blank where it may be, if need be as the one that tries."""
+    """Return why the source may not be called, or '' if it may, or may be probed."""
     if source.resting_until is None:
         return ""
     if source.resting_until > at:
@@ -413,74 +456,14 @@ def _rest_reason(source: Source, at: datetime) -> str:
     return "PROBED" if source.probed_at and source.probed_at + lease > at else ""
 
 
-def _free_room(source: Source, round_: _DecisionBatch) -> int:
-    why = _rest_reason(source, round_.at)
-    if why == "RESTING":
-        return UNLIMITED_ROOM
-    most = _call_limit(source, round_.at) - round_.under_way[source.name]
-    return 0 if why else max(0, most)
-
-
 def _call_limit(source: Source, at: datetime) -> int:
-    limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
-    stale = source.answered_at is None or source.answered_at < at - STALE_AFTER
-    careful = source.failures_in_row or stale
-    return min(limit.at_once, CAREFUL_LIMIT) if careful else limit.at_once
+    at_once = _limit_of(source.name).at_once
+    is_stale = source.answered_at is None or source.answered_at < at - STALE_AFTER
+    if source.failures_in_row or is_stale:
+        return min(at_once, CAREFUL_LIMIT)
+    return at_once
 
 
-def _reserve_room(
-    source: Source, round_: _DecisionBatch
-) -> SourceFull | CallDelay | None:
-    """Count the call in, unless there is no room for it."""
-    limit: Limit = settings.SOURCE_LIMITS.get(source.name, Limit())
-    at = round_.at
-    if round_.under_way[source.name] >= _call_limit(source, at):
-        return SourceFull(source.name)
-    if limit.a_minute:
-        every = timedelta(minutes=1) / limit.a_minute
-        if source.free_at and source.free_at > at:
-            round_.put_off[source.name] += 1
-            return CallDelay(source.free_at + every * round_.put_off[source.name])
-        # What was not used within the last second may be caught up on.
-        second_ago = at - timedelta(seconds=1)
-        source.free_at = max(source.free_at or second_ago, second_ago) + every
-        round_.changed.add(source.name)
-    if source.resting_until is not None:
-        source.probed_at = at
-        round_.changed.add(source.name)
-    round_.under_way[source.name] += 1
-    return None
-
-
-def _add_call(
-    wish: CallRequest,
-    source: str,
-    passed_over: SkippedSources,
-    round_: _DecisionBatch,
-    *,
-    is_asked: bool = True,
-) -> UUID:
-    call, at = uuid7(), round_.at
-    round_.calls.append(
-        {
-            "id": call,
-            "result_id": wish.result_id,
-            "attempt": wish.attempt,
-            "tries": wish.tries,
-            "source": source,
-            "reference": wish.reference,
-            "passed_over": passed_over,
-            "begun_at": at,
-            "ended_at": None if is_asked else at,
-            "end": "" if is_asked else CallOutcome.NOT_ASKED.value,
-            "why": "",
-        }
-    )
-    return call
-
-
-def _end_interrupted_calls(round_: _DecisionBatch) -> None:
-    if round_.closed:
-        end_calls(
-            {call: EndedCall(how) for call, how in round_.closed.items()}, round_.at
-        )
+def _limit_of(source: str) -> Limit:
+    limit: Limit = settings.SOURCE_LIMITS.get(source, Limit())
+    return limit

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from django.core.cache import cache
 from django.db import connection, transaction
@@ -26,7 +26,6 @@ from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
-from verification.values.wire import format_nairobi
 
 Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Upper bounds in milliseconds, each a quarter above the one before. A slower answer
@@ -34,9 +33,9 @@ Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 BOUNDS = [round(10 * 1.25**step) for step in range(40)]
 HOUR, RETENTION = timedelta(hours=1), timedelta(days=2)
 FLUSH_SECONDS = 1.0
-# Below this share of answers a source is not well.
+# A source that answers a smaller share of its calls is degraded.
 MIN_SUCCESS_RATE = 0.95
-# Fewer calls than this say little.
+# The success rate of fewer calls than this does not count.
 MIN_CALLS = 10
 CACHE_SECONDS = 15
 CACHE_KEY = "sources:states"
@@ -69,59 +68,53 @@ class Tally:
     """The calls of one worker since its last flush, by source."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _SourceTally] = defaultdict(_SourceTally)
+        self._sources: dict[str, _SourceTally] = defaultdict(_SourceTally)
         self._failing: set[str] = set()
         self._known: set[str] = set()
         self._flush_at = 0.0
 
     def note(self, source: str, end: str, seconds: float) -> None:
-        """`end` is the outcome of a call that was just made."""
-        seen = self._seen[source]
-        seen.ends[end] += 1
+        """Count a call that has just ended with this `CallOutcome`."""
+        tally = self._sources[source]
+        tally.ends[end] += 1
         if end == CallOutcome.UNAVAILABLE:
-            seen.failures += 1
+            tally.failures += 1
             self._failing.add(source)
             self._flush_at = 0.0
             return
-        seen.answers, seen.failures = True, 0
+        tally.has_answered, tally.failures = True, 0
         if end == CallOutcome.ANSWERED:
-            seen.took[bisect_left(BOUNDS, seconds * 1000)] += 1
+            tally.took[bisect_left(BOUNDS, seconds * 1000)] += 1
         if source in self._failing or source not in self._known:
             self._flush_at = 0.0
 
     def flush(self, *, at_last: bool = False) -> None:
         """Write the sums if a second has passed, or in any case with `at_last`."""
-        if not self._seen or (time.monotonic() < self._flush_at and not at_last):
+        if not self._sources or (time.monotonic() < self._flush_at and not at_last):
             return
         self._flush_at = time.monotonic() + FLUSH_SECONDS
-        seen, self._seen = self._seen, defaultdict(_SourceTally)
+        tallies, self._sources = self._sources, defaultdict(_SourceTally)
         at = now()
         with transaction.atomic():
             # Sorted, so that two workers never deadlock.
-            for name in sorted(seen):
-                self._write(name, seen[name], at)
-        self._known |= set(seen)
+            for name in sorted(tallies):
+                self._write(name, tallies[name], at)
+        self._known |= set(tallies)
 
-    def _write(self, name: str, seen: _SourceTally, at: datetime) -> None:
-        ends = [
-            seen.ends[e]
-            for e in (
-                CallOutcome.ANSWERED,
-                CallOutcome.REFUSED,
-                CallOutcome.UNAVAILABLE,
-            )
-        ]
+    def _write(self, name: str, tally: _SourceTally, at: datetime) -> None:
+        counted = CallOutcome.ANSWERED, CallOutcome.REFUSED, CallOutcome.UNAVAILABLE
+        ends = [tally.ends[outcome] for outcome in counted]
         with connection.cursor() as cursor:
-            cursor.execute(ADD_MINUTE, [name, at, *ends, seen.took])
-        if seen.answers:
+            cursor.execute(ADD_MINUTE, [name, at, *ends, tally.took])
+        if tally.has_answered:
             Source.objects.filter(name=name).update(
                 **breaker.CLOSED, probed_at=None, answered_at=at
             )
             self._failing.discard(name)
-        if seen.failures:
+        if tally.failures:
             with connection.cursor() as cursor:
                 cursor.execute(
-                    COUNT_FAILURES, {"name": name, "failures": seen.failures, "at": at}
+                    COUNT_FAILURES, {"name": name, "failures": tally.failures, "at": at}
                 )
             self._failing.add(name)
 
@@ -130,9 +123,9 @@ class Tally:
 class _SourceTally:
     ends: Counter[str] = field(default_factory=Counter)
     took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    # Of the latest ends, and whether any before them was an answer.
+    # The failures since the last answer.
     failures: int = 0
-    answers: bool = False
+    has_answered: bool = False
 
 
 @job
@@ -157,7 +150,7 @@ class Health:
 
     @property
     def success_rate(self) -> float | None:
-        """Of 1: calls that the source answered, whatever it said."""
+        """Return the share of calls with an answer, 0 to 1."""
         if not self.calls:
             return None
         return round(1 - self.unavailable / self.calls, 4)
@@ -185,81 +178,56 @@ def _summarize(minutes: Iterable[SourceMinute]) -> Health:
 
 
 def _percentile(took: list[int], share: float) -> int | None:
-    """The upper end of the step that it lies in."""
-    wanted = share * sum(took)
-    if not wanted:
+    """Return the bound within which this share of the answers came."""
+    count = share * sum(took)
+    if not count:
         return None
-    reached = next(i for i, n in enumerate(accumulate(took)) if n >= wanted)
+    reached = next(i for i, n in enumerate(accumulate(took)) if n >= count)
     return BOUNDS[min(reached, len(BOUNDS) - 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Availability:
-    status: Status
-    success_rate: float | None = None
-    median_ms: int | None = None
-    slow_ms: int | None = None
 
 
 def availability(
     check: str, environment: str, country: str = HOME_COUNTRY
-) -> Availability:
-    """Return the availability of the first source on the route that does not rest.
+) -> tuple[Status, Health]:
+    """Return the status and health of the route's first source that does not rest.
 
     The figures are up to 15 seconds old. The sandbox and referees are always AVAILABLE.
     """
     route = route_for(check, environment, country)
     if not route.is_live:
         always = environment != "production" or asks_referee(check, environment)
-        return Availability("AVAILABLE" if always else "UNAVAILABLE")
-    of_route = [_state(provider.name) for provider in route.providers]
-    asked = next((state for state in of_route if not state.rests), None)
-    if asked is None:
-        return _told("UNAVAILABLE", of_route[0].health)
-    rate = asked.health.success_rate
-    is_ill = (
-        asked.health.calls >= MIN_CALLS and rate is not None and rate < MIN_SUCCESS_RATE
+        return ("AVAILABLE" if always else "UNAVAILABLE"), Health()
+    states = [_state(provider.name) for provider in route.providers]
+    first = next((state for state in states if not state.rests), None)
+    if first is None:
+        return "UNAVAILABLE", states[0].health
+    rate = first.health.success_rate
+    fails_often = (
+        rate is not None and rate < MIN_SUCCESS_RATE and first.health.calls >= MIN_CALLS
     )
-    well = asked is of_route[0] and not is_ill
-    return _told("AVAILABLE" if well else "DEGRADED", asked.health)
+    is_degraded = fails_often or first is not states[0]
+    return ("DEGRADED" if is_degraded else "AVAILABLE"), first.health
 
 
-def describe_state(source: Source, at: datetime) -> str:
-    """Return the state of the source in words, for staff."""
-    if source.resting_until is None:
-        return "asked"
-    if source.resting_until > at:
-        return f"rests until {format_nairobi(source.resting_until)}"
-    return "is being tried"
-
-
-def health_of(name: str) -> Health:
+def health_of(source: str) -> Health:
     """Return the figures of the source's last hour, at most 15 seconds old."""
-    return _state(name).health
+    return _state(source).health
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    rests: bool
-    health: Health
+class _State(NamedTuple):
+    rests: bool = False
+    health: Health = Health()
 
 
-def _state(name: str) -> _State:
-    states: dict[str, _State] = (
-        cache.get_or_set(CACHE_KEY, _states, CACHE_SECONDS) or {}
-    )
-    return states.get(name, _State(rests=False, health=Health()))
+def _state(source: str) -> _State:
+    states = cache.get_or_set(CACHE_KEY, _states, CACHE_SECONDS) or {}
+    return states.get(source, _State())
 
 
 def _states() -> dict[str, _State]:
-    at, health = now(), health_by_source()
-    resting = Source.objects.filter(resting_until__gt=at)
-    rests = set(resting.values_list("name", flat=True))
+    resting = Source.objects.filter(resting_until__gt=now())
+    rests, health = set(resting.values_list("name", flat=True)), health_by_source()
     return {
         name: _State(name in rests, health.get(name, Health()))
         for name in rests | health.keys()
     }
-
-
-def _told(status: Status, health: Health) -> Availability:
-    return Availability(status, health.success_rate, health.median_ms, health.slow_ms)

@@ -10,21 +10,21 @@ from verification.db.ids import uuid7
 
 
 class Source(models.Model):
-    """A live source as all clusters see it: whether it answers, and how much it gets.
+    """The state of a live source that all clusters share: its breaker and its limits.
 
-    It rests while `resting_until` is ahead. After that one call tries it, which is what
-    `probed_at` is for; the others wait for how that ends.
+    The source rests until `resting_until`. After that one call probes it, at
+    `probed_at`; other checks wait for the outcome.
     """
 
     name = models.CharField(max_length=40, primary_key=True)
     failures_in_row = models.PositiveIntegerField(db_default=0)
     resting_until = models.DateTimeField(null=True)
-    # How often it has rested without an answer since.
+    # The number of rests since the last answer.
     rests = models.PositiveSmallIntegerField(db_default=0)
     probed_at = models.DateTimeField(null=True)
-    # When it last answered, give or take a second.
+    # The time of the last answer, to about a second.
     answered_at = models.DateTimeField(null=True)
-    # Where calls a minute are limited: when the next one may begin.
+    # The earliest time of the next call, if the calls a minute are limited.
     free_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
@@ -38,16 +38,16 @@ class CallOutcome(models.TextChoices):
     UNAVAILABLE = "UNAVAILABLE", "did not answer"
     REFUSED = "REFUSED", "refused"
     NOT_ASKED = "NOT_ASKED", "nobody could be asked"
-    # The worker died. It was asked again by the same reference.
+    # The worker died. The source gets another call with the same reference.
     LOST = "LOST", "no end was recorded; asked again"
-    # The worker died, and asking again might be paid for again.
+    # The worker died, and another call may have to be paid again.
     IN_DOUBT = "IN_DOUBT", "no end was recorded; in doubt"
 
 
 class Call(models.Model):
     """One call of a source for one check, written before it is made.
 
-    One that was begun and has no end was interrupted: its worker died.
+    A call that never ends was interrupted: its worker died.
     """
 
     CallOutcome = CallOutcome
@@ -56,31 +56,31 @@ class Call(models.Model):
     result = models.ForeignKey(
         "checks.CheckResult", models.CASCADE, related_name="calls", db_index=False
     )
-    # Which run of the check for the client, and which round of its retry policy.
+    # The `attempt` and `tries` of the check result at the time of the call.
     attempt = models.PositiveSmallIntegerField()
     tries = models.PositiveSmallIntegerField()
     source = models.CharField(max_length=40)
-    # What we call the inquiry at the source.
+    # Our id of the inquiry, which the source knows.
     reference = models.CharField(max_length=64)
-    # [[source, why]] of those before it that were not asked.
+    # [[source, why]] of the sources before it that got no call.
     passed_over = models.JSONField(default=list)
     begun_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
     end = models.CharField(
         max_length=11, choices=CallOutcome, blank=True, db_default=""
     )
-    # The failure code, where there was no answer.
+    # The failure code of a call without an answer.
     why = models.CharField(max_length=40, blank=True, db_default="")
-    # It was asked, no answer came, and it may want to be paid all the same.
+    # True if the source did not answer and may charge for the call.
     may_be_charged = models.BooleanField(default=False, db_default=False)
-    # What the source calls the job that it has begun, where it tells.
+    # The source's own id of the inquiry, if it has one.
     job = models.CharField(max_length=64, blank=True, db_default="")
-    # When the source said that it has an answer.
+    # The time of the source's callback, which says that there is an answer.
     called_back_at = models.DateTimeField(null=True)
-    # The body of that callback where nothing else tells the answer: a text, until the
-    # check has read it or `checks.callbacks` erases it.
+    # The body of the callback, if only the callback has the answer. It is erased when
+    # the check has read it, or by `checks.callbacks`.
     answer = EncryptedJSONField(null=True)
-    # When staff had dealt with a doubt, and what they found out.
+    # The time at which staff settled a call in doubt, and their finding.
     settled_at = models.DateTimeField(null=True)
     was_paid = models.BooleanField(null=True)
 
@@ -103,21 +103,21 @@ class Call(models.Model):
             ),
         ]
         indexes = [
-            # All calls of a check, in their order.
+            # The calls of a check in their order.
             models.Index(fields=["result", "id"], name="calls_of_a_check"),
-            # How many are under way at a source.
+            # The count of a source's open calls.
             models.Index(
                 fields=["source", "begun_at"], condition=Q(end=""), name="calls_open"
             ),
-            # What waits for a person.
+            # The admin's list of calls in doubt.
             models.Index(
                 fields=["id"],
                 condition=Q(end="IN_DOUBT", settled_at=None),
                 name="calls_in_doubt",
             ),
-            # A callback finds the call it is about.
+            # A callback's search for its call.
             models.Index(fields=["reference"], name="calls_by_reference"),
-            # Answers that nobody has read.
+            # The answers to erase.
             models.Index(
                 fields=["called_back_at"],
                 condition=Q(answer__isnull=False),
@@ -130,19 +130,19 @@ class Call(models.Model):
 
     @property
     def has_answer(self) -> bool:
-        """Whether a callback's body is kept, without opening it."""
+        """True if a callback's body is stored; does not decrypt it."""
         return self.__dict__.get("answer") is not None
 
 
 class SourceMinute(models.Model):
-    """What a source did in one minute."""
+    """The calls of a source in one minute."""
 
     source = models.CharField(max_length=40)
     minute = models.DateTimeField()
     answered = models.PositiveIntegerField(db_default=0)
     refused = models.PositiveIntegerField(db_default=0)
     unavailable = models.PositiveIntegerField(db_default=0)
-    # How many answers came within each of `health.BOUNDS`, and later.
+    # The number of answers within each of `health.BOUNDS`, and the slower ones.
     took = ArrayField(models.PositiveIntegerField())
 
     class Meta:
