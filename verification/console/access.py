@@ -6,36 +6,43 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.db import transaction
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
+from verification.backoffice import audit
 from verification.console import forms
-from verification.console.base import Place, member_required
+from verification.console.base import Place, dashboard_url, member_required
+from verification.web.pages import private_page
 from workspaces import keys, members
 from workspaces.members import Permission
 from workspaces.models import ApiKey, Member, Role
 
-MANAGE_KEYS = Permission.MANAGE_KEYS
+ROLES: list[tuple[str, Any]] = [
+    (Role.OWNER, gettext_lazy("Owner")),
+    (Role.ADMIN, gettext_lazy("Administrator")),
+    (Role.VIEWER, gettext_lazy("Viewer")),
+]
+LAST_OWNER = gettext_lazy("A workspace keeps at least one owner.")
 
 
 @member_required()
 def list_keys(place: Place) -> HttpResponse:
-    found = ApiKey.objects.filter(
-        workspace=place.workspace, environment=place.environment
-    )
+    found = ApiKey.objects.filter(**place.lookups)
     return place.render("keys/list", {"keys": found.order_by("-id")[:200]})
 
 
-@member_required(MANAGE_KEYS)
+@member_required(Permission.MANAGE_KEYS)
 def create_key(place: Place) -> HttpResponse:
-    """In the sandbox alone: a production key comes with the approval."""
+    """Create a sandbox key. The approval of an application creates a production key."""
     if not place.is_sandbox:
         return place.render("not_allowed", status=403)
-    form = forms.KeyForm(place.request.POST or None)
+    form = forms.KeyForm(place.posted)
     if not form.is_valid():
         return place.render("keys/create", {"form": form})
     with transaction.atomic():
@@ -50,10 +57,10 @@ def create_key(place: Place) -> HttpResponse:
     return _show_key(place, key, text)
 
 
-@member_required(MANAGE_KEYS)
+@member_required(Permission.MANAGE_KEYS)
 def rotate_key(place: Place, key: UUID) -> HttpResponse:
-    found = _get_key(place, key)
-    form = forms.RotationForm(place.request.POST or None)
+    found = ApiKey.objects.get(pk=key, **place.lookups)
+    form = forms.RotationForm(place.posted)
     if not form.is_valid():
         return place.render("keys/rotate", {"form": form, "key": found})
     try:
@@ -62,59 +69,44 @@ def rotate_key(place: Place, key: UUID) -> HttpResponse:
             place.record("api-key.rotated", found)
             place.record("api-key.created", successor)
     except keys.KeyHasEnded:
-        told = _("This key has ended, or was replaced already.")
-        messages.error(place.request, told)
-        return place.to("keys")
+        return place.to("keys", error=_("This key has ended, or was replaced already."))
     return _show_key(place, successor, text)
 
 
-@member_required(MANAGE_KEYS)
+@member_required(Permission.MANAGE_KEYS)
 def revoke_key(place: Place, key: UUID) -> HttpResponse:
-    found = _get_key(place, key)
+    found = ApiKey.objects.get(pk=key, **place.lookups)
     if place.request.method != "POST":
         return place.render("keys/revoke", {"key": found})
     with transaction.atomic():
         if keys.revoke(found):
             place.record("api-key.revoked", found)
-    messages.success(place.request, _("The key is revoked."))
-    return place.to("keys")
-
-
-def _get_key(place: Place, key: UUID) -> ApiKey:
-    return ApiKey.objects.get(
-        pk=key, workspace=place.workspace, environment=place.environment
-    )
+    return place.to("keys", success=_("The key is revoked."))
 
 
 def _show_key(place: Place, key: ApiKey, text: str) -> HttpResponse:
-    # Not after a redirect: nothing that remembers it is in between.
-    shown = {"key": key, "text": text}
-    return place.render("keys/shown", shown)
+    """Show the text of a new key, once.
+
+    It answers the POST: for a redirect, something would have to store the text.
+    """
+    return place.render("keys/shown", {"key": key, "text": text})
 
 
-MANAGE_MEMBERS = Permission.MANAGE_MEMBERS
-ROLES: list[tuple[str, Any]] = [
-    (Role.OWNER, gettext_lazy("Owner")),
-    (Role.ADMIN, gettext_lazy("Administrator")),
-    (Role.VIEWER, gettext_lazy("Viewer")),
-]
-
-
-@member_required(write=MANAGE_MEMBERS)
+@member_required(write=Permission.MANAGE_MEMBERS)
 def list_members(place: Place) -> HttpResponse:
-    """The members; by POST, another is invited."""
-    form = forms.InvitationForm(
-        place.request.POST or None, roles=_assignable_roles(place)
-    )
-    if place.request.method == "POST" and form.is_valid() and _invite(place, form):
-        return place.to("members")
-    found = place.workspace.members.select_related("user").order_by("id")
+    """List the members; a POST invites another one."""
+    roles = _assignable_roles(place)
+    form = forms.InvitationForm(place.posted, roles=roles)
+    if form.is_valid() and _invite(place, form):
+        return place.to(
+            "members", success=_("The invitation is sent. It works for a week.")
+        )
     waiting = members.open_invitations().filter(workspace=place.workspace)
     shown = {
         "form": form,
-        "members": found,
+        "members": place.workspace.members.select_related("user").order_by("id"),
         "invitations": waiting.order_by("id"),
-        "roles": _assignable_roles(place),
+        "roles": roles,
         "may_manage_owners": members.has_permission(
             place.member, Permission.MANAGE_OWNERS
         ),
@@ -123,7 +115,7 @@ def list_members(place: Place) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE_MEMBERS)
+@member_required(Permission.MANAGE_MEMBERS)
 def change_role(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     role = place.request.POST.get("role", "")
@@ -133,13 +125,12 @@ def change_role(place: Place, member: UUID) -> HttpResponse:
         with transaction.atomic():
             members.change_role(place.member, other, Role(role))
             place.record("member.role-changed", other, "role")
-        messages.success(place.request, _("The role is changed."))
     except members.LastOwner:
-        _show_last_owner_error(place)
-    return place.to("members")
+        return place.to("members", error=LAST_OWNER)
+    return place.to("members", success=_("The role is changed."))
 
 
-@member_required(MANAGE_MEMBERS)
+@member_required(Permission.MANAGE_MEMBERS)
 def remove_member(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     if place.request.method != "POST":
@@ -148,14 +139,13 @@ def remove_member(place: Place, member: UUID) -> HttpResponse:
         with transaction.atomic():
             place.record("member.removed", other)
             members.remove(place.member, other)
-        messages.success(place.request, _("The member is removed."))
     except members.LastOwner:
-        _show_last_owner_error(place)
-    return place.to("members")
+        return place.to("members", error=LAST_OWNER)
+    return place.to("members", success=_("The member is removed."))
 
 
 @require_POST
-@member_required(MANAGE_MEMBERS)
+@member_required(Permission.MANAGE_MEMBERS)
 def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
     waiting = members.open_invitations().filter(workspace=place.workspace)
     try:
@@ -165,8 +155,7 @@ def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
             place.record("invitation.withdrawn", found)
     except members.InvitationEnded:
         raise Http404 from None
-    messages.success(place.request, _("The invitation works no more."))
-    return place.to("members")
+    return place.to("members", success=_("The invitation works no more."))
 
 
 @member_required(while_suspended=True)
@@ -178,38 +167,53 @@ def leave(place: Place) -> HttpResponse:
             place.record("member.left", place.member)
             members.leave(place.member)
     except members.LastOwner:
-        _show_last_owner_error(place)
-        return place.to("members")
+        return place.to("members", error=LAST_OWNER)
     return HttpResponseRedirect(reverse("console:home"))
 
 
+@private_page
+def show_invitation(request: HttpRequest, token: str) -> HttpResponse:
+    """Show who invites; a POST by the invited person accepts."""
+    found = members.find_open_invitation(token)
+    if found is None:
+        return render(request, "console/invitation_over.html", status=410)
+    user = request.user
+    is_theirs = isinstance(user, User) and members.email_hash(user.email) == bytes(
+        found.email_hash
+    )
+    if request.method == "POST" and isinstance(user, User) and is_theirs:
+        try:
+            with transaction.atomic():
+                member = members.accept(user, token)
+                audit.record("invitation.accepted", audit.actor_of(request), found)
+        except members.InvitationEnded:
+            return render(request, "console/invitation_over.html", status=410)
+        messages.success(request, _("You are a member now."))
+        return HttpResponseRedirect(dashboard_url(member))
+    shown = {"invitation": found, "is_theirs": is_theirs, "next": request.path}
+    return render(request, "console/invitation.html", shown)
+
+
 def _assignable_roles(place: Place) -> list[tuple[str, Any]]:
-    """Those that this member may give."""
+    """Return the roles that the member may give."""
     owners_too = members.has_permission(place.member, Permission.MANAGE_OWNERS)
     return [role for role in ROLES if owners_too or role[0] != Role.OWNER]
 
 
 def _invite(place: Place, form: forms.InvitationForm) -> bool:
-    typed = form.cleaned_data
+    email, role = form.cleaned_data["email"], Role(form.cleaned_data["role"])
     try:
         with transaction.atomic():
-            email, role = typed["email"], Role(typed["role"])
             place.record("invitation.sent", members.invite(place.member, email, role))
     except members.AlreadyMember:
         form.add_error("email", _("Whoever has this address is a member already"))
-        return False
     except members.TooManyInvitations:
-        told = _("So many invitations were sent today. Go on tomorrow")
-        form.add_error("email", told)
-        return False
-    messages.success(place.request, _("The invitation is sent. It works for a week."))
-    return True
+        form.add_error(
+            "email", _("So many invitations were sent today. Go on tomorrow")
+        )
+    return form.is_valid()
 
 
 def _get_member(place: Place, member: UUID) -> Member:
     found: Member = place.workspace.members.select_related("user").get(pk=member)
     return found
-
-
-def _show_last_owner_error(place: Place) -> None:
-    messages.error(place.request, _("A workspace keeps at least one owner."))

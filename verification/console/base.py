@@ -1,10 +1,8 @@
-"""Pages of long lists.
+"""The base of the console's views: the place of a member, permissions, long lists.
 
-Where a member is: one of their workspaces, in one environment.
-
-Both are in the address of every page. A page is opened through `opened`, which finds
-them for this member alone, asks for the role's permission, and refuses what a
-suspended workspace may not do; so no view can forget to.
+The address of each page names a workspace and an environment. `member_required` finds
+both for this member only, checks the permission of the member's role, and refuses
+forms of a suspended workspace, so that no view can forget a check.
 """
 
 from __future__ import annotations
@@ -17,13 +15,20 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    QueryDict,
+)
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts.sessions import has_second_factor, second_factor_url
@@ -63,18 +68,13 @@ class Page:
 
 
 def page_number(request: HttpRequest) -> int:
-    """Whatever stands in the address, a page."""
+    """Return the page of a list that the query names; 0 for a missing or wrong one."""
     text = request.GET.get("page", "")
     is_number = text.isascii() and text.isdigit() and len(text) < 8
     return min(int(text), LAST_PAGE) if is_number else 0
 
 
-@private_page
-def too_large(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/too_large.html", status=413)
-
-
-# Each page of the navigation, and the first words of the names of those below it.
+# Sections with their labels. A page's URL name begins with the name of its section.
 NAVIGATION = [
     ("dashboard", _("Overview")),
     ("reports", _("Reports")),
@@ -88,12 +88,14 @@ NAVIGATION = [
     ("golive", _("Go live")),
     ("settings", _("Settings")),
 ]
-# What concerns a workspace as a whole, in whichever environment it is opened.
+# Sections that show the same in both environments.
 WORKSPACE_SECTIONS = {"keys", "money", "members", "golive", "settings"}
 
 
 @dataclass(frozen=True)
 class Place:
+    """A request of a member, in one workspace and environment."""
+
     request: HttpRequest
     member: Member
     account: Account
@@ -115,21 +117,24 @@ class Place:
         return self.workspace.pk, self.environment
 
     @property
+    def lookups(self) -> dict[str, Any]:
+        """Field lookups for the rows of this workspace and environment."""
+        return {"workspace": self.workspace.pk, "environment": self.environment}
+
+    @property
     def client(self) -> Client:
         return Client(self.workspace, self.account, f"member {self.member.pk}")
 
     @property
     def api_url(self) -> str:
-        """Where keys of this environment are taken: the other's host refuses them."""
+        """The API's URL for keys of this environment."""
         host = settings.SANDBOX_HOST if self.is_sandbox else settings.PRODUCTION_HOST
         scheme = urlsplit(settings.BASE_URL).scheme
         return f"{scheme}://{host}" if host else settings.BASE_URL
 
     @property
     def by(self) -> ActingUser:
-        user = self.request.user
-        assert isinstance(user, User)  # noqa: S101
-        return ActingUser(user, audit.actor_of(self.request))
+        return ActingUser(self.member.user, audit.actor_of(self.request))
 
     @property
     def section(self) -> str:
@@ -137,11 +142,20 @@ class Place:
         return (match.url_name or "").partition("-")[0] if match else ""
 
     @property
-    def needs_second_factor(self) -> bool:
-        """Whether this member has to prove a second factor before the page opens.
+    def posted(self) -> QueryDict | None:
+        """The data for a form, or None if the request is no POST."""
+        return self.request.POST if self.request.method == "POST" else None
 
-        Members of a live workspace do, where people's data, money, keys and the team
-        are: in production, and on pages of the whole workspace.
+    @property
+    def page_number(self) -> int:
+        return page_number(self.request)
+
+    @property
+    def needs_second_factor(self) -> bool:
+        """True if the member has to prove a second factor before the page opens.
+
+        A live workspace requires it in production and in sections of the workspace,
+        for the sake of people's data, money, keys and the team.
         """
         return (
             self.workspace.go_live == Workspace.GoLive.APPROVED
@@ -149,16 +163,16 @@ class Place:
             and not has_second_factor(self.request)
         )
 
-    def _is_in_navigation(self, page: str) -> bool:
-        """Whether the navigation leads there from here."""
-        if page == "mailbox" and not has_permission(
+    def _has_section(self, name: str) -> bool:
+        """Return whether the navigation shows a section here."""
+        if name == "mailbox" and not has_permission(
             self.member, Permission.MANAGE_MAILBOX
         ):
             return False
-        return self.is_sandbox or page not in {"sandbox", "mailbox"}
+        return self.is_sandbox or name not in {"sandbox", "mailbox"}
 
     def record(self, action: str, obj: Model, *fields: str, reason: str = "") -> None:
-        """Into the audit trail, in the transaction of what was done."""
+        """Record an action in the audit trail, in the transaction of the action."""
         who = audit.actor_of(self.request)
         more: dict[str, Any] = {"fields": fields, "reason": reason}
         audit.record(action, who, obj, workspace_id=self.workspace.pk, **more)
@@ -170,8 +184,19 @@ class Place:
         }
         return reverse(f"console:{name}", kwargs={**place, **arguments})
 
-    def to(self, name: str, **arguments: Any) -> HttpResponse:
-        """What follows is a GET whatever this was."""
+    def to(
+        self,
+        name: str,
+        *,
+        success: str = "",
+        error: str | Promise = "",
+        **arguments: Any,
+    ) -> HttpResponse:
+        """Redirect to a page, which shows the message. The browser follows with GET."""
+        if success:
+            messages.success(self.request, success)
+        if error:
+            messages.error(self.request, str(error))
         response = HttpResponseRedirect(self.url(name, **arguments))
         response.status_code = 303
         return response
@@ -182,7 +207,7 @@ class Place:
         context = {
             "place": self,
             "section": self.section,
-            "navigation": [n for n in NAVIGATION if self._is_in_navigation(n[0])],
+            "navigation": [n for n in NAVIGATION if self._has_section(n[0])],
             "can": {p.value: True for p in ALLOWED[self.member.role]},
             "environments": Environment.values,
             **(shown or {}),
@@ -199,7 +224,10 @@ def member_required(
     *,
     while_suspended: bool = False,
 ) -> Callable[[PlaceView], View]:
-    """`read` is needed to see the page, `write` to send its form."""
+    """Require the permission `read`, or `write` for a POST (by default the same).
+
+    A suspended workspace may POST only to views with `while_suspended`.
+    """
 
     def decorate(view: PlaceView) -> View:
         @private_page
@@ -209,15 +237,15 @@ def member_required(
             request: HttpRequest, workspace: UUID, environment: str, **arguments: Any
         ) -> HttpResponse:
             place = _find_place(request, workspace, environment)
-            sends = request.method == "POST"
+            is_post = request.method == "POST"
             if place.needs_second_factor:
-                after = place.url("dashboard") if sends else request.get_full_path()
+                after = place.url("dashboard") if is_post else request.get_full_path()
                 shown = {"after": after, "proof": second_factor_url(request.user)}
                 return place.render("second_factor", shown, status=403)
-            needed = write if sends and write else read
+            needed = write if is_post and write else read
             if needed not in ALLOWED[place.member.role]:
                 return place.render("not_allowed", status=403)
-            if sends and place.workspace.is_suspended and not while_suspended:
+            if is_post and place.workspace.is_suspended and not while_suspended:
                 return place.render("suspended", status=403)
             try:
                 answer: HttpResponse = view(place, **arguments)
@@ -233,9 +261,9 @@ def member_required(
 
 
 def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Place:
-    """A stranger's workspace is not found, like one that does not exist."""
+    """Raise Http404 for a workspace of others, as for one that does not exist."""
     try:
-        member = Member.objects.select_related("workspace").get(
+        member = Member.objects.select_related("workspace", "user").get(
             user=request.user.pk, workspace=workspace
         )
         account = Account.objects.get(workspace=workspace, environment=environment)
@@ -243,3 +271,13 @@ def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Plac
         raise Http404 from None
     account.workspace = member.workspace
     return Place(request, member, account)
+
+
+def dashboard_url(member: Member) -> str:
+    """Return the sandbox's overview, where nothing costs money or names real people."""
+    return reverse("console:dashboard", args=[member.workspace_id, "sandbox"])
+
+
+@private_page
+def too_large(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/too_large.html", status=413)

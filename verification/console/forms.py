@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -25,7 +26,7 @@ from verification.golive.inspection import (
     Unacceptable,
     inspect,
 )
-from verification.golive.models import DocumentKind
+from verification.golive.models import Application, DocumentKind
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.models import ReportStatus, SubjectType
@@ -36,44 +37,104 @@ from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
 from workspaces.models import Role, Scope, all_scopes
 
+CONTACT_HINT = _(
+    "An e-mail address, a phone number, or both with a comma between; people see it"
+)
 REQUIRED_ERROR = {"required": _("This is needed")}
 ALL_CHOICE = [("", _("All"))]
 INVALID_DATE_ERROR = {"invalid": _("Choose a day")}
+INVALID_SECRET = _("Enter a secret of 16 to 128 letters, digits and signs")
 SECRET_PATTERN = re.compile("[ -~]{16,128}")
 EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
 
 
-def date_field(**more: Any) -> forms.DateField:
-    field = forms.DateField(required=False, error_messages=INVALID_DATE_ERROR, **more)
+def text_field(label: Any, max_length: int = 200, **options: Any) -> forms.CharField:
+    return forms.CharField(
+        label=label, max_length=max_length, error_messages=REQUIRED_ERROR, **options
+    )
+
+
+def text_area(label: Any, max_length: int) -> forms.CharField:
+    widget = forms.Textarea(attrs={"rows": 3, "maxlength": max_length})
+    return text_field(label, max_length, widget=widget)
+
+
+def email_field(label: Any) -> forms.EmailField:
+    invalid = _("Enter an e-mail address, such as name@example.com")
+    return forms.EmailField(
+        label=label,
+        max_length=254,
+        error_messages={**REQUIRED_ERROR, "invalid": invalid},
+    )
+
+
+def date_field(**options: Any) -> forms.DateField:
+    field = forms.DateField(
+        required=False, error_messages=INVALID_DATE_ERROR, **options
+    )
     field.widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
     return field
 
 
-CONTACT_HINT = _(
-    "An e-mail address, a phone number, or both with a comma between; people see it"
-)
+def filter_field(label: Any, choices: Iterable[tuple[str, Any]]) -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label=label, choices=[*ALL_CHOICE, *choices], required=False
+    )
 
 
-def contact(typed: str) -> str:
-    """An e-mail address, a phone number, or one of each. Raises ValidationError."""
-    parts = [part.strip() for part in typed.split(",")]
-    emails = [part for part in parts if "@" in part]
-    phones = [part for part in parts if "@" not in part]
-    try:
-        found = [*map(wire.email, emails), *map(wire.phone, phones)]
-    except PydanticCustomError:
-        found = []
-    if not found or len(emails) > 1 or len(phones) > 1:
-        told = _("Enter name@example.com, +254712345678, or both with a comma between")
-        raise forms.ValidationError(told)
-    return ", ".join(found)
+class ContactField(forms.CharField):
+    """An e-mail address, a phone number, or one of each with a comma between."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            label=_("Where people ask you about their details"),
+            max_length=254,
+            help_text=CONTACT_HINT,
+            error_messages=REQUIRED_ERROR,
+        )
+
+    def clean(self, value: Any) -> str:
+        parts = [part.strip() for part in super().clean(value).split(",")]
+        emails = [part for part in parts if "@" in part]
+        phones = [part for part in parts if "@" not in part]
+        try:
+            found = [*map(wire.email, emails), *map(wire.phone, phones)]
+        except PydanticCustomError:
+            found = []
+        if not found or len(emails) > 1 or len(phones) > 1:
+            raise forms.ValidationError(
+                _("Enter name@example.com, +254712345678, or both with a comma between")
+            )
+        return ", ".join(found)
+
+
+class OneLineField(forms.CharField):
+    """Text without control characters and line breaks."""
+
+    def clean(self, value: Any) -> str:
+        return one_line(super().clean(value))
+
+
+def name_field(label: Any, **options: Any) -> OneLineField:
+    return OneLineField(
+        label=label, max_length=200, error_messages=REQUIRED_ERROR, **options
+    )
+
+
+def trading_name_field() -> OneLineField:
+    return name_field(
+        _("Trading name"),
+        required=False,
+        help_text=_("If people know you by another name than the legal one"),
+    )
 
 
 class KeyForm(forms.Form):
-    name = forms.CharField(
-        label=_("Name"), max_length=100, error_messages=REQUIRED_ERROR
+    name = text_field(
+        _("Name"),
+        100,
+        help_text=_("So that you know it again, such as the system that uses it"),
     )
-    name.help_text = _("So that you know it again, such as the system that uses it")
     scopes = forms.MultipleChoiceField(
         label=_("What it may do"),
         choices=Scope.choices,
@@ -86,15 +147,15 @@ class KeyForm(forms.Form):
     )
 
     def clean_expires(self) -> date | None:
-        last: date | None = self.cleaned_data["expires"]
-        if last and last < localdate():
+        day: date | None = self.cleaned_data["expires"]
+        if day and day < localdate():
             raise forms.ValidationError(_("Choose a day to come"))
-        return last
+        return day
 
     @property
     def expires_at(self) -> datetime | None:
-        last = self.cleaned_data["expires"]
-        return datetime.combine(last, time.max, NAIROBI) if last else None
+        day = self.cleaned_data["expires"]
+        return datetime.combine(day, time.max, NAIROBI) if day else None
 
 
 class RotationForm(forms.Form):
@@ -118,12 +179,8 @@ class RotationForm(forms.Form):
 
 class ReportFilters(forms.Form):
     search = forms.CharField(label=_("Search"), max_length=200, required=False)
-    status = forms.ChoiceField(
-        label=_("Status"), choices=[*ALL_CHOICE, *ReportStatus.choices], required=False
-    )
-    subject_type = forms.ChoiceField(
-        label=_("Subject"), choices=[*ALL_CHOICE, *SubjectType.choices], required=False
-    )
+    status = filter_field(_("Status"), ReportStatus.choices)
+    subject_type = filter_field(_("Subject"), SubjectType.choices)
     first = date_field(label=_("From"))
     last = date_field(label=_("To"))
 
@@ -140,22 +197,12 @@ class ReportFilters(forms.Form):
 
 
 class DeliveryFilters(forms.Form):
-    event = forms.ChoiceField(
-        label=_("Event"),
-        choices=[*ALL_CHOICE, *((n, n) for n in Event.Name.values)],
-        required=False,
-    )
-    status = forms.ChoiceField(
-        label=_("Status"),
-        choices=[*ALL_CHOICE, *DeliveryStatus.choices],
-        required=False,
-    )
+    event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
+    status = filter_field(_("Status"), DeliveryStatus.choices)
 
 
 class ReasonForm(forms.Form):
-    reason = forms.CharField(
-        label=_("Why you need to see it"), max_length=500, error_messages=REQUIRED_ERROR
-    )
+    reason = text_field(_("Why you need to see it"), 500)
 
 
 class RuleFilters(forms.Form):
@@ -170,16 +217,13 @@ class AlertFilters(forms.Form):
         empty_value=None,
         required=False,
     )
-    severity = forms.ChoiceField(
-        label=_("Severity"), choices=[*ALL_CHOICE, *Severity.choices], required=False
-    )
+    severity = filter_field(_("Severity"), Severity.choices)
 
 
 class WebhookForm(forms.Form):
-    url = forms.CharField(
-        label=_("Address"),
-        max_length=2048,
-        error_messages=REQUIRED_ERROR,
+    url = text_field(
+        _("Address"),
+        2048,
         widget=forms.URLInput,
         help_text=_("https, port 443 or 8443, and a public host name"),
     )
@@ -197,8 +241,8 @@ class WebhookForm(forms.Form):
     )
     enabled = forms.BooleanField(label=_("Send events"), required=False, initial=True)
 
-    def __init__(self, *args: Any, has_secret: bool, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, has_secret: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.has_secret = has_secret
         self.fields["secret"].help_text = (
             _("Leave it empty to keep the present one. It is never shown.")
@@ -211,8 +255,9 @@ class WebhookForm(forms.Form):
         try:
             check_url(url, settings.WEBHOOK_DEV_HOSTS)
         except Blocked:
-            told = _("Enter a public https address, such as https://hooks.example.com/")
-            raise forms.ValidationError(told) from None
+            raise forms.ValidationError(
+                _("Enter a public https address, such as https://hooks.example.com/")
+            ) from None
         return url
 
     def clean_secret(self) -> str | None:
@@ -224,42 +269,33 @@ class WebhookForm(forms.Form):
                 raise ValueError
             signing_key(secret)
         except ValueError:
-            told = _("Enter a secret of 16 to 128 letters, digits and signs")
-            raise forms.ValidationError(told) from None
+            raise forms.ValidationError(INVALID_SECRET) from None
         return secret
 
 
 class InvitationForm(forms.Form):
-    email = forms.EmailField(
-        label=_("E-mail address"),
-        max_length=254,
-        error_messages={
-            **REQUIRED_ERROR,
-            "invalid": _("Enter an e-mail address, such as name@example.com"),
-        },
-    )
+    email = email_field(_("E-mail address"))
     role = forms.ChoiceField(
         label=_("Role"), initial=Role.VIEWER, error_messages=REQUIRED_ERROR
     )
 
-    def __init__(self, *args: Any, roles: list[tuple[str, Any]], **kw: Any) -> None:
-        super().__init__(*args, **kw)
-        # Only what the member may give; the verb asks again.
+    def __init__(self, typed: Any, roles: list[tuple[str, Any]]) -> None:
+        """Offer the roles that the member may give; the verb checks them again."""
+        super().__init__(typed)
         self.fields["role"].choices = roles  # type: ignore[attr-defined]
 
 
 class SandboxAddressForm(forms.Form):
-    """Cleaned to a channel and an address."""
+    """The cleaned `address` is a channel and an address."""
 
-    address = forms.CharField(max_length=254, error_messages=REQUIRED_ERROR)
+    address = text_field(_("E-mail address"), 254)
 
-    def __init__(self, *args: Any, by_sms: bool, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, typed: Any, *, by_sms: bool) -> None:
+        super().__init__(typed)
         self.by_sms = by_sms
-        field = self.fields["address"]
-        field.label = _("E-mail address")
         if by_sms:
-            field.label = _("E-mail address, or phone number such as +254712345678")
+            label = _("E-mail address, or phone number such as +254712345678")
+            self.fields["address"].label = label
 
     def clean_address(self) -> tuple[Channel, str]:
         typed: str = self.cleaned_data["address"]
@@ -268,76 +304,52 @@ class SandboxAddressForm(forms.Form):
                 return Channel.SMS, wire.phone(typed)
             validate_email(typed)
         except (PydanticCustomError, forms.ValidationError):
-            told = _("Enter an e-mail address, such as name@example.com")
-            if self.by_sms:
-                told = _("Enter an e-mail address, or a number such as +254712345678")
-            raise forms.ValidationError(told) from None
+            raise forms.ValidationError(
+                _("Enter an e-mail address, or a number such as +254712345678")
+                if self.by_sms
+                else _("Enter an e-mail address, such as name@example.com")
+            ) from None
         return Channel.EMAIL, typed
 
 
 class SettingsForm(forms.Form):
-    name = forms.CharField(
-        label=_("Name"), max_length=200, error_messages=REQUIRED_ERROR
+    name = text_field(
+        _("Name"), help_text=_("People who are asked for their consent see it")
     )
-    name.help_text = _("People who are asked for their consent see it")
-    contact = forms.CharField(
-        label=_("Where people ask you about their details"),
-        max_length=254,
-        help_text=CONTACT_HINT,
-        error_messages=REQUIRED_ERROR,
-    )
+    contact = ContactField()
     retention_days = forms.IntegerField(
         label=_("Days that results are kept"),
         min_value=30,
         max_value=3650,
+        help_text=_("Then subjects and results are erased for good"),
         error_messages={
             name: _("Enter a number of days from 30 to 3650")
             for name in ("required", "invalid", "min_value", "max_value")
         },
     )
-    retention_days.help_text = _("Then subjects and results are erased for good")
     low_balance_at = forms.DecimalField(
         label=_("Tell the owner when no more is left than"),
         min_value=Decimal(0),
         max_digits=14,
         decimal_places=2,
         required=False,
+        help_text=_("In production; empty for never"),
         error_messages={
             name: _("Enter an amount, such as 1000, or nothing for never")
             for name in ("invalid", "min_value", "max_digits", "max_decimal_places")
         },
     )
-    low_balance_at.help_text = _("In production; empty for never")
-
-    def clean_contact(self) -> str:
-        return contact(self.cleaned_data["contact"])
 
 
 class NamesForm(forms.Form):
-    legal_name = forms.CharField(
-        label=_("Legal name"),
-        max_length=200,
-        help_text=_("As on the certificate"),
-        error_messages=REQUIRED_ERROR,
-    )
-    trading_name = forms.CharField(
-        label=_("Trading name"),
-        max_length=200,
-        required=False,
-        help_text=_("If people know you by another name than the legal one"),
-    )
-    note = forms.CharField(
-        label=_("How we can check it"),
-        max_length=500,
+    legal_name = name_field(_("Legal name"), help_text=_("As on the certificate"))
+    trading_name = trading_name_field()
+    note = text_field(
+        _("How we can check it"),
+        500,
         required=False,
         help_text=_("Such as the day on which the register changed the name"),
     )
-
-    def clean_legal_name(self) -> str:
-        return one_line(self.cleaned_data["legal_name"])
-
-    def clean_trading_name(self) -> str:
-        return one_line(self.cleaned_data["trading_name"])
 
 
 class CloseForm(forms.Form):
@@ -380,109 +392,75 @@ FAULT_MESSAGES = {
 BUSY_MESSAGE = _("We cannot look into the file now. Send it again in a minute.")
 
 
-def text_field(label: Any, most: int = 200, **more: Any) -> forms.CharField:
-    return forms.CharField(
-        label=label, max_length=most, error_messages=REQUIRED_ERROR, **more
-    )
-
-
 class CompanyForm(forms.Form):
-    company_name = text_field(_("Legal name"), help_text=_("As on the certificate"))
-    trading_name = text_field(
-        _("Trading name"),
-        required=False,
-        help_text=_("If people know you by another name than the legal one"),
-    )
+    company_name = name_field(_("Legal name"), help_text=_("As on the certificate"))
+    trading_name = trading_name_field()
     registration_number = text_field(_("Registration number"), 64)
     kra_pin = text_field(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
     country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES, initial="KE")
-    address = text_field(
-        _("Address"), 300, widget=forms.Textarea(attrs={"rows": 3, "maxlength": 300})
+    address = text_area(_("Address"), 300)
+    contact_name = name_field(_("Whom we may ask"))
+    contact_email = email_field(_("Their e-mail address"))
+    contact_phone = text_field(
+        _("Their phone number"),
+        30,
+        help_text=_("With the country code, such as +254712345678"),
     )
-    contact_name = text_field(_("Whom we may ask"))
-    contact_email = forms.EmailField(
-        label=_("Their e-mail address"),
-        max_length=254,
-        error_messages={
-            **REQUIRED_ERROR,
-            "invalid": _("Enter an e-mail address, such as name@example.com"),
-        },
-    )
-    contact_phone = text_field(_("Their phone number"), 30)
-    contact_phone.help_text = _("With the country code, such as +254712345678")
-    public_contact = forms.CharField(
-        label=_("Where people ask you about their details"),
-        max_length=254,
-        help_text=CONTACT_HINT,
-        error_messages=REQUIRED_ERROR,
-    )
-    purpose = text_field(
-        _("What you verify people or companies for"),
-        500,
-        widget=forms.Textarea(attrs={"rows": 3, "maxlength": 500}),
-    )
+    public_contact = ContactField()
+    purpose = text_area(_("What you verify people or companies for"), 500)
     volume = forms.ChoiceField(
         label=_("Reports that you expect in a month"),
         choices=VOLUMES,
         error_messages=REQUIRED_ERROR,
     )
 
-    def clean_company_name(self) -> str:
-        return one_line(self.cleaned_data["company_name"])
-
-    def clean_trading_name(self) -> str:
-        return one_line(self.cleaned_data["trading_name"])
-
-    def clean_public_contact(self) -> str:
-        return contact(self.cleaned_data["public_contact"])
-
     def clean_kra_pin(self) -> str:
         pin = re.sub(r"\s", "", self.cleaned_data["kra_pin"]).upper()
         if not KRA_PIN.fullmatch(pin):
-            told = _("Enter a letter, nine digits and a letter, such as P051234567X")
-            raise forms.ValidationError(told)
+            raise forms.ValidationError(
+                _("Enter a letter, nine digits and a letter, such as P051234567X")
+            )
         return pin
 
     def clean_contact_phone(self) -> str:
         try:
             return wire.phone(self.cleaned_data["contact_phone"])
         except PydanticCustomError:
-            told = _("Enter a phone number with its country code, +254712345678")
-            raise forms.ValidationError(told) from None
+            raise forms.ValidationError(
+                _("Enter a phone number with its country code, +254712345678")
+            ) from None
 
     def clean(self) -> dict[str, Any]:
+        """Refuse a registration number that makes no order of the company's check."""
         typed: dict[str, Any] = super().clean() or {}
-        company = ("company_name", "registration_number", "country")
-        name, number, country = (str(typed.get(one) or "") for one in company)
+        fields = ("company_name", "registration_number", "country")
+        name, number, country = (typed.get(field) or "" for field in fields)
+        is_complete = bool(name and number and country)
         where = settings.GO_LIVE_ENVIRONMENT
-        is_told = name and number and country
-        if is_told and not can_be_checked(name, number, country, where):
-            told = _("Enter the number as on the certificate, such as PVT-AB12CD3")
-            self.add_error("registration_number", told)
+        if is_complete and not can_be_checked(name, number, country, where):
+            error = _("Enter the number as on the certificate, such as PVT-AB12CD3")
+            self.add_error("registration_number", error)
         return typed
 
     @property
     def details(self) -> dict[str, str]:
-        """As an application keeps them."""
-        return {
-            "tradingName": self.cleaned_data["trading_name"],
-            "registrationNumber": self.cleaned_data["registration_number"],
-            "kraPin": self.cleaned_data["kra_pin"],
-            "country": self.cleaned_data["country"],
-            "address": self.cleaned_data["address"],
-            "contactName": one_line(self.cleaned_data["contact_name"]),
-            "contactEmail": self.cleaned_data["contact_email"],
-            "contactPhone": self.cleaned_data["contact_phone"],
-            "publicContact": self.cleaned_data["public_contact"],
-            "purpose": self.cleaned_data["purpose"],
-            "volume": self.cleaned_data["volume"],
-        }
+        """The details as an application stores them: all but the company's name."""
+        typed = self.cleaned_data.items()
+        return {_camel_case(k): v for k, v in typed if k != "company_name"}
 
-    @staticmethod
-    def typed(company_name: str, details: dict[str, str]) -> dict[str, str]:
-        """What was kept, as it stands in the form."""
-        snake = {re.sub("([A-Z])", r"_\1", k).lower(): v for k, v in details.items()}
-        return {"company_name": company_name, **snake}
+
+def initial_of(application: Application) -> dict[str, str]:
+    """Return the initial values of CompanyForm."""
+    details = {_snake_case(k): v for k, v in application.details.items()}
+    return {"company_name": application.company_name, **details}
+
+
+def _camel_case(name: str) -> str:
+    return re.sub("_([a-z])", lambda letter: letter[1].upper(), name)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower()
 
 
 class DocumentForm(forms.Form):
@@ -496,22 +474,22 @@ class DocumentForm(forms.Form):
             "invalid": _("Choose a file"),
         },
     )
-    # What it is, once it was looked into.
-    found: InspectedFile
-    # 503 if the file was not looked into.
+    # Set when the file passes the inspection.
+    inspected: InspectedFile
+    # The response's status: 503 if the inspection did not take place.
     status = 200
 
     def clean_file(self) -> Any:
-        sent = self.cleaned_data["file"]
-        content = sent.read(MAX_BYTES + 1)
+        file = self.cleaned_data["file"]
+        content = file.read(MAX_BYTES + 1)
         try:
-            self.found = inspect(sent.name, sent.content_type or "", content)
+            self.inspected = inspect(file.name, file.content_type or "", content)
         except Unacceptable as e:
             raise forms.ValidationError(FAULT_MESSAGES[e.fault]) from None
         except Busy:
             self.status = 503
             raise forms.ValidationError(BUSY_MESSAGE) from None
-        return sent
+        return file
 
 
 class SubmissionForm(forms.Form):

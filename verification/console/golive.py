@@ -1,4 +1,4 @@
-"""How a workspace goes live: its company, its documents, and what comes of it."""
+"""Going live: describe the company, upload documents, submit, read the decision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from allauth.mfa.utils import is_mfa_enabled
-from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
@@ -15,13 +14,8 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
+from verification.console import forms
 from verification.console.base import Place, member_required
-from verification.console.forms import (
-    DOCUMENT_LABELS,
-    CompanyForm,
-    DocumentForm,
-    SubmissionForm,
-)
 from verification.console.templatetags.console import slug
 from verification.golive import applications
 from verification.golive.applications import InvalidTransition, newest_application
@@ -33,7 +27,6 @@ from workspaces import rate_limits
 from workspaces.members import Permission
 from workspaces.models import Workspace
 
-GO_LIVE = Permission.GO_LIVE
 STATES: dict[str, Any] = {
     "": gettext_lazy("Not begun"),
     Status.DRAFT: gettext_lazy("Being filled in"),
@@ -42,7 +35,7 @@ STATES: dict[str, Any] = {
     Status.APPROVED: gettext_lazy("Approved"),
     Status.REJECTED: gettext_lazy("Rejected"),
 }
-# A file counts once, and once more for each second that we look into it.
+# A file counts once, and once more for each second of its inspection.
 DOCUMENTS_PER_MINUTE = 30
 EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
 
@@ -60,74 +53,70 @@ def overview(place: Place) -> HttpResponse:
         "state": STATES[status],
         "reason": applications.rejection_reason(place.workspace),
         "documents": [
-            (kind, label, given.get(kind)) for kind, label in DOCUMENT_LABELS.items()
+            (kind, label, given.get(kind))
+            for kind, label in forms.DOCUMENT_LABELS.items()
         ],
         "needs_factor": not is_mfa_enabled(place.member.user),
         "is_draft": status in {"", Status.DRAFT},
-        "is_complete": bool(application) and len(given) == len(DOCUMENT_LABELS),
+        "is_complete": bool(application) and len(given) == len(forms.DOCUMENT_LABELS),
     }
     return place.render("golive/overview", shown)
 
 
-@member_required(GO_LIVE)
+@member_required(Permission.GO_LIVE)
 def company(place: Place) -> HttpResponse:
     application = newest_application(place.workspace)
     is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
     if is_live or not _is_editable(application):
         return _refuse_change(place)
-    kept = {}
-    if application:
-        kept = CompanyForm.typed(application.company_name, application.details)
-    form = CompanyForm(place.request.POST or None, initial=kept)
-    if place.request.method == "POST" and form.is_valid():
+    initial = forms.initial_of(application) if application else {}
+    form = forms.CompanyForm(place.posted, initial=initial)
+    if form.is_valid():
         name = form.cleaned_data["company_name"]
         try:
             applications.describe_company(place.member, name, form.details, place.by)
         except applications.NotEditable:
             return _refuse_change(place)
-        messages.success(place.request, _("Saved."))
-        return place.to("golive")
+        return place.to("golive", success=_("Saved."))
     return place.render("golive/company", {"form": form})
 
 
-@member_required(GO_LIVE)
+@member_required(Permission.GO_LIVE)
 def upload_document(place: Place, kind: str) -> HttpResponse:
-    wanted = next((k for k in DocumentKind if slug(k) == kind), None)
-    if wanted is None:
+    """Take an uploaded document; `kind` is the slug of a DocumentKind."""
+    document_kind = next((k for k in DocumentKind if slug(k) == kind), None)
+    if document_kind is None:
         raise Http404
     application = newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
         return _refuse_change(place)
-    sends = place.request.method == "POST"
-    if sends and _is_rate_limited(place, 1):
-        return _retried(render(place.request, "429.html", status=429))
-    form = (
-        DocumentForm(place.request.POST, place.request.FILES)
-        if sends
-        else DocumentForm()
-    )
-    begun = monotonic()
-    is_valid = sends and form.is_valid()
-    if seconds := int(monotonic() - begun):
+    if place.request.method == "POST":
+        if _is_rate_limited(place, 1):
+            return _with_retry_after(render(place.request, "429.html", status=429))
+        form = forms.DocumentForm(place.request.POST, place.request.FILES)
+    else:
+        form = forms.DocumentForm()
+    start = monotonic()
+    is_valid = form.is_valid()
+    if seconds := int(monotonic() - start):
         _is_rate_limited(place, seconds)
     if is_valid:
         name = one_line(form.cleaned_data["file"].name)[-150:]
         try:
             applications.upload_document(
-                place.member, wanted, name, form.found, place.by
+                place.member, document_kind, name, form.inspected, place.by
             )
         except applications.NotEditable:
             return _refuse_change(place)
-        messages.success(place.request, _("The document is kept."))
-        return place.to("golive")
-    shown = {"form": form, "label": DOCUMENT_LABELS[wanted]}
+        return place.to("golive", success=_("The document is kept."))
+    shown = {"form": form, "label": forms.DOCUMENT_LABELS[document_kind]}
     page = place.render("golive/hand_in", shown, form.status)
-    return page if form.status == 200 else _retried(page)
+    return page if form.status == 200 else _with_retry_after(page)
 
 
-@member_required(GO_LIVE)
+@member_required(Permission.GO_LIVE)
 def document(place: Place, document: UUID) -> HttpResponse:
-    """One of their own, for who may hand them in."""
+    """Return a document of the workspace, and record it in the audit trail."""
     mine = Document.objects.select_related("application")
     found = mine.get(pk=document, application__workspace=place.workspace)
     read = f"{audit.noun(found.application)}.document-read"
@@ -136,7 +125,7 @@ def document(place: Place, document: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_required(GO_LIVE)
+@member_required(Permission.GO_LIVE)
 def begin_again(place: Place) -> HttpResponse:
     try:
         applications.begin_again(place.member, place.by)
@@ -145,24 +134,19 @@ def begin_again(place: Place) -> HttpResponse:
     return place.to("golive")
 
 
-@member_required(GO_LIVE)
+@member_required(Permission.GO_LIVE)
 def submit(place: Place) -> HttpResponse:
     application = newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
         return _refuse_change(place)
-    sends = place.request.method == "POST"
-    form = SubmissionForm(place.request.POST) if sends else SubmissionForm()
-    if sends and form.is_valid():
-        if _try_submit(place):
-            told = _("It is submitted. We write to you when it is decided.")
-            messages.success(place.request, told)
-        return place.to("golive")
+    form = forms.SubmissionForm(place.posted)
+    if form.is_valid():
+        return _submit(place)
     return place.render("golive/submit", {"form": form, "application": application})
 
 
 def _is_rate_limited(place: Place, by: int) -> bool:
-    """Count files, or seconds that they took; True over the account's or workspace's
-    limit."""
+    """Count files or seconds; return whether user or workspace exceeds the limit."""
     subjects = (place.member.user_id, place.workspace.pk)
     counted = [
         rate_limits.count(f"documents:{s}", DOCUMENTS_PER_MINUTE, by) for s in subjects
@@ -170,28 +154,28 @@ def _is_rate_limited(place: Place, by: int) -> bool:
     return any(rate.exceeded for rate in counted)
 
 
-def _retried(response: HttpResponse) -> HttpResponse:
+def _with_retry_after(response: HttpResponse) -> HttpResponse:
     response["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
     return response
 
 
-def _try_submit(place: Place) -> bool:
-    told = ""
+def _submit(place: Place) -> HttpResponse:
     try:
         applications.submit(place.member, place.by)
     except applications.Incomplete:
-        told = _("A document is missing.")
+        error = _("A document is missing.")
     except applications.NoContact:
-        told = _("Say in the company's part where people reach you.")
+        error = _("Say in the company's part where people reach you.")
     except InvalidRequest:
-        told = _("The company cannot be checked as it is described. Correct it.")
+        error = _("The company cannot be checked as it is described. Correct it.")
     except applications.Suspended:
-        told = _("It cannot be changed now.")
+        error = _("It cannot be changed now.")
     except (applications.NotEditable, InvalidTransition):
-        told = _("It is submitted already.")
-    if told:
-        messages.error(place.request, told)
-    return not told
+        error = _("It is submitted already.")
+    else:
+        success = _("It is submitted. We write to you when it is decided.")
+        return place.to("golive", success=success)
+    return place.to("golive", error=error)
 
 
 def _is_editable(application: Application | None) -> bool:
@@ -199,5 +183,4 @@ def _is_editable(application: Application | None) -> bool:
 
 
 def _refuse_change(place: Place) -> HttpResponse:
-    messages.error(place.request, _("It cannot be changed now."))
-    return place.to("golive")
+    return place.to("golive", error=_("It cannot be changed now."))

@@ -1,10 +1,9 @@
-"""Rules that check again, and what they found."""
+"""Monitoring: rules, and the alerts that their runs raised."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
@@ -21,25 +20,17 @@ from monitoring.models import (
 )
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from verification.console import forms
-from verification.console.base import (
-    PAGE_SIZE,
-    Page,
-    Place,
-    member_required,
-    page_number,
-)
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
-
-MANAGE = Permission.MANAGE_MONITORING
 
 
 @member_required()
 def rules(place: Place) -> HttpResponse:
     form = forms.RuleFilters(place.request.GET)
     search = form.cleaned_data["search"] if form.is_valid() else ""
-    number = page_number(place.request)
+    number = place.page_number
     found = list_rules(place.client, search or None, page=number, size=PAGE_SIZE)
     shown = {
         "form": form,
@@ -62,35 +53,34 @@ def rule(place: Place, rule: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_MONITORING)
 def pause(place: Place, rule: UUID) -> HttpResponse:
     with transaction.atomic():
         place.record("rule.paused", pause_for_client(place.client, rule))
-    messages.success(place.request, _("The rule is paused."))
-    return place.to("monitoring-rule", rule=rule)
+    return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
 
 
 @require_POST
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_MONITORING)
 def resume(place: Place, rule: UUID) -> HttpResponse:
     try:
         with transaction.atomic():
             found = resume_for_client(place.client, rule, None, catalogue())
             place.record("rule.resumed", found)
-        messages.success(place.request, _("The rule goes on."))
     except NotResumable as e:
-        messages.error(place.request, _explain_refusal(e.reason))
+        error = _explain_refusal(e.reason)
     except InsufficientBalance:
-        told = _("The balance does not cover a run. Top it up first.")
-        messages.error(place.request, told)
-    return place.to("monitoring-rule", rule=rule)
+        error = _("The balance does not cover a run. Top it up first.")
+    else:
+        return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule)
+    return place.to("monitoring-rule", error=error, rule=rule)
 
 
 @member_required()
 def alerts(place: Place) -> HttpResponse:
     form = forms.AlertFilters(place.request.GET)
     chosen = form.cleaned_data if form.is_valid() else {}
-    number = page_number(place.request)
+    number = place.page_number
     found = list_alerts(
         place.client,
         read=chosen.get("read"),
@@ -111,14 +101,14 @@ def alert(place: Place, alert: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_MONITORING)
 def mark_read(place: Place, alert: UUID) -> HttpResponse:
     edit_alert(place.client, alert, read=True, actioned=None)
     return place.to("monitoring-alerts")
 
 
 @require_POST
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_MONITORING)
 def read_all(place: Place) -> HttpResponse:
     mark_all_read(place.client)
     return place.to("monitoring-alerts")

@@ -1,4 +1,4 @@
-"""Reports: found by their list, and opened one by one."""
+"""Reports: the list, and the page and PDF of one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from django.http import HttpResponse
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import reason_of
 from verification.console import forms
-from verification.console.base import (
-    PAGE_SIZE,
-    Page,
-    Place,
-    member_required,
-    page_number,
-)
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
 from verification.reports.links import client_messages
@@ -27,7 +21,7 @@ from verification.reports.queries import Filters, list_reports
 @member_required()
 def listing(place: Place) -> HttpResponse:
     form = forms.ReportFilters(place.request.GET)
-    number = page_number(place.request)
+    number = place.page_number
     filters = form.filters() if form.is_valid() else Filters()
     found = list_reports(*place.where, filters, page=number, size=PAGE_SIZE)
     page = Page(found.reports, found.total, number)
@@ -50,7 +44,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
         "consent": consent,
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
-        "messages_sent": [describe_message(one) for one in client_messages(found)],
+        "messages_sent": [describe_message(m) for m in client_messages(found)],
         "timeline": found.status_changes.all(),
     }
     return place.render("reports/detail", shown)
@@ -70,7 +64,7 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
 
 def _get_report(place: Place, report: UUID) -> Report:
     return Report.objects.select_related("consent", "payment", "workspace").get(
-        pk=report, workspace=place.workspace, environment=place.environment
+        pk=report, **place.lookups
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.utils.translation import get_language, gettext_lazy
@@ -14,13 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.base import (
-    PAGE_SIZE,
-    Page,
-    Place,
-    member_required,
-    page_number,
-)
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.notifications.models import (
     THIRD_PARTY_KINDS,
     Channel,
@@ -35,8 +28,7 @@ from verification.providers.sandbox import list_reserved_numbers
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 
-MANAGE_MAILBOX = Permission.MANAGE_MAILBOX
-# In place of the link to block the workspace: it is its recipient's alone.
+# Shown in place of the link to block the workspace, which only the recipient may use.
 NO_BLOCK_LINK = "…"
 KINDS = {
     Kind.CONSENT_REQUEST: gettext_lazy("Request for consent"),
@@ -79,16 +71,16 @@ def list_test_subjects(place: Place) -> HttpResponse:
     return place.render("sandbox", {"subjects": list(list_reserved_numbers())})
 
 
-@member_required(MANAGE_MAILBOX)
+@member_required(Permission.MANAGE_MAILBOX)
 def list_messages(place: Place) -> HttpResponse:
-    number = page_number(place.request)
+    number = place.page_number
     found = _messages(place).order_by("-id")
     start = number * PAGE_SIZE
-    rows = [describe_message(one) for one in found[start : start + PAGE_SIZE]]
+    rows = [describe_message(m) for m in found[start : start + PAGE_SIZE]]
     return place.render("mailbox/list", {"page": Page(rows, found.count(), number)})
 
 
-@member_required(MANAGE_MAILBOX)
+@member_required(Permission.MANAGE_MAILBOX)
 def show_message(place: Place, message: UUID) -> HttpResponse:
     found = _messages(place).get(pk=message)
     place.record("notification.opened", found)
@@ -97,15 +89,15 @@ def show_message(place: Place, message: UUID) -> HttpResponse:
     return place.render("mailbox/message", {"message": shown})
 
 
-@member_required(MANAGE_MAILBOX, MANAGE_MAILBOX)
+@member_required(Permission.MANAGE_MAILBOX)
 def edit_addresses(place: Place) -> HttpResponse:
-    """Who gets the messages; by POST, another address gets a code."""
+    """List the addresses that get the messages; a POST adds one and sends it a code."""
     _require_sandbox(place)
-    form = forms.SandboxAddressForm(
-        place.request.POST or None, by_sms=sms_is_configured()
-    )
-    if place.request.method == "POST" and form.is_valid() and _add_address(place, form):
-        return place.to("mailbox-addresses")
+    form = forms.SandboxAddressForm(place.posted, by_sms=sms_is_configured())
+    if form.is_valid() and _add_address(place, form):
+        return place.to(
+            "mailbox-addresses", success=_("A code is sent to this address.")
+        )
     members = place.workspace.members.select_related("user").order_by("id")
     shown = {
         "form": form,
@@ -117,33 +109,33 @@ def edit_addresses(place: Place) -> HttpResponse:
 
 
 @require_POST
-@member_required(MANAGE_MAILBOX)
+@member_required(Permission.MANAGE_MAILBOX)
 def confirm_address(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     code = place.request.POST.get("code", "")
     try:
         sandbox_addresses.confirm(place.member, found.pk, code)
         place.record("sandbox-address.confirmed", found)
-        messages.success(place.request, _("This address gets messages from now on."))
     except sandbox_addresses.WrongCode:
-        told = _("The code is not right, or works no more.")
-        messages.error(place.request, told)
-    return place.to("mailbox-addresses")
+        error = _("The code is not right, or works no more.")
+        return place.to("mailbox-addresses", error=error)
+    success = _("This address gets messages from now on.")
+    return place.to("mailbox-addresses", success=success)
 
 
 @require_POST
-@member_required(MANAGE_MAILBOX)
+@member_required(Permission.MANAGE_MAILBOX)
 def remove_address(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     with transaction.atomic():
         place.record("sandbox-address.removed", found)
         sandbox_addresses.remove(place.member, found.pk)
-    messages.success(place.request, _("This address gets no more messages."))
-    return place.to("mailbox-addresses")
+    success = _("This address gets no more messages.")
+    return place.to("mailbox-addresses", success=success)
 
 
 def describe_message(notification: Notification) -> dict[str, Any]:
-    """What lists and pages say of a message beside its text."""
+    """Return what pages show of a message besides its text."""
     return {
         "row": notification,
         "kind": KINDS.get(Kind(notification.kind), notification.get_kind_display()),
@@ -155,13 +147,13 @@ def describe_message(notification: Notification) -> dict[str, Any]:
 def render_message(
     notification: Notification, *, block_link: str = ""
 ) -> dict[str, str]:
-    """Subject and text, blank when they are kept no longer."""
+    """Return subject and text, which are empty after the purge."""
     if notification.context is None:
         return {"subject": "", "text": ""}
     if notification.channel == Channel.SMS:
         return {"subject": "", "text": write_sms(notification, block_link=block_link)}
-    letter = write_email(notification, attach=False, block_link=block_link)
-    return {"subject": letter.subject, "text": letter.text}
+    email = write_email(notification, attach=False, block_link=block_link)
+    return {"subject": email.subject, "text": email.text}
 
 
 def _messages(place: Place) -> Any:
@@ -184,8 +176,6 @@ def _add_address(place: Place, form: forms.SandboxAddressForm) -> bool:
             added = sandbox_addresses.add(place.member, channel, address, language)
             place.record("sandbox-address.added", added)
     except sandbox_addresses.TooManyAddresses:
-        told = _("So many addresses were added. Remove one, or go on tomorrow")
-        form.add_error("address", told)
-        return False
-    messages.success(place.request, _("A code is sent to this address."))
-    return True
+        error = _("So many addresses were added. Remove one, or go on tomorrow")
+        form.add_error("address", error)
+    return form.is_valid()

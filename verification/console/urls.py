@@ -1,4 +1,4 @@
-"""The console's addresses: `/console/<workspace>/<environment>/...`.
+"""URLs of the console: `/console/<workspace>/<environment>/...`.
 
 A page is added to `PAGES` here, and to `NAVIGATION` in `base.py`.
 """
@@ -129,6 +129,6 @@ PAGES = [
 urlpatterns = [
     path("", home.home, name="home"),
     path("new", home.create_workspace, name="create"),
-    path("invitations/<str:token>", home.invitation, name="invitation"),
+    path("invitations/<str:token>", access.show_invitation, name="invitation"),
     path("<uuid:workspace>/<environment:environment>/", include(PAGES)),
 ]

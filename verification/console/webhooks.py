@@ -1,4 +1,4 @@
-"""Where events go, how that went, and sending them again."""
+"""Webhooks: the configuration, the deliveries, and sending one again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
@@ -14,22 +13,15 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.base import (
-    PAGE_SIZE,
-    Page,
-    Place,
-    member_required,
-    page_number,
-)
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.values.personal import mask
 from webhooks import configuration, redelivery
 from webhooks.events import envelope
 from webhooks.models import Configuration, Event, deliveries_of, list_deliveries
 from workspaces.members import Permission
 
-MANAGE = Permission.MANAGE_WEBHOOKS
 NOT_CONFIGURED = gettext_lazy("There is no address that events are sent to.")
-# Of sending again.
+# Errors of `redelivery.redeliver`.
 REFUSALS = (
     configuration.NotConfigured,
     redelivery.ConfigurationDisabled,
@@ -42,7 +34,7 @@ def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
     form = forms.DeliveryFilters(place.request.GET)
     chosen = form.cleaned_data if form.is_valid() else {}
-    number = page_number(place.request)
+    number = place.page_number
     found = list_deliveries(
         *place.where,
         event=chosen.get("event") or None,
@@ -58,11 +50,11 @@ def overview(place: Place) -> HttpResponse:
     return place.render("webhooks/overview", shown)
 
 
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_WEBHOOKS)
 def configure(place: Place) -> HttpResponse:
     found = _find_configuration(place)
-    # Never the secret: it is written and not read.
-    present = (
+    # Without the secret, which no page shows.
+    initial = (
         {
             "url": found.url,
             "enabled": found.enabled,
@@ -72,31 +64,28 @@ def configure(place: Place) -> HttpResponse:
         else {"enabled_events": [name for name, _label in forms.EVENT_CHOICES]}
     )
     form = forms.WebhookForm(
-        place.request.POST or None, initial=present, has_secret=found is not None
+        place.posted, initial=initial, has_secret=found is not None
     )
     if not form.is_valid():
         return place.render("webhooks/configure", {"form": form, "is_new": not found})
     typed = form.cleaned_data
     try:
         with transaction.atomic():
-            made, _new = configuration.configure(
+            changed, _new = configuration.configure(
                 *place.where,
                 url=typed["url"],
                 enabled=typed["enabled"],
                 events=typed["enabled_events"],
                 secret=typed["secret"],
             )
-            place.record("configuration.changed", made, *form.changed_data)
+            place.record("configuration.changed", changed, *form.changed_data)
     except configuration.SecretRequired:
-        form.add_error(
-            "secret", _("Enter a secret of 16 to 128 letters, digits and signs")
-        )
+        form.add_error("secret", forms.INVALID_SECRET)
         return place.render("webhooks/configure", {"form": form, "is_new": True})
-    messages.success(place.request, _("Events go to this address from now on."))
-    return place.to("webhooks")
+    return place.to("webhooks", success=_("Events go to this address from now on."))
 
 
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_WEBHOOKS)
 def remove(place: Place) -> HttpResponse:
     if place.request.method != "POST":
         shown = {"configuration": _find_configuration(place)}
@@ -106,32 +95,30 @@ def remove(place: Place) -> HttpResponse:
             if found := _find_configuration(place):
                 place.record("configuration.removed", found)
             configuration.remove(*place.where)
-        messages.success(place.request, _("No events are sent any more."))
     except configuration.NotConfigured:
-        _show_not_configured(place)
-    return place.to("webhooks")
+        return place.to("webhooks", error=NOT_CONFIGURED)
+    return place.to("webhooks", success=_("No events are sent any more."))
 
 
 @require_POST
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_WEBHOOKS)
 def test(place: Place) -> HttpResponse:
     try:
         redelivery.send_test(*place.where)
-        messages.success(place.request, _("A test event is on its way."))
     except (configuration.NotConfigured, redelivery.ConfigurationDisabled):
-        _show_not_configured(place)
+        return place.to("webhooks", error=NOT_CONFIGURED)
     except redelivery.TooManyTests:
-        messages.error(place.request, _("Wait a minute before the next test."))
-    return place.to("webhooks")
+        return place.to("webhooks", error=_("Wait a minute before the next test."))
+    return place.to("webhooks", success=_("A test event is on its way."))
 
 
 @member_required(while_suspended=True)
 def delivery(place: Place, delivery: UUID) -> HttpResponse:
-    """The payload is masked; the form's reason shows it, in its answer alone."""
+    """Show a delivery with a masked payload; a POST with a reason shows all of it."""
     found = deliveries_of(*place.where).get(pk=delivery)
     event = Event.objects.get(pk=found.pk)
     payload = None if event.payload is None else json.loads(envelope(event))
-    form = forms.ReasonForm(place.request.POST or None)
+    form = forms.ReasonForm(place.posted)
     is_shown = payload is not None and form.is_valid()
     if is_shown:
         reason = form.cleaned_data["reason"]
@@ -139,7 +126,7 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     shown = {
         "delivery": found,
         "attempts": found.attempt_set.all(),
-        "payload": payload and _format_json(payload if is_shown else mask(payload)),
+        "payload": payload and _json(payload if is_shown else mask(payload)),
         "is_shown": is_shown,
         "form": form,
         "refusal": _redelivery_refusal(place, delivery),
@@ -147,7 +134,7 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     return place.render("webhooks/delivery", shown)
 
 
-@member_required(MANAGE)
+@member_required(Permission.MANAGE_WEBHOOKS)
 def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     if place.request.method != "POST":
         found = deliveries_of(*place.where).get(pk=delivery)
@@ -156,13 +143,15 @@ def redeliver(place: Place, delivery: UUID) -> HttpResponse:
         with transaction.atomic():
             sent = redelivery.redeliver(*place.where, delivery)
             place.record("delivery.redelivered", sent)
-        messages.success(place.request, _("It is sent again."))
     except REFUSALS:
-        messages.error(place.request, _redelivery_refusal(place, delivery))
-    return place.to("webhooks-delivery", delivery=delivery)
+        refusal = _redelivery_refusal(place, delivery)
+        return place.to("webhooks-delivery", error=refusal, delivery=delivery)
+    success = _("It is sent again.")
+    return place.to("webhooks-delivery", success=success, delivery=delivery)
 
 
 def _redelivery_refusal(place: Place, delivery: UUID) -> str:
+    """Return why a delivery cannot be sent again, or an empty text."""
     try:
         redelivery.check_redeliverable(*place.where, delivery)
     except redelivery.EventPurged:
@@ -172,15 +161,9 @@ def _redelivery_refusal(place: Place, delivery: UUID) -> str:
     return ""
 
 
-def _format_json(payload: Any) -> str:
+def _json(payload: Any) -> str:
     return json.dumps(payload, indent=2, ensure_ascii=False)
 
 
 def _find_configuration(place: Place) -> Configuration | None:
-    return Configuration.objects.filter(
-        workspace=place.workspace, environment=place.environment
-    ).first()
-
-
-def _show_not_configured(place: Place) -> None:
-    messages.error(place.request, NOT_CONFIGURED)
+    return Configuration.objects.filter(**place.lookups).first()

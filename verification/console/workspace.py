@@ -1,4 +1,4 @@
-"""A workspace's settings, names, money and closing."""
+"""A workspace's settings, names, closing, balance and statements."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from io import BytesIO
 
 from django import forms as django_forms
 from django.conf import settings
-from django.contrib import messages
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 from django.http import FileResponse, Http404, HttpResponse
@@ -17,20 +15,9 @@ from django.views.decorators.http import require_POST
 
 from monitoring.models import PauseReason, Rule, RuleStatus
 from verification.console import forms
-from verification.console.base import (
-    PAGE_SIZE,
-    Page,
-    Place,
-    member_required,
-    page_number,
-)
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.documents import statements as document_statements
-from verification.golive.names import (
-    Unchanged,
-    newest_change,
-    request_name_change,
-    withdraw_name_change,
-)
+from verification.golive import names
 from verification.links import top_up_url
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
@@ -38,12 +25,102 @@ from workspaces.members import Permission, require_permission, withdraw_all_invi
 from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Member
 
 CLOSED_REASON = "Closed by its owner"
+PASSWORDS_PER_MINUTE = 5
+
+
+@member_required(write=Permission.MANAGE_SETTINGS)
+def edit_settings(place: Place) -> HttpResponse:
+    workspace = place.workspace
+    account = workspace.accounts.get(environment=Environment.PRODUCTION)
+    initial = {
+        "name": workspace.name,
+        "contact": workspace.contact,
+        "retention_days": workspace.retention_days,
+        "low_balance_at": account.low_balance_at,
+    }
+    form = forms.SettingsForm(place.posted, initial=initial)
+    if workspace.requester.is_reviewed:
+        del form.fields["name"]
+    if form.is_valid():
+        _save_settings(place, account, form)
+        return place.to("settings", success=_("Saved."))
+    return place.render("settings/form", {"form": form})
+
+
+@transaction.atomic
+def _save_settings(place: Place, account: Account, form: django_forms.Form) -> None:
+    workspace, typed = place.workspace, form.cleaned_data
+    fields = [f for f in ("name", "contact", "retention_days") if f in typed]
+    for field in fields:
+        setattr(workspace, field, typed[field])
+    # Other processes write other fields at the same time.
+    workspace.save(update_fields=fields)
+    account.low_balance_at = typed["low_balance_at"]
+    account.save(update_fields=["low_balance_at"])
+    place.record("workspace.changed", workspace, *form.changed_data)
+
+
+@member_required(Permission.MANAGE_SETTINGS)
+def edit_names(place: Place) -> HttpResponse:
+    """Show the reviewed names and their newest change; a POST requests a change."""
+    workspace = place.workspace
+    if not workspace.requester.is_reviewed:
+        return place.to("settings")
+    initial = {
+        "legal_name": workspace.legal_name,
+        "trading_name": workspace.trading_name,
+    }
+    form = forms.NamesForm(place.posted, initial=initial)
+    if form.is_valid():
+        try:
+            names.request_name_change(place.member, **form.cleaned_data, by=place.by)
+        except names.Unchanged:
+            form.add_error(None, _("These are the names that you have."))
+        else:
+            success = _(
+                "It is handed in. People see the old name until we have reviewed it."
+            )
+            return place.to("settings-name", success=success)
+    shown = {"form": form, "change": names.newest_change(workspace)}
+    return place.render("settings/name", shown)
+
+
+@require_POST
+@member_required(Permission.MANAGE_SETTINGS)
+def withdraw_names(place: Place) -> HttpResponse:
+    is_withdrawn = names.withdraw_name_change(place.member, place.by)
+    success = _("The change is withdrawn.") if is_withdrawn else ""
+    return place.to("settings-name", success=success)
+
+
+@member_required(Permission.CLOSE)
+def close(place: Place) -> HttpResponse:
+    form = forms.CloseForm(place.posted)
+    if form.is_valid():
+        if _is_correct_password(place, form):
+            with transaction.atomic():
+                if close_workspace(place.member):
+                    place.record("workspace.closed", place.workspace)
+            return place.to("dashboard", success=_("The workspace is closed."))
+        form.add_error("password", _("The password is not right"))
+    return place.render("settings/closing", {"form": form})
+
+
+def _is_correct_password(place: Place, form: django_forms.Form) -> bool:
+    """Check the password; over the limit of attempts, even the correct one fails."""
+    user = place.member.user
+    too_often = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE).exceeded
+    return not too_often and user.check_password(form.cleaned_data["password"])
 
 
 @transaction.atomic
 def close_workspace(actor: Member) -> bool:
-    """False if it was suspended already. Raises NotAllowed."""
-    # As it is by now.
+    """Suspend a workspace and all that works for it; nothing is deleted.
+
+    Its consents and reports stay provable until their retention ends. Returns False
+    if it was suspended already. Raises NotAllowed.
+    """
+    # The role may have changed since the request began.
     actor = Member.objects.select_related("workspace").get(pk=actor.pk)
     require_permission(actor, Permission.CLOSE)
     workspace, moment = actor.workspace, now()
@@ -59,105 +136,13 @@ def close_workspace(actor: Member) -> bool:
     return True
 
 
-PASSWORDS_PER_MINUTE = 5
-
-
-@member_required(write=Permission.MANAGE_SETTINGS)
-def edit_settings(place: Place) -> HttpResponse:
-    workspace = place.workspace
-    account = workspace.accounts.get(environment=Environment.PRODUCTION)
-    present = {
-        "name": workspace.name,
-        "contact": workspace.contact,
-        "retention_days": workspace.retention_days,
-        "low_balance_at": account.low_balance_at,
-    }
-    form = forms.SettingsForm(place.request.POST or None, initial=present)
-    if workspace.requester.is_reviewed:
-        del form.fields["name"]
-    if place.request.method == "POST" and form.is_valid():
-        _save_settings(place, account, form)
-        messages.success(place.request, _("Saved."))
-        return place.to("settings")
-    return place.render("settings/form", {"form": form})
-
-
-@member_required(Permission.MANAGE_SETTINGS)
-def edit_names(place: Place) -> HttpResponse:
-    """The reviewed names, and a change of them that waits for a review."""
-    workspace = place.workspace
-    if not workspace.requester.is_reviewed:
-        return place.to("settings")
-    present = {
-        "legal_name": workspace.legal_name,
-        "trading_name": workspace.trading_name,
-    }
-    form = forms.NamesForm(place.request.POST or None, initial=present)
-    if place.request.method == "POST" and form.is_valid():
-        try:
-            request_name_change(place.member, **form.cleaned_data, by=place.by)
-        except Unchanged:
-            form.add_error(None, _("These are the names that you have."))
-        else:
-            told = _(
-                "It is handed in. People see the old name until we have reviewed it."
-            )
-            messages.success(place.request, told)
-            return place.to("settings-name")
-    shown = {"form": form, "change": newest_change(workspace)}
-    return place.render("settings/name", shown)
-
-
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
-def withdraw_names(place: Place) -> HttpResponse:
-    if withdraw_name_change(place.member, place.by):
-        messages.success(place.request, _("The change is withdrawn."))
-    return place.to("settings-name")
-
-
-@member_required(Permission.CLOSE)
-def close(place: Place) -> HttpResponse:
-    form = forms.CloseForm(place.request.POST or None)
-    if place.request.method == "POST" and form.is_valid():
-        if _is_correct_password(place, form):
-            with transaction.atomic():
-                if close_workspace(place.member):
-                    place.record("workspace.closed", place.workspace)
-            messages.success(place.request, _("The workspace is closed."))
-            return place.to("dashboard")
-        form.add_error("password", _("The password is not right"))
-    return place.render("settings/closing", {"form": form})
-
-
-@transaction.atomic
-def _save_settings(place: Place, account: Account, form: django_forms.Form) -> None:
-    workspace, typed = place.workspace, form.cleaned_data
-    columns = [c for c in ("name", "contact", "retention_days") if c in typed]
-    for column in columns:
-        setattr(workspace, column, typed[column])
-    # Others write other columns meanwhile.
-    workspace.save(update_fields=columns)
-    account.low_balance_at = typed["low_balance_at"]
-    account.save(update_fields=["low_balance_at"])
-    place.record("workspace.changed", workspace, *form.changed_data)
-
-
-def _is_correct_password(place: Place, form: django_forms.Form) -> bool:
-    """Guessed as slowly here as at the login."""
-    user = place.request.user
-    assert isinstance(user, User)  # noqa: S101
-    too_often = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE).exceeded
-    return not too_often and user.check_password(form.cleaned_data["password"])
-
-
 @member_required()
 def balance(place: Place) -> HttpResponse:
-    number = page_number(place.request)
+    number = place.page_number
     entries = LedgerEntry.objects.filter(account=place.account)
     first = number * PAGE_SIZE
     rows = list(entries.order_by("-created_at", "-id")[first : first + PAGE_SIZE + 1])
-    # One more tells whether there are more; nobody needs the number of all.
+    # One row more shows whether a next page exists, without a count of all.
     page = Page(rows[:PAGE_SIZE], first + len(rows), number)
     can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
     shown = {
@@ -172,13 +157,14 @@ def balance(place: Place) -> HttpResponse:
 
 @member_required()
 def statement(place: Place, month: str, kind: str) -> FileResponse:
+    """Return the statement of a month as `csv` or `pdf`."""
     try:
-        begun = statements.Month.parse(month)
+        parsed = statements.Month.parse(month)
     except ValueError:
         raise Http404 from None
-    if begun.start > now():
+    if parsed.start > now():
         raise Http404
-    with statements.open_statement(place.account.pk, begun) as found:
+    with statements.open_statement(place.account.pk, parsed) as found:
         if kind == "csv":
             file = document_statements.csv_file(found)
         else:
