@@ -8,8 +8,9 @@ Decimals in the currency's major unit with two decimals; an adapter converts the
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import hmac
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -276,6 +277,72 @@ class CheckoutProvider(Protocol):
         ...
 
 
+class RemoteProvider:
+    """The part that all adapters of payment providers have in common."""
+
+    # The provider's smallest amounts; shillings may be configured.
+    MINIMUMS: ClassVar[Mapping[str, Decimal]]
+
+    def __init__(self, checkout_origin: str, minimum: Decimal | None) -> None:
+        self.checkout_origin = checkout_origin
+        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
+
+    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
+        raise NotImplementedError
+
+    def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
+        raise NotImplementedError
+
+    def can_prompt(self, amount: Decimal, currency: str) -> bool:
+        return False
+
+    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
+        raise Refused("PROMPT_NOT_SUPPORTED", "The provider sends no prompts.")
+
+    def expire(self, reference: str, session: str) -> None:
+        """Do nothing: late payments are refunded."""
+
+    def _page(self, url: Any, session: str) -> CheckoutPage:
+        """Raise Refused if our forms may not lead to the page's origin."""
+        if not str(url).startswith(f"{self.checkout_origin}/"):
+            why = "The provider's page is not where the configuration says."
+            raise Refused("CHECKOUT_ELSEWHERE", why)
+        return CheckoutPage(str(url), session)
+
+    def _paid_snapshot(
+        self,
+        state: CheckoutState,
+        amount: Decimal,
+        currency: str,
+        transaction: str,
+        message: str = "",
+    ) -> CheckoutSnapshot:
+        """Return the snapshot with the payment's refunds and disputes.
+
+        If the provider fails to tell these, the payment itself is known all the same.
+        """
+        refunded = disputes = None
+        with suppress(ProviderError):
+            refunds = self.refunds_of(transaction)
+            refunded = sum((refund.amount for refund in refunds), Decimal(0))
+        with suppress(ProviderError):
+            disputes = tuple(self.disputes_of(transaction))
+        return CheckoutSnapshot(
+            state,
+            amount,
+            currency,
+            transaction,
+            message,
+            refunded=refunded,
+            disputes=disputes,
+        )
+
+
+def already_begun_error() -> Refused:
+    why = "The reference was used before; its page cannot be had again."
+    return Refused("CHECKOUT_ALREADY_BEGUN", why)
+
+
 def is_mpesa_amount(amount: Decimal, currency: str) -> bool:
     """Return whether M-Pesa takes the amount: whole shillings, up to its limit."""
     is_whole = amount == amount.to_integral_value()
@@ -288,37 +355,10 @@ def header(headers: Mapping[str, str], name: str) -> str:
     return next(found, "")
 
 
-def validate_page_url(url: Any, origin: str) -> str:
-    """Return the page's URL. Raises Refused if our forms may not lead to its origin."""
-    if not str(url).startswith(f"{origin}/"):
-        why = "The provider's page is not where the configuration says."
-        raise Refused("CHECKOUT_ELSEWHERE", why)
-    return str(url)
-
-
-def already_begun_error() -> Refused:
-    why = "The reference was used before; its page cannot be had again."
-    return Refused("CHECKOUT_ALREADY_BEGUN", why)
-
-
-def sum_refunds(provider: CheckoutProvider, transaction: str) -> Decimal | None:
-    """Return the total of a payment's refunds, or None if the provider fails to tell.
-
-    The payment itself is known all the same.
-    """
-    try:
-        return sum((one.amount for one in provider.refunds_of(transaction)), Decimal(0))
-    except ProviderError:
-        return None
-
-
-def parse_json_object(body: bytes) -> dict[str, Any]:
-    """Return a signed body's JSON object, or {} if it holds none."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def is_any_digest(signature: str, expected: Iterable[str]) -> bool:
+    """Compare in constant time. A header's value may hold any character."""
+    given = signature.encode(errors="replace")
+    return any(hmac.compare_digest(given, digest.encode()) for digest in expected)
 
 
 def to_cents(amount: Decimal, currency: str) -> int:

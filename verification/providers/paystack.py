@@ -28,10 +28,11 @@ from hashlib import sha256
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from verification.providers.base import ProviderError, Refused
+from verification.providers.base import Refused
 from verification.providers.http_api import (
     Api,
     Record,
+    Reply,
     RequestRejected,
     unavailable_error,
 )
@@ -51,14 +52,13 @@ from verification.providers.payment_provider import (
     RefundRequest,
     RefundSnapshot,
     RefundState,
+    RemoteProvider,
     already_begun_error,
     from_cents,
     header,
+    is_any_digest,
     is_mpesa_amount,
-    parse_json_object,
-    sum_refunds,
     to_cents,
-    validate_page_url,
 )
 
 REFERENCE = re.compile(r"[A-Za-z0-9.=-]+")
@@ -88,7 +88,7 @@ PROMPT_FAILURES = (
 )
 
 
-class Paystack:
+class Paystack(RemoteProvider):
     """The adapter of Paystack.
 
     `fallback_email` is a domain of the operator, as "pay.example.org". Paystack
@@ -133,13 +133,12 @@ class Paystack:
         paid_within: timedelta = timedelta(days=30),
         minimum: Decimal | None = None,
     ) -> None:
+        super().__init__(checkout_origin, minimum)
         headers = {"Authorization": f"Bearer {secret_key}"}
         self._api = Api("Paystack", url, opened=opened, headers=headers)
         self._keys = [secret_key, *previous_secret_keys]
         self._fallback_email = fallback_email
-        self.checkout_origin = checkout_origin
         self._paid_within = paid_within
-        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
     def begin(self, asked: CheckoutRequest) -> CheckoutPage:
         body = {
@@ -156,8 +155,9 @@ class Paystack:
             if _says(e, "duplicate_reference", "duplicate transaction reference"):
                 raise already_begun_error() from None
             raise
-        url = validate_page_url(begun.get("authorization_url"), self.checkout_origin)
-        return CheckoutPage(url, str(begun.get("access_code") or ""))
+        return self._page(
+            begun.get("authorization_url"), begun.text("access_code") or ""
+        )
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return is_mpesa_amount(amount, currency)
@@ -177,7 +177,7 @@ class Paystack:
                 return CheckoutSnapshot(CheckoutState.OPEN)
             answer = Record.of(e.answer)
             # Paystack answers some failed charges with status 400.
-            failure = _failure(Record.of(answer.get("data"))) or _failure(answer)
+            failure = _failure(answer.record("data")) or _failure(answer)
             if not failure:
                 raise
             return CheckoutSnapshot(CheckoutState.FAILED, failure=failure)
@@ -201,15 +201,8 @@ class Paystack:
             return _failed(found)
         if state not in {CheckoutState.PAID, CheckoutState.REVERSED}:
             return CheckoutSnapshot(state, message=message)
-        name = _transaction(found)
-        return CheckoutSnapshot(
-            state,
-            _paid(found),
-            _currency(found),
-            name,
-            message,
-            refunded=sum_refunds(self, name),
-            disputes=self._disputes_of(name),
+        return self._paid_snapshot(
+            state, _paid(found), _currency(found), _transaction(found), message
         )
 
     def refund(self, asked: RefundRequest) -> RefundSnapshot:
@@ -235,21 +228,18 @@ class Paystack:
         return self._refund_snapshot(found)
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
-        signature = header(headers, "x-paystack-signature").encode()
-        expected = [
-            hmac.new(key.encode(), body, "sha512").hexdigest().encode()
-            for key in self._keys
-        ]
-        if not any(hmac.compare_digest(signature, one) for one in expected):
+        digests = (hmac.new(key.encode(), body, "sha512") for key in self._keys)
+        signature = header(headers, "x-paystack-signature")
+        if not is_any_digest(signature, [digest.hexdigest() for digest in digests]):
             raise BadSignature
-        event = parse_json_object(body)
+        event = Record.of(Reply(200, body).parsed())
         kind = str(event.get("event") or "")
         # Paystack's events have no ids.
         digest = sha256(body).hexdigest()
         return ProviderEvent(
             digest,
             kind[:100],
-            _reference(kind, Record.of(event.get("data"))),
+            _reference(kind, event.record("data")),
             is_dispute=kind in DISPUTES,
             is_refund=kind.startswith("refund."),
         )
@@ -295,10 +285,15 @@ class Paystack:
             if start <= _created_at(found) < end:
                 yield _dispute_snapshot(found)
 
-    def expire(self, reference: str, session: str) -> None:
-        """Do nothing: Paystack's pages never expire, and late payments are refunded."""
+    def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
+        # Some of Paystack's pages require both times.
+        asked = {"from": FIRST_DAY, "to": _time(datetime.now(UTC) + timedelta(days=1))}
+        for found in self._pages("/dispute", {"transaction": transaction, **asked}):
+            dispute = _dispute_snapshot(found)
+            if dispute.transaction == transaction:
+                yield dispute
 
-    def _provider_refunds(self, found: dict[str, Any]) -> Iterator[ProviderRefund]:
+    def _provider_refunds(self, found: Record) -> Iterator[ProviderRefund]:
         snapshot = self._refund_snapshot(found)
         # The refund of a dispute is the dispute itself.
         if snapshot.state != RefundState.FAILED and not found.get("dispute"):
@@ -309,16 +304,6 @@ class Paystack:
                 currency=_currency(found),
                 words=frozenset(str(found.get("merchant_note") or "").split()),
             )
-
-    def _disputes_of(self, transaction: str) -> tuple[DisputeSnapshot, ...] | None:
-        # Some of Paystack's pages require both times.
-        asked = {"from": FIRST_DAY, "to": _time(datetime.now(UTC) + timedelta(days=1))}
-        try:
-            found = self._pages("/dispute", {"transaction": transaction, **asked})
-            disputes = [_dispute_snapshot(one) for one in found]
-            return tuple(one for one in disputes if one.transaction == transaction)
-        except ProviderError:
-            return None
 
     def _order(self, asked: CheckoutRequest) -> dict[str, Any]:
         """Return the members that a page and a prompt have in common."""
@@ -354,7 +339,7 @@ class Paystack:
                 return self._refund_snapshot(found)
         return None
 
-    def _refund_snapshot(self, found: dict[str, Any]) -> RefundSnapshot:
+    def _refund_snapshot(self, found: Record) -> RefundSnapshot:
         word = str(found.get("status") or "")
         state = self.REFUND_STATES.get(word, RefundState.PENDING)
         if not found.get("id"):
@@ -364,13 +349,13 @@ class Paystack:
 
     def _pages(
         self, path: str, params: dict[str, Any], most: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Record]:
         page, previous = 1, None
         while True:
             params = {**params, "perPage": PER_PAGE, "page": page}
             answer = self._envelope("GET", path, params=params)
-            found = answer.get("data")
-            if not isinstance(found, list):
+            found = answer.records("data")
+            if not isinstance(answer.get("data"), list):
                 raise unavailable_error("Paystack", "answered without a list")
             count = _page_count(answer)
             # Without a page count, a page that repeats is the last.
@@ -385,19 +370,19 @@ class Paystack:
                 raise unavailable_error("Paystack", "has too many to look through")
             page += 1
 
-    def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        data = self._envelope(method, path, **options).get("data")
-        if not isinstance(data, dict):
+    def _call(self, method: str, path: str, **options: Any) -> Record:
+        envelope = self._envelope(method, path, **options)
+        if not isinstance(envelope.get("data"), dict):
             raise unavailable_error("Paystack", "answered without data")
-        return data
+        return envelope.record("data")
 
-    def _envelope(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    def _envelope(self, method: str, path: str, **options: Any) -> Record:
         answer = self._api.call(method, path, **options)
         if not isinstance(answer, dict):
             raise unavailable_error("Paystack", "answered without an envelope")
         if answer.get("status") is not True:
             raise RequestRejected("Paystack", 200, answer)
-        return answer
+        return Record(answer)
 
 
 def _says(e: RequestRejected, code: str, words: str) -> bool:
@@ -416,7 +401,7 @@ def _description(asked: CheckoutRequest) -> list[dict[str, str]]:
     ]
 
 
-def _prompt_snapshot(sent: dict[str, Any]) -> CheckoutSnapshot:
+def _prompt_snapshot(sent: Record) -> CheckoutSnapshot:
     """Return the state in the answer to a charge; only `look` finds a success."""
     status = str(sent.get("status"))
     if Paystack.STATES.get(status) == CheckoutState.FAILED:
@@ -430,7 +415,7 @@ def _prompt_snapshot(sent: dict[str, Any]) -> CheckoutSnapshot:
     return CheckoutSnapshot(CheckoutState.OPEN)
 
 
-def _failed(found: dict[str, Any]) -> CheckoutSnapshot:
+def _failed(found: Record) -> CheckoutSnapshot:
     texts = [str(found.get(name) or "") for name in ("gateway_response", "message")]
     message = "; ".join(dict.fromkeys(filter(None, texts)))[:200]
     return CheckoutSnapshot(
@@ -438,14 +423,14 @@ def _failed(found: dict[str, Any]) -> CheckoutSnapshot:
     )
 
 
-def _failure(answer: dict[str, Any]) -> PromptFailure | None:
+def _failure(answer: Record) -> PromptFailure | None:
     names = ("message", "gateway_response", "status")
     words = " ".join(str(answer.get(name)) for name in names).lower()
     fitting = (failure for said, failure in PROMPT_FAILURES if said.search(words))
     return next(fitting, None)
 
 
-def _paid(found: dict[str, Any]) -> Decimal:
+def _paid(found: Record) -> Decimal:
     """Return the payment for the order, without fees that the payer paid on top."""
     paid, fees = from_cents(found.get("amount")), found.get("fees")
     if requested := found.get("requested_amount"):
@@ -455,11 +440,11 @@ def _paid(found: dict[str, Any]) -> Decimal:
     return paid
 
 
-def _currency(found: dict[str, Any]) -> str:
+def _currency(found: Record) -> str:
     return str(found.get("currency") or "").upper()
 
 
-def _transaction(found: dict[str, Any]) -> str:
+def _transaction(found: Record) -> str:
     if not found.get("id"):
         raise unavailable_error("Paystack", "named no transaction")
     return str(found["id"])
@@ -468,33 +453,32 @@ def _transaction(found: dict[str, Any]) -> str:
 def _reference(kind: str, data: Record) -> str:
     """Return our checkout's reference, from where this kind of event has it."""
     if kind.startswith("charge.dispute."):
-        data = Record.of(data.get("transaction"))
+        data = data.record("transaction")
     member = "transaction_reference" if kind.startswith("refund.") else "reference"
     reference = data.get(member)
     return reference if isinstance(reference, str) else ""
 
 
-def _transaction_of(refund: dict[str, Any]) -> str:
+def _transaction_of(refund: Record) -> str:
     payment = refund.get("transaction")
     return str(payment.get("id") if isinstance(payment, dict) else payment)
 
 
-def _page_count(answer: dict[str, Any]) -> int | None:
+def _page_count(answer: Record) -> int | None:
     """Return the number of pages, or None: then the list ends with an empty page."""
-    count = Record.of(answer.get("meta")).get("pageCount")
+    count = answer.record("meta").get("pageCount")
     return count if isinstance(count, int) else None
 
 
-def _created_at(found: dict[str, Any]) -> datetime:
+def _created_at(found: Record) -> datetime:
     return _parsed(found.get("createdAt") or found.get("created_at"))
 
 
-def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
+def _dispute_snapshot(found: Record) -> DisputeSnapshot:
     """https://paystack.com/docs/payments/disputes/"""
     if not found.get("id"):
         raise unavailable_error("Paystack", "named no dispute")
-    about = found.get("transaction")
-    about = about if isinstance(about, dict) else {"id": about}
+    about = found.record("transaction") or Record(id=found.get("transaction"))
     amount = found.get("refund_amount") or about.get("amount")
     return DisputeSnapshot(
         dispute=str(found["id"]),
@@ -505,7 +489,7 @@ def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
     )
 
 
-def _dispute_state(found: dict[str, Any]) -> DisputeState:
+def _dispute_state(found: Record) -> DisputeState:
     if found.get("status") != "resolved":
         return DisputeState.OPEN
     resolution = str(found.get("resolution"))

@@ -29,6 +29,7 @@ from verification.providers.http_api import (
     REFUSED,
     RETRYABLE_STATUSES,
     Record,
+    Reply,
     RequestRejected,
     to_provider_error,
     unavailable_error,
@@ -48,13 +49,12 @@ from verification.providers.payment_provider import (
     RefundRequest,
     RefundSnapshot,
     RefundState,
+    RemoteProvider,
     already_begun_error,
     from_cents,
     header,
-    parse_json_object,
-    sum_refunds,
+    is_any_digest,
     to_cents,
-    validate_page_url,
 )
 
 # Telemetry would write an id into the home directory and describe the machine.
@@ -85,7 +85,7 @@ DISPUTE_STATES = {
 }
 
 
-class StripeCheckout:
+class StripeCheckout(RemoteProvider):
     name: ClassVar[str] = "stripe"
     payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (PaymentMethod.CARD,)
     # https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts
@@ -114,9 +114,8 @@ class StripeCheckout:
         checkout_origin: str = "https://checkout.stripe.com",
         minimum: Decimal | None = None,
     ) -> None:
-        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
+        super().__init__(checkout_origin, minimum)
         self._webhook_secrets = list(webhook_secrets)
-        self.checkout_origin = checkout_origin
         self._client = stripe.StripeClient(
             secret_key,
             base_addresses={"api": url.rstrip("/")},
@@ -131,8 +130,7 @@ class StripeCheckout:
         session = self._created(asked)
         if session is None or not session.get("url"):
             raise already_begun_error()
-        url = validate_page_url(session["url"], self.checkout_origin)
-        return CheckoutPage(url, session["id"])
+        return self._page(session["url"], session["id"])
 
     def look(self, reference: str, session: str) -> CheckoutSnapshot:
         found = self._session(session) if session else self._session_of(reference)
@@ -140,13 +138,9 @@ class StripeCheckout:
             return CheckoutSnapshot(CheckoutState.UNKNOWN)
         intent = found.get("payment_intent")
         if found.get("payment_status") == "paid":
-            return CheckoutSnapshot(
-                CheckoutState.PAID,
-                amount=from_cents(found.get("amount_total")),
-                currency=str(found.get("currency") or "").upper(),
-                transaction=_id(intent),
-                refunded=sum_refunds(self, _id(intent)),
-                disputes=self._disputes_of(_id(intent)),
+            amount = from_cents(found.get("amount_total"))
+            return self._paid_snapshot(
+                CheckoutState.PAID, amount, _currency(found), _id(intent)
             )
         message = _decline(intent)
         if message is not None and found.get("status") != "expired":
@@ -196,9 +190,9 @@ class StripeCheckout:
         signature = header(headers, "stripe-signature")
         if not any(_is_signed(body, signature, s) for s in self._webhook_secrets):
             raise BadSignature
-        event = parse_json_object(body)
+        event = Record.of(Reply(200, body).parsed())
         kind = str(event.get("type") or "")
-        about = Record.of(Record.of(event.get("data")).get("object"))
+        about = event.record("data").record("object")
         return ProviderEvent(
             str(event.get("id")),
             kind[:100],
@@ -219,7 +213,7 @@ class StripeCheckout:
                     reference=str(_metadata(charge).get("reference") or ""),
                     transaction=_id(charge.get("payment_intent")) or charge["id"],
                     amount=from_cents(charge.get("amount")),
-                    currency=str(charge.get("currency") or "").upper(),
+                    currency=_currency(charge),
                     paid_at=datetime.fromtimestamp(charge["created"], UTC),
                 )
 
@@ -243,12 +237,6 @@ class StripeCheckout:
         for found in _pages(self._api.disputes, created=_span(start, end)):
             yield _dispute_snapshot(found)
 
-    def can_prompt(self, amount: Decimal, currency: str) -> bool:
-        return False
-
-    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
-        raise Refused("PROMPT_NOT_SUPPORTED", "Stripe sends no prompts to phones.")
-
     def expire(self, reference: str, session: str) -> None:
         name = session or (self._session_of(reference) or {}).get("id")
         if not name:
@@ -260,12 +248,9 @@ class StripeCheckout:
             # The session is paid or expired already; the next `look` tells which.
             return
 
-    def _disputes_of(self, intent: str) -> tuple[DisputeSnapshot, ...] | None:
-        try:
-            found = _pages(self._api.disputes, payment_intent=intent)
-            return tuple(_dispute_snapshot(one) for one in found)
-        except ProviderError:
-            return None
+    def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
+        for found in _pages(self._api.disputes, payment_intent=transaction):
+            yield _dispute_snapshot(found)
 
     def _made_refund(self, params: Any, key: str) -> dict[str, Any]:
         try:
@@ -328,7 +313,7 @@ def _provider_refund(refund: str, found: dict[str, Any]) -> ProviderRefund:
         refund=refund,
         transaction=_id(found.get("payment_intent")),
         amount=from_cents(found.get("amount")),
-        currency=str(found.get("currency") or "").upper(),
+        currency=_currency(found),
         words=frozenset({str(_metadata(found).get("refund"))}),
     )
 
@@ -340,7 +325,7 @@ def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
         transaction=_id(found.get("payment_intent")),
         state=DISPUTE_STATES.get(str(found.get("status")), DisputeState.OPEN),
         amount=from_cents(found.get("amount")),
-        currency=str(found.get("currency") or "").upper(),
+        currency=_currency(found),
     )
 
 
@@ -356,9 +341,9 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
     if time.time() - int(times[0][:12]) > stripe.Webhook.DEFAULT_TOLERANCE:
         return False
     signed = f"{times[0]}.".encode() + body
-    expected = hmac.new(secret.encode(), signed, "sha256").hexdigest().encode()
-    signatures = [value.encode() for name, _, value in parts if name == "v1"]
-    return any(hmac.compare_digest(one, expected) for one in signatures)
+    expected = hmac.new(secret.encode(), signed, "sha256").hexdigest()
+    signatures = [value for name, _, value in parts if name == "v1"]
+    return any(is_any_digest(signature, [expected]) for signature in signatures)
 
 
 def _session_params(asked: CheckoutRequest) -> Any:
@@ -463,6 +448,10 @@ def _decline(intent: Any) -> str | None:
     if not isinstance(intent, dict) or not intent.get("last_payment_error"):
         return None
     return str(intent["last_payment_error"].get("message") or "")
+
+
+def _currency(found: dict[str, Any]) -> str:
+    return str(found.get("currency") or "").upper()
 
 
 def _id(found: Any) -> str:

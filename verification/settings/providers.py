@@ -24,12 +24,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from environs import Env
 
 from verification.settings.secrets import optional_secret
 
+# The dotted path of an adapter, and its options.
 Adapter = tuple[str, dict[str, Any]]
 # Check -> country, or EVERYWHERE -> sources.
 Routes = dict[str, dict[str, tuple[str, ...]]]
@@ -58,11 +59,12 @@ MAX_CONCURRENT_CALLS = 128
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Calls to one source, over all clusters: at once, and begun in a minute; and how
-    often one is made again for a check that has no answer and may be charged."""
+    """Limits of the calls to one source, over all clusters."""
 
     at_once: int = MAX_CONCURRENT_CALLS
+    # Calls that begin in a minute; None means any number.
     a_minute: int | None = None
+    # Repeats for a check whose call got no answer and may be charged.
     paid_again: int = 1
 
 
@@ -85,17 +87,16 @@ def source_routes(env: Env) -> Routes:
 
 
 def source_limits(env: Env) -> dict[str, Limit]:
-    """`SMILE_ID_AT_ONCE` and `SMILE_ID_A_MINUTE`, and so for every source;
-    `METROPOL_PAID_AGAIN` for those that have to be paid again."""
-    found = {}
+    """Return the limits of each source, as `SMILE_ID_AT_ONCE` and its like set them."""
+    limits = {}
     for name in checks_by_source():
-        usual = KNOWN_LIMITS.get(name, Limit())
-        found[name] = Limit(
-            env.int(f"{name.upper()}_AT_ONCE", usual.at_once),
-            env.int(f"{name.upper()}_A_MINUTE", usual.a_minute),
-            env.int(f"{name.upper()}_PAID_AGAIN", usual.paid_again),
+        default = KNOWN_LIMITS.get(name, Limit())
+        limits[name] = Limit(
+            env.int(f"{name.upper()}_AT_ONCE", default.at_once),
+            env.int(f"{name.upper()}_A_MINUTE", default.a_minute),
+            env.int(f"{name.upper()}_PAID_AGAIN", default.paid_again),
         )
-    return found
+    return limits
 
 
 def find_route_errors(env: Env) -> list[str]:
@@ -110,8 +111,8 @@ def find_route_errors(env: Env) -> list[str]:
         known = checks_by_source()
         for name in names:
             if name not in known:
-                told = f"no such source; there are {', '.join(sorted(known))}."
-                wrong.append(f"{variable} names {name!r}: {told}")
+                why = f"no such source; there are {', '.join(sorted(known))}."
+                wrong.append(f"{variable} names {name!r}: {why}")
             elif place[0] not in known[name]:
                 wrong.append(f"{variable}: {name} does not answer {place[0]}.")
         if len(set(names)) < len(names):
@@ -169,25 +170,46 @@ TEST_HOSTS = (
 )
 
 
+class _Source(NamedTuple):
+    path: str
+    # Variable -> option of the adapter, or "", and value. All of them are needed.
+    credentials: dict[str, tuple[str, str]]
+    options: dict[str, Any]
+
+    @property
+    def is_configured(self) -> bool:
+        return all(value for _, value in self.credentials.values())
+
+
 def live_providers(env: Env) -> dict[str, Adapter]:
     """Return the configured sources.
 
     SOURCE_DEV_HOSTS and the URLs are for development against another server, too.
     """
     return {
-        name: adapter
-        for name, adapter in _adapters(env).items()
-        if all(_credentials(env)[name].values())
+        name: (
+            source.path,
+            {
+                **{
+                    option: value
+                    for option, value in source.credentials.values()
+                    if option
+                },
+                **source.options,
+            },
+        )
+        for name, source in _sources(env).items()
+        if source.is_configured
     }
 
 
 def find_missing_credentials(env: Env) -> list[str]:
     """Return variables that are not set although others of the same source are."""
     return [
-        name
-        for given in _credentials(env).values()
-        if any(given.values())
-        for name, value in given.items()
+        variable
+        for source in _sources(env).values()
+        if any(value for _, value in source.credentials.values())
+        for variable, (_, value) in source.credentials.items()
         if not value
     ]
 
@@ -201,140 +223,80 @@ def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
     ]
 
 
-def _credentials(env: Env) -> dict[str, dict[str, str]]:
-    """Return source -> variable -> value; a source needs all its variables."""
-    by_id = {
-        "KRA_ID_CLIENT_ID": env.str("KRA_ID_CLIENT_ID", ""),
-        "KRA_ID_CLIENT_SECRET": optional_secret("KRA_ID_CLIENT_SECRET"),
-    }
-    smile_id = {
-        "SMILE_ID_PARTNER_ID": env.str("SMILE_ID_PARTNER_ID", ""),
-        "SMILE_ID_API_KEY": optional_secret("SMILE_ID_API_KEY"),
-    }
-    policy = env.str("SMILE_ID_V3_POLICY_URL", "")
-    return {
-        **_register_credentials(env),
-        **_screening_credentials(env),
-        "metropol": {
-            "METROPOL_PUBLIC_KEY": env.str("METROPOL_PUBLIC_KEY", ""),
-            "METROPOL_PRIVATE_KEY": optional_secret("METROPOL_PRIVATE_KEY"),
-            # Each subscriber is given a port.
-            "METROPOL_URL": env.str("METROPOL_URL", ""),
-        },
-        "smile_id": smile_id,
-        # The account is the same; the URL enables this source.
-        "smile_id_v3": {
-            "SMILE_ID_V3_POLICY_URL": policy,
-            **(smile_id if policy else {}),
-        },
-        "kra": {
-            "KRA_CLIENT_ID": env.str("KRA_CLIENT_ID", ""),
-            "KRA_CLIENT_SECRET": optional_secret("KRA_CLIENT_SECRET"),
-            # The second pair is optional; only "PIN by ID" uses it.
-            **(by_id if any(by_id.values()) else {}),
-        },
-    }
-
-
-def _callback_url(env: Env, path: str) -> str:
-    port = env.int("PORT", 8000)
-    base = env.str("BASE_URL", f"http://localhost:{port}")
-    return f"{base.rstrip('/')}/callbacks/{path}"
-
-
-def _adapters(env: Env) -> dict[str, Adapter]:
-    """Return the adapters of all sources, configured or not."""
+def _sources(env: Env) -> dict[str, _Source]:
+    """Return all sources, configured or not."""
     opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
-    credentials = _credentials(env)
-    smile_id, kra = credentials["smile_id"], credentials["kra"]
-    metropol = credentials["metropol"]
     return {
-        **_register_adapters(env, opened),
-        **_screening_adapters(env, opened),
-        "metropol": (
-            "verification.providers.metropol.Metropol",
-            {
-                "public_key": metropol["METROPOL_PUBLIC_KEY"],
-                "private_key": metropol["METROPOL_PRIVATE_KEY"],
-                "url": metropol["METROPOL_URL"],
-                "opened": opened,
-            },
+        **_registers(env, opened),
+        **_smile_id(env, opened),
+        **_screening(env, opened),
+    }
+
+
+def _registers(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
+    by_id = {
+        "KRA_ID_CLIENT_ID": ("by_id_client_id", env.str("KRA_ID_CLIENT_ID", "")),
+        "KRA_ID_CLIENT_SECRET": (
+            "by_id_client_secret",
+            optional_secret("KRA_ID_CLIENT_SECRET"),
         ),
-        "smile_id": (
-            "verification.providers.smile_id.SmileId",
-            {
-                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
-                "api_key": smile_id["SMILE_ID_API_KEY"],
-                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
-                "opened": opened,
-                # Blank if the call waits for the answer.
-                "callback_url": _callback_url(env, "smile-id")
-                if env.bool("SMILE_ID_CALLBACKS", False)
-                else "",
-            },
-        ),
-        "smile_id_v3": (
-            "verification.providers.smile_id_v3.SmileIdV3",
-            {
-                "partner_id": smile_id["SMILE_ID_PARTNER_ID"],
-                "api_key": smile_id["SMILE_ID_API_KEY"],
-                "callback_url": _callback_url(env, "smile-id-v3"),
-                "policy_url": env.str("SMILE_ID_V3_POLICY_URL", ""),
-                "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
-                "opened": opened,
-                "attested_language": env.str("SMILE_ID_V3_ATTESTED_LANGUAGE", ""),
-            },
-        ),
-        "kra": (
+    }
+    gleif = "yes" if env.bool("GLEIF_ENABLED", False) else ""
+    return {
+        "kra": _Source(
             "verification.providers.kra.Kra",
             {
-                "client_id": kra["KRA_CLIENT_ID"],
-                "client_secret": kra["KRA_CLIENT_SECRET"],
-                "by_id_client_id": kra.get("KRA_ID_CLIENT_ID", ""),
-                "by_id_client_secret": kra.get("KRA_ID_CLIENT_SECRET", ""),
-                "url": env.str("KRA_URL", "https://api.kra.go.ke"),
-                "opened": opened,
+                "KRA_CLIENT_ID": ("client_id", env.str("KRA_CLIENT_ID", "")),
+                "KRA_CLIENT_SECRET": (
+                    "client_secret",
+                    optional_secret("KRA_CLIENT_SECRET"),
+                ),
+                # The second pair is optional; only "PIN by ID" uses it.
+                **(by_id if any(value for _, value in by_id.values()) else {}),
             },
+            {"url": env.str("KRA_URL", "https://api.kra.go.ke"), "opened": opened},
         ),
-    }
-
-
-def _register_credentials(env: Env) -> dict[str, dict[str, str]]:
-    return {
-        "prembly": {
-            "PREMBLY_APP_ID": env.str("PREMBLY_APP_ID", ""),
-            "PREMBLY_API_KEY": optional_secret("PREMBLY_API_KEY"),
-        },
-        "companies_house": {
-            "COMPANIES_HOUSE_API_KEY": optional_secret("COMPANIES_HOUSE_API_KEY"),
-        },
-        # It needs no contract, so the operator decides whether it is called.
-        "gleif": {"GLEIF_ENABLED": "yes" if env.bool("GLEIF_ENABLED", False) else ""},
-    }
-
-
-def _register_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
-    of = _register_credentials(env)
-    return {
-        "prembly": (
+        "metropol": _Source(
+            "verification.providers.metropol.Metropol",
+            {
+                "METROPOL_PUBLIC_KEY": (
+                    "public_key",
+                    env.str("METROPOL_PUBLIC_KEY", ""),
+                ),
+                "METROPOL_PRIVATE_KEY": (
+                    "private_key",
+                    optional_secret("METROPOL_PRIVATE_KEY"),
+                ),
+                # Metropol gives each subscriber a port.
+                "METROPOL_URL": ("url", env.str("METROPOL_URL", "")),
+            },
+            {"opened": opened},
+        ),
+        "prembly": _Source(
             "verification.providers.prembly.Prembly",
             {
-                "app_id": of["prembly"]["PREMBLY_APP_ID"],
-                "api_key": of["prembly"]["PREMBLY_API_KEY"],
+                "PREMBLY_APP_ID": ("app_id", env.str("PREMBLY_APP_ID", "")),
+                "PREMBLY_API_KEY": ("api_key", optional_secret("PREMBLY_API_KEY")),
+            },
+            {
                 "url": env.str("PREMBLY_URL", "https://api.prembly.com"),
                 "opened": opened,
             },
         ),
-        "companies_house": (
+        "companies_house": _Source(
             "verification.providers.companies_house.CompaniesHouse",
             {
-                "api_key": of["companies_house"]["COMPANIES_HOUSE_API_KEY"],
-                "url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE),
-                "opened": opened,
+                "COMPANIES_HOUSE_API_KEY": (
+                    "api_key",
+                    optional_secret("COMPANIES_HOUSE_API_KEY"),
+                )
             },
+            {"url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE), "opened": opened},
         ),
-        "gleif": (
+        "gleif": _Source(
             "verification.providers.gleif.Gleif",
+            # It needs no contract, so the operator decides whether it is called.
+            {"GLEIF_ENABLED": ("", gleif)},
             {
                 "url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"),
                 "opened": opened,
@@ -343,60 +305,87 @@ def _register_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
     }
 
 
-def _screening_credentials(env: Env) -> dict[str, dict[str, str]]:
-    # The hosted service needs a key, a yente of the operator's own does not.
-    key = optional_secret("OPENSANCTIONS_API_KEY")
+def _smile_id(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
+    base_url = env.str("BASE_URL", f"http://localhost:{env.int('PORT', 8000)}")
+    callbacks = f"{base_url.rstrip('/')}/callbacks/"
+    uses_callbacks = env.bool("SMILE_ID_CALLBACKS", False)
+    policy = env.str("SMILE_ID_V3_POLICY_URL", "")
+    account = {
+        "SMILE_ID_PARTNER_ID": ("partner_id", env.str("SMILE_ID_PARTNER_ID", "")),
+        "SMILE_ID_API_KEY": ("api_key", optional_secret("SMILE_ID_API_KEY")),
+    }
+    server = {
+        "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
+        "opened": opened,
+    }
     return {
-        "opensanctions": {
-            "OPENSANCTIONS_URL": env.str("OPENSANCTIONS_URL", ""),
-            **({"OPENSANCTIONS_API_KEY": key} if key else {}),
-        },
-        "watchlists": {"AML_LISTS": env.str("AML_LISTS", "")},
+        "smile_id": _Source(
+            "verification.providers.smile_id.SmileId",
+            account,
+            # Without a callback URL the call waits for the answer.
+            {
+                **server,
+                "callback_url": f"{callbacks}smile-id" if uses_callbacks else "",
+            },
+        ),
+        "smile_id_v3": _Source(
+            "verification.providers.smile_id_v3.SmileIdV3",
+            # The account is the same; the URL enables this source.
+            {
+                "SMILE_ID_V3_POLICY_URL": ("policy_url", policy),
+                **(account if policy else {}),
+            },
+            {
+                **server,
+                "callback_url": f"{callbacks}smile-id-v3",
+                "attested_language": env.str("SMILE_ID_V3_ATTESTED_LANGUAGE", ""),
+            },
+        ),
     }
 
 
-def _screening_adapters(env: Env, opened: frozenset[str]) -> dict[str, Adapter]:
-    threshold = env.float("AML_THRESHOLD", 0.7)
+def _screening(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
+    # OpenSanctions' hosted service needs a key; the operator's own yente needs none.
+    key = optional_secret("OPENSANCTIONS_API_KEY")
     lists: list[str] = env.list("AML_LISTS", [])
-    days = env.int("AML_LIST_DAYS", 7)
+    shared = {
+        "threshold": env.float("AML_THRESHOLD", 0.7),
+        "days": env.int("AML_LIST_DAYS", 7),
+    }
     return {
-        "opensanctions": (
+        "opensanctions": _Source(
             "verification.providers.opensanctions.OpenSanctions",
             {
-                "url": env.str("OPENSANCTIONS_URL", ""),
-                "api_key": optional_secret("OPENSANCTIONS_API_KEY"),
+                "OPENSANCTIONS_URL": ("url", env.str("OPENSANCTIONS_URL", "")),
+                **({"OPENSANCTIONS_API_KEY": ("api_key", key)} if key else {}),
+            },
+            {
+                **shared,
                 "dataset": env.str("OPENSANCTIONS_DATASET", "default"),
-                "threshold": threshold,
                 "opened": opened,
-                "days": days,
             },
         ),
-        "watchlists": (
+        "watchlists": _Source(
             "verification.watchlists.source.WatchLists",
-            {
-                "lists": [name.strip().upper() for name in lists],
-                "threshold": threshold,
-                "days": days,
-            },
+            {"AML_LISTS": ("", env.str("AML_LISTS", ""))},
+            {**shared, "lists": [name.strip().upper() for name in lists]},
         ),
     }
 
 
-# name -> (dotted path of the adapter, its options)
-ProviderTable = dict[str, tuple[str, dict[str, Any]]]
 # A payment may still come in for this time after its link has expired: a Paystack page
 # that is left open can be paid and never expires.
 PAYMENT_GRACE_DAYS = 3
 
 
-def payment_providers(env: Env, link_days: int) -> ProviderTable:
+def payment_providers(env: Env, link_days: int) -> dict[str, Adapter]:
     """Return the providers whose secrets are set.
 
     PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and PAYMENT_DEV_HOSTS are for
     development against a server other than the provider's.
     """
     opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
-    table: ProviderTable = {}
+    table: dict[str, Adapter] = {}
     if key := optional_secret("PAYSTACK_SECRET_KEY"):
         old = optional_secret("PAYSTACK_PREVIOUS_SECRET_KEY")
         table["paystack"] = (
