@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
-from tests.world.members import PASSWORD, member, token_sent_to
+from tests.world.members import PASSWORD, create_member, invitation_token
 from verification.accounts.models import Session, purge_unconfirmed_users
 from verification.accounts.sessions import purge_sessions
 from verification.backoffice.models import AuditEvent
@@ -58,14 +58,14 @@ def test_confirmed_address_replaces_the_old_one_and_mails_it(client):
 
 def test_unconfirmed_address_changes_nothing(client, workspace):
     link = ask(client)
-    owner = member(workspace, "OWNER", "owner")
+    owner = create_member(workspace, "OWNER", "owner")
     members.invite(owner, NEW, Role.VIEWER)
 
     client.get(link)
 
     assert User.objects.get(username="grace").email == OLD
     assert (can_log_in(NEW), can_log_in(OLD)) == (False, True)
-    client.post(f"/console/invitations/{token_sent_to(NEW)}")
+    client.post(f"/console/invitations/{invitation_token(NEW)}")
     assert Member.objects.get() == owner
 
 
@@ -161,7 +161,7 @@ def test_old_sessions_are_purged(client):
 
 
 def test_purge_deletes_addresses_of_expired_invitations(workspace):
-    owner = member(workspace, "OWNER", "owner")
+    owner = create_member(workspace, "OWNER", "owner")
     members.invite(owner, "new@people.test", Role.VIEWER)
     members.invite(owner, "late@people.test", Role.VIEWER)
     late = Invitation.objects.latest("id")

@@ -14,19 +14,19 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
-from tests.world.members import member
+from tests.world.members import create_member
 from tests.world.staff import (
-    change,
+    admin_url,
+    change_url,
+    dialog_fields,
     dialog_url,
     give_factor,
-    listing,
-    opened,
-    page,
-    press,
-    sent,
+    list_url,
+    press_button,
+    read_page,
 )
 from tests.world.staff import log_in as log_in_staff
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.accounts import colleagues
 from verification.accounts.models import (
     Colleague,
@@ -51,12 +51,12 @@ def role(name: str = "Finance") -> Group:
 def add(client: Client, email: str = NEW, *roles: str):
     data = {"email": email, "first_name": "Njeri Kamau"}
     data["groups"] = [role(name).pk for name in roles or ["Finance"]]
-    return client.post(page(Colleague, "add"), data, follow=True)
+    return client.post(admin_url(Colleague, "add"), data, follow=True)
 
 
 def save(client: Client, user: User, *roles: str, name: str = "Njeri Kamau"):
     data = {"first_name": name, "groups": [role(r).pk for r in roles]}
-    return client.post(change(colleague(user)), data)
+    return client.post(change_url(colleague(user)), data)
 
 
 def colleague(user: User) -> Colleague:
@@ -95,7 +95,7 @@ def audited() -> list[str]:
 
 
 def test_new_colleague_gets_a_link_and_no_password(superuser):
-    assert 'name="email"' in opened(superuser, page(Colleague, "add"))
+    assert 'name="email"' in read_page(superuser, admin_url(Colleague, "add"))
 
     answer = add(superuser)
 
@@ -148,7 +148,7 @@ def test_invitation_used_twice_at_once_works_once(transactional_db):
     colleagues.add(NEW, "Njeri", [], by=another_superuser())
     path = link_of()
 
-    joined = at_once(4, lambda n: is_logged_in(join(path, f"{PASSWORD} {n}")))
+    joined = run_at_once(4, lambda n: is_logged_in(join(path, f"{PASSWORD} {n}")))
 
     assert sorted(joined) == [False, False, False, True]
 
@@ -159,7 +159,7 @@ def test_invitation_expires_after_a_week_or_with_the_next_one(superuser):
     with time_machine.travel(now() + timedelta(days=7, seconds=1)):
         assert Client().get(first).status_code == 404
 
-    assert press(superuser, "invite_again", njeri) == ["An invitation is sent."]
+    assert press_button(superuser, "invite_again", njeri) == ["An invitation is sent."]
 
     assert Client().get(first).status_code == 404
     assert is_logged_in(join(link_of()))
@@ -204,15 +204,15 @@ def test_equal_user_names_get_a_number(superuser):
 def test_list_of_staff_shows_only_staff(superuser, workspace):
     add(superuser)
     give_factor(another_superuser())
-    member(workspace, "OWNER", "otieno")
+    create_member(workspace, "OWNER", "otieno")
 
-    html = opened(superuser, listing(Colleague))
+    html = read_page(superuser, list_url(Colleague))
 
     for shown in ("Njeri Kamau", NEW, "Finance", "invited until", "wangari"):
         assert shown in html
     assert "otieno" not in html
     # A URL must not find people: logs and browsers store URLs.
-    assert NEW not in opened(superuser, listing(Colleague), q="njeri.kamau")
+    assert NEW not in read_page(superuser, list_url(Colleague), q="njeri.kamau")
 
 
 def test_list_of_staff_costs_constant_queries(superuser, django_assert_max_num_queries):
@@ -220,7 +220,7 @@ def test_list_of_staff_costs_constant_queries(superuser, django_assert_max_num_q
         add(superuser, f"njeri{number}@office.test", "Finance", "Reviewer")
 
     with django_assert_max_num_queries(9):
-        opened(superuser, listing(Colleague))
+        read_page(superuser, list_url(Colleague))
 
 
 def test_promotion_takes_two_superusers(superuser):
@@ -228,17 +228,17 @@ def test_promotion_takes_two_superusers(superuser):
     grace.groups.add(role())
     row = colleague(grace)
 
-    asks = press(superuser, "promote", row, reason="Leads operations")
-    again = press(superuser, "promote", row, reason="Leads operations")
+    asks = press_button(superuser, "promote", row, reason="Leads operations")
+    again = press_button(superuser, "promote", row, reason="Leads operations")
 
     assert asks == ["It is asked for. Another superuser has to agree within a day."]
     assert again == ["You have asked for it: another superuser has to agree."]
     assert not is_superuser(User.objects.get(pk=grace.pk))
-    dialog = opened(second, dialog_url("promote", row))
+    dialog = read_page(second, dialog_url("promote", row))
     assert "admin: Leads operations" in dialog
     assert grace.email in dialog
 
-    agrees = press(second, "promote", row, reason="We met")
+    agrees = press_button(second, "promote", row, reason="We met")
 
     assert agrees == ["The colleague is a superuser now."]
     grace = User.objects.get(pk=grace.pk)
@@ -257,11 +257,11 @@ def test_promotion_mails_the_colleague_and_all_superusers(superuser, admin_user)
     row = colleague(grace)
     told = {admin_user.email, grace.email, "otieno@people.test"}
 
-    press(superuser, "promote", row, reason="Leads operations")
+    press_button(superuser, "promote", row, reason="Leads operations")
     asked = account_mails()
-    press(superuser, "promote", row, reason="Leads operations")
+    press_button(superuser, "promote", row, reason="Leads operations")
     assert len(account_mails()) == len(asked)
-    press(second, "promote", row, reason="We met")
+    press_button(second, "promote", row, reason="We met")
     made = account_mails()[len(asked) :]
 
     assert {letter.recipient for letter in asked} == told
@@ -290,11 +290,11 @@ def account_mails() -> list[Notification]:
 def test_request_ends_when_the_address_changes_by_hand(superuser, button):
     """The request names the address, so a change outside the pages ends it, too."""
     grace, second = candidate(), second_superuser()
-    press(superuser, button, colleague(grace), reason="She called me")
+    press_button(superuser, button, colleague(grace), reason="She called me")
     User.objects.filter(pk=grace.pk).update(email=NEW)
 
-    assert "nobody yet" in opened(second, dialog_url(button, colleague(grace)))
-    told = press(second, button, colleague(grace), reason="She called me")
+    assert "nobody yet" in read_page(second, dialog_url(button, colleague(grace)))
+    told = press_button(second, button, colleague(grace), reason="She called me")
 
     assert told == ["It is asked for. Another superuser has to agree within a day."]
     grace.refresh_from_db()
@@ -317,7 +317,7 @@ def test_approval_checks_both_people_again(transactional_db, button, ends, told)
     ann, second, grace = another_superuser("ann"), second_superuser(), candidate()
     client = Client()
     log_in_staff(client, ann)
-    press(client, button, colleague(grace), reason="She called me")
+    press_button(client, button, colleague(grace), reason="She called me")
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
@@ -341,7 +341,7 @@ def test_approval_checks_both_people_again(transactional_db, button, ends, told)
 def press_in_a_thread(client: Client, button: str, row: Colleague) -> str:
     """Press a button in a thread; return the messages, which a page may not show."""
     try:
-        client.post(dialog_url(button, row), sent(reason="We met"))
+        client.post(dialog_url(button, row), dialog_fields(reason="We met"))
         return str(client.session["_messages"])
     finally:
         connection.close()
@@ -354,8 +354,8 @@ def test_superuser_alone_makes_no_superuser(superuser):
     assert "not one of the available" in add(superuser, NEW, SUPERUSER).content.decode()
     save(superuser, grace, "Finance", SUPERUSER)
     for name, given in ((SUPERUSER, "Everything"), ("Finance", SUPERUSER)):
-        superuser.post(change(role(name)), {"name": given})
-    press(superuser, "promote", colleague(grace), reason="Leads operations")
+        superuser.post(change_url(role(name)), {"name": given})
+    press_button(superuser, "promote", colleague(grace), reason="Leads operations")
 
     assert not User.objects.filter(email=NEW).exists()
     assert not is_superuser(User.objects.get(pk=grace.pk))
@@ -370,7 +370,7 @@ def test_promotion_needs_a_colleague_who_joined_with_a_factor(superuser):
     njeri, wangari = Colleague.objects.get(email=NEW), known("wangari", is_staff=True)
 
     for row in (njeri, colleague(wangari)):
-        told = press(superuser, "promote", row, reason="Leads operations")
+        told = press_button(superuser, "promote", row, reason="Leads operations")
         assert told == ["They have to join and set up a second factor first."]
 
     assert not StaffRequest.objects.exists()
@@ -381,10 +381,10 @@ def test_reactivated_superuser_loses_the_role(superuser):
     give_factor(wangari)
     wangari.groups.set([role(), role(SUPERUSER)])
 
-    press(superuser, "deactivate", colleague(wangari), reason="Leaves")
-    dialog = opened(superuser, dialog_url("reactivate", colleague(wangari)))
+    press_button(superuser, "deactivate", colleague(wangari), reason="Leaves")
+    dialog = read_page(superuser, dialog_url("reactivate", colleague(wangari)))
     assert "all roles but Superuser" in dialog
-    press(superuser, "reactivate", colleague(wangari), reason="Is back")
+    press_button(superuser, "reactivate", colleague(wangari), reason="Is back")
 
     wangari = User.objects.get(pk=wangari.pk)
     assert not is_superuser(wangari)
@@ -394,10 +394,10 @@ def test_reactivated_superuser_loses_the_role(superuser):
 @pytest.mark.parametrize("button", ["promote", "remove_factor"])
 def test_change_of_address_ends_requests(superuser, button):
     grace, second = candidate(), second_superuser()
-    press(superuser, button, colleague(grace), reason="She called me")
-    press(second, "change_email", colleague(grace), email=NEW, reason="Moved")
+    press_button(superuser, button, colleague(grace), reason="She called me")
+    press_button(second, "change_email", colleague(grace), email=NEW, reason="Moved")
 
-    told = press(second, button, colleague(grace), reason="She called me")
+    told = press_button(second, button, colleague(grace), reason="She called me")
 
     assert told == ["It is asked for. Another superuser has to agree within a day."]
 
@@ -409,9 +409,9 @@ def test_address_stays_while_a_colleague_has_no_factor(superuser, is_superuser):
     if not is_superuser:
         log_in(Client(), grace.email)
 
-    html = opened(superuser, change(colleague(grace)))
+    html = read_page(superuser, change_url(colleague(grace)))
     url = dialog_url("change_email", colleague(grace))
-    press(superuser, "change_email", colleague(grace), email=NEW, reason="Moved")
+    press_button(superuser, "change_email", colleague(grace), email=NEW, reason="Moved")
 
     assert "so only the operator changes their address." in html
     assert url not in html
@@ -512,7 +512,7 @@ def test_superusers_cannot_remove_their_own_access(superuser, admin_user):
     assert "Nobody ends their own access" in answer.content.decode()
     url = dialog_url("deactivate", colleague(admin_user))
     assert superuser.get(url).status_code == 403
-    press(superuser, "deactivate", colleague(admin_user), reason="Leaves")
+    press_button(superuser, "deactivate", colleague(admin_user), reason="Leaves")
     admin_user.refresh_from_db()
     assert admin_user.is_active
     assert is_superuser(admin_user)
@@ -533,7 +533,7 @@ def test_two_superusers_who_deactivate_each_other_leave_one(transactional_db):
     def end(number: int) -> None:
         colleagues.deactivate(people[number], by=people[1 - number])
 
-    answers = at_once(2, end)
+    answers = run_at_once(2, end)
 
     assert colleagues.superusers().count() == 1
     assert (
@@ -548,14 +548,14 @@ def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
     log_in_staff(client, wangari)
     assert client.get("/admin/").status_code == 200
 
-    press(superuser, "deactivate", colleague(wangari))
+    press_button(superuser, "deactivate", colleague(wangari))
     assert client.get("/admin/").status_code == 200
-    told = press(superuser, "deactivate", colleague(wangari), reason="Leaves")
+    told = press_button(superuser, "deactivate", colleague(wangari), reason="Leaves")
     assert told == ["The access is ended."]
 
     assert client.get("/admin/").status_code == 302
-    assert "deactivated" in opened(superuser, listing(Colleague))
-    told = press(superuser, "reactivate", colleague(wangari), reason="Is back")
+    assert "deactivated" in read_page(superuser, list_url(Colleague))
+    told = press_button(superuser, "reactivate", colleague(wangari), reason="Is back")
     assert told == ["An invitation is sent."]
     assert client.get("/admin/").status_code == 302
     again = join(link_of(wangari.email))
@@ -592,10 +592,10 @@ def test_deactivation_ends_the_invitation(superuser):
     add(superuser)
     path, njeri = link_of(), Colleague.objects.get(email=NEW)
 
-    press(superuser, "deactivate", njeri, reason="A mistake")
+    press_button(superuser, "deactivate", njeri, reason="A mistake")
     assert Client().get(path).status_code == 404
     assert not StaffInvitation.objects.exists()
-    press(superuser, "reactivate", njeri, reason="None")
+    press_button(superuser, "reactivate", njeri, reason="None")
 
     assert is_logged_in(join(link_of()))
 
@@ -606,8 +606,8 @@ def test_permission_over_users_alone_changes_no_staff(admin_user):
     client = Client()
     log_in_staff(client, grace)
 
-    assert client.get(listing(Colleague)).status_code == 200
-    assert client.get(page(Colleague, "add")).status_code == 403
+    assert client.get(list_url(Colleague)).status_code == 200
+    assert client.get(admin_url(Colleague, "add")).status_code == 403
     assert save(client, grace, SUPERUSER).status_code == 403
     for button in ("deactivate", "change_email", "promote", "remove_factor"):
         url = dialog_url(button, colleague(admin_user))
@@ -624,7 +624,7 @@ def test_only_superusers_change_staff_among_members_and_roles(workspace, admin_u
 
     for button in ("change_email", "remove_factor"):
         assert client.get(dialog_url(button, row)).status_code == 403
-    client.post(change(role), {"name": "Another"})
+    client.post(change_url(role), {"name": "Another"})
     assert Group.objects.filter(pk=role.pk, name="Superuser").exists()
 
 
@@ -638,7 +638,7 @@ def test_address_changed_by_staff_has_to_be_confirmed(workspace, superuser, is_s
     )
     fields = {"email": NEW.upper(), "reason": "Asked for it by telephone"}
 
-    assert press(superuser, "change_email", row, **fields) == [
+    assert press_button(superuser, "change_email", row, **fields) == [
         "The address is changed."
     ]
 
@@ -653,10 +653,10 @@ def test_address_changed_by_staff_has_to_be_confirmed(workspace, superuser, is_s
 
 @pytest.mark.parametrize("email", ["OTIENO@people.test", "", "x"])
 def test_staff_cannot_set_a_taken_or_empty_address(workspace, superuser, email):
-    grace = member(workspace, "OWNER", "grace")
+    grace = create_member(workspace, "OWNER", "grace")
     known("otieno")
 
-    press(superuser, "change_email", grace, email=email, reason="Asked for it")
+    press_button(superuser, "change_email", grace, email=email, reason="Asked for it")
 
     grace.user.refresh_from_db()
     assert grace.user.email == "grace@people.test"
@@ -667,18 +667,18 @@ def test_an_invitation_follows_the_address(superuser):
     path = link_of("njerri@office.test")
     njeri = Colleague.objects.get(email="njerri@office.test")
 
-    press(superuser, "change_email", njeri, email=NEW, reason="Misspelt")
+    press_button(superuser, "change_email", njeri, email=NEW, reason="Misspelt")
 
     assert Client().get(path).status_code == 404
     assert is_logged_in(join(link_of(NEW)))
 
 
 def test_removal_of_a_members_factor_is_recorded(workspace, superuser):
-    grace = member(workspace, "OWNER", "grace")
+    grace = create_member(workspace, "OWNER", "grace")
     assert superuser.get(dialog_url("remove_factor", grace)).status_code == 403
     give_factor(grace.user)
 
-    press(superuser, "remove_factor", grace, reason="Lost the phone")
+    press_button(superuser, "remove_factor", grace, reason="Lost the phone")
 
     assert not Authenticator.objects.filter(user=grace.user).exists()
     event = AuditEvent.objects.get()
@@ -694,8 +694,8 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
     row = colleague(grace)
     second = second_superuser()
 
-    asks = press(superuser, "remove_factor", row, reason="Lost the phone")
-    again = press(superuser, "remove_factor", row, reason="Lost the phone")
+    asks = press_button(superuser, "remove_factor", row, reason="Lost the phone")
+    again = press_button(superuser, "remove_factor", row, reason="Lost the phone")
 
     assert asks == ["It is asked for. Another superuser has to agree within a day."]
     assert again == ["You have asked for it: another superuser has to agree."]
@@ -703,7 +703,7 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
     dialog = second.get(dialog_url("remove_factor", row)).content.decode()
     assert "admin: Lost the phone" in dialog
 
-    agrees = press(second, "remove_factor", row, reason="She showed her ID")
+    agrees = press_button(second, "remove_factor", row, reason="She showed her ID")
 
     assert agrees == ["The second factor is removed."]
     assert not Authenticator.objects.filter(user=grace).exists()
@@ -723,11 +723,11 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
 def test_request_to_remove_a_factor_ends_after_a_day(superuser):
     grace = candidate()
     row = colleague(grace)
-    press(superuser, "remove_factor", row, reason="Lost the phone")
+    press_button(superuser, "remove_factor", row, reason="Lost the phone")
     StaffRequest.objects.update(created_at=now() - timedelta(days=1, seconds=1))
     second = second_superuser()
 
-    press(second, "remove_factor", row, reason="Lost the phone")
+    press_button(second, "remove_factor", row, reason="Lost the phone")
 
     assert Authenticator.objects.filter(user=grace).exists()
     assert StaffRequest.objects.get().requested_by == "otieno"
@@ -736,11 +736,11 @@ def test_request_to_remove_a_factor_ends_after_a_day(superuser):
 def test_request_of_a_deactivated_superuser_ends(superuser, admin_user):
     grace = candidate()
     row = colleague(grace)
-    press(superuser, "remove_factor", row, reason="Lost the phone")
+    press_button(superuser, "remove_factor", row, reason="Lost the phone")
     User.objects.filter(pk=admin_user.pk).update(is_active=False)
     second = second_superuser()
 
-    press(second, "remove_factor", row, reason="Lost the phone")
+    press_button(second, "remove_factor", row, reason="Lost the phone")
 
     assert Authenticator.objects.filter(user=grace).exists()
 

@@ -20,7 +20,7 @@ from tests.accounts.visitor import (
     log_in,
     path_mailed_to,
 )
-from tests.world.members import PASSWORD, member, token_sent_to
+from tests.world.members import PASSWORD, create_member, invitation_token
 from tests.world.processor import processor_seconds
 from verification.accounts.passwords import PasswordStrengthValidator
 from verification.backoffice.models import AuditEvent
@@ -409,8 +409,8 @@ def test_rate_limit_counts_each_form_separately(client):
 
 def test_invited_person_signs_up_and_ends_at_the_invitation(client, workspace):
     """The invitation survives a sign-up, a confirmation elsewhere, and a login."""
-    members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
-    page = f"/console/invitations/{token_sent_to('grace@people.test')}"
+    members.invite(create_member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
+    page = f"/console/invitations/{invitation_token('grace@people.test')}"
     link = re.search(r'"(/accounts/signup/[^"]+)"', _html(client.get(page)))[1]
 
     promise = _html(client.get(link))
@@ -437,8 +437,8 @@ def test_invited_person_with_an_account_is_led_back_to_the_invitation(
     client, workspace
 ):
     known()
-    members.invite(member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
-    page = f"/console/invitations/{token_sent_to('grace@people.test')}"
+    members.invite(create_member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
+    page = f"/console/invitations/{invitation_token('grace@people.test')}"
 
     client.post(SIGN_UP, {**NEW, "next": page})
 

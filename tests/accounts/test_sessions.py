@@ -17,7 +17,7 @@ from tests.accounts.visitor import (
 )
 from tests.world import staff
 from tests.world.members import PASSWORD
-from tests.world.staff import press
+from tests.world.staff import press_button
 from tests.world.staff import superuser as superuser
 from verification.accounts.models import Colleague, Session
 from verification.backoffice.models import AuditEvent
@@ -199,9 +199,9 @@ def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, worksp
     member = Member.objects.create(workspace=workspace, user=grace, role=Role.VIEWER)
     client = logged_in()
 
-    assert press(superuser, "end_sessions", member, reason="Her phone was stolen") == [
-        "The sessions are ended."
-    ]
+    assert press_button(
+        superuser, "end_sessions", member, reason="Her phone was stolen"
+    ) == ["The sessions are ended."]
 
     assert not lives(client)
     event = AuditEvent.objects.get(action="user.sessions-ended")
@@ -210,7 +210,9 @@ def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, worksp
     otieno = known("otieno", is_staff=True)
     http = Client()
     staff.log_in(http, otieno)
-    press(superuser, "end_sessions", Colleague.objects.get(pk=otieno.pk), reason="Lost")
+    press_button(
+        superuser, "end_sessions", Colleague.objects.get(pk=otieno.pk), reason="Lost"
+    )
     assert not lives(http)
 
 

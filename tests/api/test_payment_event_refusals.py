@@ -10,8 +10,14 @@ from tests.fakes.stripe import FakeStripe
 from tests.world.clients import Api
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
-from tests.world.orders import rows
-from tests.world.payments import configuration, paid, refused, send, sent
+from tests.world.orders import count_rows
+from tests.world.payments import (
+    assert_refused,
+    create_checkout_paid_at_provider,
+    post_event,
+    provider_settings,
+    send_event,
+)
 from tests.world.payments import taker as taker
 from verification.payments.models import PaymentEvent
 from verification.payments.registry import _live
@@ -69,16 +75,16 @@ def a_signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str
 def test_unsigned_event_is_refused_and_not_stored(
     taker: CheckoutServer, live_api: Api, log_lines: LogLines, forge: Any
 ):
-    paid(taker, live_api)
+    create_checkout_paid_at_provider(taker, live_api)
     body, headers = forge(taker, *taker.signed(taker.events[-1]))
-    before = rows()
+    before = count_rows()
 
-    answer = sent(body, headers)
+    answer = post_event(body, headers)
 
-    problem = refused(answer, 401, "invalid-signature")
+    problem = assert_refused(answer, 401, "invalid-signature")
     assert "errors" not in problem
     # Only that there was one is counted.
-    assert {**rows(), "payments.OperatorAlert": 0} == before
+    assert {**count_rows(), "payments.OperatorAlert": 0} == before
     told = [line for line in log_lines() if "signature" in line["message"]]
     assert [line["message"] for line in told] == [
         "an event without a payment provider's signature was refused"
@@ -87,32 +93,32 @@ def test_unsigned_event_is_refused_and_not_stored(
 
 def test_old_stripe_signature_is_refused(settings: Any, db: None):
     with FakeStripe() as stripe:
-        settings.PAYMENT_PROVIDERS = dict([configuration(stripe)])
+        settings.PAYMENT_PROVIDERS = dict([provider_settings(stripe)])
         _live.cache_clear()
         stripe.event_age = 301
 
-        answer = sent(b"{}", stripe.sign(b"{}"))
+        answer = post_event(b"{}", stripe.sign(b"{}"))
 
-    refused(answer, 401, "invalid-signature")
+    assert_refused(answer, 401, "invalid-signature")
     _live.cache_clear()
 
 
 def test_event_of_an_unconfigured_provider_is_refused(db: None):
     for fake in (FakePaystack(), FakeStripe()):
-        refused(sent(b"{}", fake.sign(b"{}")), 401, "invalid-signature")
+        assert_refused(post_event(b"{}", fake.sign(b"{}")), 401, "invalid-signature")
 
 
 def test_guessed_signatures_are_limited_and_true_events_are_not(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
     settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 2
-    paid(taker, live_api)
+    create_checkout_paid_at_provider(taker, live_api)
 
-    answers = [sent(b"{}", taker.sign(b"{ }")) for _ in range(3)]
+    answers = [post_event(b"{}", taker.sign(b"{ }")) for _ in range(3)]
 
     assert [answer.status_code for answer in answers] == [401, 401, 429]
     assert int(answers[-1]["Retry-After"]) > 0
-    send(taker)
+    send_event(taker)
 
 
 def test_too_large_event_is_refused_by_its_length_header(
@@ -121,22 +127,22 @@ def test_too_large_event_is_refused_by_its_length_header(
     body = b'{"a":"' + b"a" * 5_000_000 + b'"}'
     monkeypatch.setattr("django.http.HttpRequest.read", None)
 
-    refused(sent(body, taker.sign(body)), 413, "body-too-large")
+    assert_refused(post_event(body, taker.sign(body)), 413, "body-too-large")
 
 
 def test_event_of_256_kib_is_received(taker: CheckoutServer, db: None):
     body = b"{" + b" " * (LIMIT - 2) + b"}"
-    assert sent(body, taker.sign(body)).status_code == 200
+    assert post_event(body, taker.sign(body)).status_code == 200
 
     body += b" "
-    refused(sent(body, taker.sign(body)), 413, "body-too-large")
+    assert_refused(post_event(body, taker.sign(body)), 413, "body-too-large")
 
 
 @pytest.mark.parametrize("body", [b"", b"not JSON", b"[]", b'"text"', b"7", b"{"])
 def test_signed_event_that_is_no_object_is_malformed(
     taker: CheckoutServer, body: bytes, db: None
 ):
-    problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    problem = assert_refused(post_event(body, taker.sign(body)), 400, "malformed-body")
     assert "is not" in problem["detail"]
     assert not PaymentEvent.objects.exists()
 
@@ -145,6 +151,6 @@ def test_signed_event_that_is_no_object_is_malformed(
 def test_signed_event_that_is_not_utf_8_is_malformed(
     taker: CheckoutServer, body: bytes, db: None
 ):
-    problem = refused(sent(body, taker.sign(body)), 400, "malformed-body")
+    problem = assert_refused(post_event(body, taker.sign(body)), 400, "malformed-body")
     assert "not UTF-8 at byte" in problem["detail"]
     assert not PaymentEvent.objects.exists()

@@ -19,18 +19,18 @@ from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.payments import (
     EVENTS,
-    candidate,
-    look,
-    opened,
-    paid,
-    refused,
-    send,
-    sent,
-    taking,
+    assert_refused,
+    candidate_item,
+    create_checkout_paid_at_provider,
+    open_page,
+    poll_checkouts,
+    post_event,
+    run_provider,
+    send_event,
 )
 from tests.world.payments import taker as taker
-from tests.world.refunds import ask
-from tests.world.refunds import send as send_refunds_now
+from tests.world.refunds import create_refund
+from tests.world.refunds import send_waiting_refunds as send_refunds_now
 from verification.jobs.models import Job
 from verification.jobs.queue import schedule_job
 from verification.payments import provider_events
@@ -43,20 +43,20 @@ UNKNOWN_ID = "019aa000-0000-7000-8000-000000000000"
 
 def pay_and_poll(taker: Any, api: Api) -> Checkout:
     """Pay, and poll the provider."""
-    checkout = paid(taker, api)
-    look(checkout)
+    checkout = create_checkout_paid_at_provider(taker, api)
+    poll_checkouts(checkout)
     return checkout
 
 
 @pytest.fixture
 def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
-    yield from taking(FakeStripe(), settings)
+    yield from run_provider(FakeStripe(), settings)
 
 
 def test_an_event_pays_the_report(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    taker.pay(opened(made).reference)
-    send(taker)
+    made = live_api.create(candidate_item())
+    taker.pay(open_page(made).reference)
+    send_event(taker)
     poll_due_checkouts()
 
     report = live_api.report(made["id"])
@@ -64,10 +64,12 @@ def test_an_event_pays_the_report(taker: CheckoutServer, live_api: Api):
 
 
 def test_answer_to_an_event_is_empty(taker: CheckoutServer, live_api: Api):
-    paid(taker, live_api)
+    create_checkout_paid_at_provider(taker, live_api)
     body, headers = taker.signed(taker.events[-1])
 
-    answer = sent(body, {**headers, "X-Request-Id": "theirs-1", "Accept": "text/html"})
+    answer = post_event(
+        body, {**headers, "X-Request-Id": "theirs-1", "Accept": "text/html"}
+    )
 
     assert (answer.status_code, answer.content) == (200, b"{}")
     assert answer["X-Request-Id"] == "theirs-1"
@@ -77,8 +79,8 @@ def test_answer_to_an_event_is_empty(taker: CheckoutServer, live_api: Api):
 
 
 def test_event_is_sealed_and_marks_nothing_paid(taker: CheckoutServer, live_api: Api):
-    checkout = paid(taker, live_api)
-    send(taker)
+    checkout = create_checkout_paid_at_provider(taker, live_api)
+    send_event(taker)
 
     (event,) = PaymentEvent.objects.all()
     assert event.checkout == checkout
@@ -88,9 +90,9 @@ def test_event_is_sealed_and_marks_nothing_paid(taker: CheckoutServer, live_api:
 
 
 def test_a_replayed_event_is_one_event(taker: CheckoutServer, live_api: Api):
-    checkout = paid(taker, live_api)
+    checkout = create_checkout_paid_at_provider(taker, live_api)
     for _ in range(3):
-        send(taker)
+        send_event(taker)
         poll_due_checkouts()
 
     assert PaymentEvent.objects.count() == 1
@@ -102,7 +104,7 @@ def test_a_replayed_event_is_one_event(taker: CheckoutServer, live_api: Api):
 def test_event_about_an_unknown_checkout_is_received_and_logged(
     taker: CheckoutServer, log_lines: LogLines, reference: Any, db: None
 ):
-    send(taker, charge(taker, reference))
+    send_event(taker, charge(taker, reference))
 
     assert PaymentEvent.objects.get().checkout is None
     assert any("names no checkout of ours" in line["message"] for line in log_lines())
@@ -121,11 +123,11 @@ def charge(taker: CheckoutServer, reference: Any) -> dict[str, Any]:
 def test_an_event_of_an_unknown_type_is_received(
     taker: CheckoutServer, live_api: Api, kind: str
 ):
-    checkout = paid(taker, live_api)
+    checkout = create_checkout_paid_at_provider(taker, live_api)
     event = charge(taker, checkout.reference)
     event["event" if "event" in event else "type"] = kind
 
-    send(taker, event)
+    send_event(taker, event)
 
     assert PaymentEvent.objects.get().type == kind.replace("\x00", "")[:100]
 
@@ -133,23 +135,23 @@ def test_an_event_of_an_unknown_type_is_received(
 def test_provider_repeats_an_event_that_cannot_be_stored(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any
 ):
-    checkout = paid(taker, live_api)
+    checkout = create_checkout_paid_at_provider(taker, live_api)
     monkeypatch.setattr(provider_events, "poll_now", lambda pk: 1 / 0)
     body, headers = taker.signed(taker.events[-1])
 
-    refused(sent(body, headers), 500, "internal-error")
+    assert_refused(post_event(body, headers), 500, "internal-error")
 
     assert not PaymentEvent.objects.exists()
     monkeypatch.undo()
-    send(taker)
+    send_event(taker)
     poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.is_counted
 
 
 def test_live_provider_cannot_pay_a_sandbox_checkout(taker: CheckoutServer, api: Api):
-    checkout = opened(api.create(candidate()))
-    send(taker, charge(taker, checkout.reference))
+    checkout = open_page(api.create(candidate_item()))
+    send_event(taker, charge(taker, checkout.reference))
 
     assert PaymentEvent.objects.get().checkout is None
 
@@ -158,7 +160,7 @@ def test_dispute_raises_a_review_flag(taker: CheckoutServer, live_api: Api):
     checkout = pay_and_poll(taker, live_api)
     taker.dispute(checkout.reference)
 
-    send(taker)
+    send_event(taker)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == [ReviewFlag.DISPUTED]
@@ -166,13 +168,13 @@ def test_dispute_raises_a_review_flag(taker: CheckoutServer, live_api: Api):
 
 
 def test_dispute_keeps_other_review_flags(taker: CheckoutServer, live_api: Api):
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
     taker.currency = "usd" if checkout.session else "USD"
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     taker.dispute(checkout.reference)
 
-    send(taker)
+    send_event(taker)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == [ReviewFlag.OTHER_CURRENCY, ReviewFlag.DISPUTED]
@@ -185,7 +187,7 @@ def test_resolved_dispute_raises_no_review_flag(taker: CheckoutServer, live_api:
     else:
         taker.dispute(checkout.reference, "resolve")
 
-    send(taker)
+    send_event(taker)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == []
@@ -195,7 +197,7 @@ def test_lost_dispute_raises_a_review_flag(stripe_taker: FakeStripe, live_api: A
     checkout = pay_and_poll(stripe_taker, live_api)
     stripe_taker.dispute(checkout.reference, "closed", status="lost")
 
-    send(stripe_taker)
+    send_event(stripe_taker)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == [ReviewFlag.DISPUTED]
@@ -207,7 +209,7 @@ def test_event_of_an_unknown_transaction_is_stored_only(
     checkout = pay_and_poll(stripe_taker, live_api)
     for name in ("pi_other", "", "\x00", None, ["pi"], "\ud800"):
         stripe_taker.dispute(checkout.reference, payment_intent=name)
-        send(stripe_taker)
+        send_event(stripe_taker)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == []
@@ -217,13 +219,13 @@ def test_event_of_an_unknown_transaction_is_stored_only(
 def test_event_of_a_refund_polls_the_provider(taker: CheckoutServer, live_api: Api):
     checkout = pay_and_poll(taker, live_api)
     taker.refunds_wait = True
-    refund = ask(checkout)
+    refund = create_refund(checkout)
     send_refunds_now()
     refund.refresh_from_db()
     assert (refund.status, refund.next_try_at > now()) == ("APPROVED", True)
     taker.settle_refunds()
 
-    send(taker)
+    send_event(taker)
     send_refunds()
 
     refund.refresh_from_db()
@@ -231,24 +233,24 @@ def test_event_of_a_refund_polls_the_provider(taker: CheckoutServer, live_api: A
 
 
 def test_an_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
-    paid(taker, live_api)
+    create_checkout_paid_at_provider(taker, live_api)
 
     with CaptureQueriesContext(connection) as first:
-        send(taker)
+        send_event(taker)
     with CaptureQueriesContext(connection) as repeated:
-        send(taker)
+        send_event(taker)
 
     assert len(first) <= 11, [query["sql"][:80] for query in first]
     assert len(repeated) <= 4
 
 
 def test_each_event_causes_a_poll_of_its_own(taker: CheckoutServer, live_api: Api):
-    paid(taker, live_api)
+    create_checkout_paid_at_provider(taker, live_api)
     looks = Job.objects.filter(function=POLL_JOB)
     schedule_job(POLL_JOB)
     before = looks.count()
 
-    send(taker)
+    send_event(taker)
 
     # A job that waits already may start before this event is committed.
     assert looks.count() == before + 1
@@ -258,5 +260,5 @@ def test_each_event_causes_a_poll_of_its_own(taker: CheckoutServer, live_api: Ap
 def test_event_is_refused_when_the_method_is_not_post(method: str, db: None):
     answer = getattr(HttpClient(), method)(EVENTS)
 
-    assert refused(answer, 405, "method-not-allowed")
+    assert assert_refused(answer, 405, "method-not-allowed")
     assert answer["Allow"] == "POST"

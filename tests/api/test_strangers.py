@@ -9,10 +9,10 @@ from django.test import Client as HttpClient
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
-from tests.monitoring.rules import raised, rule, stored
-from tests.webhooks.deliveries import configured, recorded
 from tests.world.clients import Api, company, person
-from tests.world.orders import report_in, rows
+from tests.world.deliveries import configure_receiver, record_delivery
+from tests.world.orders import count_rows, create_report_with_status
+from tests.world.rules import raise_alert, rule_request, store_rule
 from workspaces.models import Scope, Workspace
 
 DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
@@ -68,10 +68,10 @@ SCOPES = {
 }
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
-    "reportId": lambda api: report_in(api, "DRAFT"),
-    "deliveryId": lambda api: str(recorded(api).pk),
-    "monitoringId": lambda api: str(stored(api).pk),
-    "alertId": lambda api: str(raised(api).pk),
+    "reportId": lambda api: create_report_with_status(api, "DRAFT"),
+    "deliveryId": lambda api: str(record_delivery(api).pk),
+    "monitoringId": lambda api: str(store_rule(api).pk),
+    "alertId": lambda api: str(raise_alert(api).pk),
 }
 # Path parameters of objects that every client may read.
 SHARED = {"checkName": "IDENTITY"}
@@ -84,7 +84,7 @@ BODIES = {
         "enabledEvents": [],
     },
     ("post", "/api/v1/webhooks/recover"): {"since": "2026-01-01T00:00:00Z"},
-    ("post", "/api/v1/monitoring"): rule(),
+    ("post", "/api/v1/monitoring"): rule_request(),
     ("post", "/api/v1/monitoring/{monitoringId}/resume"): {},
     ("patch", "/api/v1/monitoring/alerts/{alertId}"): {"read": True},
 }
@@ -101,7 +101,7 @@ def address(path: str, owner: Api | None = None) -> str:
     """The path filled in, with objects of the owner or with ids of nothing."""
     values = dict(SHARED)
     if owner and "/webhooks/" in path:
-        configured(owner.workspace, environment=owner.environment)
+        configure_receiver(owner.workspace, environment=owner.environment)
     for name in set(parameters(path)) - set(SHARED):
         # A parameter that is not known here needs its line in OWNED or SHARED.
         values[name] = OWNED[name](owner) if owner else str(uuid4())
@@ -159,25 +159,25 @@ def test_operation_is_refused_when_the_key_is_wrong_or_revoked(key, api: Api):
 @named(OF_AN_OBJECT)
 def test_object_of_another_workspace_is_not_found(key, api: Api, another_api: Api):
     url = address(key[1], another_api)
-    before = rows()
+    before = count_rows()
 
     theirs, nobodys = call(key, url, api.text), call(key, address(key[1]), api.text)
 
     assert (theirs.status_code, code(theirs)) == (404, "not-found")
     assert problem_of(theirs) == problem_of(nobodys)
-    assert rows() == before
+    assert count_rows() == before
 
 
 @named(OF_AN_OBJECT)
 def test_object_of_the_other_environment_is_not_found(key, api: Api, live_api: Api):
     for owner, stranger in ((api, live_api), (live_api, api)):
         url = address(key[1], owner)
-        before = rows()
+        before = count_rows()
 
         answer = call(key, url, stranger.text)
 
         assert (answer.status_code, code(answer)) == (404, "not-found")
-        assert rows() == before
+        assert count_rows() == before
 
 
 def problem_of(answer: Any) -> dict:
@@ -192,14 +192,14 @@ def test_a_key_needs_the_scope(key, api: Api):
     others = [scope for scope in Scope.values if scope != needed]
     url = address(key[1], api)
     poor = Api(api.workspace, "sandbox", scopes=others)
-    before = rows()
+    before = count_rows()
 
     answer = call(key, url, poor.text)
 
     assert (answer.status_code, code(answer)) == (403, "insufficient-scope")
     assert needed in answer.json()["detail"]
     assert f'scope="{needed}"' in answer["WWW-Authenticate"]
-    assert rows() == before
+    assert count_rows() == before
 
 
 @named(CLOSED)
@@ -235,7 +235,7 @@ def test_operation_is_refused_when_the_workspace_is_suspended(key, api: Api):
 @named(CLOSED)
 def test_an_unknown_query_parameter_is_refused(key, api: Api):
     url = address(key[1], api)
-    before = rows()
+    before = count_rows()
 
     answer = call(key, url, api.text, query="?nonsense=1&nonsense=2&x%00=")
 
@@ -244,7 +244,7 @@ def test_an_unknown_query_parameter_is_refused(key, api: Api):
         ("nonsense", "unknown-parameter"),
         ("x\x00", "unknown-parameter"),
     }
-    assert rows() == before
+    assert count_rows() == before
 
 
 @pytest.mark.parametrize("path", DOCUMENT["paths"])
@@ -286,9 +286,9 @@ def test_sandbox_subjects_are_not_found_in_production(live_api: Api):
 def test_key_revoked_during_a_batch_changes_nothing_more(api: Api):
     api.create(person())
     api.key.__class__.objects.update(revoked_at=api.key.created_at)
-    before = rows()
+    before = count_rows()
 
     problem = api.refused("/reports", {"reports": [person()] * 100})
 
     assert problem["code"] == "invalid-api-key"
-    assert rows() == before
+    assert count_rows() == before

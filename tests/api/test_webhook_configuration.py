@@ -2,9 +2,17 @@ import base64
 
 import pytest
 
-from tests.api.webhooks import CONFIG, configure, listed
-from tests.webhooks.deliveries import ALL, SECRET, URL, configured, recorded
-from tests.world.clients import Api, codes, company
+from tests.world.clients import Api, company, error_codes
+from tests.world.deliveries import (
+    ALL_EVENTS,
+    CONFIG,
+    SECRET,
+    URL,
+    configure_receiver,
+    list_delivery_ids,
+    put_configuration,
+    record_delivery,
+)
 from verification.api.webhooks import WebhookConfiguration
 from webhooks.models import Configuration
 
@@ -14,7 +22,7 @@ def whsec(raw: bytes) -> str:
 
 
 def test_configuration_is_returned_and_read_back(api: Api):
-    answer = configure(api)
+    answer = put_configuration(api)
 
     found = Configuration.objects.get()
     assert set(answer) == {f.alias for f in WebhookConfiguration.model_fields.values()}
@@ -37,9 +45,9 @@ def test_the_secret_is_never_returned(api: Api):
 
 
 def test_a_configuration_is_replaced_wholesale(api: Api):
-    first = configure(api, enabled=False, enabledEvents=ALL)
+    first = put_configuration(api, enabled=False, enabledEvents=ALL_EVENTS)
 
-    second = configure(api, enabledEvents=["check.failed"], secret=...)
+    second = put_configuration(api, enabledEvents=["check.failed"], secret=...)
 
     assert second["id"] == first["id"]
     assert second["enabled"] is True
@@ -48,7 +56,7 @@ def test_a_configuration_is_replaced_wholesale(api: Api):
 
 
 def test_configuration_states_why_it_is_disabled(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     at = Configuration.objects.get().created_at
     Configuration.objects.update(
         enabled=False,
@@ -68,16 +76,16 @@ def test_configuration_states_why_it_is_disabled(api: Api):
 def test_repeated_event_is_stored_once(api: Api):
     events = ["report.ready", "check.failed", "report.ready"]
 
-    answer = configure(api, enabledEvents=events)
+    answer = put_configuration(api, enabledEvents=events)
 
     assert answer["enabledEvents"] == ["report.ready", "check.failed"]
 
 
 def test_an_empty_list_delivers_nothing(api: Api):
-    configure(api, enabledEvents=[])
+    put_configuration(api, enabledEvents=[])
     api.create(company(), draft=True)
 
-    assert listed(api) == []
+    assert list_delivery_ids(api) == []
 
 
 GOOD_SECRETS = [
@@ -90,7 +98,7 @@ GOOD_SECRETS = [
 
 @pytest.mark.parametrize("secret", GOOD_SECRETS)
 def test_a_secret_may_be_any_printable_text(api: Api, secret: str):
-    configure(api, secret=secret)
+    put_configuration(api, secret=secret)
 
     assert Configuration.objects.get().secret == secret
 
@@ -146,7 +154,7 @@ def test_invalid_configuration_is_refused_with_its_place(
     problem = api.refused("/webhooks/config", body)
 
     assert problem["code"] == "validation-failed"
-    assert codes(problem) == {pointer: code}
+    assert error_codes(problem) == {pointer: code}
     assert not Configuration.objects.exists()
 
 
@@ -155,7 +163,7 @@ def test_all_faults_are_listed_without_the_secret(api: Api):
 
     answer = api.post("/webhooks/config", {**wrong, "name": "x"})
 
-    assert codes(answer.json()).keys() == {
+    assert error_codes(answer.json()).keys() == {
         "#/url",
         "#/enabledEvents/0",
         "#/secret",
@@ -167,9 +175,9 @@ def test_all_faults_are_listed_without_the_secret(api: Api):
 def test_development_host_may_be_configured(api: Api, settings):
     settings.WEBHOOK_DEV_HOSTS = frozenset(["localhost:9443"])
 
-    assert configure(api, url="https://localhost:9443/hook")["enabled"]
+    assert put_configuration(api, url="https://localhost:9443/hook")["enabled"]
     problem = api.refused("/webhooks/config", {**CONFIG, "url": "https://localhost/"})
-    assert codes(problem) == {"#/url": "invalid-format"}
+    assert error_codes(problem) == {"#/url": "invalid-format"}
 
 
 def test_missing_configuration_is_not_found(api: Api):
@@ -178,8 +186,8 @@ def test_missing_configuration_is_not_found(api: Api):
 
 
 def test_a_configuration_is_deleted(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
 
     answer = api.delete("/webhooks/config")
 
@@ -191,11 +199,11 @@ def test_a_configuration_is_deleted(api: Api):
 def test_each_environment_has_its_own_configuration(
     api: Api, live_api: Api, another_api: Api
 ):
-    configured(api.workspace)
-    recorded(api)
+    configure_receiver(api.workspace)
+    record_delivery(api)
 
     for stranger in (live_api, another_api):
         assert stranger.get("/webhooks/config").status_code == 404
         assert stranger.delete("/webhooks/config").status_code == 404
-        assert listed(stranger) == []
+        assert list_delivery_ids(stranger) == []
     assert Configuration.objects.exists()

@@ -2,9 +2,15 @@ from typing import Any
 
 import pytest
 
-from tests.api.webhooks import listed
-from tests.webhooks.deliveries import URL, configured, ended, put, recorded
-from tests.world.clients import Api, codes
+from tests.world.clients import Api, error_codes
+from tests.world.deliveries import (
+    URL,
+    configure_receiver,
+    ended_fields,
+    list_delivery_ids,
+    record_delivery,
+    update_delivery,
+)
 from verification.api.webhooks import DeliveryBody, DeliverySummary
 from webhooks.models import Attempt, Delivery, Event
 
@@ -21,7 +27,7 @@ def attempted(delivery: Delivery, number: int, **fields: Any) -> Attempt:
 
 
 def test_test_event_is_queued(api: Api):
-    configured(api.workspace, events=[])
+    configure_receiver(api.workspace, events=[])
 
     answer = api.post("/webhooks/test")
 
@@ -30,11 +36,11 @@ def test_test_event_is_queued(api: Api):
     assert (told["event"], told["status"]) == ("webhook.test", "PENDING")
     assert (told["attemptCount"], told["attempts"]) == (0, [])
     assert told["id"] == str(Event.objects.get(name="webhook.test").pk)
-    assert listed(api, event="webhook.test") == [told["id"]]
+    assert list_delivery_ids(api, event="webhook.test") == [told["id"]]
 
 
 def test_test_events_over_the_limit_get_retry_after(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     for _ in range(5):
         assert api.post("/webhooks/test").status_code == 202
 
@@ -46,12 +52,12 @@ def test_test_events_over_the_limit_get_retry_after(api: Api):
 
 
 def test_delivery_states_its_outcome(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
     at = delivery.created_at
-    put(
+    update_delivery(
         delivery,
-        **ended("DELIVERED", attempts=2, status_code=204, delivered_at=at),
+        **ended_fields("DELIVERED", attempts=2, status_code=204, delivered_at=at),
     )
 
     told = api.get(f"/webhooks/deliveries/{delivery.pk}").json()
@@ -69,8 +75,8 @@ def test_delivery_states_its_outcome(api: Api):
 
 
 def test_delivery_lists_attempts_in_order(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
     attempted(delivery, 2, status_code=503, answer="Service Unavailable")
     attempted(delivery, 1, error="TIMED_OUT")
 
@@ -93,8 +99,8 @@ def test_delivery_lists_attempts_in_order(api: Api):
 
 
 def test_deliveries_come_newest_first_in_pages(api: Api):
-    configured(api.workspace)
-    made = [str(recorded(api).pk) for _ in range(5)]
+    configure_receiver(api.workspace)
+    made = [str(record_delivery(api).pk) for _ in range(5)]
 
     pages = [api.get("/webhooks/deliveries", page=n, size=2).json() for n in range(4)]
 
@@ -106,16 +112,18 @@ def test_deliveries_come_newest_first_in_pages(api: Api):
 
 
 def test_deliveries_are_found_by_event_and_status(api: Api):
-    configured(api.workspace)
-    failed = recorded(api, **ended("FAILED"))
-    pending = recorded(api)
+    configure_receiver(api.workspace)
+    failed = record_delivery(api, **ended_fields("FAILED"))
+    pending = record_delivery(api)
     api.post("/webhooks/test")
 
-    assert listed(api, status="FAILED") == [str(failed.pk)]
+    assert list_delivery_ids(api, status="FAILED") == [str(failed.pk)]
     created = {str(failed.pk), str(pending.pk)}
-    assert set(listed(api, event="report.created")) == created
-    assert listed(api, event="report.created", status="PENDING") == [str(pending.pk)]
-    assert listed(api, event="report.ready") == []
+    assert set(list_delivery_ids(api, event="report.created")) == created
+    assert list_delivery_ids(api, event="report.created", status="PENDING") == [
+        str(pending.pk)
+    ]
+    assert list_delivery_ids(api, event="report.ready") == []
 
 
 @pytest.mark.parametrize(
@@ -132,26 +140,26 @@ def test_invalid_filter_is_refused(api: Api, query: dict, code: str):
     answer = api.get("/webhooks/deliveries", **query)
 
     assert answer.status_code == 400
-    assert codes(answer.json()) == {next(iter(query)): code}
+    assert error_codes(answer.json()) == {next(iter(query)): code}
 
 
 def test_list_reads_no_payloads_and_has_constant_cost(
     api: Api, django_assert_max_num_queries
 ):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     for _ in range(6):
-        recorded(api)
+        record_delivery(api)
 
     # The key, its use, the rate; then the list, which tells its own total.
     with django_assert_max_num_queries(5) as asked:
-        assert len(listed(api)) == 6
+        assert len(list_delivery_ids(api)) == 6
 
     assert not [query for query in asked if '"payload"' in query["sql"]]
 
 
 def test_a_delivery_is_sent_again(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
 
     answer = api.post(f"/webhooks/deliveries/{delivery.pk}/redeliver")
 
@@ -164,13 +172,13 @@ def test_a_delivery_is_sent_again(api: Api):
 
 
 def test_recover_sends_what_failed_since_a_time(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
 
     later_on = api.post("/webhooks/recover", {"since": "9999-01-01T00:00:00Z"})
     answer = api.post("/webhooks/recover", {"since": "2026-01-01T03:00:00+03:00"})
 
-    assert codes(later_on.json()) == {"#/since": "out-of-range"}
+    assert error_codes(later_on.json()) == {"#/since": "out-of-range"}
     assert (answer.status_code, answer.json()) == (202, {"count": 1})
     delivery.refresh_from_db()
     assert delivery.status == "PENDING"
@@ -188,23 +196,23 @@ def test_recover_sends_what_failed_since_a_time(api: Api):
     ],
 )
 def test_invalid_recovery_is_refused_with_its_place(api: Api, body, pointer, code):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
-    assert codes(api.refused("/webhooks/recover", body)) == {pointer: code}
+    assert error_codes(api.refused("/webhooks/recover", body)) == {pointer: code}
 
 
 def test_operations_without_a_body_refuse_members(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
 
     for path in ("/webhooks/test", f"/webhooks/deliveries/{delivery.pk}/redeliver"):
         problem = api.refused(path, {"force": True})
-        assert codes(problem) == {"#/force": "unknown-member"}
+        assert error_codes(problem) == {"#/force": "unknown-member"}
 
 
 def test_nothing_is_sent_without_a_configuration(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
     api.delete("/webhooks/config")
 
     for path, body in sending(delivery):
@@ -213,9 +221,9 @@ def test_nothing_is_sent_without_a_configuration(api: Api):
 
 
 def test_nothing_is_sent_when_the_configuration_is_disabled(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
-    configured(api.workspace, enabled=False)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
+    configure_receiver(api.workspace, enabled=False)
 
     for path, body in sending(delivery):
         problem = api.refused(path, body)
@@ -223,8 +231,8 @@ def test_nothing_is_sent_when_the_configuration_is_disabled(api: Api):
 
 
 def test_purged_event_is_not_sent_again(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
     Event.objects.update(payload=None)
 
     problem = api.refused(f"/webhooks/deliveries/{delivery.pk}/redeliver")

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from tests.api.webhooks import configure
 from tests.world.clients import Api
-from tests.world.payments import candidate, pay
+from tests.world.deliveries import put_configuration
+from tests.world.payments import candidate_item, pay_report
 from verification.api import examples
 from verification.api.docs import document
 from verification.api.events import EVENTS, EXAMPLES
@@ -45,7 +45,7 @@ def test_the_example_of_an_event_has_its_shape(name: str):
 
 
 def test_payment_event_has_the_documented_shape(api: Api):
-    pay(api, api.create(candidate()))
+    pay_report(api, api.create(candidate_item()))
     sent = json.loads(envelope(Event.objects.get(name="payment.paid")))
 
     read = EVENTS["payment.paid"].model_validate(sent)
@@ -55,7 +55,7 @@ def test_payment_event_has_the_documented_shape(api: Api):
 
 
 def test_examples_match_requests_and_answers(api: Api):
-    answer = configure(api, **examples.CONFIGURATION_REQUEST)
+    answer = put_configuration(api, **examples.CONFIGURATION_REQUEST)
 
     assert answer.keys() == examples.CONFIGURATION.keys()
     for shape, example in (

@@ -9,13 +9,13 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.golive.applications import submitted
-from tests.monitoring.rules import pay_in
-from tests.webhooks.deliveries import configured
 from tests.world.clients import person
-from tests.world.members import member
-from tests.world.payments import candidate, end
-from tests.world.payments import opened as opened_checkout
-from tests.world.staff import a_call, log_in, opened
+from tests.world.deliveries import configure_receiver
+from tests.world.members import create_member
+from tests.world.payments import candidate_item, end_checkout
+from tests.world.payments import open_page as opened_checkout
+from tests.world.rules import top_up_account
+from tests.world.staff import create_call, log_in, read_page
 from verification.backoffice import widgets
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
@@ -49,7 +49,9 @@ def boxes(client: Client, of: str = "boxes") -> dict[str, int]:
 @pytest.fixture
 def trouble(api):
     """Create a row for every box."""
-    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
+    doubted = end_checkout(
+        opened_checkout(api.create(candidate_item())), currency="USD"
+    )
     Refund.objects.create(
         checkout=doubted,
         amount=1,
@@ -70,15 +72,15 @@ def trouble(api):
     hours_ago = now() - timedelta(hours=2)
     stuck = api.create(person())["id"]
     Report.objects.filter(pk=stuck).update(updated_at=hours_ago)
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     Configuration.objects.update(failures_in_row=3, failing_since=now())
     Job.objects.create(function="x", gave_up_at=now())
     block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
-    a_call(stuck, end="IN_DOUBT", ended_at=now())
+    create_call(stuck, end="IN_DOUBT", ended_at=now())
     Notification.objects.filter(pk=Notification.objects.first().pk).update(
         status="FAILED", next_attempt_at=None
     )
-    owner = member(api.workspace, "OWNER")
+    owner = create_member(api.workspace, "OWNER")
     submitted(owner)
     NameChange.objects.create(
         workspace=api.workspace, legal_name="Acacia Limited", asked_by=owner.user
@@ -94,12 +96,12 @@ def test_boxes_count_open_tasks_and_link_to_their_lists(trouble, superuser):
 
     for box, environment in BOX_ENVIRONMENTS:
         for row in box.found(environment):
-            html = opened(superuser, box.url(environment))
+            html = read_page(superuser, box.url(environment))
             assert f"/{row._meta.model_name}/{row.pk}/change/" in html
 
 
 def test_boxes_of_the_sandbox_stand_apart(trouble, superuser, live_api):
-    pay_in(live_api, 1_000)
+    top_up_account(live_api, 1_000)
     real = live_api.create(person())["id"]
     Report.objects.filter(pk=real).update(updated_at=now() - timedelta(hours=2))
 
@@ -117,8 +119,8 @@ def test_boxes_of_the_sandbox_stand_apart(trouble, superuser, live_api):
     assert production["Reports stuck"] == 1
     assert production["Payments to review"] == 0
     (stuck,) = (box for box in BOXES if box.title == "Reports stuck")
-    assert real in opened(superuser, stuck.url("production"))
-    assert real not in opened(superuser, stuck.url("sandbox"))
+    assert real in read_page(superuser, stuck.url("production"))
+    assert real not in read_page(superuser, stuck.url("sandbox"))
 
 
 def test_boxes_without_tasks_show_zero(superuser):
@@ -169,7 +171,7 @@ def result_at(api, at, status="COMPLETED", ms=100) -> None:
 
 
 def test_checks_are_counted_by_hour_and_by_day(live_api, api):
-    pay_in(live_api, 10_000)
+    top_up_account(live_api, 10_000)
     result_at(api, AT - timedelta(minutes=5))
     result_at(live_api, AT - timedelta(minutes=10), ms=100)
     result_at(live_api, AT - timedelta(minutes=20), "FAILED", ms=300)

@@ -23,22 +23,28 @@ from tests.browser.conftest import browser_type_launch_args as browser_type_laun
 from tests.consents.test_decisions import EVIDENCE
 from tests.fakes.paystack import FakePaystack
 from tests.golive.applications import by, in_review, submitted
-from tests.monitoring.rules import raised, stored
 from tests.payments.test_disputes import topped_up
-from tests.references.employment import asked
-from tests.webhooks.deliveries import configured, ended, recorded
 from tests.world.clients import (
     HOSTED,
     READERS,
     Api,
-    approve,
-    let_get_sandbox_messages,
+    approve_workspace,
+    confirm_sandbox_addresses,
     person,
 )
-from tests.world.members import member
-from tests.world.payments import candidate, end, look, payment_of, taking
-from tests.world.payments import opened as opened_checkout
-from tests.world.staff import a_call, change, give_factor, listing, log_in
+from tests.world.deliveries import configure_receiver, ended_fields, record_delivery
+from tests.world.employer import create_reference
+from tests.world.members import create_member
+from tests.world.payments import (
+    candidate_item,
+    end_checkout,
+    payment_of,
+    poll_checkouts,
+    run_provider,
+)
+from tests.world.payments import open_page as opened_checkout
+from tests.world.rules import raise_alert, store_rule
+from tests.world.staff import change_url, create_call, give_factor, list_url, log_in
 from verification.accounts import colleagues
 from verification.accounts.models import Colleague
 from verification.backoffice.approvals import StaffActor
@@ -104,7 +110,7 @@ def customer() -> Api:
     """Create a client with its own workspace, so that actions do not interfere."""
     n = next(number)
     made = create_workspace(name=f"Baobab {n}", owner_email=f"owner@baobab{n}.test")
-    let_get_sandbox_messages(made, *READERS)
+    confirm_sandbox_addresses(made, *READERS)
     return Api(made, "sandbox")
 
 
@@ -115,7 +121,7 @@ def paying_customer() -> Api:
 
 
 def owner(api: Api):
-    return member(api.workspace, "OWNER", f"owner{next(number)}")
+    return create_member(api.workspace, "OWNER", f"owner{next(number)}")
 
 
 def waiting_for_consent(api: Api) -> Report:
@@ -125,23 +131,23 @@ def waiting_for_consent(api: Api) -> Report:
 
 
 def waiting_for_payment(api: Api) -> Payment:
-    payment = payment_of(api.create(candidate()))
+    payment = payment_of(api.create(candidate_item()))
     Payment.objects.filter(pk=payment.pk).update(link_made_at=now() - PAST)
     return payment
 
 
 def paid(api: Api) -> Checkout:
-    return end(opened_checkout(api.create(candidate())))
+    return end_checkout(opened_checkout(api.create(candidate_item())))
 
 
 def in_doubt(api: Api) -> Checkout:
-    return end(opened_checkout(api.create(candidate())), currency="USD")
+    return end_checkout(opened_checkout(api.create(candidate_item())), currency="USD")
 
 
 def refunded_elsewhere(taker: FakePaystack) -> Checkout:
     checkout = topped_up(paying_customer(), taker)
     taker.give_back(checkout.reference, 20_000)
-    look(checkout)
+    poll_checkouts(checkout)
     return checkout
 
 
@@ -186,16 +192,16 @@ def failed_report(api: Api) -> Report:
 
 
 def call(api: Api) -> Call:
-    return a_call(report(api).pk, end="IN_DOUBT", ended_at=now())
+    return create_call(report(api).pk, end="IN_DOUBT", ended_at=now())
 
 
 def delivery(api: Api):
-    configured(api.workspace)
-    return recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    return record_delivery(api, **ended_fields("FAILED"))
 
 
 def reference(api: Api):
-    found = asked(paying_customer())
+    found = create_reference(paying_customer())
     type(found).objects.filter(pk=found.pk).update(link_made_at=now() - PAST)
     return found
 
@@ -249,7 +255,7 @@ def checked_in_vain(api: Api) -> Application:
 
 def name_change(api: Api) -> NameChange:
     asks = owner(api)
-    approve(api.workspace, "Acacia Lenders Limited")
+    approve_workspace(api.workspace, "Acacia Lenders Limited")
     names.request_name_change(asks, "Acacia Bank Limited", "", "", by(asks.user))
     return NameChange.objects.latest("id")
 
@@ -261,11 +267,11 @@ def granted(api: Api) -> Consent:
 
 
 def rule(api: Api) -> Rule:
-    return stored(api)
+    return store_rule(api)
 
 
 def paused(api: Api) -> Rule:
-    made = stored(api)
+    made = store_rule(api)
     pause_for_staff(made.pk)
     return made
 
@@ -312,7 +318,7 @@ ROWS = {
     "jobs.job.run_again": lambda api: Job.objects.create(
         function="x", gave_up_at=now()
     ),
-    "monitoring.alert.reveal": raised,
+    "monitoring.alert.reveal": raise_alert,
     "monitoring.rule.pause": rule,
     "monitoring.rule.resume": paused,
     "monitoring.rule.reveal": rule,
@@ -320,7 +326,7 @@ ROWS = {
     "notifications.block.mark_reviewed": blocked,
     "notifications.notification.send_again": sent_notification,
     "payments.checkout.clear_flags": in_doubt,
-    "payments.checkout.poll": lambda api: opened_checkout(api.create(candidate())),
+    "payments.checkout.poll": lambda api: opened_checkout(api.create(candidate_item())),
     "payments.checkout.record_elsewhere": refunded_elsewhere,
     "payments.checkout.refund": paid,
     "payments.checkout.reveal": paid,
@@ -380,7 +386,7 @@ def browser_context_args():
 
 @pytest.fixture
 def taker(settings) -> Iterator[FakePaystack]:
-    yield from taking(FakePaystack(), settings)
+    yield from run_provider(FakePaystack(), settings)
 
 
 @pytest.fixture
@@ -473,7 +479,7 @@ def workspace_of(row) -> str:
 def press(office, name: str, row) -> None:
     page, action = ACTIONS[name]
     on_list = action in (page.actions or ())
-    office.goto(office.root + (listing(type(row)) if on_list else change(row)))
+    office.goto(office.root + (list_url(type(row)) if on_list else change_url(row)))
     check_page(office)
 
     def ask():
@@ -532,8 +538,8 @@ def test_every_page_opens_and_fits_a_phone(office, rf, admin_user):
     for model, shown in admin.site._registry.items():
         rows = model._default_manager.all()[:1]
         adds = shown.has_add_permission(request)
-        add = listing(model) + "add/"
-        for path in [listing(model), *map(change, rows), *([add] if adds else [])]:
+        add = list_url(model) + "add/"
+        for path in [list_url(model), *map(change_url, rows), *([add] if adds else [])]:
             office.goto(office.root + path)
             try:
                 check_page(office)
@@ -549,11 +555,11 @@ def test_screenshots_of_the_main_pages_are_taken(office, rows):
     """A person looks at the pictures, at the widths of a phone and a desk."""
     pages = {
         "dashboard": "/admin/",
-        "customer": change(busy(rows)),
-        "delivery": change(delivery(customer())),
-        "alert": change(raised(customer())),
-        "name-change": change(name_change(customer())),
-        "colleague": change(colleague(customer())),
+        "customer": change_url(busy(rows)),
+        "delivery": change_url(delivery(customer())),
+        "alert": change_url(raise_alert(customer())),
+        "name-change": change_url(name_change(customer())),
+        "colleague": change_url(colleague(customer())),
     }
     for name, path in pages.items():
         office.goto(office.root + path)
@@ -580,7 +586,7 @@ def test_screenshots_of_the_main_pages_are_taken(office, rows):
 
 def busy(api: Api) -> Workspace:
     """Fill the sections of the workspace's page."""
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     name_change(api)
     return api.workspace
 

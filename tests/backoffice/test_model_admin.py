@@ -12,14 +12,14 @@ from monitoring.models import Alert, Rule, Run
 from tests.accounts.visitor import known
 from tests.world.clients import Api, person
 from tests.world.staff import (
-    act,
-    change,
-    listing,
+    admin_url,
+    change_url,
+    list_url,
     log_in,
-    opened,
-    page,
+    read_page,
     reveal,
     reveal_url,
+    run_action,
 )
 from verification.backoffice.approvals import is_second_person
 from verification.backoffice.model_admin import (
@@ -58,9 +58,9 @@ PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]
 @pytest.mark.parametrize("model", HISTORY + EDITABLE)
 def test_every_list_and_every_page_opens(rows, staff, superuser, model):
     for client in (staff, superuser):
-        assert str(model.objects.first().pk) in opened(client, listing(model))
+        assert str(model.objects.first().pk) in read_page(client, list_url(model))
         for row in model.objects.all():
-            opened(client, change(row))
+            read_page(client, change_url(row))
 
 
 @pytest.mark.parametrize("model", HISTORY + EDITABLE)
@@ -75,7 +75,7 @@ def test_lists_cost_constant_queries(
 
     # Session, user, count, rows; a few for the filters.
     with django_assert_max_num_queries(7):
-        opened(superuser, listing(model))
+        read_page(superuser, list_url(model))
 
 
 @pytest.mark.parametrize("model", HISTORY)
@@ -84,13 +84,13 @@ def test_history_cannot_be_added_edited_or_deleted(rows, superuser, model):
     before = model.objects.filter(pk=row.pk).values().get()
     posted = dict.fromkeys(before, "")
 
-    assert superuser.get(page(model, "add")).status_code == 403
-    assert superuser.post(page(model, "add"), posted).status_code == 403
-    assert superuser.post(change(row), posted).status_code == 403
-    assert superuser.post(page(model, "delete", row.pk)).status_code == 403
-    act(superuser, "delete_selected", row, post="yes")
+    assert superuser.get(admin_url(model, "add")).status_code == 403
+    assert superuser.post(admin_url(model, "add"), posted).status_code == 403
+    assert superuser.post(change_url(row), posted).status_code == 403
+    assert superuser.post(admin_url(model, "delete", row.pk)).status_code == 403
+    run_action(superuser, "delete_selected", row, post="yes")
     assert model.objects.filter(pk=row.pk).values().get() == before
-    html = opened(superuser, change(row))
+    html = read_page(superuser, change_url(row))
     assert 'name="_save"' not in html
     assert "deletelink" not in html
 
@@ -99,16 +99,16 @@ def test_history_cannot_be_added_edited_or_deleted(rows, superuser, model):
 def test_nothing_is_deleted(rows, superuser, model):
     row = model.objects.first()
 
-    assert superuser.post(page(model, "delete", row.pk)).status_code == 403
-    act(superuser, "delete_selected", row, post="yes")
+    assert superuser.post(admin_url(model, "delete", row.pk)).status_code == 403
+    run_action(superuser, "delete_selected", row, post="yes")
     assert model.objects.filter(pk=row.pk).exists()
 
 
 @pytest.mark.parametrize("model", HISTORY + EDITABLE)
 def test_personal_data_is_masked(rows, staff, model):
-    html = opened(staff, listing(model))
+    html = read_page(staff, list_url(model))
     for row in model.objects.all():
-        html += opened(staff, change(row))
+        html += read_page(staff, change_url(row))
 
     for personal in PERSONAL:
         assert personal not in html
@@ -127,7 +127,7 @@ def test_staff_without_permission_see_nothing(rows, db):
     log_in(client, User.objects.create_user("new", is_staff=True))
 
     for model in HISTORY + EDITABLE:
-        assert client.get(listing(model)).status_code == 403
+        assert client.get(list_url(model)).status_code == 403
 
 
 # Actions with their own confirmation page.
@@ -153,17 +153,17 @@ def test_every_action_asks_before_it_changes_anything():
 def test_action_waits_for_the_confirmation(api, superuser):
     data = {"action": "revoke", "_selected_action": [api.key.pk]}
 
-    page = superuser.post(listing(ApiKey), data).content.decode()
+    page = superuser.post(list_url(ApiKey), data).content.decode()
 
     assert ApiKey.objects.get().revoked_at is None
     assert "This cannot be undone" in page
-    answer = superuser.post(listing(ApiKey), sent_by(page), follow=True)
+    answer = superuser.post(list_url(ApiKey), sent_by(page), follow=True)
     assert "is revoked" in answer.content.decode()
     assert ApiKey.objects.get().revoked_at
 
 
 def test_confirmation_page_names_the_rows_and_links_back(api, superuser):
-    url = f"{listing(ApiKey)}?environment__exact=sandbox"
+    url = f"{list_url(ApiKey)}?environment__exact=sandbox"
     data = {"action": "revoke", "_selected_action": [api.key.pk]}
 
     page = superuser.post(url, data).content.decode()
@@ -176,14 +176,14 @@ def test_confirmation_page_counts_all_rows_when_all_are_chosen(api, superuser):
     Api(api.workspace, "production")
     data = {"action": "revoke", "_selected_action": [api.key.pk], "select_across": "1"}
 
-    page = superuser.post(listing(ApiKey), data).content.decode()
+    page = superuser.post(list_url(ApiKey), data).content.decode()
 
     assert "2 chosen:" in page
 
 
 def test_action_without_rows_shows_djangos_message(api, superuser):
     answer = superuser.post(
-        listing(ApiKey), {"action": "revoke", "index": "0"}, follow=True
+        list_url(ApiKey), {"action": "revoke", "index": "0"}, follow=True
     )
 
     assert "Items must be selected" in answer.content.decode()
@@ -249,14 +249,14 @@ def test_nothing_is_revealed_without_a_reason(report, superuser, reason):
 
     assert superuser.post(reveal_url(report), data).status_code == 200
 
-    assert NUMBER not in opened(superuser, change(report))
+    assert NUMBER not in read_page(superuser, change_url(report))
     assert not revealed()
 
 
 def test_opening_the_dialog_reveals_nothing(report, superuser):
-    assert "reason" in opened(superuser, reveal_url(report))
+    assert "reason" in read_page(superuser, reveal_url(report))
 
-    assert NUMBER not in opened(superuser, change(report))
+    assert NUMBER not in read_page(superuser, change_url(report))
     assert not revealed()
 
 
@@ -274,21 +274,21 @@ def test_reveal_lasts_ten_minutes_on_one_page_and_session(report, superuser, sta
     reveal(superuser, report)
 
     with time_machine.travel(now() + timedelta(minutes=9)):
-        assert NUMBER in opened(superuser, change(report))
+        assert NUMBER in read_page(superuser, change_url(report))
     with time_machine.travel(now() + timedelta(minutes=11)):
-        assert NUMBER not in opened(superuser, change(report))
-    assert NUMBER not in opened(superuser, change(other))
-    assert NUMBER not in opened(staff, change(report))
+        assert NUMBER not in read_page(superuser, change_url(report))
+    assert NUMBER not in read_page(superuser, change_url(other))
+    assert NUMBER not in read_page(staff, change_url(report))
 
 
 def test_reveal_ends_with_the_permission(report, staff):
     reveal(staff, report)
-    assert NUMBER in opened(staff, change(report))
+    assert NUMBER in read_page(staff, change_url(report))
 
     User.objects.get(username="grace").user_permissions.remove(
         Permission.objects.get(codename="reveal_personal")
     )
-    assert NUMBER not in opened(staff, change(report))
+    assert NUMBER not in read_page(staff, change_url(report))
 
 
 def test_reveal_needs_the_permission(report):
@@ -298,7 +298,7 @@ def test_reveal_needs_the_permission(report):
     log_in(client, user)
     data = {"reason": "Because", "_form_submitted": "on"}
 
-    assert "Reveal" not in opened(client, change(report))
+    assert "Reveal" not in read_page(client, change_url(report))
     assert client.post(reveal_url(report), data).status_code == 403
     assert not revealed()
 
@@ -316,7 +316,7 @@ def test_opening_a_report_is_recorded_and_listing_reports_is_not(report, superus
     superuser.get("/admin/reports/report/")
     assert not done.exists()
 
-    opened(superuser, change(report))
+    read_page(superuser, change_url(report))
 
     event = done.get()
     assert (event.action, event.object_id) == ("report.opened", str(report.pk))

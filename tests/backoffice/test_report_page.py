@@ -4,10 +4,10 @@ from django.test import Client
 from django.utils.timezone import now, timedelta
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.payments import candidate, end, payment_of
-from tests.world.payments import opened as opened_checkout
-from tests.world.refunds import paid
-from tests.world.staff import change, log_in, opened, reveal
+from tests.world.payments import candidate_item, end_checkout, payment_of
+from tests.world.payments import open_page as opened_checkout
+from tests.world.refunds import create_paid_checkout
+from tests.world.staff import change_url, log_in, read_page, reveal
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
@@ -19,7 +19,7 @@ SENT = {"_form_submitted": "on"}
 
 
 def act(client: Client, verb: str, report: Report, **fields: str) -> str:
-    url = change(report).replace("change", verb)
+    url = change_url(report).replace("change", verb)
     answer = client.post(url, {**SENT, **fields}, follow=True)
     return answer.content.decode()
 
@@ -60,8 +60,8 @@ def passing(report: Report) -> Report:
 
 
 def offers_retry(client: Client, report: Report) -> bool:
-    url = change(report).replace("change", "retry")
-    is_offered = url in opened(client, change(report))
+    url = change_url(report).replace("change", "retry")
+    is_offered = url in read_page(client, change_url(report))
     assert (client.get(url).status_code == 200) is is_offered
     return is_offered
 
@@ -69,18 +69,18 @@ def offers_retry(client: Client, report: Report) -> bool:
 def test_retry_is_offered_when_it_can_work(api, superuser):
     report = failed(api)
     assert not offers_retry(superuser, report)
-    assert "No retry: Their sources refused" in opened(superuser, change(report))
+    assert "No retry: Their sources refused" in read_page(superuser, change_url(report))
 
     assert offers_retry(superuser, passing(report))
-    assert "No retry" not in opened(superuser, change(report))
+    assert "No retry" not in read_page(superuser, change_url(report))
     CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
     assert not offers_retry(superuser, report)
-    assert "is not offered at present" in opened(superuser, change(report))
+    assert "is not offered at present" in read_page(superuser, change_url(report))
 
 
 def test_retry_is_not_offered_after_the_money_went_back(api, superuser):
     refused = person(idNumber="90000008", email="amina@people.test")["subject"]
-    checkout = paid(api, subject=refused)
+    checkout = create_paid_checkout(api, subject=refused)
     api.work()
     report = passing(checkout.report)
     assert offers_retry(superuser, report)
@@ -88,7 +88,7 @@ def test_retry_is_not_offered_after_the_money_went_back(api, superuser):
     Checkout.objects.update(refunded=1)
 
     assert not offers_retry(superuser, report)
-    assert "was given back" in opened(superuser, change(report))
+    assert "was given back" in read_page(superuser, change_url(report))
 
 
 def test_failed_checks_are_retried(api, superuser):
@@ -101,7 +101,7 @@ def test_failed_checks_are_retried(api, superuser):
 
 
 def test_links_are_sent_again(api, superuser):
-    asked, owing = waiting(api), api.create(candidate())
+    asked, owing = waiting(api), api.create(candidate_item())
     payer = payment_of(owing).report
     past = now() - timedelta(minutes=2)
     Consent.objects.update(link_made_at=past)
@@ -129,7 +129,7 @@ def test_opening_a_dialog_changes_nothing(api, superuser, verb):
     report = passing(failed(api)) if verb == "retry" else waiting(api)
     before = Report.objects.filter(pk=report.pk).values().get()
 
-    superuser.get(change(report).replace("change", verb))
+    superuser.get(change_url(report).replace("change", verb))
 
     assert Report.objects.filter(pk=report.pk).values().get() == before
 
@@ -140,7 +140,7 @@ def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
     client = Client(enforce_csrf_checks=True)
     log_in(client, admin_user)
 
-    url = change(report).replace("change", verb)
+    url = change_url(report).replace("change", verb)
 
     assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
 
@@ -152,19 +152,19 @@ def test_actions_need_the_change_permission(api):
     client = Client()
     log_in(client, user)
 
-    html = opened(client, change(report))
+    html = read_page(client, change_url(report))
     for verb in ("cancel", "retry", "resend_consent", "resend_payment", "pdf"):
-        url = change(report).replace("change", verb)
+        url = change_url(report).replace("change", verb)
         assert url not in html
         assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
 
 
 def test_the_pdf_needs_a_reason_each_ten_minutes(api, superuser):
     report = failed(api)
-    document = change(report).replace("change/", "document.pdf")
+    document = change_url(report).replace("change/", "document.pdf")
     assert superuser.get(document).status_code == 404
 
-    url = change(report).replace("change", "pdf")
+    url = change_url(report).replace("change", "pdf")
     answer = superuser.post(url, {**SENT, "reason": "Complaint"}, follow=True)
 
     assert answer.content.startswith(b"%PDF")
@@ -173,7 +173,7 @@ def test_the_pdf_needs_a_reason_each_ten_minutes(api, superuser):
 
 def test_each_download_of_the_pdf_is_recorded(api, superuser):
     report = failed(api)
-    document = change(report).replace("change/", "document.pdf")
+    document = change_url(report).replace("change/", "document.pdf")
     reveal(superuser, report)
 
     for _ in range(2):
@@ -184,14 +184,14 @@ def test_each_download_of_the_pdf_is_recorded(api, superuser):
 
 
 def test_staff_read_what_a_checkout_was_paid(api, superuser):
-    waits = opened_checkout(api.create(candidate()))
-    checkout = opened_checkout(api.create(candidate()))
-    end(checkout, pays=100)
+    waits = opened_checkout(api.create(candidate_item()))
+    checkout = opened_checkout(api.create(candidate_item()))
+    end_checkout(checkout, pays=100)
 
-    assert "open, KES 250.00" in opened(superuser, change(waits.report))
-    assert "paid, KES 100.00" in opened(superuser, change(checkout.report))
+    assert "open, KES 250.00" in read_page(superuser, change_url(waits.report))
+    assert "paid, KES 100.00" in read_page(superuser, change_url(checkout.report))
     assert str(checkout) == "PAID KES 100.00 (sandbox)"
-    listed = opened(superuser, "/admin/payments/checkout/")
+    listed = read_page(superuser, "/admin/payments/checkout/")
     assert "KES 100.00" in listed
     assert "KES 250.00" in listed
     told = superuser.post("/admin/search", {"q": checkout.number}).content.decode()
@@ -201,12 +201,12 @@ def test_staff_read_what_a_checkout_was_paid(api, superuser):
 def test_page_of_a_paid_report_costs_few_queries(
     api, superuser, django_assert_max_num_queries
 ):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     api.work()
 
     with django_assert_max_num_queries(26):
-        html = opened(superuser, change(checkout.report))
+        html = read_page(superuser, change_url(checkout.report))
 
-    assert change(checkout) in html
+    assert change_url(checkout) in html
     assert checkout.number in html
     assert "••••" in html

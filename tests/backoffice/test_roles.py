@@ -4,7 +4,14 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from tests.world.clients import HOSTED, person
-from tests.world.staff import change, listing, log_in, page, press, reveal_url
+from tests.world.staff import (
+    admin_url,
+    change_url,
+    list_url,
+    log_in,
+    press_button,
+    reveal_url,
+)
 from verification.backoffice.roles import ROLES, write_roles
 from verification.reports.models import Report
 from workspaces.models import ApiKey, Workspace
@@ -92,14 +99,16 @@ def test_each_role_opens_its_lists_and_pages_and_no_others(rows, role):
         label = model._meta.label_lower
         seen = role == "Superuser" or label in SEES[role]
         expected = 200 if seen else 403
-        assert client.get(listing(model)).status_code == expected, label
+        assert client.get(list_url(model)).status_code == expected, label
         for row in model.objects.all()[:2]:
-            assert client.get(change(row)).status_code == expected, label
-            assert client.get(page(model, "history", row.pk)).status_code == expected
-            refused = client.post(page(model, "delete", row.pk), {"post": "yes"})
+            assert client.get(change_url(row)).status_code == expected, label
+            assert (
+                client.get(admin_url(model, "history", row.pk)).status_code == expected
+            )
+            refused = client.post(admin_url(model, "delete", row.pk), {"post": "yes"})
             assert refused.status_code == 403, label
         adds = role == "Superuser" and label in ADDED
-        assert client.get(page(model, "add")).status_code == (200 if adds else 403)
+        assert client.get(admin_url(model, "add")).status_code == (200 if adds else 403)
 
 
 @pytest.mark.parametrize("role", [*SEES, "Superuser"])
@@ -109,7 +118,7 @@ def test_only_operations_act_on_reports_and_every_role_may_reveal(api, role):
     acts = role in {"Operations", "Superuser"}
 
     for verb in ("cancel", "retry", "resend_consent", "resend_payment"):
-        answer = client.get(change(waiting).replace("change", verb))
+        answer = client.get(change_url(waiting).replace("change", verb))
         offered = acts and verb in {"cancel", "resend_consent"}
         assert answer.status_code == (200 if offered else 403)
     assert client.get(reveal_url(waiting)).status_code == 200
@@ -119,8 +128,8 @@ def test_reviewer_and_finance_neither_revoke_keys_nor_suspend(api):
     for role in ("Reviewer", "Finance"):
         client = member(role)
         chosen = {"action": "revoke", "_selected_action": api.key.pk}
-        client.post(listing(ApiKey), chosen)
-        press(client, "suspend", api.workspace, reason="Because")
+        client.post(list_url(ApiKey), chosen)
+        press_button(client, "suspend", api.workspace, reason="Because")
     api.key.refresh_from_db()
     assert api.key.revoked_at is None
     assert not Workspace.objects.get().is_suspended

@@ -8,12 +8,12 @@ from django.db import connection
 from django.test import Client
 
 from monitoring.models import Rule
-from tests.monitoring.rules import stored
-from tests.webhooks.deliveries import configured
 from tests.world.clients import HOSTED, company, person
-from tests.world.members import member
-from tests.world.refunds import paid
-from tests.world.staff import change, listed_ids, listing, log_in, opened
+from tests.world.deliveries import configure_receiver
+from tests.world.members import create_member
+from tests.world.refunds import create_paid_checkout
+from tests.world.rules import store_rule
+from tests.world.staff import change_url, list_url, listed_ids, log_in, read_page
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
 from verification.consents.models import ConsentRecord
@@ -85,7 +85,7 @@ def test_reports_of_every_workspace_and_environment_are_found(
 
 
 def test_rule_is_found_like_a_report(api, superuser):
-    rule = stored(api)
+    rule = store_rule(api)
 
     assert name(rule) in found(superuser, "wanjiku")
     assert name(rule) in found(superuser, "12345678")
@@ -94,7 +94,7 @@ def test_rule_is_found_like_a_report(api, superuser):
 
 
 def test_workspace_is_found_by_name_member_and_end_of_a_key(api, superuser):
-    owner = member(api.workspace, "OWNER", "grace")
+    owner = create_member(api.workspace, "OWNER", "grace")
 
     for typed in ("acacia", "LENDER", "grace@people.test", api.key.last_characters):
         assert name(api.workspace) in found(superuser, typed), typed
@@ -104,8 +104,8 @@ def test_workspace_is_found_by_name_member_and_end_of_a_key(api, superuser):
 
 
 def test_rows_of_a_report_are_found_by_its_id(api, superuser):
-    configured(api.workspace)
-    checkout = paid(api, reference="LN-9")
+    configure_receiver(api.workspace)
+    checkout = create_paid_checkout(api, reference="LN-9")
     report = checkout.report
     api.work()
     other = person(idNumber="23456789", email="w@people.test")
@@ -121,7 +121,9 @@ def test_rows_of_a_report_are_found_by_its_id(api, superuser):
     receipt = Notification.objects.get(kind="PAYMENT_RECEIPT")
     assert name(receipt) in belongs
     assert name(asked) in found(superuser, hosted)
-    assert change(asked) in opened(superuser, change(Report.objects.get(pk=hosted)))
+    assert change_url(asked) in read_page(
+        superuser, change_url(Report.objects.get(pk=hosted))
+    )
     entry = LedgerEntry.objects.filter(report_id=hosted).first()
     assert name(entry) in found(superuser, hosted)
     assert str(entry.pk) in listed_ids(superuser, LedgerEntry, q=hosted)
@@ -168,7 +170,7 @@ def test_up_to_fifty_rows_are_shown_for_a_whole_value(api, superuser):
 
 def test_each_role_finds_what_it_may_see(api):
     report = api.create(person())["id"]
-    member(api.workspace, "OWNER", "wanjiku")
+    create_member(api.workspace, "OWNER", "wanjiku")
     user = User.objects.create_user("finance", is_staff=True)
     user.groups.add(Group.objects.get(name="Finance"))
     client = Client()
@@ -202,7 +204,7 @@ def found_by_get(client: Client) -> int:
 @pytest.mark.parametrize("typed", ["grace@peo", "RACE@", "wanjiru"])
 def test_search_field_of_a_list_finds_people(workspace, superuser, typed):
     def people(user: str, first_name: str) -> set[str]:
-        one = member(workspace, "OWNER", user)
+        one = create_member(workspace, "OWNER", user)
         User.objects.filter(pk=one.user_id).update(
             is_staff=True, first_name=first_name, email=f"{user}@people.test"
         )
@@ -215,16 +217,16 @@ def test_search_field_of_a_list_finds_people(workspace, superuser, typed):
     for model in (Member, Colleague, Workspace, Account, Report, Rule, ApiKey):
         form = re.search(
             r'<form[^>]*>(?:(?!</form>).)*aria-label="Search everything by name',
-            opened(superuser, listing(model)).replace("\n", " "),
+            read_page(superuser, list_url(model)).replace("\n", " "),
         )
         assert form
         assert 'method="post" action="/admin/search"' in form[0]
-        assert 'id="searchbar"' not in opened(superuser, listing(model))
+        assert 'id="searchbar"' not in read_page(superuser, list_url(model))
 
 
 def test_empty_list_says_so_in_plain_words(superuser):
-    assert "There is nothing here yet." in opened(superuser, listing(Report))
-    asked = opened(superuser, listing(Report) + "?status__exact=READY")
+    assert "There is nothing here yet." in read_page(superuser, list_url(Report))
+    asked = read_page(superuser, list_url(Report) + "?status__exact=READY")
     assert "Nothing matches" in asked
     assert "yielded" not in asked
 
@@ -243,7 +245,7 @@ def test_search_is_for_staff_with_a_second_factor(api, db):
 
 def test_every_page_has_the_search_field(superuser, api):
     for url in ("/admin/", "/admin/reports/report/", SEARCH):
-        assert f'action="{SEARCH}"' in opened(superuser, url)
+        assert f'action="{SEARCH}"' in read_page(superuser, url)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,14 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from tests.world.staff import change, listed_ids, listing, opened, page, press
+from tests.world.staff import (
+    admin_url,
+    change_url,
+    list_url,
+    listed_ids,
+    press_button,
+    read_page,
+)
 from verification.backoffice import audit
 from verification.backoffice.models import AuditEvent
 from workspaces.models import ApiKey, Workspace
@@ -44,7 +51,7 @@ def test_an_edit_is_recorded_with_the_names_of_fields_and_no_values(
         "accounts-INITIAL_FORMS": "0",
     }
 
-    answer = superuser.post(change(workspace), posted, REMOTE_ADDR="192.0.2.7")
+    answer = superuser.post(change_url(workspace), posted, REMOTE_ADDR="192.0.2.7")
 
     event = AuditEvent.objects.get()
     assert (event.actor_kind, event.actor) == ("STAFF", "admin")
@@ -67,7 +74,7 @@ def test_new_row_is_recorded(workspace: Workspace, superuser: Client):
         "name": "shop",
         "scopes": ["reports:read"],
     }
-    superuser.post(page(ApiKey, "add"), filled)
+    superuser.post(admin_url(ApiKey, "add"), filled)
 
     event = AuditEvent.objects.get()
     assert event.action == "api-key.created"
@@ -81,7 +88,7 @@ def test_failed_change_leaves_no_audit_event(workspace, superuser, monkeypatch):
 
     monkeypatch.setattr(audit, "record", fail)
     with pytest.raises(DatabaseError):
-        press(superuser, "suspend", workspace, reason="Unpaid")
+        press_button(superuser, "suspend", workspace, reason="Unpaid")
 
     workspace.refresh_from_db()
     assert not workspace.is_suspended
@@ -136,11 +143,11 @@ def test_the_trail_of_an_object_and_of_a_workspace_is_found(event, superuser):
     ],
 )
 def test_url_allows_only_the_filters_of_the_list(event, superuser, query):
-    assert superuser.get(listing(AuditEvent), query).status_code == 400
+    assert superuser.get(list_url(AuditEvent), query).status_code == 400
 
 
 def test_audit_trail_has_no_forms(event, superuser):
-    assert superuser.get(page(AuditEvent, "add")).status_code == 403
-    assert superuser.post(change(event), {"actor": "x"}).status_code == 403
-    assert superuser.post(page(AuditEvent, "delete", event.pk)).status_code == 403
-    assert "Asked for it" in opened(superuser, listing(AuditEvent))
+    assert superuser.get(admin_url(AuditEvent, "add")).status_code == 403
+    assert superuser.post(change_url(event), {"actor": "x"}).status_code == 403
+    assert superuser.post(admin_url(AuditEvent, "delete", event.pk)).status_code == 403
+    assert "Asked for it" in read_page(superuser, list_url(AuditEvent))

@@ -21,9 +21,9 @@ NARROW = {"width": 320, "height": 640}
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
 CONFIRMED_BY_SHELL = """
-from tests.world.clients import let_get_sandbox_messages
+from tests.world.clients import confirm_sandbox_addresses
 from workspaces.models import Workspace
-let_get_sandbox_messages(Workspace.objects.get(pk="{workspace}"), "{address}")
+confirm_sandbox_addresses(Workspace.objects.get(pk="{workspace}"), "{address}")
 """
 # What a reader may set, by WCAG 2.2, 1.4.12.
 SPACED = """() => {

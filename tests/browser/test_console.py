@@ -137,9 +137,9 @@ def test_guessing_passwords_is_told_to_be_over(page, service, look):
 
 APPROVE = (
     "from django.contrib.auth.models import User;"
-    "from tests.world.clients import approve;"
+    "from tests.world.clients import approve_workspace;"
     "member = User.objects.get(email={email!r}).memberships.get();"
-    "approve(member.workspace, 'Kerubo Tea Limited', 'Kerubo')"
+    "approve_workspace(member.workspace, 'Kerubo Tea Limited', 'Kerubo')"
 )
 
 

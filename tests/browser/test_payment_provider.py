@@ -6,14 +6,18 @@ from playwright.sync_api import expect
 from tests.browser.test_consent import sees
 from tests.browser.test_payment import TOLD_MS, link_of, reloaded, told
 from tests.fakes.paystack import FakePaystack
-from tests.references.employment import item
 from tests.service.conftest import Client
+from tests.world.employer import employment_item
 
 pytestmark = pytest.mark.slow
 
 DUE = "Pay KES 500.00"
 # A check that needs no source: this installation has none.
-ORDER = {**item(email="w@subject.test"), "paymentMode": "CANDIDATE", "reuse": False}
+ORDER = {
+    **employment_item(email="w@subject.test"),
+    "paymentMode": "CANDIDATE",
+    "reuse": False,
+}
 
 PROMPTED = "Type your M-Pesa PIN on your phone"
 

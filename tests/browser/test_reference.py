@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
-from tests.references.employment import item
 from tests.service.conftest import Client
+from tests.world.employer import employment_item
 from verification import links
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def asked(service, employer_client):
 
     def ask():
         # Another person each time: what was answered once is not asked again.
-        (report,) = employer_client.order(item(idNumber=uuid4().hex[:12]))
+        (report,) = employer_client.order(employment_item(idNumber=uuid4().hex[:12]))
         ends_at = time.monotonic() + SECONDS
         while time.monotonic() < ends_at:
             with service.connect() as connection:

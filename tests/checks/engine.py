@@ -4,11 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import F, Sum
-from django.utils.timezone import now
 
+from tests.world.clock import let_time_pass
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.results import Completed, Failed
-from verification.sources.models import Call
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
 
@@ -36,16 +35,6 @@ def found(score: int | None) -> Completed:
 
 def definitions() -> Any:
     return CheckDefinition.objects.in_bulk()
-
-
-def let_time_pass() -> None:
-    """Whatever waits for its time, or for a lease to end, is due now."""
-    waiting = CheckResult.objects.filter(next_attempt_at__isnull=False)
-    calls = Call.objects.filter(result__in=waiting)
-    calls.update(begun_at=F("begun_at") - HOUR)
-    waiting.update(
-        next_attempt_at=now(), turn_at=now(), started_at=F("started_at") - HOUR
-    )
 
 
 def work_until_done(api: Any) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.world.staff import change, listed_ids
+from tests.world.staff import change_url, listed_ids
 from verification.checks.models import CheckDefinition, CheckResult
 
 
@@ -29,7 +29,7 @@ def test_price_texts_and_retries_of_a_check_are_edited(workspace, superuser):
     identity = CheckDefinition.objects.get(name="IDENTITY")
     posted = {**DEFINITION, "name": "OTHER", "output_fields": "x"}
 
-    assert superuser.post(change(identity), posted).status_code == 302
+    assert superuser.post(change_url(identity), posted).status_code == 302
 
     edited = CheckDefinition.objects.get(pk=identity.pk)
     assert (edited.price, edited.freshness_days) == (75, 30)
@@ -60,7 +60,7 @@ def test_price_texts_and_retries_of_a_check_are_edited(workspace, superuser):
 def test_a_check_that_cannot_be_is_not_saved(workspace, superuser, wrong):
     identity = CheckDefinition.objects.get(name="IDENTITY")
 
-    assert superuser.post(change(identity), DEFINITION | wrong).status_code == 200
+    assert superuser.post(change_url(identity), DEFINITION | wrong).status_code == 200
 
     unchanged = CheckDefinition.objects.get(pk=identity.pk)
     assert unchanged.updated_at == identity.updated_at

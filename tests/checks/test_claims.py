@@ -12,12 +12,12 @@ from tests.checks.engine import (
     events,
     everything,
     found,
-    let_time_pass,
     only_result,
     paid,
 )
 from tests.world.clients import person
-from tests.world.threads import at_once
+from tests.world.clock import let_time_pass
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import Retry, record_outcomes
@@ -47,7 +47,7 @@ def test_two_workers_never_claim_the_same_check(api):
             with lock:
                 claimed.extend(c.result_id for c in claims)
 
-    assert at_once(4, work) == [None] * 4
+    assert run_at_once(4, work) == [None] * 4
 
     assert len(claimed) == len(set(claimed)) == 180
 

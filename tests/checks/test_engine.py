@@ -8,9 +8,10 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils.timezone import now
 
-from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
+from tests.checks.engine import only_result, paid, work_until_done
 from tests.checks.source import CLEAR
 from tests.world.clients import person
+from tests.world.clock import let_time_pass
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import claim
 from verification.consents.models import Consent

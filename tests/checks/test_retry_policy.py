@@ -5,9 +5,10 @@ from typing import ClassVar
 import pytest
 from django.utils.timezone import now
 
-from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
+from tests.checks.engine import only_result, paid, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import person
+from tests.world.clock import let_time_pass
 from verification.checks.inquiries import MIN_POLL_INTERVAL, call_provider
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import claim

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.checks.engine import let_time_pass, only_result, paid
+from tests.checks.engine import only_result, paid
 from tests.world.clients import ATTESTED, company, person
+from tests.world.clock import let_time_pass
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition, CheckResult
 

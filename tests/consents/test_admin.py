@@ -9,8 +9,8 @@ from django.utils.timezone import now
 from tests.consents.test_decisions import EVIDENCE
 from tests.documents.test_consent_receipts import pdf_text
 from tests.world.clients import HOSTED, Api, person
-from tests.world.staff import change, listing, log_in, opened, reveal
-from tests.world.subject import Visitor, words
+from tests.world.staff import change_url, list_url, log_in, read_page, reveal
+from tests.world.subject import Visitor, visible_text
 from verification.consents.decisions import grant
 from verification.consents.models import Consent, ConsentRecord
 from verification.documents.receipts import consent_receipt_pdf
@@ -50,16 +50,16 @@ def staff(*permissions: str) -> Client:
 def act(client: Client, action: str, consent: Consent, **more: str):
     data = {"action": action, "_selected_action": [str(consent.pk)], **more}
     data["_sure"] = "yes"
-    return client.post(listing(Consent), data, follow=True)
+    return client.post(list_url(Consent), data, follow=True)
 
 
 def test_staff_see_an_unchanged_record_with_its_evidence(
     consent: Consent, superuser: Client
 ):
     record = grant(consent.pk, 1, EVIDENCE)
-    assert record.number in opened(superuser, listing(ConsentRecord))
+    assert record.number in read_page(superuser, list_url(ConsentRecord))
     reveal(superuser, record)
-    page = opened(superuser, change(record))
+    page = read_page(superuser, change_url(record))
     assert "Opera Mini" in page
     assert record.notice_sha256.hex() in page
     assert 'title="True"' in page
@@ -67,7 +67,7 @@ def test_staff_see_an_unchanged_record_with_its_evidence(
 
 def test_evidence_is_masked_until_it_is_revealed(consent: Consent):
     record = grant(consent.pk, 1, EVIDENCE)
-    page = opened(staff("view_consentrecord"), change(record))
+    page = read_page(staff("view_consentrecord"), change_url(record))
     assert record.number in page
     assert "Opera Mini" not in page
 
@@ -140,7 +140,7 @@ def test_mail_page_and_timeline_say_that_staff_withdrew(
     visitor = Visitor(consent_url(consent.pk, 1))
     visitor.open()
     visitor.confirm()
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     assert f"{settings.OPERATOR_NAME} withdrew it for you, as you asked." in page
     assert "You withdrew" not in page
 

@@ -11,7 +11,7 @@ from django.db import DatabaseError, transaction
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, company, person
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
 from verification.consents.decisions import (
     ConsentClosed,
@@ -279,7 +279,7 @@ def test_one_of_a_simultaneous_grant_and_refusal_wins(transactional_db, api: Api
             return grant(consent.pk, 1, EVIDENCE).happened
         return decline(consent.pk, 1, EVIDENCE, "").happened
 
-    answers = at_once(6, either)
+    answers = run_at_once(6, either)
     said = {answer for answer in answers if isinstance(answer, str)}
     assert len(said) == 1
     assert sum(isinstance(answer, ConsentClosed) for answer in answers) == 3
@@ -413,7 +413,7 @@ def while_held(report_id: Any, first: Any, then: Any) -> list[Any]:
             time.sleep(0.4)
         return None
 
-    return at_once(2, either)
+    return run_at_once(2, either)
 
 
 @pytest.mark.django_db(transaction=True)

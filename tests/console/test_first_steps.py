@@ -10,7 +10,7 @@ import pytest
 
 from tests.console.visitor import Visitor
 from tests.reports.test_availability import offer_checks_in
-from tests.world.clients import Api, approve
+from tests.world.clients import Api, approve_workspace
 from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
 from verification.reports.models import Report
@@ -51,7 +51,7 @@ def test_sandbox_commands_order_a_report(at_home, owner: Visitor, api: Api):
 def test_production_commands_price_and_order_a_report(
     at_home, owner: Visitor, live_api: Api
 ):
-    approve(live_api.workspace)
+    approve_workspace(live_api.workspace)
     name = """Ng'ang'a "Jo" <b>O'Brien</b>"""
     owner.member.user.first_name = name
     owner.member.user.save()
@@ -85,7 +85,7 @@ def test_production_commands_price_and_order_a_report(
 def test_production_commands_order_what_has_a_source(
     at_home, owner: Visitor, live_api: Api, answered, ordered
 ):
-    approve(live_api.workspace)
+    approve_workspace(live_api.workspace)
     money = {"actor": "tests", "note": ""}
     ledger.top_up(live_api.workspace, "production", Decimal(1000), **money)
     offer_checks_in(**dict.fromkeys(answered, "KE"))
@@ -110,7 +110,7 @@ def test_production_before_approval_shows_no_commands(owner: Visitor, api: Api):
 def test_commands_name_the_host_of_their_environment(
     owner: Visitor, live_api, settings
 ):
-    approve(live_api.workspace)
+    approve_workspace(live_api.workspace)
     settings.BASE_URL = "https://verify.example"
     settings.SANDBOX_HOST = "sandbox.verify.example"
     settings.PRODUCTION_HOST = "api.verify.example"

@@ -12,7 +12,7 @@ from tests.console.visitor import Visitor
 from tests.notifications.messages import NUMBER
 from tests.world.clients import HOSTED, Api, person
 from tests.world.subject import Visitor as Subject
-from tests.world.subject import words
+from tests.world.subject import visible_text
 from verification.console import sandbox
 from verification.console.templatetags.console import linked
 from verification.development import pages as development_mail
@@ -35,20 +35,20 @@ def ask(api: Api, **members) -> Notification:
 
 def test_withheld_message_is_read_in_the_mailbox_with_its_link(owner, api):
     row = ask(api)
-    listed = words(owner.page("mailbox"))
+    listed = visible_text(owner.page("mailbox"))
     assert "Request for consent" in listed
     assert STRANGER in listed
     assert "Not sent this is the sandbox" in listed
 
     html = owner.page("mailbox-message", message=row.pk)
-    assert "[SANDBOX] Acacia Lenders asks for your consent" in words(html)
+    assert "[SANDBOX] Acacia Lenders asks for your consent" in visible_text(html)
     links = [unescape(link) for link in re.findall(r'href="(http[^"]+/c/\w+)"', html)]
     assert set(links) == {row.context["link"]}
     subject = Subject(links[0])
     subject.open()
     subject.confirm()
     subject.grant()
-    assert "Receipt of a decision" in words(owner.page("mailbox"))
+    assert "Receipt of a decision" in visible_text(owner.page("mailbox"))
     assert mail.outbox == []
 
 
@@ -56,8 +56,8 @@ def test_sms_is_read_in_the_mailbox(owner, api):
     row = ask(api, phone=NUMBER, email=None)
     html = owner.page("mailbox-message", message=row.pk)
 
-    assert "SANDBOX: Acacia Lenders asks your consent" in words(html)
-    assert "Block/Izuie: http://localhost:8000/b/... By" in words(html)
+    assert "SANDBOX: Acacia Lenders asks your consent" in visible_text(html)
+    assert "Block/Izuie: http://localhost:8000/b/... By" in visible_text(html)
     assert re.search(r"/b/\w", html) is None
 
 
@@ -207,7 +207,9 @@ def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):
     report = Report.objects.get().pk
     path = owner.url("mailbox-message", message=row.pk)
     html = owner.page("reports-detail", report=report)
-    assert "Request for consent (E-mail) Not sent this is the sandbox" in words(html)
+    assert "Request for consent (E-mail) Not sent this is the sandbox" in visible_text(
+        html
+    )
     assert path in html
     assert path not in viewer.page("reports-detail", report=report)
 

@@ -5,11 +5,11 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.monitoring.rules import raised, stored
-from tests.webhooks.deliveries import configured
-from tests.world.clients import HOSTED, approve, company, person
-from tests.world.members import PASSWORD, somebody, token_sent_to
-from tests.world.orders import report_in
+from tests.world.clients import HOSTED, approve_workspace, company, person
+from tests.world.deliveries import configure_receiver
+from tests.world.members import PASSWORD, create_user, invitation_token
+from tests.world.orders import create_report_with_status
+from tests.world.rules import raise_alert, store_rule
 from verification.checks.models import CheckDefinition
 from verification.consents.decisions import Evidence, decline
 from verification.consents.models import Consent
@@ -62,7 +62,7 @@ def test_a_key_that_cannot_be_is_not_made(owner, wrong):
 @pytest.mark.parametrize("is_live", [False, True])
 def test_production_keys_are_not_made_in_the_console(owner, is_live):
     if is_live:
-        approve(owner.workspace)
+        approve_workspace(owner.workspace)
     fields = {"name": "Loans", "scopes": ["reports:read"]}
 
     assert owner.post("keys-create", fields, "production").status_code == 403
@@ -97,7 +97,7 @@ def test_a_revoked_key_is_refused_at_once(owner, api):
 
 def test_lists_show_nobody_by_name_and_the_report_does(owner, api):
     made = api.create(person(), company())
-    raised(api)
+    raise_alert(api)
 
     for page in ("reports", "dashboard", "monitoring", "monitoring-alerts"):
         assert "Wanjiku" not in owner.page(page)
@@ -109,7 +109,7 @@ def test_lists_show_nobody_by_name_and_the_report_does(owner, api):
     "status", [s for s in ReportStatus if s != ReportStatus.PARTIAL]
 )
 def test_a_report_in_every_status_is_shown_and_found_by_it(owner, api, status):
-    made = report_in(api, status)
+    made = create_report_with_status(api, status)
 
     assert status in owner.page("reports-detail", report=made)
     assert made in owner.page("reports", query={"status": status})
@@ -213,7 +213,7 @@ def test_alert_is_told_in_words(owner, api):
         {"checkName": "KRA_PIN", **dict(zip(names, c, strict=True))} for c in changes
     ]
 
-    html = owner.page("monitoring-alert", alert=raised(api, changes=told).pk)
+    html = owner.page("monitoring-alert", alert=raise_alert(api, changes=told).pk)
 
     rows = re.findall(r"<td>(.*?)</td>", re.sub("</?bdi>", "", html))
     assert rows == [
@@ -225,7 +225,7 @@ def test_alert_is_told_in_words(owner, api):
 
 
 def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
-    first, second = raised(api), raised(api)
+    first, second = raise_alert(api), raise_alert(api)
     assert "Unread" in owner.page("monitoring-alerts", query={"read": "no"})
 
     owner.post("monitoring-read", alert=first.pk)
@@ -239,7 +239,7 @@ def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
 
 
 def test_a_rule_is_paused_and_goes_on(owner, api):
-    rule = raised(api).rule_id
+    rule = raise_alert(api).rule_id
 
     owner.post("monitoring-pause", rule=rule)
     assert "BY_CLIENT" in owner.page("monitoring-rule", rule=rule)
@@ -256,7 +256,7 @@ def test_a_rule_is_paused_and_goes_on(owner, api):
     ],
 )
 def test_why_a_rule_cannot_go_on_is_told(owner, live_api, reason, told):
-    rule = stored(live_api)
+    rule = store_rule(live_api)
     Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
     CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
 
@@ -271,8 +271,8 @@ def test_test_subjects_are_for_the_sandbox(owner):
 
 def test_members_are_invited_and_accept_by_the_link(owner):
     owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
-    token = token_sent_to("new@people.test")
-    new = somebody("new")
+    token = invitation_token("new@people.test")
+    new = create_user("new")
     path = f"/console/invitations/{token}"
 
     owner.http.logout()
@@ -288,7 +288,7 @@ def test_members_are_invited_and_accept_by_the_link(owner):
 
 def test_somebody_else_cannot_accept_an_invitation(owner, stranger):
     members.invite(owner.member, "new@people.test", Role.OWNER)
-    path = f"/console/invitations/{token_sent_to('new@people.test')}"
+    path = f"/console/invitations/{invitation_token('new@people.test')}"
 
     html = stranger.http.post(path).content.decode()
 
@@ -298,7 +298,7 @@ def test_somebody_else_cannot_accept_an_invitation(owner, stranger):
 
 def test_unknown_used_and_withdrawn_invitations_look_alike(owner):
     members.invite(owner.member, "new@people.test", Role.VIEWER)
-    path = f"/console/invitations/{token_sent_to('new@people.test')}"
+    path = f"/console/invitations/{invitation_token('new@people.test')}"
     owner.post("members-withdraw", invitation=Invitation.objects.get().pk)
 
     withdrawn = owner.http.get(path)
@@ -427,8 +427,8 @@ def test_the_password_cannot_be_guessed_by_closing(owner):
 
 
 def test_a_closed_workspace_does_nothing_and_loses_nothing(owner, api):
-    configured(api.workspace)
-    rule = raised(api).rule_id
+    configure_receiver(api.workspace)
+    rule = raise_alert(api).rule_id
     made = api.create(person())["id"]
     owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
 

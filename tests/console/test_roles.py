@@ -7,9 +7,9 @@ from django.utils.timezone import now
 
 from tests.console.visitor import Visitor
 from tests.golive.applications import draft
-from tests.monitoring.rules import raised
-from tests.webhooks.deliveries import configured
 from tests.world.clients import HOSTED, Api, person
+from tests.world.deliveries import configure_receiver
+from tests.world.rules import raise_alert
 from verification.console.urls import PAGES
 from verification.notifications.models import Notification
 from webhooks.models import Delivery
@@ -73,10 +73,10 @@ FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 @pytest.fixture
 def rows(api: Api, owner: Visitor, viewer: Visitor) -> dict[str, object]:
     """One of everything, by the name it has in addresses."""
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     report = api.create(person())["id"]
     api.work()
-    alert = raised(api)
+    alert = raise_alert(api)
     members.invite(owner.member, "new@people.test", Role.VIEWER)
     api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
     return {

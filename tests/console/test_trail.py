@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.monitoring.rules import raised
-from tests.webhooks.deliveries import configured
 from tests.world.clients import person
-from tests.world.members import PASSWORD, somebody, token_sent_to
+from tests.world.deliveries import configure_receiver
+from tests.world.members import PASSWORD, create_user, invitation_token
+from tests.world.rules import raise_alert
 from verification.backoffice.models import AuditEvent
 from webhooks.models import Delivery
 from workspaces.models import Invitation, Member
@@ -42,7 +42,7 @@ def test_an_act_names_the_member_the_workspace_and_the_request(owner):
 
 def test_personal_data_that_members_open_is_recorded_and_lists_are_not(owner, api):
     report = api.create(person())["id"]
-    alert = raised(api)
+    alert = raise_alert(api)
 
     for name, more in {
         "reports": {},
@@ -80,8 +80,8 @@ def test_what_is_done_with_members_is_recorded(owner, viewer):
     for name in ("new", "other"):
         owner.post("members", {"email": f"{name}@people.test", "role": "VIEWER"})
     owner.post("members-withdraw", invitation=Invitation.objects.latest("id").pk)
-    viewer.http.force_login(somebody("new"))
-    viewer.http.post(f"/console/invitations/{token_sent_to('new@people.test')}")
+    viewer.http.force_login(create_user("new"))
+    viewer.http.post(f"/console/invitations/{invitation_token('new@people.test')}")
     new = Member.objects.latest("id").pk
     owner.post("members-role", {"role": "ADMIN"}, member=new)
     owner.post("members-leave")
@@ -101,12 +101,12 @@ def test_what_is_done_with_members_is_recorded(owner, viewer):
 
 
 def test_what_is_done_with_rules_webhooks_and_the_workspace_is_recorded(owner, api):
-    rule = raised(api).rule_id
+    rule = raise_alert(api).rule_id
     owner.post("monitoring-pause", rule=rule)
     owner.post("monitoring-resume", rule=rule)
     owner.post("webhooks-configure", WEBHOOK)
     owner.post("webhooks-remove")
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     api.create(person())
     owner.post("webhooks-redeliver", delivery=Delivery.objects.order_by("pk")[0].pk)
     owner.post("settings-close", {"password": PASSWORD})

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.webhooks.deliveries import SECRET, URL, configured, recorded
+from tests.world.deliveries import SECRET, URL, configure_receiver, record_delivery
 from verification.backoffice.models import AuditEvent
 from webhooks.models import Configuration, Delivery, Event
 
@@ -55,7 +55,7 @@ def test_a_test_event_is_sent_and_shown(owner, api):
     assert owner.told("webhooks-test") == [
         "There is no address that events are sent to."
     ]
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
     assert owner.told("webhooks-test") == ["A test event is on its way."]
     delivery = Delivery.objects.get()
@@ -64,8 +64,8 @@ def test_a_test_event_is_sent_and_shown(owner, api):
 
 
 def test_a_delivery_is_sent_again(owner, api):
-    configured(api.workspace)
-    delivery = recorded(api, status="FAILED", next_attempt_at=None)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, status="FAILED", next_attempt_at=None)
 
     owner.post("webhooks-redeliver", delivery=delivery.pk)
 
@@ -74,8 +74,8 @@ def test_a_delivery_is_sent_again(owner, api):
 
 
 def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
     subject = delivery.event.payload["subject"]["id"]
 
     html = owner.page("webhooks-delivery", delivery=delivery.pk)
@@ -96,8 +96,8 @@ def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
 
 
 def test_redelivering_asks_first_and_is_offered_where_it_can_work(owner, api):
-    configured(api.workspace)
-    delivery = recorded(api, status="FAILED", next_attempt_at=None)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, status="FAILED", next_attempt_at=None)
     url = owner.url("webhooks-redeliver", delivery=delivery.pk)
 
     assert url in owner.page("webhooks-delivery", delivery=delivery.pk)
@@ -112,7 +112,7 @@ def test_redelivering_asks_first_and_is_offered_where_it_can_work(owner, api):
 
 
 def test_a_webhook_is_removed_after_it_was_asked(owner, api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     owner.get("webhooks-remove")
     assert Configuration.objects.exists()
 

@@ -22,8 +22,8 @@ from django.test import Client
 
 from monitoring.models import Rule
 from tests.configuration.test_refusals_to_start import database_url, refusal
-from tests.monitoring.rules import make
 from tests.world.clients import HOSTED, Api, person
+from tests.world.rules import create_rule
 from verification import links
 from verification.accounts.management.commands import rehash as command
 from verification.backoffice.models import LookupKey, fingerprints
@@ -108,7 +108,7 @@ def test_everything_is_found_under_the_new_key(api: Api, client: Client, add_key
     body = {"reports": [person()]}
     made = api.post("/reports", body, Idempotency_Key="once").json()["reports"][0]
     api.work()
-    rule = make(api)
+    rule = create_rule(api)
     block(api.workspace.pk, [("EMAIL", "x@y.test")], Block.Reason.UNWANTED)
     former = LookupKey.objects.get().fingerprint
     add_key()

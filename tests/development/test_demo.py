@@ -5,8 +5,8 @@ from allauth.mfa.utils import is_mfa_enabled
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.monitoring.rules import stored
 from tests.world.clients import Api, person
+from tests.world.rules import store_rule
 from verification.development.demo import (
     Demo,
     apply_to_go_live,
@@ -31,7 +31,7 @@ def test_demo_moves_no_rows_of_a_newcomer(newcomer):
     demo = Demo(newcomer.workspace)
     demo.create(*(demo.person(0) for _ in range(5)))
     mine = newcomer.create(person())["id"]
-    rule = stored(newcomer)
+    rule = store_rule(newcomer)
     newcomer.work()
     before = times(mine), Rule.objects.values().get(pk=rule.pk)
 

@@ -14,8 +14,8 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import SECRET, configured
 from tests.world.clients import Api
+from tests.world.deliveries import SECRET, configure_receiver
 from tests.world.service import Service, free_port
 from verification.api import examples
 from verification.api.events import EVENTS, EXAMPLES
@@ -65,7 +65,7 @@ def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
 @pytest.fixture
 def raised(api: Api) -> dict[str, Event]:
     """name -> what the service recorded for the reports of the examples."""
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     refused = copy.deepcopy(examples.CREATE_REQUEST)
     refused["reports"][0]["subject"]["idNumber"] = "90000008"
     for body in (examples.CREATE_REQUEST, refused):

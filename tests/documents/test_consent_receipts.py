@@ -8,7 +8,7 @@ from django.core import mail
 from pypdf import PdfReader
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.consents.models import ConsentRecord
 from verification.documents.receipts import consent_receipt_pdf
 from verification.notifications.delivery import send_due_notifications
@@ -190,7 +190,7 @@ def test_equal_records_give_equal_bytes():
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_receipts_are_not_mixed_up():
     names = [f"Subject {n}" for n in range(8)]
-    texts = at_once(8, lambda n: receipt_text({**EVIDENCE, "typedName": names[n]}))
+    texts = run_at_once(8, lambda n: receipt_text({**EVIDENCE, "typedName": names[n]}))
     for name, text in zip(names, texts, strict=True):
         assert name in text
 

@@ -5,8 +5,8 @@ from django.core import mail
 from pypdf import PdfReader
 
 from tests.world.clients import Api
-from tests.world.payments import candidate, end, opened, pay
-from tests.world.refunds import ask, send, topped_up
+from tests.world.payments import candidate_item, end_checkout, open_page, pay_report
+from tests.world.refunds import create_paid_top_up, create_refund, send_waiting_refunds
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.delivery import send_due_notifications
 from verification.payments.checkouts import open_at_provider, open_checkout
@@ -23,7 +23,7 @@ def pdf_text(pdf: bytes) -> str:
 
 
 def create_paid_checkout(api: Api, **item) -> Checkout:
-    pay(api, api.create(candidate(**item)))
+    pay_report(api, api.create(candidate_item(**item)))
     return Checkout.objects.get()
 
 
@@ -80,15 +80,15 @@ def test_names_do_not_change_the_text_direction(api: Api):
 
 def test_unpaid_checkout_has_no_receipt(api: Api):
     with pytest.raises(ValueError, match="nothing was paid"):
-        payment_receipt_pdf(opened(api.create(candidate())), "en")
+        payment_receipt_pdf(open_page(api.create(candidate_item())), "en")
 
 
 def test_receipt_is_emailed_in_the_language_of_the_page(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     payment = Payment.objects.get(report_id=made["id"])
     checkout = open_checkout(payment.pk, payment.generation)
     open_at_provider(checkout, "sw")
-    end(checkout)
+    end_checkout(checkout)
     send_due_notifications()
 
     (letter,) = [one for one in mail.outbox if one.attachments]
@@ -111,7 +111,7 @@ def test_receipt_is_emailed_in_the_language_of_the_page(api: Api):
     ],
 )
 def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
-    checkout = topped_up(api, 1000)
+    checkout = create_paid_top_up(api, 1000)
 
     text = pdf_text(payment_receipt_pdf(checkout, language))
 
@@ -119,7 +119,7 @@ def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
 
 
 def test_workspace_gets_top_up_receipt_and_refund_notice(api: Api):
-    checkout = topped_up(api, 1000)
+    checkout = create_paid_top_up(api, 1000)
     send_due_notifications()
 
     (receipt,) = mail.outbox
@@ -129,8 +129,8 @@ def test_workspace_gets_top_up_receipt_and_refund_notice(api: Api):
     assert name == f"{checkout.number}.pdf"
     assert content.startswith(b"%PDF")
 
-    ask(checkout, 400)
-    send()
+    create_refund(checkout, 400)
+    send_waiting_refunds()
     send_due_notifications()
 
     _, notice = mail.outbox

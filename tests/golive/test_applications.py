@@ -25,7 +25,7 @@ from tests.golive.applications import (
 )
 from tests.golive.files import pdf, photo_with_place, picture, sent
 from tests.golive.files import sent as file
-from tests.world.clients import approve
+from tests.world.clients import approve_workspace
 from verification.backoffice.models import AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.console import golive
@@ -397,7 +397,7 @@ def test_a_form_from_elsewhere_changes_nothing(owner, name, more):
 
 
 def test_approved_workspace_begins_no_application(owner):
-    approve(owner.workspace)
+    approve_workspace(owner.workspace)
 
     assert "Your company is approved." in owner.page("golive")
     assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]

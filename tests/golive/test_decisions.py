@@ -23,9 +23,16 @@ from tests.golive.applications import (
 )
 from tests.golive.files import pdf
 from tests.world.clients import person
-from tests.world.members import member
-from tests.world.staff import change, listed_ids, listing, log_in, opened, reveal
-from tests.world.threads import at_once
+from tests.world.members import create_member
+from tests.world.staff import (
+    change_url,
+    list_url,
+    listed_ids,
+    log_in,
+    read_page,
+    reveal,
+)
+from tests.world.threads import run_at_once
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.backoffice.roles import SUPERUSER
 from verification.checks.engine import run_due_checks
@@ -59,7 +66,7 @@ def office() -> Client:
 
 
 def act(client: Client, verb: str, application: Application, **fields: str):
-    url = change(application).replace("/change/", f"/{verb}/")
+    url = change_url(application).replace("/change/", f"/{verb}/")
     return client.post(url, {**SENT, **fields}, follow=True)
 
 
@@ -118,11 +125,11 @@ def test_stale_dialog_explains_the_present_status(owner, admin, office, verb):
 
     assert "decided meanwhile. It is approved now" in told(answer)[-1]
     assert [e for e in events(application) if e != "opened"] == before
-    assert f"/{verb}/" not in opened(office, change(application))
+    assert f"/{verb}/" not in read_page(office, change_url(application))
 
 
 def test_other_owners_and_the_submitter_get_no_key(owner, admin):
-    member(owner.workspace, "OWNER", "second")
+    create_member(owner.workspace, "OWNER", "second")
     application = in_review(admin.member)
     decisions.approve(application.pk, by(reviewer()))
 
@@ -253,7 +260,7 @@ def test_two_approvals_at_once_make_one_key(owner):
     application = in_review(owner.member)
     people = [reviewer("one"), reviewer("two")]
 
-    done = at_once(2, lambda n: decisions.approve(application.pk, by(people[n])))
+    done = run_at_once(2, lambda n: decisions.approve(application.pk, by(people[n])))
 
     assert sorted(type(each).__name__ for each in done) == [
         "Application",
@@ -331,9 +338,9 @@ def test_other_roles_neither_see_nor_decide(owner, role):
     application = in_review(owner.member)
     client = staff(role)
 
-    assert client.get(change(application)).status_code == 403
+    assert client.get(change_url(application)).status_code == 403
     for verb in ("take", "approve", "reject", "check_again"):
-        url = change(application).replace("/change/", f"/{verb}/")
+        url = change_url(application).replace("/change/", f"/{verb}/")
         assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
     assert status_of(application) == "IN_REVIEW"
 
@@ -342,7 +349,7 @@ def test_members_cannot_use_the_review_page(owner):
     application = in_review(owner.member)
 
     for verb in ("approve", "reject", "change"):
-        url = change(application).replace("/change/", f"/{verb}/")
+        url = change_url(application).replace("/change/", f"/{verb}/")
         assert owner.http.post(url, {**SENT, "reason": "x"}).status_code == 404
     assert status_of(application) == "IN_REVIEW"
 
@@ -354,7 +361,7 @@ def test_opening_a_dialog_and_a_form_from_elsewhere_change_nothing(owner, verb):
         run_due_checks()
         decisions.take(application.pk, by(reviewer()))
     before = status_of(application)
-    url = change(application).replace("/change/", f"/{verb}/")
+    url = change_url(application).replace("/change/", f"/{verb}/")
     user = User.objects.create_user("grace", is_staff=True)
     user.groups.add(Group.objects.get(name="Reviewer"))
     client = Client(enforce_csrf_checks=True)
@@ -373,7 +380,7 @@ def test_review_page_shows_all_facts_and_masks_people(
     application = in_review(owner.member)
 
     with django_assert_max_num_queries(24):
-        html = opened(office, change(application))
+        html = read_page(office, change_url(application))
 
     for shown in (NAME, "Loans to people", "101-1000", "risk", "CR12", "Owner"):
         assert shown in html
@@ -381,7 +388,7 @@ def test_review_page_shows_all_facts_and_masks_people(
         assert personal not in html
     assert "/documents/" not in html
     reveal(office, application, "KYB")
-    html = opened(office, change(application))
+    html = read_page(office, change_url(application))
     for personal in PERSONAL:
         assert personal in html
     assert html.count(f"{application.pk}/documents/") == 4
@@ -390,7 +397,7 @@ def test_review_page_shows_all_facts_and_masks_people(
 def test_reading_a_document_needs_a_reason_and_is_recorded(owner, office):
     application = in_review(owner.member)
     document = application.documents.get(kind="DIRECTOR_ID")
-    url = change(application).replace("/change/", f"/documents/{document.pk}")
+    url = change_url(application).replace("/change/", f"/documents/{document.pk}")
     assert office.get(url).status_code == 404
 
     reveal(office, application, "KYB")
@@ -410,7 +417,7 @@ def test_a_document_of_another_application_is_not_found(owner, stranger, office)
     document = theirs.documents.get(kind="CR12")
     reveal(office, mine, "KYB")
 
-    url = change(mine).replace("/change/", f"/documents/{document.pk}")
+    url = change_url(mine).replace("/change/", f"/documents/{document.pk}")
 
     assert office.get(url).status_code == 404
 
@@ -422,7 +429,7 @@ def test_list_of_waiting_applications_is_exact(owner, stranger, office):
     found = listed_ids(office, Application, waits="staff")
 
     assert found == {str(waits.pk)}
-    assert NAME in opened(office, listing(Application))
+    assert NAME in read_page(office, list_url(Application))
 
 
 def other_account_of(user: User) -> User:
@@ -455,7 +462,7 @@ def other_account_of_a_member(owner, colleague):
     ],
 )
 def test_insiders_do_not_decide(owner, insider):
-    colleague = member(owner.workspace, "ADMIN", "colleague")
+    colleague = create_member(owner.workspace, "ADMIN", "colleague")
     draft(owner.member)
     acts = by(colleague.user, ActorKind.MEMBER)
     applications.upload_document(colleague, DocumentKind.KRA, "kra.pdf", PDF, acts)

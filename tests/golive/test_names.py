@@ -8,11 +8,11 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from tests.golive.applications import by, draft, in_review, reviewer
-from tests.world.clients import HOSTED, approve, person
-from tests.world.members import member
-from tests.world.staff import change as change_url
-from tests.world.staff import log_in, opened, press
-from tests.world.subject import Visitor, words
+from tests.world.clients import HOSTED, approve_workspace, person
+from tests.world.members import create_member
+from tests.world.staff import change_url as change_url
+from tests.world.staff import log_in, press_button, read_page
+from tests.world.subject import Visitor, visible_text
 from verification.backoffice.models import AuditEvent
 from verification.golive import applications, decisions, names
 from verification.golive.models import NameChange
@@ -54,7 +54,7 @@ def test_an_approval_shows_the_legal_name_and_the_contact_that_were_reviewed(own
 
 
 def test_the_database_refuses_an_approved_workspace_without_a_reviewed_name(api):
-    approve(api.workspace, "Acacia Lenders Limited")
+    approve_workspace(api.workspace, "Acacia Lenders Limited")
 
     for change in (
         {"legal_name": ""},
@@ -67,7 +67,7 @@ def test_the_database_refuses_an_approved_workspace_without_a_reviewed_name(api)
 
 
 def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
-    approve(api.workspace, "Acacia Lenders Limited", "Acacia")
+    approve_workspace(api.workspace, "Acacia Lenders Limited", "Acacia")
     visitor = hosted(api)
     shown = "Acacia Lenders Limited (Acacia)"
 
@@ -80,7 +80,7 @@ def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
     visitor.grant()
     pages.append(visitor.text())
 
-    for page in map(words, pages):
+    for page in map(visible_text, pages):
         assert shown in page
         assert f"{shown}, {api.workspace.contact}." in page
         assert "help@operator.test" in page
@@ -101,7 +101,7 @@ def test_application_needs_a_contact_for_people(owner):
 
 
 def test_settings_do_not_rename_an_approved_workspace(owner):
-    approve(owner.workspace)
+    approve_workspace(owner.workspace)
     fields = {
         "name": "Central Bank of Kenya",
         "contact": "ask@acacia.test",
@@ -146,7 +146,7 @@ def office() -> Client:
 
 @pytest.fixture
 def approved(owner):
-    approve(owner.workspace, "Acacia Lenders Limited")
+    approve_workspace(owner.workspace, "Acacia Lenders Limited")
     return owner
 
 
@@ -163,9 +163,11 @@ def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
     assert name_now(approved) == "Acacia Lenders Limited"
     assert "A change waits for our review" in approved.page("settings-name")
     change = NameChange.objects.get()
-    assert "Acacia Lenders Limited" in opened(office, change_url(change))
+    assert "Acacia Lenders Limited" in read_page(office, change_url(change))
 
-    (told,) = press(office, "reject", change, reason="The register has another name")
+    (told,) = press_button(
+        office, "reject", change, reason="The register has another name"
+    )
 
     assert told == "It is rejected; they are told."
     assert name_now(approved) == "Acacia Lenders Limited"
@@ -184,7 +186,7 @@ def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
 def test_an_approved_change_of_name_is_shown(approved, office):
     approved.told("settings-name", {**BANK, "legal_name": "Acacia Bank Limited"})
 
-    press(office, "approve", NameChange.objects.get())
+    press_button(office, "approve", NameChange.objects.get())
 
     assert name_now(approved) == "Acacia Bank Limited (CBK)"
     assert approved.workspace.name_changes.get().decided_by.username == "reviewer"
@@ -195,7 +197,7 @@ def test_an_approved_change_of_name_is_shown(approved, office):
 def test_members_do_not_decide_on_their_own_name_change(approved):
     approved.told("settings-name", BANK)
     change = NameChange.objects.get()
-    member(approved.workspace, "VIEWER", "cousin")
+    create_member(approved.workspace, "VIEWER", "cousin")
     cousin = User.objects.get(email="cousin@people.test")
 
     for insider in (approved.member.user, cousin):

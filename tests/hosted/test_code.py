@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from tests.world.clients import Api
-from tests.world.subject import Visitor, newest_code, words
+from tests.world.subject import Visitor, newest_code, visible_text
 from verification.consents.links import (
     CODE_LIFETIME,
     MAX_WRONG_CODES,
@@ -69,7 +69,7 @@ def wanted_code(workspace_id: UUID) -> OutgoingMessage:
 def reads(visitor: Visitor, answer: Any = None) -> str:
     """What the page that this answer leads to reads."""
     page = visitor.browser.get(answer["Location"]) if answer else visitor.get()
-    return words(page.content.decode())
+    return visible_text(page.content.decode())
 
 
 def prove(visitor: Visitor) -> str:

@@ -6,8 +6,8 @@ from django.utils.timezone import now
 
 from tests.documents.test_consent_receipts import pdf_text
 from tests.world.orders import EMPLOYMENT, PAYER
-from tests.world.subject import NAME, words
-from tests.world.threads import at_once
+from tests.world.subject import NAME, visible_text
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.models import Block
@@ -37,7 +37,7 @@ def test_grant_advances_the_report(api, ask):
 
 def test_record_holds_the_shown_notice(ask):
     visitor = ask()
-    page = words(visitor.enter().content.decode())
+    page = visible_text(visitor.enter().content.decode())
 
     visitor.grant()
 
@@ -141,7 +141,7 @@ def test_report_without_details_asks_at_once(ask):
     )
     visitor.open()
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
 
     assert "wants to check your details" in page
     assert "Amina" not in page
@@ -171,7 +171,7 @@ def test_minor_cannot_grant(api, ask_minor):
     visitor.open()
     visitor.confirm(**BORN_2013)
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
 
     assert "You are under 18" in page
     assert "A parent or guardian decides with Acacia Lenders" in page
@@ -186,7 +186,7 @@ def test_minor_declines_and_the_client_reads_why(api, ask_minor, language):
     visitor.open()
     visitor.confirm(**BORN_2013)
     visitor.get(lang=language)
-    shown = words(visitor.text())
+    shown = visible_text(visitor.text())
 
     visitor.post("under-age")
 
@@ -249,8 +249,9 @@ def test_signer_of_a_company_types_name_and_position(api, ask_company):
     visitor.open()
     visitor.confirm(answer="PVT-12345")
     form = visitor.form()
-    assert "the name you type, your position if you decide for a company" in words(
-        visitor.text()
+    assert (
+        "the name you type, your position if you decide for a company"
+        in visible_text(visitor.text())
     )
 
     for wrong in ({}, {"position": " "}, {"position": "Director", "name": "Achieng"}):
@@ -263,7 +264,7 @@ def test_signer_of_a_company_types_name_and_position(api, ask_company):
     assert evidence["typedName"] == "Achieng Ouma"
     assert evidence["position"] == "Director"
     assert evidence["confirmedBy"] == "REGISTRATION_NUMBER"
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     assert "Signed by Achieng Ouma" in page
     assert "Position Director" in page
 
@@ -277,11 +278,11 @@ def granted(ask, **members):
 
 def test_page_of_a_grant_shows_the_status_of_checks(api, ask):
     visitor = granted(ask)
-    assert "They have begun" in words(visitor.text())
+    assert "They have begun" in visible_text(visitor.text())
 
     api.work()
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     assert "They are done, and Acacia Lenders has the results" in page
     assert "begun" not in page
     assert "Acacia Lenders gets the results" not in page
@@ -293,7 +294,7 @@ def test_grant_leads_a_paying_subject_to_the_payment(api, ask):
 
     html = visitor.text()
 
-    assert "They begin when you have paid KES 250.00" in words(html).replace(
+    assert "They begin when you have paid KES 250.00" in visible_text(html).replace(
         "\N{NO-BREAK SPACE}", " "
     )
     assert f'class="button" href="{state["paymentUrl"]}"' in html
@@ -315,7 +316,7 @@ def test_grant_names_the_client_for_an_unreachable_payer(ask):
     address = [("EMAIL", PAYER["email"])]
     block(visitor.consent.report.workspace_id, address, Block.Reason.UNWANTED)
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
 
     assert "was asked to pay" not in page
     assert "Somebody else has to pay, and Acacia Lenders has the link for it." in page
@@ -323,15 +324,15 @@ def test_grant_names_the_client_for_an_unreachable_payer(ask):
 
 def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):
     visitor = granted(ask)
-    assert "Then no check is made" in words(visitor.text("withdraw"))
+    assert "Then no check is made" in visible_text(visitor.text("withdraw"))
     api.work()
-    assert "All checks were made. Withdrawing does not undo" in words(
+    assert "All checks were made. Withdrawing does not undo" in visible_text(
         visitor.text("withdraw")
     )
 
     visitor.post("withdraw")
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     assert "All checks had been made before" in page
     assert "not started" not in page
     receipt = pdf_text(visitor.get("receipt.pdf").content)
@@ -350,7 +351,7 @@ def test_withdrawal_before_any_check_says_so(ask, draft):
 
     html = visitor.text()
     assert ticks(html) == {False: ["Not made"] * 3}
-    page = words(html)
+    page = visible_text(html)
     assert "Acacia Lenders sees that you withdrew. No check was made." in page
     assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
 
@@ -411,7 +412,7 @@ def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
             place = "grant" if number % 2 else "decline"
             return browser.post(visitor.page + place, form).status_code
 
-        assert at_once(4, act) == [303] * 4
+        assert run_at_once(4, act) == [303] * 4
         record = ConsentRecord.objects.get(report_id=visitor.report_id)
         report = api.report(visitor.report_id)
         assert report["consentState"]["status"] == record.happened

@@ -10,7 +10,7 @@ from django.test import Client, RequestFactory
 from django.utils.timezone import now
 
 from tests.world.clients import ATTESTED, HOSTED
-from tests.world.subject import Visitor, words
+from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
@@ -185,7 +185,7 @@ def test_subject_keeps_the_receipt_after_an_edit(api, ask):
 
     page = visitor.get()
     assert page.status_code == 410
-    assert "You agreed to the checks" in words(page.content.decode())
+    assert "You agreed to the checks" in visible_text(page.content.decode())
     assert record.number in page.content.decode()
     pdf = visitor.get("receipt.pdf")
     assert pdf["Content-Type"] == "application/pdf"
@@ -255,7 +255,7 @@ def test_expired_link_stays_when_the_subject_is_unreachable(api, ask, settings, 
         send_due_notifications()
     expire(visitor)
     visitor.open()
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     assert "Send me a new link" not in page
     assert "Ask Acacia Lenders for a new request" in page
 
@@ -263,7 +263,7 @@ def test_expired_link_stays_when_the_subject_is_unreachable(api, ask, settings, 
     visitor.post("ask-client")
 
     assert Consent.objects.get().generation == 1
-    assert "We have told Acacia Lenders" in words(visitor.text())
+    assert "We have told Acacia Lenders" in visible_text(visitor.text())
     ((mail,), _) = wishes(api, visitor)
     assert (mail.context["why"], mail.context["canResend"]) == ("EXPIRED", True)
     assert "consent/resend" in write_email(mail).text
@@ -305,7 +305,7 @@ def test_subject_asks_the_client_for_another_link_once(api, ask, is_closed):
     for _ in range(3):
         visitor.post("ask-client")
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     assert "We have told Acacia Lenders that you want a new request" in page
     (mail,), (event,) = wishes(api, visitor)
     assert mail.recipient == api.workspace.contact_email

@@ -8,8 +8,8 @@ from django.conf import settings
 
 from tests.documents.test_consent_receipts import EVIDENCE, receipt_text
 from tests.references.conftest import paying_api as paying_api
-from tests.references.employment import asked
-from tests.world.subject import Visitor, words
+from tests.world.employer import create_reference
+from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
 
@@ -66,7 +66,7 @@ def test_reversed_names_stay_isolated_on_the_consent_page(turned):
 def test_reversed_names_stay_isolated_on_the_referees_page(paying_api):
     paying_api.workspace.name = TURNED
     paying_api.workspace.save()
-    reference = asked(
+    reference = create_reference(
         paying_api, fullName=TURNED, employerName=TURNED, refereeName=TURNED
     )
     referee = Visitor(links.reference_url(reference.pk, 1))
@@ -78,7 +78,7 @@ def test_reversed_names_stay_isolated_on_the_referees_page(paying_api):
     for page in pages:
         assert not CONTROLS.search(page)
         assert "<bdi>Acme DO NOT AGREE" in page
-    assert f"A reference for {words(bdi(TURNED))}" in words(pages[0])
+    assert f"A reference for {visible_text(bdi(TURNED))}" in visible_text(pages[0])
 
 
 def test_reversed_names_stay_isolated_on_a_receipt():

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 
-from tests.world.subject import words
+from tests.world.subject import visible_text
 from verification.consents.models import ConsentRecord
 
 pytestmark = pytest.mark.django_db
@@ -67,7 +67,7 @@ def test_scripts_in_names_and_purposes_are_text(api, ask):
 
     for page in pages:
         assert "<script" not in page
-        assert SCRIPT in words(page)
+        assert SCRIPT in visible_text(page)
     assert ConsentRecord.objects.first().evidence["typedName"] == SCRIPT
 
 
@@ -193,7 +193,7 @@ def test_page_needs_few_queries(ask, django_assert_max_num_queries):
 
 
 def test_page_shows_the_price_to_a_paying_candidate(ask):
-    page = words(ask(paymentMode="CANDIDATE").enter().content.decode())
+    page = visible_text(ask(paymentMode="CANDIDATE").enter().content.decode())
 
     assert "KES 250.00, which you are asked to pay" in page
 

@@ -15,12 +15,12 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api
 from tests.world.orders import PAYER
-from tests.world.payer import Payer, is_due, payer, work
-from tests.world.payments import look
+from tests.world.payer import Payer, create_payer, is_due, poll_providers
+from tests.world.payments import poll_checkouts
 from tests.world.refunds import GRACE, WANGARI
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.refunds import send as send_now
-from tests.world.subject import words
+from tests.world.refunds import send_waiting_refunds as send_now
+from tests.world.subject import visible_text
 from verification.hosted import payment as payment_pages
 from verification.hosted.payment_page import stage_of
 from verification.payments.alerts import raise_review_flag
@@ -49,7 +49,7 @@ THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 
 def test_page_shows_client_checks_amount_and_expiry(api: Api, settings):
     settings.OPERATOR_NAME = "Hakiki Ltd"
-    page = payer(api, reference="LN-2041").reads()
+    page = create_payer(api, reference="LN-2041").reads()
 
     for said in (
         "Pay KES 250.00",
@@ -68,14 +68,14 @@ def test_page_shows_client_checks_amount_and_expiry(api: Api, settings):
 
 
 def test_candidate_is_shown_no_personal_data(api: Api):
-    page = payer(api).text()
+    page = create_payer(api).text()
 
     for known in ("Wanjiku", "Kamau", "W••••", "12345678", "wanjiku@"):
         assert known not in page
 
 
 def test_nominated_payer_is_shown_a_masked_name(api: Api):
-    page = payer(api, **THIRD_PARTY).reads()
+    page = create_payer(api, **THIRD_PARTY).reads()
 
     assert "About W•••• K••••" in page
     assert "about somebody else" in page
@@ -84,12 +84,12 @@ def test_nominated_payer_is_shown_a_masked_name(api: Api):
 
 
 def test_payment_advances_the_report_and_gives_a_receipt(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     back = visitor.choose("pay")
     asking = visitor.come_back(back)
     assert "We are asking whether you have paid" in asking
-    work()
+    poll_providers()
 
     page = visitor.reload()
     checkout = visitor.checkout
@@ -106,14 +106,14 @@ def test_payment_advances_the_report_and_gives_a_receipt(api: Api):
 
 
 def test_page_shows_a_payment_settled_during_the_request(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.come_back(visitor.choose("pay"))
     left = ["once"]
 
     def paid_before_its_checkouts_are_read(run, sql, *rest):
         if 'FROM "payments_checkout"' in sql and left:
             left.clear()
-            work()
+            poll_providers()
         return run(sql, *rest)
 
     with connection.execute_wrapper(paid_before_its_checkouts_are_read):
@@ -122,9 +122,9 @@ def test_page_shows_a_payment_settled_during_the_request(api: Api):
 
 
 def test_paid_draft_waits_for_its_launch(api: Api):
-    visitor = payer(api, draft=True)
+    visitor = create_payer(api, draft=True)
     visitor.choose("pay")
-    work()
+    poll_providers()
 
     assert "The checks begin when Acacia Lenders says so" in visitor.reads()
     assert api.report(visitor.report_id)["status"] == "DRAFT"
@@ -143,9 +143,9 @@ def test_paid_draft_waits_for_its_launch(api: Api):
     ],
 )
 def test_page_shows_the_status_of_the_checks(api: Api, status, ends, said, imesemwa):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
-    work()
+    poll_providers()
     Report.objects.filter(pk=visitor.report_id).update(
         status=status, completed_at=now() if ends else None
     )
@@ -158,7 +158,7 @@ def test_page_shows_the_status_of_the_checks(api: Api, status, ends, said, imese
 
 
 def test_suspended_workspace_takes_no_payment(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     api.workspace.suspend("fraud")
 
     page = visitor.reads()
@@ -177,13 +177,13 @@ def test_suspended_workspace_takes_no_payment(api: Api):
 
 
 def test_late_payment_of_a_suspended_workspace_counts(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     at = visitor.pay()
     api.workspace.suspend("fraud")
     assert "Check whether it is paid" in visitor.reads()
 
     asking = visitor.come_back(visitor.choose("pay", at))
-    work()
+    poll_providers()
 
     assert "We are asking whether you have paid" in asking
     page = visitor.reload()
@@ -194,21 +194,21 @@ def test_late_payment_of_a_suspended_workspace_counts(api: Api):
 
 
 def test_amounts_do_not_break_across_lines(api: Api):
-    assert "Pay KES\N{NO-BREAK SPACE}250.00</h1>" in payer(api).text()
+    assert "Pay KES\N{NO-BREAK SPACE}250.00</h1>" in create_payer(api).text()
 
 
 def in_kiswahili(visitor: Payer) -> str:
     answer = visitor.browser.get(visitor.page, headers={"Accept-Language": "sw"})
-    return words(answer.content.decode())
+    return visible_text(answer.content.decode())
 
 
 def test_return_without_payment_pays_nothing(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.pay()
     back = f"{visitor.page}back/{visitor.checkout.pk}"
 
     assert "We are asking" in visitor.come_back(back)
-    work()
+    poll_providers()
 
     page = visitor.reload()
     assert "Not paid yet." in page
@@ -218,12 +218,12 @@ def test_return_without_payment_pays_nothing(api: Api):
 
 
 def test_waiting_payer_sees_the_result_of_the_poll(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.pay()
     visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
     shall_reload = visitor.script(visitor.path)
     assert not shall_reload()
-    work()
+    poll_providers()
 
     with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert shall_reload()
@@ -233,26 +233,26 @@ def test_waiting_payer_sees_the_result_of_the_poll(api: Api):
 
 
 def test_waiting_page_polls_the_provider_again(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.pay()
     visitor.come_back(f"{visitor.page}back/{visitor.checkout.pk}")
-    work()
+    poll_providers()
     shall_reload = visitor.script(visitor.path)
 
     with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert not shall_reload()
         assert is_due(visitor.checkout)
         end_sandbox_checkout(visitor.checkout.reference, CheckoutState.PAID)
-        work()
+        poll_providers()
         assert shall_reload()
         assert "You paid KES 250.00" in visitor.reload()
 
 
 def test_failed_payment_can_be_repeated(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     back = visitor.choose("fail")
     visitor.come_back(back)
-    work()
+    poll_providers()
 
     page = visitor.reload()
     # A heading in an alert is read as no heading.
@@ -261,27 +261,27 @@ def test_failed_payment_can_be_repeated(api: Api):
     assert "Nothing was taken" in page
     assert "Or pay another way Pay KES 250.00" in page
     visitor.choose("pay")
-    work()
+    poll_providers()
     assert "You paid KES 250.00" in visitor.reads()
 
 
 def test_payer_who_left_the_provider_can_still_pay(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     back = visitor.choose("cancel")
     assert back == visitor.page
-    work()
+    poll_providers()
 
     page = visitor.reads()
     assert "You left without paying" in page
     assert "Pay KES 250.00" in page
     visitor.choose("pay")
-    work()
+    poll_providers()
     assert "You paid" in visitor.reads()
 
 
 def test_reopened_link_offers_to_check_the_payment(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("lost")
     visitor = Payer(visitor.report_id)
     visitor.open()
@@ -291,27 +291,27 @@ def test_reopened_link_offers_to_check_the_payment(api: Api):
     assert "We are asking" in visitor.come_back(
         f"{visitor.page}back/{visitor.checkout.pk}"
     )
-    work()
+    poll_providers()
     assert "You paid" in visitor.reload()
 
 
 def test_payment_counts_when_the_browser_is_closed(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("lost")
-    work()
+    poll_providers()
     assert visitor.payment.status == "PENDING"
 
     with time_machine.travel(now() + timedelta(minutes=2)):
-        work()
+        poll_providers()
 
     assert visitor.payment.status == "PAID"
     assert api.report(visitor.report_id)["status"] == "RUNNING"
 
 
 def test_page_shows_the_refund_of_a_double_payment(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("twice")
-    work()
+    poll_providers()
 
     assert Checkout.objects.filter(status="PAID").count() == 2
     assert "on its way back to you" in visitor.reads()
@@ -322,9 +322,9 @@ def test_page_shows_the_refund_of_a_double_payment(api: Api):
 
 
 def test_page_shows_the_refund_of_a_surplus(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("more")
-    work()
+    poll_providers()
 
     page = visitor.reads()
     assert "You paid KES 250.00" in page
@@ -339,9 +339,9 @@ def test_page_shows_the_refund_of_a_surplus(api: Api):
 
 
 def test_payer_pays_the_rest_of_a_part(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("less")
-    work()
+    poll_providers()
     page = visitor.reads()
     assert "KES 125.00 is missing" in page
     assert "KES 125.00 of KES 250.00 has come in" in page
@@ -349,7 +349,7 @@ def test_payer_pays_the_rest_of_a_part(api: Api):
     assert "KES 125.00 bado haijalipwa" in in_kiswahili(visitor)
 
     visitor.choose("pay")
-    work()
+    poll_providers()
 
     page = visitor.reads()
     assert "You paid KES 250.00" in page
@@ -360,9 +360,9 @@ def test_payer_pays_the_rest_of_a_part(api: Api):
 
 
 def test_payer_gets_a_part_back(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("less")
-    work()
+    poll_providers()
     visitor.get("give-back")
     assert not Refund.objects.exists()
 
@@ -381,9 +381,9 @@ def test_payer_gets_a_part_back(api: Api):
 
 
 def test_part_goes_back_while_the_workspace_is_suspended(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("less")
-    work()
+    poll_providers()
     api.workspace.suspend("fraud")
 
     page = visitor.reads()
@@ -403,12 +403,12 @@ def test_part_goes_back_while_the_workspace_is_suspended(api: Api):
 def test_page_shows_a_payment_that_came_during_the_request(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
 
     def stage_of_a_moment_later(*arguments: Any, **options: Any) -> Any:
-        work()
+        poll_providers()
         return stage_of(*arguments, **options)
 
     monkeypatch.setattr(payment_pages, "stage_of", stage_of_a_moment_later)
@@ -419,10 +419,10 @@ def test_page_shows_a_payment_that_came_during_the_request(
 
 
 def test_payment_is_closed_while_staff_review_a_currency(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
-    work()
+    poll_providers()
 
     page = visitor.reads()
     assert "A person looks at your payment" in page
@@ -488,10 +488,10 @@ def partly_given_back(checkout: Checkout) -> None:
 def test_page_explains_extra_payments(
     api: Api, happens: Callable[[Checkout], None], told: str, imesemwa: str
 ):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
-    work()
+    poll_providers()
 
     happens(visitor.checkout)
 
@@ -507,10 +507,10 @@ def test_page_explains_extra_payments(
 
 def test_page_promises_no_refund_before_its_approval(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
-    work()
+    poll_providers()
     refund = request_refund(visitor.checkout.pk, Decimal(250), reason="x", by=GRACE)
     assert "A person looks at USD 250.00 and decides" in visitor.reads()
 
@@ -525,11 +525,11 @@ def test_page_promises_no_refund_before_its_approval(api: Api, settings: Any):
 def test_page_promises_no_refund_of_a_kept_surplus(
     paystack_api: Api, paystack: FakePaystack, reason: str
 ):
-    visitor = payer(paystack_api)
+    visitor = create_payer(paystack_api)
     visitor.post("pay")
     paystack.pays, paystack.refund_fails = 30_000, True
     paystack.pay(visitor.checkout.reference)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
     page = visitor.reads()
     assert "You paid KES 50.00 more than was asked for. KES 50.00 is on its way" in page
     send_now()
@@ -546,10 +546,10 @@ def test_page_promises_no_refund_of_a_kept_surplus(
 
 
 def test_ended_page_promises_no_refund(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
     SandboxCheckout.objects.update(currency="USD")
-    work()
+    poll_providers()
     api.post(f"/reports/{visitor.report_id}/cancel")
     kept(visitor.checkout)
 
@@ -562,9 +562,9 @@ def test_ended_page_promises_no_refund(api: Api):
 
 @pytest.mark.parametrize("is_doubted", [False, True])
 def test_paid_page_promises_no_refund_that_staff_decide(api: Api, is_doubted: bool):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
-    work()
+    poll_providers()
     api.post(f"/reports/{visitor.report_id}/cancel")
     if is_doubted:
         raise_review_flag(visitor.checkout.pk, ReviewFlag.FRAUD_WARNING)
@@ -577,9 +577,9 @@ def test_paid_page_promises_no_refund_that_staff_decide(api: Api, is_doubted: bo
 
 
 def test_refund_is_shown_whole_or_in_part(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
-    work()
+    poll_providers()
     for amount, heading in [(50, "You paid KES 250.00"), (200, "was given back")]:
         request_refund(
             visitor.checkout.pk, Decimal(amount), reason="Asked for", by=GRACE

@@ -10,9 +10,9 @@ from django.test import Client
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api
-from tests.world.payer import Payer, payer, work
+from tests.world.payer import Payer, create_payer, poll_providers
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.subject import words
+from tests.world.subject import visible_text
 from verification.payments.models import Checkout
 from verification.payments.settlement import poll_now
 
@@ -27,7 +27,7 @@ def form_action(answer) -> str:
 
 @pytest.fixture
 def visitor(paystack_api: Api) -> Payer:
-    return payer(paystack_api)
+    return create_payer(paystack_api)
 
 
 def test_only_the_page_with_the_button_may_lead_to_the_provider(
@@ -50,7 +50,7 @@ def test_paid_checkout_counts_after_any_return(visitor: Payer, paystack: FakePay
     assert back.path == f"{visitor.page}back/{visitor.checkout.pk}"
 
     visitor.come_back(f"{back.path}?{back.query}")
-    work()
+    poll_providers()
 
     page = visitor.reload()
     assert "You paid KES 250.00" in page
@@ -63,7 +63,7 @@ def test_forged_return_pays_nothing(visitor: Payer, paystack: FakePaystack):
 
     forged = f"back/{checkout.pk}?trxref={checkout.pk}&status=success&paid=1"
     visitor.come_back(visitor.page + forged)
-    work()
+    poll_providers()
 
     assert "Not paid yet" in visitor.reload()
     assert visitor.payment.status == "PENDING"
@@ -79,7 +79,7 @@ def test_provider_outage_takes_nothing_and_allows_a_retry(
 
     assert page.status_code == 200
     assert b"could not be opened. Nothing was taken" in page.content
-    assert "Pay KES 250.00" in words(page.content.decode())
+    assert "Pay KES 250.00" in visible_text(page.content.decode())
     vars(paystack.faults).update(status=None, html=False, half=False)
     assert visitor.post("pay")["Location"].startswith(paystack.url)
 
@@ -91,14 +91,14 @@ def test_silent_provider_is_polled_again(visitor: Payer, paystack: FakePaystack,
     vars(paystack.faults).update(fault)
 
     visitor.come_back(f"{visitor.page}back/{checkout.pk}")
-    work()
+    poll_providers()
 
     assert "does not answer at the moment. We go on asking" in visitor.reload()
     assert visitor.payment.status == "PENDING"
     vars(paystack.faults).update(status=None, html=False, half=False)
     paystack.pay(checkout.reference)
     poll_now(checkout.pk)
-    work()
+    poll_providers()
     assert "You paid KES 250.00" in visitor.reload()
 
 
@@ -108,5 +108,5 @@ def test_sandbox_opens_no_production_checkout(visitor: Payer, paystack: FakePays
 
     for answer in (Client().get(path), Client().post(path, {"choice": "pay"})):
         assert answer.status_code == 404
-    work()
+    poll_providers()
     assert Checkout.objects.get().status == "OPEN"

@@ -11,9 +11,9 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.world.clients import Api
-from tests.world.orders import PAYER, rows
-from tests.world.payer import Payer, payer, work
-from tests.world.threads import at_once
+from tests.world.orders import PAYER, count_rows
+from tests.world.payer import Payer, create_payer, poll_providers
+from tests.world.threads import run_at_once
 from verification import links
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
@@ -28,7 +28,7 @@ PAGE_BYTES = 40 * 1024
 
 
 def test_link_leads_to_a_page_without_its_token(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     answer = Client().get(visitor.link)
 
@@ -42,7 +42,7 @@ def test_link_leads_to_a_page_without_its_token(api: Api):
 
 
 def test_every_wrong_link_gets_the_same_answer(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     token = visitor.link.removeprefix("/p/")
     plain = Client().get("/p/nothing")
     other = links.token("consent", visitor.payment.pk, 1)
@@ -56,7 +56,7 @@ def test_every_wrong_link_gets_the_same_answer(api: Api):
 
 @pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
 def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.browser.cookies["visit"] = cookie
 
     for place in PLACES:
@@ -66,8 +66,8 @@ def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
 
 
 def test_visit_opens_no_other_payment(api: Api):
-    mine = payer(api)
-    another = payer(api, subject={**person_of(mine), "idNumber": "87654321"})
+    mine = create_payer(api)
+    another = create_payer(api, subject={**person_of(mine), "idNumber": "87654321"})
     stranger = Client()
     stranger.cookies["visit"] = mine.browser.cookies["visit"].value
 
@@ -85,7 +85,7 @@ def person_of(visitor: Payer):
 
 
 def test_visit_ends_after_an_hour(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     with time_machine.travel(now() + timedelta(seconds=3601)):
         page = visitor.get()
@@ -95,20 +95,20 @@ def test_visit_ends_after_an_hour(api: Api):
 
 
 def test_get_requests_change_nothing(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.pay()
     back = f"back/{visitor.checkout.pk}"
-    before, told = rows(), Notification.objects.count()
+    before, told = count_rows(), Notification.objects.count()
     for _ in range(2):
         visitor.open()
         for place in [*PLACES, back, f"?back={visitor.checkout.pk}", "?back=%00"]:
             visitor.get(place)
             visitor.browser.head(visitor.page + place)
         visitor.browser.get(f"/sandbox/checkout/{visitor.checkout.pk}")
-    work()
+    poll_providers()
 
     # Only the job that asks the provider is woken.
-    after = rows()
+    after = count_rows()
     assert {name for name in after if after[name] != before[name]} == {"jobs.Job"}
     assert (visitor.payment.status, visitor.payment.generation) == ("PENDING", 1)
     assert visitor.checkout.status == "OPEN"
@@ -116,7 +116,7 @@ def test_get_requests_change_nothing(api: Api):
 
 
 def test_return_polls_once_in_five_seconds(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.pay()
     back = f"{visitor.page}back/{visitor.checkout.pk}"
     looks = []
@@ -124,14 +124,14 @@ def test_return_polls_once_in_five_seconds(api: Api):
         with time_machine.travel(now() + timedelta(seconds=seconds)):
             Client().get(back)
             looks.append(visitor.checkout.next_poll_at <= now())
-            work()
+            poll_providers()
 
     assert timedelta(seconds=5) == MIN_POLL_INTERVAL
     assert looks == [True, False, False, True, False, True]
 
 
 def test_return_to_an_unknown_checkout_is_harmless(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     page = visitor.come_back(f"{visitor.page}back/{uuid4()}?since=9")
 
@@ -142,8 +142,8 @@ def test_return_to_an_unknown_checkout_is_harmless(api: Api):
 
 
 def test_return_shows_no_other_payment(api: Api):
-    mine = payer(api)
-    another = payer(api, subject={**person_of(mine), "idNumber": "87654321"})
+    mine = create_payer(api)
+    another = create_payer(api, subject={**person_of(mine), "idNumber": "87654321"})
     another.choose("pay")
 
     page = mine.come_back(f"{mine.page}back/{another.checkout.pk}")
@@ -153,7 +153,7 @@ def test_return_shows_no_other_payment(api: Api):
 
 
 def test_double_click_and_two_tabs_lead_to_one_checkout(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     first, second = visitor.pay(), visitor.pay()
 
@@ -162,24 +162,24 @@ def test_double_click_and_two_tabs_lead_to_one_checkout(api: Api):
 
 
 def test_paying_again_after_it_is_paid_opens_nothing(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     at = visitor.pay()
     visitor.choose("pay", at)
-    work()
+    poll_providers()
 
     assert visitor.post("pay")["Location"] == visitor.page
     again = visitor.browser.get(at)
     assert b"This checkout is paid already" in again.content
     visitor.choose("pay", at)
     visitor.choose("fail", at)
-    work()
+    poll_providers()
     assert Checkout.objects.count() == 1
     assert visitor.payment.status == "PAID"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_simultaneous_clicks_keep_money_once(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     cookies = visitor.browser.cookies
 
     def click(number: int) -> str:
@@ -187,16 +187,16 @@ def test_simultaneous_clicks_keep_money_once(api: Api):
         browser.cookies = cookies
         return browser.post(visitor.page + "pay")["Location"]
 
-    for at in set(at_once(4, click)):
+    for at in set(run_at_once(4, click)):
         visitor.choose("pay", "/" + at.split("/", 3)[3])
-    work()
+    poll_providers()
 
     assert visitor.payment.status == "PAID"
     assert Checkout.objects.filter(is_counted=True).count() == 1
 
 
 def test_form_of_another_site_is_refused(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     browser = Client(enforce_csrf_checks=True)
     browser.cookies = visitor.browser.cookies
 
@@ -205,7 +205,7 @@ def test_form_of_another_site_is_refused(api: Api):
 
 
 def test_checkouts_of_one_link_are_limited(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
 
     # Within one minute of the clock.
     with time_machine.travel(now().replace(second=1), tick=False):
@@ -216,7 +216,7 @@ def test_checkouts_of_one_link_are_limited(api: Api):
 
 
 def test_form_of_70_kb_is_refused(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     large = {"x": "y" * 70_000}
 
     for path in (visitor.page + "pay", "/t/v/x/", "/sandbox/checkout/x"):
@@ -224,7 +224,7 @@ def test_form_of_70_kb_is_refused(api: Api):
 
 
 def test_every_answer_is_private_and_strict(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     answers = [
         visitor.browser.get(visitor.link),
         visitor.get(),
@@ -244,7 +244,7 @@ def test_every_answer_is_private_and_strict(api: Api):
 
 
 def test_script_runs_only_after_a_return(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.pay()
     assert b"<script" not in visitor.get().content
 
@@ -258,7 +258,7 @@ def test_script_runs_only_after_a_return(api: Api):
     ask = script[1].decode().replace("&amp;", "&")
     assert visitor.browser.get(ask).content == script[2]
     visitor.choose("pay", f"/sandbox/checkout/{visitor.checkout.pk}")
-    work()
+    poll_providers()
     assert visitor.browser.get(ask).content != script[2]
     with open(finders.find("verification/poll.js"), "rb") as file:
         assert len(file.read()) < 512
@@ -268,13 +268,13 @@ def test_scripts_and_reversed_names_are_plain_text(api: Api):
     api.workspace.name = f"{TURNED}{SCRIPT}"
     api.workspace.save()
     third = {"paymentMode": "THIRD_PARTY", "payer": {**PAYER, "name": TURNED}}
-    visitor = payer(api, purpose=TURNED, reference=SCRIPT, **third)
+    visitor = create_payer(api, purpose=TURNED, reference=SCRIPT, **third)
 
     pages = [visitor.text()]
     at = visitor.pay()
     pages.append(visitor.browser.get(at).content.decode())
     visitor.choose("pay", at)
-    work()
+    poll_providers()
     pages.append(visitor.text())
 
     for page in pages:
@@ -284,9 +284,9 @@ def test_scripts_and_reversed_names_are_plain_text(api: Api):
 
 
 def test_page_is_small_and_needs_few_queries(api: Api, django_assert_max_num_queries):
-    visitor = payer(api, checksRequested=["IDENTITY", "KRA_PIN", "CRB_SCORE"])
+    visitor = create_payer(api, checksRequested=["IDENTITY", "KRA_PIN", "CRB_SCORE"])
     visitor.choose("twice")
-    work()
+    poll_providers()
     with django_assert_max_num_queries(6):
         page = visitor.get()
 
@@ -298,22 +298,22 @@ def test_page_is_small_and_needs_few_queries(api: Api, django_assert_max_num_que
 
 
 def test_pages_are_in_kiswahili(api: Api):
-    visitor = payer(api, paymentMode="THIRD_PARTY", payer=PAYER)
+    visitor = create_payer(api, paymentMode="THIRD_PARTY", payer=PAYER)
     visitor.get(lang="sw")
 
     page = visitor.reads()
     assert "Lipa KES 250.00" in page
     assert "Kitambulisho cha taifa KES 50.00" in page
     visitor.choose("pay")
-    work()
+    poll_providers()
     assert "Umelipa KES 250.00" in visitor.reads()
     assert visitor.checkout.language == "sw"
 
 
 def test_log_names_neither_token_nor_person(api: Api, caplog):
-    visitor = payer(api)
+    visitor = create_payer(api)
     visitor.choose("pay")
-    work()
+    poll_providers()
     visitor.get()
 
     logged = str([record.__dict__ for record in caplog.records])

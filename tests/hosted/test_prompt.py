@@ -18,11 +18,11 @@ from tests.fakes.stripe import FakeStripe
 from tests.world.clients import Api
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
-from tests.world.payer import Payer, payer, work
-from tests.world.payments import look, send, taking
+from tests.world.payer import Payer, create_payer, poll_providers
+from tests.world.payments import poll_checkouts, run_provider, send_event
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.subject import words
-from tests.world.threads import at_once
+from tests.world.subject import visible_text
+from tests.world.threads import run_at_once
 from verification.jobs.models import Job
 from verification.notifications.models import Block, DailyCount
 from verification.notifications.recipients import block
@@ -60,7 +60,7 @@ FORM = "Pay by M-Pesa on your phone"
 
 @pytest.fixture
 def visitor(paystack_api: Api) -> Payer:
-    return payer(paystack_api)
+    return create_payer(paystack_api)
 
 
 def prompted(visitor: Payer, phone: str = "0712 345 678", **query: str) -> str:
@@ -68,7 +68,7 @@ def prompted(visitor: Payer, phone: str = "0712 345 678", **query: str) -> str:
     answer = visitor.browser.post(visitor.page + "prompt", {"phone": phone}, **query)
     if answer.status_code == 303:
         return visitor.reads()
-    return words(answer.content.decode())
+    return visible_text(answer.content.decode())
 
 
 def workspace_of(visitor: Payer) -> UUID:
@@ -84,7 +84,7 @@ def charges(paystack: FakePaystack) -> list[dict[str, Any]]:
 def wait(visitor: Payer, time: timedelta = PROMPT_LIFETIME) -> str:
     """What the page reads after the provider was asked this much later."""
     with time_machine.travel(visitor.checkout.created_at + time):
-        look(visitor.checkout)
+        poll_checkouts(visitor.checkout)
     return visitor.reads()
 
 
@@ -106,8 +106,8 @@ def test_payer_pays_by_the_prompt(visitor: Payer, paystack: FakePaystack):
     assert (charge["amount"], charge["currency"]) == (25000, "KES")
     assert charge["reference"] == visitor.checkout.reference
     paystack.pay(visitor.checkout.reference)
-    send(paystack)
-    work()
+    send_event(paystack)
+    poll_providers()
     assert "You paid KES 250.00" in visitor.reads()
     checkout = visitor.checkout
     assert (checkout.kind, checkout.status, checkout.failure) == ("PROMPT", "PAID", "")
@@ -129,14 +129,14 @@ def test_button_polls_the_provider(visitor: Payer, paystack: FakePaystack):
     answered = visitor.script(visitor.path)
     assert answered() is False
 
-    work()
+    poll_providers()
 
     assert answered() is True
     assert "Not paid yet. We asked at" in visitor.reload()
     assert visitor.script(visitor.path)() is False
 
     paystack.pay(visitor.checkout.reference)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
 
     assert "You paid KES 250.00" in visitor.reload()
 
@@ -158,7 +158,7 @@ def test_failed_prompt_says_why_and_can_be_sent_again(
     prompted(visitor)
     first = visitor.checkout
     paystack.end_prompt(first.reference, message)
-    look(first)
+    poll_checkouts(first)
 
     page = visitor.reads()
 
@@ -170,7 +170,7 @@ def test_failed_prompt_says_why_and_can_be_sent_again(
     second = visitor.checkout
     assert (second.pk != first.pk, second.status) == (True, "OPEN")
     paystack.pay(second.reference)
-    look(second)
+    poll_checkouts(second)
     assert "You paid KES 250.00" in visitor.reads()
 
 
@@ -178,7 +178,7 @@ def test_failed_prompt_says_why_in_kiswahili(visitor: Payer, paystack: FakePayst
     prompted(visitor)
     assert "Ombi la malipo limetumwa kwa +254••••678" in visitor.reads(lang="sw")
     paystack.end_prompt(visitor.checkout.reference, "Request cancelled by user")
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
 
     assert "Ombi la malipo lilighairiwa kwenye simu" in visitor.reads()
 
@@ -198,8 +198,8 @@ def test_late_success_after_a_time_out_pays(visitor: Payer, paystack: FakePaysta
     prompted(visitor)
     wait(visitor)
     paystack.pay(visitor.checkout.reference)
-    send(paystack)
-    work()
+    send_event(paystack)
+    poll_providers()
 
     assert "You paid KES 250.00" in visitor.reads()
     assert visitor.checkout.failure == ""
@@ -212,11 +212,11 @@ def test_late_success_after_a_retry_is_refunded(visitor: Payer, paystack: FakePa
     prompted(visitor)
     second = visitor.checkout
     paystack.pay(second.reference)
-    look(second)
+    poll_checkouts(second)
 
     paystack.pay(first.reference)
-    send(paystack)
-    work()
+    send_event(paystack)
+    poll_providers()
     send_refunds()
 
     refund = Refund.objects.get()
@@ -235,7 +235,7 @@ def test_poll_resolves_a_lost_answer(visitor: Payer, paystack: FakePaystack):
     prompted(visitor)
     assert len(charges(paystack)) == 1
     paystack.pay(visitor.checkout.reference)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
     assert "You paid KES 250.00" in visitor.reads()
 
 
@@ -320,12 +320,12 @@ def test_late_payment_of_an_abandoned_prompt_is_refunded(
     paystack.faults.status = None
     visitor.post("pay")
     paystack.pay(visitor.checkout.reference)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
     assert visitor.payment.status == "PAID"
 
     paystack.pay(unanswered.reference)
-    send(paystack)
-    work()
+    send_event(paystack)
+    poll_providers()
     send_refunds()
 
     refund = Refund.objects.get()
@@ -347,7 +347,7 @@ def test_late_payment_of_an_abandoned_prompt_pays_an_open_payment(
     # No event comes: the next look of the clock finds it.
     paystack.pay(unanswered.reference)
     with time_machine.travel(now() + timedelta(hours=1)):
-        work()
+        poll_providers()
 
     assert visitor.payment.status == "PAID"
     assert not Refund.objects.exists()
@@ -358,7 +358,7 @@ def test_paid_prompt_cannot_be_abandoned(
 ):
     paystack.faults.status = None
     paystack.pay(unanswered.reference)
-    look(unanswered)
+    poll_checkouts(unanswered)
 
     with time_machine.travel(unanswered.created_at + ENDED_AFTER):
         end_overdue_prompt(visitor.payment.pk)
@@ -382,7 +382,7 @@ def test_crash_while_the_prompt_is_sent_charges_once(
     assert len(charges(paystack)) == is_sent
     if is_sent:
         paystack.pay(checkout.reference)
-        look(checkout)
+        poll_checkouts(checkout)
         assert "You paid KES 250.00" in visitor.reads()
 
 
@@ -396,9 +396,9 @@ def test_second_click_sends_no_second_prompt(visitor: Payer, paystack: FakePayst
 
 @pytest.mark.django_db(transaction=True)
 def test_simultaneous_clicks_send_one_prompt(paystack_api: Api, paystack: FakePaystack):
-    visitor = payer(paystack_api)
+    visitor = create_payer(paystack_api)
 
-    answers = at_once(4, lambda _: visitor.post("prompt", phone="0712345678"))
+    answers = run_at_once(4, lambda _: visitor.post("prompt", phone="0712345678"))
 
     assert {answer.status_code for answer in answers} == {303}
     assert len(charges(paystack)) == 1
@@ -498,14 +498,14 @@ def test_prompt_asks_for_the_rest_after_a_part(visitor: Payer, paystack: FakePay
     paystack.pays = 20_000
     visitor.post("pay")
     paystack.pay(visitor.checkout.reference)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
     paystack.pays = None
     assert "KES 50.00 is missing" in visitor.reads()
 
     assert "on that phone to pay KES 50.00" in prompted(visitor)
 
     paystack.pay(visitor.checkout.reference)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
     assert "You paid KES 250.00" in visitor.reads()
 
 
@@ -513,12 +513,12 @@ def test_link_sends_few_prompts_an_hour(visitor: Payer, paystack: FakePaystack):
     for number in range(PROMPTS_PER_LINK_PER_HOUR):
         assert ASKED in prompted(visitor, f"071234567{number}")
         paystack.end_prompt(visitor.checkout.reference, "Request cancelled by user")
-        look(visitor.checkout)
+        poll_checkouts(visitor.checkout)
 
     answer = visitor.post("prompt", phone="0712345670")
 
     assert answer.status_code == 429
-    assert "Error: Too many prompts were sent" in words(answer.content.decode())
+    assert "Error: Too many prompts were sent" in visible_text(answer.content.decode())
     assert len(charges(paystack)) == PROMPTS_PER_LINK_PER_HOUR
     with time_machine.travel(now() + timedelta(hours=1)):
         opened(visitor)
@@ -527,7 +527,7 @@ def test_link_sends_few_prompts_an_hour(visitor: Payer, paystack: FakePaystack):
 def test_phone_gets_few_prompts_a_day_by_any_link(
     paystack_api: Api, paystack: FakePaystack
 ):
-    links = [payer(paystack_api) for _ in range(PROMPTS_PER_PHONE_PER_DAY + 1)]
+    links = [create_payer(paystack_api) for _ in range(PROMPTS_PER_PHONE_PER_DAY + 1)]
     for visitor in links[:-1]:
         opened(visitor)
 
@@ -655,8 +655,8 @@ def test_prompt_that_needs_more_input_offers_another_way(
 
 
 def test_provider_without_prompts_shows_no_form(live_api: Api, settings: Any):
-    for _ in taking(FakeStripe(), settings):
-        visitor = payer(live_api)
+    for _ in run_provider(FakeStripe(), settings):
+        visitor = create_payer(live_api)
 
         assert FORM not in visitor.reads()
         assert FORM not in prompted(visitor)
@@ -674,13 +674,13 @@ def test_provider_without_prompts_shows_no_form(live_api: Api, settings: Any):
     ],
 )
 def test_sandbox_plays_the_phone(api: Api, choice: str, told: str):
-    visitor = payer(api)
+    visitor = create_payer(api)
     assert "Play the phone" in prompted(visitor)
     path = f"/sandbox/checkout/{visitor.checkout.pk}"
     assert "Wrong PIN" in visitor.browser.get(path).content.decode()
 
     visitor.choose(choice, path)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
 
     assert told in visitor.reads()
 

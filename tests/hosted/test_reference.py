@@ -7,11 +7,11 @@ from django.utils.timezone import now
 
 from tests.documents.test_consent_receipts import pdf_text
 from tests.references.conftest import paying_api as paying_api
-from tests.references.employment import days_pass
 from tests.world.clients import Api
-from tests.world.referee import ANSWER, NO, PLACES, said
+from tests.world.clock import let_days_pass
+from tests.world.referee import ANSWER, NO, PLACES, saved_reference
 from tests.world.referee import referee as referee
-from tests.world.subject import Visitor, words
+from tests.world.subject import Visitor, visible_text
 from verification.consents.models import Consent
 from verification.notifications.delivery import send_due_notifications
 from verification.references.answers import VERSION
@@ -19,7 +19,7 @@ from verification.references.answers import VERSION
 
 def test_answers_of_a_referee_complete_the_report(paying_api: Api, referee: Visitor):
     referee.open()
-    page = words(referee.text())
+    page = visible_text(referee.text())
     assert "Acacia Lenders asks you to confirm" in page
     assert "Did Wanjiku Kamau work at Baraka Logistics Ltd?" in page
 
@@ -27,7 +27,7 @@ def test_answers_of_a_referee_complete_the_report(paying_api: Api, referee: Visi
     assert (answer.status_code, answer["Location"]) == (303, referee.page)
 
     assert "Thank you for your answers" in referee.text()
-    assert said(referee).answers == {
+    assert saved_reference(referee).answers == {
         "employed": True,
         "employer": "Baraka Logistics Limited",
         "jobTitle": "Fleet manager",
@@ -47,7 +47,7 @@ def test_no_employment_is_an_answer(referee: Visitor):
     referee.open()
     referee.post("submit", **ANSWER | NO)
 
-    answers = said(referee).answers
+    answers = saved_reference(referee).answers
     assert answers["employed"] is False
     assert answers["jobTitle"] is answers["wouldRehire"] is None
 
@@ -56,7 +56,7 @@ def test_present_employment_has_no_last_day(referee: Visitor):
     referee.open()
     referee.post("submit", **ANSWER, still="on")
 
-    assert said(referee).answers["employedTo"] is None
+    assert saved_reference(referee).answers["employedTo"] is None
 
 
 def test_visit_leaves_evidence(referee: Visitor):
@@ -65,7 +65,7 @@ def test_visit_leaves_evidence(referee: Visitor):
     referee.get(lang="sw")
     referee.post("submit", **ANSWER)
 
-    evidence = said(referee).evidence
+    evidence = saved_reference(referee).evidence
     assert evidence["address"] == "127.0.0.1"
     assert evidence["language"] == "sw"
     assert evidence["userAgent"].startswith("Opera Mini")
@@ -79,11 +79,11 @@ def test_visit_leaves_evidence(referee: Visitor):
 def test_referee_declines(paying_api: Api, referee: Visitor):
     referee.open()
     assert "You cannot answer?" in referee.text("decline")
-    assert said(referee).status == "PENDING"
+    assert saved_reference(referee).status == "PENDING"
     referee.post("decline", reason="Not allowed to")
 
     assert "You declined to answer" in referee.text()
-    assert said(referee).evidence["reason"] == "Not allowed to"
+    assert saved_reference(referee).evidence["reason"] == "Not allowed to"
     paying_api.work()
     report = paying_api.report(str(referee.reference.report_id))
     assert report["checkResults"][0]["failure"]["code"] == "REFEREE_DECLINED"
@@ -123,7 +123,7 @@ def test_invalid_form_names_errors_and_keeps_the_rest(referee: Visitor, form, er
     assert page.count(error) == 2
     assert 'class="errors" role="alert"' in page
     assert "Always on time." in page or "remarks" in form
-    assert said(referee).status == "PENDING"
+    assert saved_reference(referee).status == "PENDING"
 
 
 def test_every_error_leads_to_its_field(referee: Visitor):
@@ -144,7 +144,10 @@ def test_get_requests_change_nothing(referee: Visitor):
             referee.get(place)
             referee.browser.head(referee.page + place)
 
-    assert (said(referee).status, said(referee).generation) == ("PENDING", 1)
+    assert (saved_reference(referee).status, saved_reference(referee).generation) == (
+        "PENDING",
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_referee_gets_a_receipt_by_page_pdf_and_email(
         referee.post(place, **ANSWER)
 
     page = referee.text()
-    number = said(referee).number
+    number = saved_reference(referee).number
     assert number in page
     assert "<svg" in page
     assert f'href="{referee.page}receipt.pdf"' in page
@@ -192,12 +195,15 @@ def test_referee_gets_a_receipt_by_page_pdf_and_email(
 def test_double_click_and_the_back_button_are_harmless(referee: Visitor):
     referee.open()
     referee.post("submit", **ANSWER)
-    first = said(referee).submitted_at
+    first = saved_reference(referee).submitted_at
     referee.post("submit", **ANSWER | {"rehire": "NO"})
     referee.post("decline")
 
-    assert (said(referee).status, said(referee).submitted_at) == ("SUBMITTED", first)
-    assert said(referee).answers["wouldRehire"] == "YES"
+    assert (saved_reference(referee).status, saved_reference(referee).submitted_at) == (
+        "SUBMITTED",
+        first,
+    )
+    assert saved_reference(referee).answers["wouldRehire"] == "YES"
 
 
 def test_answered_link_shows_neither_answers_nor_subject(
@@ -209,14 +215,14 @@ def test_answered_link_shows_neither_answers_nor_subject(
     referee.open()
 
     page = referee.text()
-    assert said(referee).number in page
+    assert saved_reference(referee).number in page
     for personal in ("Wanjiku", "Amina", "Baraka", "Always on time"):
         assert personal not in page
 
 
 def test_expired_link_takes_no_answer(referee: Visitor):
     referee.open()
-    days_pass(14)
+    let_days_pass(14)
 
     referee.post("submit", **ANSWER)
 
@@ -249,14 +255,14 @@ def test_notice_names_stored_data_and_rights(
 ):
     referee.open()
 
-    page = words(referee.get(lang=language).content.decode())
+    page = visible_text(referee.get(lang=language).content.decode())
 
     assert [text for text in texts if text not in page] == []
 
 
 def test_notice_mentions_consent_only_on_record(referee: Visitor):
     referee.open()
-    attested = words(referee.text())
+    attested = visible_text(referee.text())
     Consent.objects.update(
         mode="SERVICE_HOSTED",
         status="GRANTED",
@@ -264,7 +270,7 @@ def test_notice_mentions_consent_only_on_record(referee: Visitor):
         token_digest=b"x",
         expires_at=now(),
     )
-    granted = words(referee.text())
+    granted = visible_text(referee.text())
 
     assert "Acacia Lenders states that Wanjiku Kamau agreed" in attested
     assert "agreed on a page of this service" not in attested
@@ -279,5 +285,7 @@ def test_answers_to_an_old_notice_are_refused(
     page = referee.post("submit", **ANSWER, shown="ab" * 32)
 
     assert page.status_code == 200
-    assert "This page has changed since you opened it" in words(page.content.decode())
-    assert said(referee).status == "PENDING"
+    assert "This page has changed since you opened it" in visible_text(
+        page.content.decode()
+    )
+    assert saved_reference(referee).status == "PENDING"

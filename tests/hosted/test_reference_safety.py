@@ -7,11 +7,12 @@ from django.test import Client
 from django.utils.timezone import now, timedelta
 
 from tests.references.conftest import paying_api as paying_api
-from tests.references.employment import asked, days_pass
 from tests.world.clients import Api
-from tests.world.referee import ANSWER, PLACES, said, visitor
+from tests.world.clock import let_days_pass
+from tests.world.employer import create_reference
+from tests.world.referee import ANSWER, PLACES, saved_reference, visit_as_referee
 from tests.world.referee import referee as referee
-from tests.world.subject import Visitor, words
+from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.references.requests import reference_links
 
@@ -22,8 +23,8 @@ def test_replaced_link_says_so_and_works_nowhere(
     referee: Visitor,
 ):
     referee.open()
-    days_pass(1)
-    newer = visitor(reference_links.renew(referee.reference.pk))
+    let_days_pass(1)
+    newer = visit_as_referee(reference_links.renew(referee.reference.pk))
 
     assert referee.post("submit", **ANSWER).status_code == 303
     page = referee.get()
@@ -33,7 +34,7 @@ def test_replaced_link_says_so_and_works_nowhere(
     assert referee.get().status_code == 410
     newer.open()
     newer.post("submit", **ANSWER)
-    assert said(referee).status == "SUBMITTED"
+    assert saved_reference(referee).status == "SUBMITTED"
 
 
 def test_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
@@ -46,7 +47,7 @@ def test_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
     assert page.status_code == 410
     assert b"You need not answer any more" in page.content
     assert b"Wanjiku" not in page.content
-    assert said(referee).status == "EXPIRED"
+    assert saved_reference(referee).status == "EXPIRED"
 
 
 def test_every_wrong_link_gets_the_same_answer(referee: Visitor):
@@ -63,7 +64,7 @@ def test_every_wrong_link_gets_the_same_answer(referee: Visitor):
 
 
 def test_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
-    another = visitor(asked(paying_api, idNumber="87654321"))
+    another = visit_as_referee(create_reference(paying_api, idNumber="87654321"))
     referee.open(), another.open()
     stranger = Client()
     stranger.cookies["visit"] = referee.browser.cookies["visit"].value
@@ -114,13 +115,15 @@ def test_every_answer_is_private_and_strict(referee: Visitor):
 def test_typed_scripts_are_plain_text(paying_api: Api):
     paying_api.workspace.name = SCRIPT
     paying_api.workspace.save()
-    referee = visitor(asked(paying_api, fullName=f"Ann {SCRIPT}", refereeName=SCRIPT))
+    referee = visit_as_referee(
+        create_reference(paying_api, fullName=f"Ann {SCRIPT}", refereeName=SCRIPT)
+    )
     referee.open()
 
     wrong = referee.post("submit", **ANSWER | {"remarks": SCRIPT, "name": ""})
     for page in (referee.text(), referee.text("decline"), wrong.content.decode()):
         assert "<script" not in page
-        assert SCRIPT in words(page)
+        assert SCRIPT in visible_text(page)
 
 
 def test_form_of_another_site_is_refused(referee: Visitor):
@@ -129,7 +132,7 @@ def test_form_of_another_site_is_refused(referee: Visitor):
     browser.cookies = referee.browser.cookies
 
     assert browser.post(referee.page + "submit", ANSWER).status_code == 403
-    assert said(referee).status == "PENDING"
+    assert saved_reference(referee).status == "PENDING"
 
 
 def test_page_is_small_and_needs_few_queries(
@@ -152,7 +155,7 @@ def test_page_is_in_kiswahili(referee: Visitor):
     referee.browser = Client(headers={"Accept-Language": "sw-KE,sw;q=0.9,en;q=0.5"})
     referee.open()
 
-    assert "Uthibitisho wa kazi wa Wanjiku Kamau" in words(referee.text())
+    assert "Uthibitisho wa kazi wa Wanjiku Kamau" in visible_text(referee.text())
     wrong = referee.post("submit", employed="YES").content.decode()
     assert "Andika jina la mwajiri" in wrong
 

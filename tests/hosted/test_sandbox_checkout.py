@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from tests.world.clients import Api
-from tests.world.payer import Payer, payer, work
-from tests.world.payments import candidate, opened
-from tests.world.subject import words
+from tests.world.payer import Payer, create_payer, poll_providers
+from tests.world.payments import candidate_item, open_page
+from tests.world.subject import visible_text
 from verification.payments.models import (
     Checkout,
     Payment,
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def visitor(api: Api) -> Payer:
-    return payer(api)
+    return create_payer(api)
 
 
 def test_sandbox_checkout_is_marked_as_a_test(visitor: Payer):
-    page = words(visitor.browser.get(visitor.pay()).content.decode())
+    page = visible_text(visitor.browser.get(visitor.pay()).content.decode())
 
     for said in (
         "TEST: play money",
@@ -57,7 +57,7 @@ def test_each_button_ends_the_checkout_and_sends_an_event(
     visitor: Payer, choice, status, payment, events
 ):
     visitor.choose(choice)
-    work()
+    poll_providers()
 
     assert {one.status for one in Checkout.objects.all()} == {status}
     assert Payment.objects.get().status == payment
@@ -66,7 +66,7 @@ def test_each_button_ends_the_checkout_and_sends_an_event(
 
 def test_lost_event_causes_no_poll(visitor: Payer):
     visitor.choose("lost")
-    work()
+    poll_providers()
 
     assert not PaymentEvent.objects.exists()
     assert Checkout.objects.get().status == "OPEN"
@@ -91,7 +91,7 @@ def test_failed_checkout_can_still_be_paid(visitor: Payer):
         assert said in visitor.browser.get(at).content.decode()
 
     visitor.choose("pay", at)
-    work()
+    poll_providers()
     assert Payment.objects.get().status == "PAID"
 
 
@@ -104,7 +104,7 @@ def test_unknown_button_shows_the_page_again(visitor: Payer, choice):
 
 
 def test_unknown_checkout_is_not_found(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     SandboxCheckout.objects.all().delete()
 
     for reference in (uuid4(), checkout.pk):

@@ -12,9 +12,9 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.hosted.test_payment_provider import form_action
 from tests.world.clients import Api
-from tests.world.payer import is_due, work
+from tests.world.payer import is_due, poll_providers
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.subject import Visitor, words
+from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.payments.checkouts import PaymentClosed, open_top_up
 from verification.payments.models import Checkout, SandboxCheckout
@@ -34,7 +34,7 @@ def test_suspended_workspace_takes_no_top_up(api: Api):
     visitor = owner(api)
     api.workspace.suspend("fraud")
 
-    page = words(visitor.text())
+    page = visible_text(visitor.text())
     answer = visitor.post("", amount="5000")
 
     assert "This cannot be paid at the moment" in page
@@ -51,7 +51,7 @@ def paid(visitor: Visitor, choice: str, amount: str = "5000") -> str:
     back = visitor.browser.post(path_of(at), {"choice": choice})["Location"]
     answer = visitor.browser.get(path_of(back), follow=True)
     visitor.path = (answer.redirect_chain or [(path_of(back), 0)])[-1][0]
-    return words(answer.content.decode())
+    return visible_text(answer.content.decode())
 
 
 def path_of(url: str) -> str:
@@ -59,7 +59,7 @@ def path_of(url: str) -> str:
 
 
 def reload(visitor: Visitor) -> str:
-    return words(visitor.browser.get(visitor.path).content.decode())
+    return visible_text(visitor.browser.get(visitor.path).content.decode())
 
 
 def test_page_names_the_account_without_its_balance(api: Api):
@@ -68,7 +68,7 @@ def test_page_names_the_account_without_its_balance(api: Api):
     api.workspace.contact = "privacy@acacia.test"
     api.workspace.save()
 
-    page = words(owner(api).text())
+    page = visible_text(owner(api).text())
 
     for said in (
         "Acacia Lenders",
@@ -88,7 +88,7 @@ def test_top_up_raises_the_balance(api: Api, typed):
     visitor = owner(api)
 
     assert "We are asking whether you have paid" in paid(visitor, "pay", typed)
-    work()
+    poll_providers()
 
     page = reload(visitor)
     assert "KES 5,000.00 was added to the balance of Acacia Lenders" in page
@@ -102,7 +102,7 @@ def test_failed_top_up_adds_nothing(api: Api):
     visitor = owner(api)
 
     paid(visitor, "fail")
-    work()
+    poll_providers()
 
     assert "The payment failed" in reload(visitor)
     assert not LedgerEntry.objects.exists()
@@ -113,7 +113,7 @@ def test_top_up_in_another_currency_waits_for_review(api: Api):
 
     paid(visitor, "pay")
     SandboxCheckout.objects.update(currency="USD")
-    work()
+    poll_providers()
 
     page = reload(visitor)
     assert "A person looks at your payment" in page
@@ -130,7 +130,7 @@ def test_top_up_of_another_amount_adds_the_paid_amount(api: Api, choice, came):
     visitor = owner(api)
 
     paid(visitor, choice)
-    work()
+    poll_providers()
 
     page = reload(visitor)
     assert f"{came} was added to the balance" in page
@@ -145,7 +145,7 @@ def test_return_without_payment_says_so(api: Api):
 
     answer = visitor.browser.get(back, follow=True)
     visitor.path = answer.redirect_chain[-1][0]
-    work()
+    poll_providers()
 
     assert "Not paid yet" in reload(visitor)
     assert not LedgerEntry.objects.exists()
@@ -154,7 +154,7 @@ def test_return_without_payment_says_so(api: Api):
 def test_return_replaces_a_lost_event(api: Api):
     visitor = owner(api)
     paid(visitor, "lost")
-    work()
+    poll_providers()
 
     assert "was added to the balance" in reload(visitor)
     assert LedgerEntry.objects.count() == 1
@@ -287,7 +287,7 @@ def test_pages_are_in_kiswahili(api: Api):
     visitor = owner(api)
     visitor.get(lang="sw")
 
-    assert "Ongeza salio la Acacia Lenders" in words(visitor.text())
+    assert "Ongeza salio la Acacia Lenders" in visible_text(visitor.text())
     assert "Andika kiasi" in visitor.post("", amount="").content.decode()
 
 
@@ -298,12 +298,12 @@ def test_waiting_payer_sees_the_result_of_the_poll(api: Api):
     path = visitor.browser.get(back)["Location"]
     shall_reload = visitor.script(path)
     assert not shall_reload()
-    work()
+    poll_providers()
 
     with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert shall_reload()
         assert not is_due(Checkout.objects.get())
-        page = words(visitor.browser.get(path).content.decode())
+        page = visible_text(visitor.browser.get(path).content.decode())
         assert "Nothing has been paid so far" in page
         # That page continues to poll.
         assert not visitor.script(path)()

@@ -10,8 +10,8 @@ from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import PAYER
-from tests.world.payer import Payer, payer, work
-from tests.world.subject import words
+from tests.world.payer import Payer, create_payer, poll_providers
+from tests.world.subject import visible_text
 from verification.checks.models import CheckDefinition
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
@@ -27,7 +27,7 @@ THIRD_PARTY = {"paymentMode": "THIRD_PARTY", "payer": PAYER}
 
 
 def test_payment_waits_for_consent(api: Api):
-    visitor = payer(api, consent=HOSTED)
+    visitor = create_payer(api, consent=HOSTED)
 
     page = visitor.reads()
     assert "There is nothing to pay yet" in page
@@ -36,7 +36,7 @@ def test_payment_waits_for_consent(api: Api):
 
 
 def test_expired_link_takes_no_payment(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     with time_machine.travel(now() + timedelta(days=15)):
         visitor.open()
         page = visitor.get()
@@ -54,7 +54,7 @@ def test_expired_link_takes_no_payment(api: Api):
 
 
 def test_payer_renews_an_expired_link_once_a_minute(api: Api):
-    visitor = payer(api, draft=True)
+    visitor = create_payer(api, draft=True)
     with time_machine.travel(now() + timedelta(days=15)) as clock:
         visitor.open()
         assert b"Send me a new link" in visitor.get().content
@@ -85,7 +85,7 @@ def wishes(api: Api, visitor: Payer) -> tuple[list[Notification], list[Any]]:
 
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_payer_asks_the_client_once_for_another_link(api: Api, is_closed: bool):
-    visitor = payer(api)
+    visitor = create_payer(api)
     with time_machine.travel(now() + timedelta(days=15)):
         if is_closed:
             expire_payments()
@@ -106,10 +106,10 @@ def test_payer_asks_the_client_once_for_another_link(api: Api, is_closed: bool):
 
 @pytest.mark.parametrize("way", ["open", "draft", "paid", "cancelled"])
 def test_payer_cannot_ask_the_client_when_no_link_is_needed(api: Api, way: str):
-    visitor = payer(api, draft=way == "draft")
+    visitor = create_payer(api, draft=way == "draft")
     if way == "paid":
         visitor.choose("pay")
-        work()
+        poll_providers()
     if way == "cancelled":
         api.post(f"/reports/{visitor.report_id}/cancel")
     days = 0 if way == "open" else 15
@@ -121,7 +121,7 @@ def test_payer_cannot_ask_the_client_when_no_link_is_needed(api: Api, way: str):
 
 
 def test_expired_link_stays_when_the_payer_has_blocked_the_client(api: Api):
-    visitor = payer(api, draft=True)
+    visitor = create_payer(api, draft=True)
     email = payer_of(visitor.payment.report)["email"]
     block(api.workspace.pk, [("EMAIL", email)], Block.Reason.UNWANTED)
     with time_machine.travel(now() + timedelta(days=15)):
@@ -143,7 +143,7 @@ def test_expired_link_stays_when_the_payer_has_blocked_the_client(api: Api):
 
 
 def test_page_promises_only_messages_that_would_be_sent(api: Api):
-    visitor = payer(api, consent=HOSTED)
+    visitor = create_payer(api, consent=HOSTED)
     assert "You get a message when you can pay" in visitor.reads()
 
     email = payer_of(visitor.payment.report)["email"]
@@ -153,34 +153,34 @@ def test_page_promises_only_messages_that_would_be_sent(api: Api):
 
 
 def test_replaced_link_shows_the_receipt_of_its_payment(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     at = visitor.pay()
     Payment.objects.update(link_made_at="2026-01-01T00:00:00Z")
     payment_links.renew(visitor.payment.pk)
     assert visitor.get().status_code == 410
     visitor.choose("pay", at)
-    work()
+    poll_providers()
 
     assert "You paid KES 250.00" in visitor.reads()
 
 
 def test_link_of_a_cancelled_report_is_dead(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     at = visitor.pay()
     api.post(f"/reports/{visitor.report_id}/cancel")
 
     page = visitor.get()
     assert page.status_code == 410
-    assert "You need not pay any more" in words(page.content.decode())
+    assert "You need not pay any more" in visible_text(page.content.decode())
     visitor.choose("pay", at)
-    work()
+    poll_providers()
     assert "came in that was not needed" in visitor.reads()
     send_refunds()
     assert "KES 250.00 was given back on" in visitor.reads()
 
 
 def test_replaced_payer_sees_nothing_of_the_draft(api: Api):
-    visitor = payer(api, draft=True)
+    visitor = create_payer(api, draft=True)
     other = {"name": "Other", "email": "other@payer.test"}
     body = {"paymentMode": "THIRD_PARTY", "payer": other}
     assert api.post(f"/reports/{visitor.report_id}/draft", body).status_code == 200
@@ -194,12 +194,12 @@ def test_replaced_payer_sees_nothing_of_the_draft(api: Api):
 
 
 def test_price_edited_after_the_quote_changes_nothing(api: Api):
-    visitor = payer(api)
+    visitor = create_payer(api)
     CheckDefinition.objects.update(price=999)
 
     assert "Total KES 250.00" in visitor.reads()
     visitor.choose("pay")
-    work()
+    poll_providers()
 
     assert visitor.checkout.paid_amount == Decimal(250)
     assert visitor.payment.status == "PAID"
@@ -209,7 +209,7 @@ def test_reused_checks_cost_nothing(api: Api):
     api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()
 
-    page = payer(api, checksRequested=["IDENTITY", "CRB_SCORE"]).reads()
+    page = create_payer(api, checksRequested=["IDENTITY", "CRB_SCORE"]).reads()
 
     assert "National identity free: known already" in page
     assert "Total KES 150.00" in page
@@ -218,13 +218,13 @@ def test_reused_checks_cost_nothing(api: Api):
 def test_check_renamed_by_staff_keeps_its_name(api: Api):
     CheckDefinition.objects.filter(name="IDENTITY").update(display_name="Passport <b>")
 
-    assert "Passport <b> KES 50.00" in payer(api).reads(lang="sw")
+    assert "Passport <b> KES 50.00" in create_payer(api).reads(lang="sw")
 
 
 def test_page_asks_for_no_payment_without_a_provider(live_api: Api, settings):
     settings.PAYMENT_PROVIDER = "paystack"
     settings.PAYMENT_PROVIDERS = {"paystack": ("tests.payments.shop.shop", {})}
-    visitor = payer(live_api)
+    visitor = create_payer(live_api)
     # The operator has ended the contract.
     settings.PAYMENT_PROVIDER = ""
 

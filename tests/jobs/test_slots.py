@@ -3,7 +3,7 @@ import threading
 import pytest
 from django.db import connection
 
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.jobs.queue import slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,7 +17,7 @@ def test_no_more_than_so_many_hold_a_slot_at_once():
             all_asked.wait()
             return free
 
-    assert sorted(at_once(4, hold)) == [False, False, True, True]
+    assert sorted(run_at_once(4, hold)) == [False, False, True, True]
 
 
 def hold_another(_: int) -> bool:
@@ -28,12 +28,12 @@ def hold_another(_: int) -> bool:
 def test_kinds_have_slots_of_their_own():
     with slot("tests", 1) as free:
         assert free
-        assert at_once(1, hold_another) == [True]
+        assert run_at_once(1, hold_another) == [True]
 
 
 def test_a_slot_that_was_given_back_is_free():
-    assert at_once(1, hold_another) == [True]
-    assert at_once(1, hold_another) == [True]
+    assert run_at_once(1, hold_another) == [True]
+    assert run_at_once(1, hold_another) == [True]
 
 
 def test_the_slot_of_a_worker_that_died_is_free():
@@ -41,5 +41,5 @@ def test_the_slot_of_a_worker_that_died_is_free():
         slot("others", 1).__enter__()
         connection.close()
 
-    assert at_once(1, die) == [None]
-    assert at_once(1, hold_another) == [True]
+    assert run_at_once(1, die) == [None]
+    assert run_at_once(1, hold_another) == [True]

@@ -8,11 +8,25 @@ from django.contrib.auth.models import Permission, User
 from monitoring.chart import Mark, describe_marks, timeline
 from monitoring.models import Alert, Rule, Run
 from monitoring.runs import launch_due_runs
-from tests.monitoring.rules import CHANGING, let_pass, make, raised, stored, work
 from tests.world.clients import Api
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
-from tests.world.staff import act, change, listed_ids, listing, opened, reveal
+from tests.world.rules import (
+    CHANGING,
+    create_rule,
+    move_rules_back,
+    raise_alert,
+    run_rules,
+    store_rule,
+)
+from tests.world.staff import (
+    change_url,
+    list_url,
+    listed_ids,
+    read_page,
+    reveal,
+    run_action,
+)
 from verification.backoffice.models import AuditEvent
 from workspaces.models import Workspace
 
@@ -23,11 +37,11 @@ START = datetime(2026, 1, 31, tzinfo=UTC)
 @pytest.fixture
 def watched(api: Api) -> Rule:
     """A rule with three runs, two of which raised an alert."""
-    make(api, id_number=CHANGING)
+    create_rule(api, id_number=CHANGING)
     for _ in range(2):
-        work(api)
-        let_pass(DAY)
-    work(api)
+        run_rules(api)
+        move_rules_back(DAY)
+    run_rules(api)
     return Rule.objects.get()
 
 
@@ -35,15 +49,15 @@ def test_a_rules_page_shows_its_runs_reports_alerts_and_changes(
     watched: Rule, staff, django_assert_max_num_queries
 ):
     with django_assert_max_num_queries(12):
-        html = opened(staff, change(watched))
+        html = read_page(staff, change_url(watched))
 
     assert AuditEvent.objects.get().action == "rule.opened"
     for run in watched.runs.all():
-        assert change(run) in html
-        assert change(run.report) in html
+        assert change_url(run) in html
+        assert change_url(run.report) in html
     assert Alert.objects.count() == 2
     for alert in Alert.objects.all():
-        assert change(alert) in html
+        assert change_url(alert) in html
     assert '<svg role="img"' in html
     assert "3 runs from" in html
 
@@ -53,25 +67,25 @@ def test_pages_of_runs_and_alerts_lead_to_rule_and_report(
 ):
     for row in (Run.objects.latest("number"), Alert.objects.latest("id")):
         with django_assert_max_num_queries(12):
-            html = opened(staff, change(row))
-        assert change(watched) in html
-        assert change(row.report) in html
+            html = read_page(staff, change_url(row))
+        assert change_url(watched) in html
+        assert change_url(row.report) in html
 
 
 def test_a_runs_report_leads_to_its_rule(watched: Rule, staff):
     report = watched.runs.first().report
-    assert change(watched) in opened(staff, change(report))
+    assert change_url(watched) in read_page(staff, change_url(report))
 
 
 def test_a_page_of_very_many_runs_costs_the_same(
     watched: Rule, staff, django_assert_max_num_queries
 ):
     for _ in range(5):
-        let_pass(DAY)
+        move_rules_back(DAY)
         launch_due_runs()
 
     with django_assert_max_num_queries(12):
-        opened(staff, change(watched))
+        read_page(staff, change_url(watched))
 
 
 def test_changes_and_subject_are_masked_until_a_reason_is_given(
@@ -79,18 +93,18 @@ def test_changes_and_subject_are_masked_until_a_reason_is_given(
 ):
     alert = Alert.objects.latest("id")
 
-    assert CHANGING not in opened(superuser, change(watched))
-    assert " → " not in opened(superuser, change(alert))
+    assert CHANGING not in read_page(superuser, change_url(watched))
+    assert " → " not in read_page(superuser, change_url(alert))
     reveal(superuser, watched)
     reveal(superuser, alert)
-    assert CHANGING in opened(superuser, change(watched))
-    assert " → " in opened(superuser, change(alert))
+    assert CHANGING in read_page(superuser, change_url(watched))
+    assert " → " in read_page(superuser, change_url(alert))
 
 
 def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
-    monthly, live = stored(api, cadence="MONTHLY"), stored(live_api)
-    stopped = stored(api)
-    act(staff, "pause", stopped)
+    monthly, live = store_rule(api, cadence="MONTHLY"), store_rule(live_api)
+    stopped = store_rule(api)
+    run_action(staff, "pause", stopped)
 
     def found(**query: str) -> set[str]:
         return listed_ids(staff, Rule, **query) - {str(api.workspace.pk)}
@@ -100,12 +114,12 @@ def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
     assert found(cadence__exact="MONTHLY") == {str(monthly.pk)}
     assert found(environment__exact="production") == {str(live.pk)}
     assert found(q=str(live.pk)) == {str(live.pk)}
-    assert "Paused by staff" in opened(staff, listing(Rule))
+    assert "Paused by staff" in read_page(staff, list_url(Rule))
 
 
 def test_rules_that_cannot_be_launched_are_found(api: Api, staff):
-    stored(api)
-    broken = stored(api)
+    store_rule(api)
+    broken = store_rule(api)
     Rule.objects.filter(pk=broken.pk).update(
         launch_failures=3, last_error="UnknownKey", put_off_until=START
     )
@@ -113,15 +127,15 @@ def test_rules_that_cannot_be_launched_are_found(api: Api, staff):
     assert listed_ids(staff, Rule, not_launched="yes") - {str(api.workspace.pk)} == {
         str(broken.pk)
     }
-    assert "UnknownKey" in opened(staff, listing(Rule))
-    assert "UnknownKey" in opened(staff, change(broken))
+    assert "UnknownKey" in read_page(staff, list_url(Rule))
+    assert "UnknownKey" in read_page(staff, change_url(broken))
 
 
 def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
-    rule = stored(api)
+    rule = store_rule(api)
 
-    assert "paused" in act(staff, "pause", rule)[0]
-    assert "was so already" in act(staff, "pause", rule)[0]
+    assert "paused" in run_action(staff, "pause", rule)[0]
+    assert "was so already" in run_action(staff, "pause", rule)[0]
     rule.refresh_from_db()
     assert rule.pause_reason == "BY_STAFF"
     html = asked(staff, "resume", rule)
@@ -129,7 +143,7 @@ def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
     rule.refresh_from_db()
     assert not rule.is_active
 
-    assert "resumed" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert "resumed" in run_action(staff, "resume", rule, confirmed="yes")[0]
     rule.refresh_from_db()
     assert rule.is_active
     recorded = AuditEvent.objects.order_by("id").values_list("action", flat=True)
@@ -137,7 +151,7 @@ def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
 
 
 def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
-    rule = stored(api)
+    rule = store_rule(api)
     next_run_at = rule.next_run_at
     html = asked(staff, "run_now", rule)
     assert "billed" in html
@@ -147,7 +161,7 @@ def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
     (told,) = confirm(staff, html, rule)
 
     run = Run.objects.get()
-    assert change(run.report) in told
+    assert change_url(run.report) in told
     assert run.report.created_by == "staff grace"
     rule.refresh_from_db()
     assert (rule.next_run_at, rule.runs_made) == (next_run_at, 1)
@@ -155,14 +169,16 @@ def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
 
 
 def test_what_is_confirmed_twice_runs_once(api: Api, staff):
-    rule = stored(api)
+    rule = store_rule(api)
     html = asked(staff, "run_now", rule)
 
     confirm(staff, html, rule)
     assert "since you were asked" in confirm(staff, html, rule)[0]
     html = asked(staff, "run_now", rule)
     assert "under way" in confirm(staff, html, rule)[0]
-    assert "since you were asked" in act(staff, "run_now", rule, confirmed="yes")[0]
+    assert (
+        "since you were asked" in run_action(staff, "run_now", rule, confirmed="yes")[0]
+    )
     assert movements(api) == [("CHARGE", -50, 1)]
 
     api.work()
@@ -173,8 +189,12 @@ def test_what_is_confirmed_twice_runs_once(api: Api, staff):
 def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
     api: Api, another_api: Api, live_api: Api, staff
 ):
-    paused, suspended, poor = stored(api), stored(another_api), stored(live_api)
-    act(staff, "pause", paused)
+    paused, suspended, poor = (
+        store_rule(api),
+        store_rule(another_api),
+        store_rule(live_api),
+    )
+    run_action(staff, "pause", paused)
     Workspace.objects.get(pk=another_api.workspace.pk).suspend("Unpaid invoices")
 
     html = asked(staff, "run_now", paused, suspended, poor)
@@ -189,7 +209,7 @@ def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
 
 
 def test_staff_do_not_consent_for_others(api: Api, staff):
-    rule = stored(api)
+    rule = store_rule(api)
     Rule.objects.update(
         status="PAUSED",
         pause_reason="CONSENT_WITHDRAWN",
@@ -197,19 +217,19 @@ def test_staff_do_not_consent_for_others(api: Api, staff):
         consent_withdrawn_at=START,
     )
 
-    assert "withdrew" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert "withdrew" in run_action(staff, "resume", rule, confirmed="yes")[0]
     rule.refresh_from_db()
     assert not rule.is_active
 
 
 def test_who_may_not_change_rules_has_no_actions(api: Api, staff):
-    rule = stored(api)
+    rule = store_rule(api)
     User.objects.get(username="grace").user_permissions.set(
         Permission.objects.filter(codename="view_rule")
     )
 
-    act(staff, "pause", rule)
-    act(staff, "run_now", rule, confirmed="yes")
+    run_action(staff, "pause", rule)
+    run_action(staff, "run_now", rule, confirmed="yes")
 
     rule.refresh_from_db()
     assert rule.is_active
@@ -217,21 +237,21 @@ def test_who_may_not_change_rules_has_no_actions(api: Api, staff):
 
 
 def test_an_alert_of_a_deleted_rule_is_shown(api: Api, staff):
-    alert = raised(api)
+    alert = raise_alert(api)
     Rule.objects.all().delete()
 
-    assert str(alert.rule_id) in opened(staff, change(alert))
+    assert str(alert.rule_id) in read_page(staff, change_url(alert))
 
 
 def confirm(client, html: str, *rules: Rule) -> list[str]:
     """What is told when the form of the asking page is sent."""
     fields = dict(re.findall(r'name="(made-[^"]+)" value="([^"]+)"', html))
-    return act(client, "run_now", *rules, confirmed="yes", **fields)
+    return run_action(client, "run_now", *rules, confirmed="yes", **fields)
 
 
 def asked(client, action: str, *chosen: Rule) -> str:
     data = {"action": action, "_selected_action": [row.pk for row in chosen]}
-    answer = client.post(listing(Rule), data)
+    answer = client.post(list_url(Rule), data)
     assert answer.status_code == 200
     return answer.content.decode()
 

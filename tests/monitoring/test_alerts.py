@@ -20,12 +20,18 @@ from monitoring.models import Alert, Baseline, Rule, Run
 from monitoring.runs import launch_due_runs
 from tests.checks.engine import work_until_done
 from tests.console.visitor import Visitor
-from tests.monitoring.rules import CHANGING, alerts, let_pass, make, work
 from tests.world.clients import Api
-from tests.world.members import member
+from tests.world.members import create_member
 from tests.world.orders import REFUSED
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
-from tests.world.staff import change, opened
+from tests.world.rules import (
+    CHANGING,
+    create_rule,
+    list_alerts,
+    move_rules_back,
+    run_rules,
+)
+from tests.world.staff import change_url, read_page
 from verification.api.events import EVENTS
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
@@ -38,7 +44,7 @@ DAY = timedelta(days=1)
 
 def due(api: Api) -> Run:
     """The run of a rule, launched a day later and not worked off."""
-    let_pass(DAY)
+    move_rules_back(DAY)
     launch_due_runs()
     return Run.objects.latest("number")
 
@@ -66,8 +72,8 @@ def ask_about(run: Run, id_number: str) -> None:
 @pytest.fixture
 def made(api: Api) -> dict[str, Any]:
     """A rule whose baseline was found."""
-    rule = make(api)
-    work(api)
+    rule = create_rule(api)
+    run_rules(api)
     return rule
 
 
@@ -82,9 +88,9 @@ def test_nothing_of_what_was_found_stands_in_the_database_in_clear(
     result.save()
     compare(run)
 
-    (alert,) = alerts(api)
+    (alert,) = list_alerts(api)
     assert "new flag ON_A_LIST" in alert["message"]
-    assert "new flag ON_A_LIST" in opened(staff, change(Alert.objects.get()))
+    assert "new flag ON_A_LIST" in read_page(staff, change_url(Alert.objects.get()))
     with connection.cursor() as cursor:
         cursor.execute("SELECT a::text, message FROM monitoring_alert a")
         row, message = cursor.fetchone()
@@ -101,8 +107,8 @@ def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]
 
 
 def test_the_same_run_compared_again_is_told_once(api: Api):
-    make(api, id_number=CHANGING)
-    work(api)
+    create_rule(api, id_number=CHANGING)
+    run_rules(api)
     run = due(api)
     api.work()
 
@@ -133,26 +139,26 @@ def test_of_two_runs_in_one_job_each_is_compared_with_the_one_before(api: Api, m
 
     compare(third, first, second)
 
-    found = [alert["changes"][0] for alert in alerts(api)]
+    found = [alert["changes"][0] for alert in list_alerts(api)]
     assert [(c["old"], c["new"]) for c in found] == [("b", "a"), ("a", "b")]
 
 
 def test_a_check_that_completes_by_a_retry_is_compared(api: Api):
-    made = make(api, id_number=CHANGING)
-    work(api)
+    made = create_rule(api, id_number=CHANGING)
+    run_rules(api)
     run = due(api)
     ask_about(run, REFUSED)
     api.work()
     compare(run)
     assert api.report(str(run.report_id))["status"] == "FAILED"
-    assert alerts(api) == []
+    assert list_alerts(api) == []
 
     ask_about(run, CHANGING)
     assert api.post(f"/reports/{run.report_id}/retry").status_code == 200
     api.work()
     compare(run)
 
-    (alert,) = alerts(api)
+    (alert,) = list_alerts(api)
     assert (alert["monitoringId"], alert["reportId"]) == (
         made["id"],
         str(run.report_id),
@@ -167,20 +173,20 @@ def test_a_run_that_failed_changes_nothing_and_the_next_is_compared_with_the_las
     before = Baseline.objects.get().said
     run = due(api)
     ask_about(run, REFUSED)
-    work(api)
+    run_rules(api)
     assert api.report(str(run.report_id))["status"] == "FAILED"
     assert Baseline.objects.get().said == before
 
     due(api)
-    work(api)
+    run_rules(api)
 
-    assert alerts(api) == []
+    assert list_alerts(api) == []
     assert Baseline.objects.get().run_number == 3
 
 
 def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
-    make(api, "IDENTITY", "KRA_PIN", id_number=CHANGING)
-    work(api)
+    create_rule(api, "IDENTITY", "KRA_PIN", id_number=CHANGING)
+    run_rules(api)
     run = due(api)
     late = CheckResult.objects.filter(report=run.report_id, name="KRA_PIN")
     late.update(next_attempt_at=now() + DAY, turn_at=now() + DAY)
@@ -188,19 +194,19 @@ def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
     assert api.post(f"/reports/{run.report_id}/cancel").status_code == 200
 
     compare_lost_runs()
-    assert alerts(api) == []
+    assert list_alerts(api) == []
     long_ago = now() - timedelta(hours=1)
     Run.objects.update(created_at=long_ago)
     Report.objects.filter(completed_at__isnull=False).update(completed_at=long_ago)
     compare_lost_runs()
 
-    (alert,) = alerts(api)
+    (alert,) = list_alerts(api)
     assert {change["checkName"] for change in alert["changes"]} == {"IDENTITY"}
 
 
 def test_a_run_whose_job_was_lost_is_compared_by_the_sweep_once(api: Api):
-    make(api, id_number=CHANGING)
-    work(api)
+    create_rule(api, id_number=CHANGING)
+    run_rules(api)
     due(api)
     api.work()
     long_ago = now() - timedelta(minutes=3)
@@ -221,13 +227,13 @@ def test_a_finding_that_was_erased_is_no_change(api: Api, made):
 
     compare(run)
 
-    assert alerts(api) == []
+    assert list_alerts(api) == []
     assert Baseline.objects.get().run_number == 1
 
 
 def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
-    made = make(api, id_number=CHANGING)
-    work(api)
+    made = create_rule(api, id_number=CHANGING)
+    run_rules(api)
     run = due(api)
     assert api.delete(f"/monitoring/{made['id']}").status_code == 204
 
@@ -237,40 +243,40 @@ def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
 
     report = api.report(str(run.report_id))
     assert (report["status"], report["monitoringId"]) == ("READY", made["id"])
-    assert alerts(api) == []
+    assert list_alerts(api) == []
     assert Run.objects.count() == Baseline.objects.count() == 0
 
 
 def test_alerts_outlive_their_rule(api: Api):
-    made = make(api, id_number=CHANGING)
-    work(api)
-    let_pass(DAY)
-    work(api)
-    (before,) = alerts(api)
+    made = create_rule(api, id_number=CHANGING)
+    run_rules(api)
+    move_rules_back(DAY)
+    run_rules(api)
+    (before,) = list_alerts(api)
 
     assert api.delete(f"/monitoring/{made['id']}").status_code == 204
 
-    assert alerts(api) == [before]
+    assert list_alerts(api) == [before]
     assert api.report(before["reportId"])["status"] == "READY"
 
 
 def test_a_paused_rule_is_told_what_its_last_run_found(api: Api):
-    made = make(api, id_number=CHANGING)
-    work(api)
+    made = create_rule(api, id_number=CHANGING)
+    run_rules(api)
     due(api)
     assert api.post(f"/monitoring/{made['id']}/pause").status_code == 200
 
-    work(api)
+    run_rules(api)
 
-    assert len(alerts(api)) == 1
+    assert len(list_alerts(api)) == 1
 
 
 def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
-    broken = make(api, id_number=CHANGING)
-    make(api, id_number=CHANGING, reference="well")
-    work(api)
+    broken = create_rule(api, id_number=CHANGING)
+    create_rule(api, id_number=CHANGING, reference="well")
+    run_rules(api)
     Baseline.objects.filter(rule=broken["id"]).update(said=b"nonsense")
-    let_pass(DAY)
+    move_rules_back(DAY)
     launch_due_runs()
     api.work()
     runs = list(Run.objects.filter(compared_at=None))
@@ -279,7 +285,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
     with pytest.raises(ComparisonFailed, match="1 of 2"):
         compare(*runs)
 
-    (alert,) = alerts(api)
+    (alert,) = list_alerts(api)
     assert alert["monitoringId"] != broken["id"]
     long_ago = now() - timedelta(minutes=3)
     Run.objects.update(created_at=long_ago)
@@ -289,12 +295,12 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
 
 
 def test_one_alert_a_run_lists_the_changes_of_every_check(api: Api):
-    make(api, "IDENTITY", "CRB_SCORE", id_number=CHANGING)
-    work(api)
-    let_pass(DAY)
-    work(api)
+    create_rule(api, "IDENTITY", "CRB_SCORE", id_number=CHANGING)
+    run_rules(api)
+    move_rules_back(DAY)
+    run_rules(api)
 
-    (alert,) = alerts(api)
+    (alert,) = list_alerts(api)
     assert {c["checkName"] for c in alert["changes"]} == {"IDENTITY", "CRB_SCORE"}
     assert alert["title"] == "2 checks changed"
     event = Event.objects.get(name="monitoring.alert.created")
@@ -310,8 +316,8 @@ SILENT, CLEAR = "90000008", "90000000"
 
 def run(api: Api, times: int, days: int = 1) -> None:
     for _ in range(times):
-        let_pass(days * DAY)
-        work(api)
+        move_rules_back(days * DAY)
+        run_rules(api)
 
 
 def point_to(number: str) -> None:
@@ -328,11 +334,11 @@ def check_of(api: Api) -> dict[str, Any]:
 
 
 def test_rule_shows_when_each_check_last_completed(api: Api):
-    made = make(api, id_number=CLEAR)
+    made = create_rule(api, id_number=CLEAR)
     assert made["checks"] == [
         {"checkName": "IDENTITY", "lastCompletedAt": None, "runsWithoutAnswer": 0}
     ]
-    work(api)
+    run_rules(api)
     completed = check_of(api)["lastCompletedAt"]
     assert completed is not None
 
@@ -347,15 +353,15 @@ def test_rule_shows_when_each_check_last_completed(api: Api):
 
 
 def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
-    make(api, id_number=CLEAR)
-    work(api)
+    create_rule(api, id_number=CLEAR)
+    run_rules(api)
     point_to(SILENT)
     run(api, 2)
-    assert alerts(api) == []
+    assert list_alerts(api) == []
 
     run(api, 4)
 
-    (alert,) = alerts(api)
+    (alert,) = list_alerts(api)
     assert (alert["kind"], alert["severity"]) == ("NO_ANSWER", "WARNING")
     assert alert["title"] == "IDENTITY: no answer"
     assert (
@@ -368,10 +374,10 @@ def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
 
 
 def test_check_that_answers_again_may_raise_another_alert(api: Api):
-    make(api, id_number=SILENT)
-    work(api)
+    create_rule(api, id_number=SILENT)
+    run_rules(api)
     run(api, 2)
-    assert "last completed never" in alerts(api)[0]["message"]
+    assert "last completed never" in list_alerts(api)[0]["message"]
 
     point_to(CLEAR)
     run(api, 1)
@@ -379,41 +385,43 @@ def test_check_that_answers_again_may_raise_another_alert(api: Api):
     point_to(SILENT)
     run(api, 3)
 
-    assert [alert["kind"] for alert in alerts(api)] == ["NO_ANSWER"] * 2
+    assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"] * 2
 
 
 @pytest.mark.parametrize(
     ("cadence", "days", "runs"), [("WEEKLY", 7, 2), ("MONTHLY", 31, 1)]
 )
 def test_longer_cadences_tell_of_silence_sooner(api: Api, cadence, days, runs):
-    make(api, id_number=SILENT, cadence=cadence)
-    work(api)
+    create_rule(api, id_number=SILENT, cadence=cadence)
+    run_rules(api)
     run(api, runs - 1, days)
 
-    assert [alert["kind"] for alert in alerts(api)] == ["NO_ANSWER"]
+    assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"]
 
 
 def test_run_that_is_compared_twice_counts_once(api: Api):
-    made = make(api, id_number=SILENT)
-    work(api)
+    made = create_rule(api, id_number=SILENT)
+    run_rules(api)
     report = Rule.objects.get(pk=made["id"]).runs.get().report_id
 
     api.post(f"/reports/{report}/retry")
     work_until_done(api)
-    work(api)
+    run_rules(api)
 
     assert Baseline.objects.get().unanswered == 1
 
 
 def test_staff_and_members_see_what_was_not_looked_at(api: Api, staff):
-    make(api, id_number=SILENT)
-    work(api)
+    create_rule(api, id_number=SILENT)
+    run_rules(api)
     run(api, 2)
 
-    assert "A check could not be done" in opened(staff, change(Alert.objects.get()))
-    page = opened(staff, change(Rule.objects.get()))
+    assert "A check could not be done" in read_page(
+        staff, change_url(Alert.objects.get())
+    )
+    page = read_page(staff, change_url(Rule.objects.get()))
     assert "runs without an answer since" in page
-    owner = Visitor(member(api.workspace, "OWNER"))
+    owner = Visitor(create_member(api.workspace, "OWNER"))
     page = owner.page("monitoring-rule", rule=Rule.objects.get().pk)
     assert "IDENTITY: not completed yet" in page
     assert "no answer in the last 3 runs" in page

@@ -5,10 +5,10 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule, Run
-from tests.monitoring.rules import make, rule, work
-from tests.world.clients import ATTESTED, HOSTED, Api, codes
+from tests.world.clients import ATTESTED, HOSTED, Api, error_codes
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
-from tests.world.orders import movements, rows
+from tests.world.orders import count_rows, movements
+from tests.world.rules import create_rule, rule_request, run_rules
 from verification.checks.models import CheckDefinition
 from webhooks.models import Event
 
@@ -20,7 +20,7 @@ COMPANY = {
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    body = copy.deepcopy(rule())
+    body = copy.deepcopy(rule_request())
     *way, last = path.split("/")
     place: Any = body
     for step in way:
@@ -30,19 +30,21 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 def without(name: str) -> dict[str, Any]:
-    return {key: value for key, value in rule().items() if key != name}
+    return {key: value for key, value in rule_request().items() if key != name}
 
 
 def told(api: Api, body: Any) -> dict[str, str]:
-    before = rows()
+    before = count_rows()
     problem = api.refused("/monitoring", body)
     assert problem["code"] == "validation-failed", problem
-    assert rows() == before
-    return {at.removeprefix("#/"): code for at, code in codes(problem).items()}
+    assert count_rows() == before
+    return {at.removeprefix("#/"): code for at, code in error_codes(problem).items()}
 
 
 def test_a_rule_is_answered_with_its_schedule(api: Api):
-    made = make(api, "IDENTITY", "KRA_PIN", cadence="MONTHLY", reference="loan-1")
+    made = create_rule(
+        api, "IDENTITY", "KRA_PIN", cadence="MONTHLY", reference="loan-1"
+    )
 
     stored = Rule.objects.get()
     assert made["id"] == str(stored.pk)
@@ -56,7 +58,7 @@ def test_a_rule_is_answered_with_its_schedule(api: Api):
 
 def test_creating_a_rule_is_billed_once_and_is_the_clients_attestation(api: Api):
     before = now()
-    make(api, "IDENTITY")
+    create_rule(api, "IDENTITY")
 
     assert movements(api) == [("CHARGE", -50, 1)]
     consent = Run.objects.get().report.consent
@@ -67,14 +69,14 @@ def test_creating_a_rule_is_billed_once_and_is_the_clients_attestation(api: Api)
 
 
 def test_a_consent_that_is_sent_is_that_of_every_run(api: Api):
-    make(api, consent={**ATTESTED, "evidenceReference": "form-17"})
+    create_rule(api, consent={**ATTESTED, "evidenceReference": "form-17"})
 
     consent = Run.objects.get().report.consent
     assert consent.attestation["evidenceReference"] == "form-17"
 
 
 def test_where_no_check_needs_consent_none_is_recorded(api: Api):
-    make(api, "BUSINESS_VERIFICATION", subject=COMPANY)
+    create_rule(api, "BUSINESS_VERIFICATION", subject=COMPANY)
 
     assert Rule.objects.get().consent is None
     assert not hasattr(Run.objects.get().report, "consent")
@@ -150,29 +152,29 @@ def test_a_body_that_is_no_object_is_malformed(api: Api, body: Any):
 
 def test_a_check_that_is_not_offered_is_refused(api: Api):
     CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
-    assert told(api, rule()) == {"checkNames/0": "inactive-check"}
+    assert told(api, rule_request()) == {"checkNames/0": "inactive-check"}
 
 
 def test_a_live_key_refuses_reserved_numbers(live_api: Api):
-    found = told(live_api, rule(id_number="90000007"))
+    found = told(live_api, rule_request(id_number="90000007"))
     assert found == {"subject/idNumber": "not-allowed-here"}
 
 
 def test_who_cannot_pay_for_the_first_run_has_no_rule(live_api: Api):
-    before = rows()
+    before = count_rows()
 
-    problem = live_api.refused("/monitoring", rule("CRB_FULL"))
+    problem = live_api.refused("/monitoring", rule_request("CRB_FULL"))
 
     assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
     assert "650.00" in problem["detail"]
-    assert rows() == before
+    assert count_rows() == before
 
 
 def test_a_repeated_request_with_its_key_makes_one_rule(api: Api):
-    body = rule()
+    body = rule_request()
     first = api.post("/monitoring", body, Idempotency_Key="k1")
     again = api.post("/monitoring", body, Idempotency_Key='"k1"')
-    work(api)
+    run_rules(api)
 
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.json() == first.json()
@@ -183,9 +185,9 @@ def test_a_repeated_request_with_its_key_makes_one_rule(api: Api):
 
 
 def test_a_key_that_belongs_to_another_request_is_refused(api: Api):
-    api.post("/monitoring", rule(), Idempotency_Key="k1")
+    api.post("/monitoring", rule_request(), Idempotency_Key="k1")
 
-    problem = api.refused("/monitoring", rule("KRA_PIN"), Idempotency_Key="k1")
+    problem = api.refused("/monitoring", rule_request("KRA_PIN"), Idempotency_Key="k1")
 
     assert (problem["status"], problem["code"]) == (422, "idempotency-key-reused")
     other = {"reports": [{}]}
@@ -197,17 +199,19 @@ def test_a_key_that_belongs_to_another_request_is_refused(api: Api):
 
 def test_a_refused_request_is_not_remembered(api: Api):
     api.refused("/monitoring", without("cadence"), Idempotency_Key="k1")
-    assert api.post("/monitoring", rule(), Idempotency_Key="k1").status_code == 201
+    assert (
+        api.post("/monitoring", rule_request(), Idempotency_Key="k1").status_code == 201
+    )
 
 
 def test_the_same_request_twice_makes_two_rules(api: Api):
-    assert make(api)["id"] != make(api)["id"]
+    assert create_rule(api)["id"] != create_rule(api)["id"]
     assert Rule.objects.count() == 2
 
 
 def test_the_first_run_raises_the_events_of_a_report(api: Api):
-    make(api)
-    work(api)
+    create_rule(api)
+    run_rules(api)
 
     assert sorted(Event.objects.values_list("name", flat=True)) == [
         "check.completed",
@@ -218,7 +222,7 @@ def test_the_first_run_raises_the_events_of_a_report(api: Api):
 
 def test_very_long_names_that_are_allowed_are_searched_and_shown(api: Api):
     name = "Wanjikũ " * 24 + "Kamau"
-    made = make(api, subject={**rule()["subject"], "fullName": name})
+    made = create_rule(api, subject={**rule_request()["subject"], "fullName": name})
 
     assert made["subject"]["fullName"] == name
     found = api.get("/monitoring", search="wanjikũ kamau").json()

@@ -8,11 +8,18 @@ from django.utils.timezone import now
 from monitoring.models import PauseReason, Rule, Run
 from monitoring.pauses import notify_paused, pause, pause_for_staff, resume_for_staff
 from monitoring.runs import launch_due_runs
-from tests.monitoring.rules import CHANGING, let_pass, make, pay_in, stored, work
-from tests.world.clients import ATTESTED, HOSTED, Api, codes, person
+from tests.world.clients import ATTESTED, HOSTED, Api, error_codes, person
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
-from tests.world.staff import act
+from tests.world.rules import (
+    CHANGING,
+    create_rule,
+    move_rules_back,
+    run_rules,
+    store_rule,
+    top_up_account,
+)
+from tests.world.staff import run_action
 from verification.checks.models import CheckDefinition
 from verification.consents.decisions import Evidence, grant, withdraw
 from verification.consents.models import Consent
@@ -55,21 +62,21 @@ def told() -> list[Notification]:
 
 
 def test_a_paused_rule_makes_no_runs_and_says_why_and_since_when(api: Api):
-    made = make(api)
+    made = create_rule(api)
 
     paused = api.post(f"/monitoring/{made['id']}/pause").json()
 
     assert (paused["status"], paused["pauseReason"]) == ("PAUSED", "BY_CLIENT")
     assert paused["pausedAt"]
     assert paused["nextRunAt"] is None
-    let_pass(2 * DAY)
+    move_rules_back(2 * DAY)
     launch_due_runs()
     assert Run.objects.count() == 1
     assert api.post(f"/monitoring/{made['id']}/pause").json() == paused
 
 
 def test_a_rule_that_is_resumed_keeps_its_times(api: Api):
-    made = make(api)
+    made = create_rule(api)
     api.post(f"/monitoring/{made['id']}/pause")
 
     resumed = api.post(f"/monitoring/{made['id']}/resume", {}).json()
@@ -78,9 +85,9 @@ def test_a_rule_that_is_resumed_keeps_its_times(api: Api):
 
 
 def test_a_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     api.post(f"/monitoring/{rule.pk}/pause")
-    let_pass(timedelta(days=5, hours=3))
+    move_rules_back(timedelta(days=5, hours=3))
 
     assert resume(api, rule).status_code == 200
     launch_due_runs()
@@ -92,13 +99,13 @@ def test_a_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
 
 
 def test_resuming_an_active_rule_changes_nothing(api: Api):
-    made = make(api)
+    made = create_rule(api)
     assert api.post(f"/monitoring/{made['id']}/resume", {}).json() == made
 
 
 def test_a_withdrawal_pauses_all_rules_on_that_subject(api: Api, another_api: Api):
-    ours = [stored(api), stored(api, "KRA_PIN"), stored(api, "CRB_SCORE")]
-    another, elsewhere = stored(api, id_number="23456789"), stored(another_api)
+    ours = [store_rule(api), store_rule(api, "KRA_PIN"), store_rule(api, "CRB_SCORE")]
+    another, elsewhere = store_rule(api, id_number="23456789"), store_rule(another_api)
 
     withdrawn(api)
 
@@ -110,13 +117,13 @@ def test_a_withdrawal_pauses_all_rules_on_that_subject(api: Api, another_api: Ap
 
 
 def test_a_withdrawal_in_the_other_environment_pauses_nothing(api: Api, live_api: Api):
-    rule = stored(live_api)
+    rule = store_rule(live_api)
     withdrawn(api)
     assert standing(rule) == ("ACTIVE", "")
 
 
 def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeypatch):
-    rule = stored(api)
+    rule = store_rule(api)
 
     def fails(*_: Any) -> None:
         raise RuntimeError
@@ -131,7 +138,7 @@ def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeyp
 def test_a_withdrawal_stops_runs_that_are_under_way_and_gives_their_price_back(
     api: Api,
 ):
-    make(api, "IDENTITY")
+    create_rule(api, "IDENTITY")
     withdrawn(api)
 
     run = Run.objects.get()
@@ -143,7 +150,7 @@ def test_a_withdrawal_stops_runs_that_are_under_way_and_gives_their_price_back(
 
 
 def test_a_rule_whose_subject_withdrew_needs_a_consent_to_go_on(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     withdrawn(api)
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
@@ -154,37 +161,37 @@ def test_a_rule_whose_subject_withdrew_needs_a_consent_to_go_on(api: Api):
 
 
 def test_a_consent_given_after_the_withdrawal_is_that_of_the_next_run(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     withdrawn(api)
     consent = anew(evidenceReference="form-2")
 
     assert resume(api, rule, consent).json()["status"] == "ACTIVE"
 
-    let_pass(DAY)
+    move_rules_back(DAY)
     launch_due_runs()
     report = Run.objects.get().report
     assert report.consent.attestation["evidenceReference"] == "form-2"
 
 
 def test_a_consent_from_before_the_withdrawal_does_not_do(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     withdrawn(api)
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": ATTESTED})
 
-    assert codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
+    assert error_codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
 
 
 def test_a_second_withdrawal_needs_a_later_consent_again(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     withdrawn(api)
     consent = anew()
     withdrawn(api)
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", consent)
 
-    assert codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
+    assert error_codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
 
 
 @pytest.mark.parametrize(
@@ -200,22 +207,22 @@ def test_a_second_withdrawal_needs_a_later_consent_again(api: Api):
 def test_a_consent_that_would_not_do_for_a_report_resumes_nothing(
     api: Api, consent: Any, at: str, code: str
 ):
-    rule = stored(api)
+    rule = store_rule(api)
     withdrawn(api)
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": consent})
 
-    assert codes(problem)[at] == code
+    assert error_codes(problem)[at] == code
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
 
 
 def test_a_consent_nobody_asked_for_is_refused(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     api.post(f"/monitoring/{rule.pk}/pause")
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", anew())
 
-    assert codes(problem) == {"#/consent": "not-allowed-here"}
+    assert error_codes(problem) == {"#/consent": "not-allowed-here"}
 
 
 def lend(api: Api, amount: int) -> None:
@@ -225,25 +232,25 @@ def lend(api: Api, amount: int) -> None:
 def test_a_rule_is_not_resumed_while_the_balance_does_not_cover_a_run(
     live_api: Api, staff
 ):
-    rule = stored(live_api)
-    let_pass(DAY)
+    rule = store_rule(live_api)
+    move_rules_back(DAY)
     launch_due_runs()
-    pay_in(live_api, 49)
+    top_up_account(live_api, 49)
 
     problem = live_api.refused(f"/monitoring/{rule.pk}/resume", {})
 
     assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
-    assert "Top up" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert "Top up" in run_action(staff, "resume", rule, confirmed="yes")[0]
     assert standing(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
     lend(live_api, 1)
     assert resume(live_api, rule).status_code == 200
 
 
 def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
-    rule = stored(api, "KRA_PIN")
+    rule = store_rule(api, "KRA_PIN")
     definition = CheckDefinition.objects.filter(name="KRA_PIN")
     definition.update(active=False)
-    let_pass(DAY)
+    move_rules_back(DAY)
     launch_due_runs()
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
@@ -251,14 +258,14 @@ def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
     assert (problem["status"], problem["code"]) == (409, "rule-not-resumable")
     assert problem["pauseReason"] == "CHECK_INACTIVE"
     assert "KRA_PIN" in problem["detail"]
-    assert "KRA_PIN" in act(staff, "resume", rule, confirmed="yes")[0]
+    assert "KRA_PIN" in run_action(staff, "resume", rule, confirmed="yes")[0]
     assert standing(rule) == ("PAUSED", "CHECK_INACTIVE")
     definition.update(active=True)
     assert resume(api, rule).status_code == 200
 
 
 def test_what_staff_paused_staff_alone_resume(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     assert pause_for_staff(rule.pk)
     assert not pause_for_staff(rule.pk)
 
@@ -273,7 +280,7 @@ def test_what_staff_paused_staff_alone_resume(api: Api):
 
 
 def test_a_withdrawal_does_not_hand_what_staff_paused_to_the_client(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     pause_for_staff(rule.pk)
     withdrawn(api)
 
@@ -287,7 +294,7 @@ def test_a_withdrawal_does_not_hand_what_staff_paused_to_the_client(api: Api):
 
 
 def test_staff_pausing_a_withdrawn_rule_do_not_forget_the_withdrawal(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     withdrawn(api)
     assert pause_for_staff(rule.pk)
     assert resume_for_staff(rule.pk)
@@ -295,7 +302,7 @@ def test_staff_pausing_a_withdrawn_rule_do_not_forget_the_withdrawal(api: Api):
 
 
 def test_who_was_paused_already_keeps_the_reason(api: Api):
-    rule = stored(api)
+    rule = store_rule(api)
     api.post(f"/monitoring/{rule.pk}/pause")
     rule.refresh_from_db()
 
@@ -304,8 +311,8 @@ def test_who_was_paused_already_keeps_the_reason(api: Api):
 
 
 def test_one_message_tells_of_all_rules_that_one_job_paused(live_api: Api):
-    rules = [stored(live_api, reference=f"loan-{n}") for n in range(12)]
-    let_pass(DAY)
+    rules = [store_rule(live_api, reference=f"loan-{n}") for n in range(12)]
+    move_rules_back(DAY)
     launch_due_runs()
 
     (message,) = told()
@@ -325,10 +332,10 @@ def test_one_message_tells_of_all_rules_that_one_job_paused(live_api: Api):
 def test_each_reason_environment_and_workspace_has_its_own_message(
     api: Api, live_api: Api, another_api: Api
 ):
-    stored(live_api), stored(live_api, "KRA_PIN")
-    stored(api, "KRA_PIN", id_number=CHANGING), stored(another_api, "KRA_PIN")
-    stored(api)
-    let_pass(DAY)
+    store_rule(live_api), store_rule(live_api, "KRA_PIN")
+    store_rule(api, "KRA_PIN", id_number=CHANGING), store_rule(another_api, "KRA_PIN")
+    store_rule(api)
+    move_rules_back(DAY)
     CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
     launch_due_runs()
     withdrawn(api)
@@ -348,21 +355,21 @@ def test_each_reason_environment_and_workspace_has_its_own_message(
 def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
     api: Api, live_api: Api
 ):
-    api.post(f"/monitoring/{stored(api).pk}/pause")
-    pause_for_staff(stored(api).pk)
-    over = stored(live_api)
-    let_pass(DAY)
+    api.post(f"/monitoring/{store_rule(api).pk}/pause")
+    pause_for_staff(store_rule(api).pk)
+    over = store_rule(live_api)
+    move_rules_back(DAY)
     launch_due_runs()
     assert standing(over) == ("PAUSED", "INSUFFICIENT_BALANCE")
-    pay_in(live_api, 50)
+    top_up_account(live_api, 50)
     resume(live_api, over)
 
     assert told() == []
 
 
 def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
-    rule = stored(live_api)
-    let_pass(DAY)
+    rule = store_rule(live_api)
+    move_rules_back(DAY)
     launch_due_runs()
     assert len(told()) == 1
     lend(live_api, 50)
@@ -374,8 +381,8 @@ def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
 
 
 def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
-    stored(live_api)
-    let_pass(DAY)
+    store_rule(live_api)
+    move_rules_back(DAY)
     launch_due_runs()
 
     job = Job.objects.get(function="monitoring.pauses.notify_paused")
@@ -383,7 +390,7 @@ def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
 
 
 def test_a_resumed_rule_has_the_old_reports_still(api: Api):
-    make(api)
-    work(api)
+    create_rule(api)
+    run_rules(api)
     withdrawn(api)
     assert Report.objects.filter(monitoring_id__isnull=False, status="READY").exists()

@@ -8,8 +8,8 @@ from django.utils.timezone import now
 
 from monitoring.alerts import purge_alerts
 from monitoring.models import Alert, Rule
-from tests.monitoring.rules import alerts, raised, stored
-from tests.world.clients import Api, codes
+from tests.world.clients import Api, error_codes
+from tests.world.rules import list_alerts, raise_alert, store_rule
 from workspaces.models import Workspace
 
 
@@ -26,7 +26,7 @@ def ids(page: dict[str, Any]) -> list[str]:
 @pytest.fixture
 def five(api: Api) -> list[str]:
     """Ids of five rules, newest first, two of them of the same moment."""
-    made = [stored(api, id_number=str(20000000 + n)) for n in range(5)]
+    made = [store_rule(api, id_number=str(20000000 + n)) for n in range(5)]
     same = Rule.objects.filter(pk__in=[made[1].pk, made[2].pk])
     same.update(created_at=made[1].created_at)
     return [str(r.pk) for r in Rule.objects.order_by("-created_at", "-id")]
@@ -62,16 +62,16 @@ def test_every_page_tells_the_exact_total(api: Api, five: list[str], size: int):
 )
 def test_a_wrong_parameter_is_named(api: Api, query: dict[str, Any], code: str):
     answer = api.get("/monitoring", **query)
-    assert codes(answer.json()) == {next(iter(query)): code}
+    assert error_codes(answer.json()) == {next(iter(query)): code}
 
 
 @pytest.fixture
 def wanted(api: Api, another_api: Api, live_api: Api) -> Rule:
     """One rule to be found, among others of ours and of others."""
     for other in (another_api, live_api):
-        stored(other, subject=SUBJECT, reference="loan-4711")
-    stored(api, id_number="33333333")
-    return stored(api, subject=SUBJECT, reference="loan-4711")
+        store_rule(other, subject=SUBJECT, reference="loan-4711")
+    store_rule(api, id_number="33333333")
+    return store_rule(api, subject=SUBJECT, reference="loan-4711")
 
 
 SUBJECT = {
@@ -114,9 +114,9 @@ def test_a_rule_is_not_found_by(api: Api, wanted: Rule, text: str):
 
 
 def test_a_rule_shows_its_newest_ten_alerts(api: Api):
-    made, other = stored(api), stored(api, id_number="33333333")
-    report = raised(api, other).report_id
-    newest = [raised(api, made, report_id=report) for _ in range(13)][:2:-1]
+    made, other = store_rule(api), store_rule(api, id_number="33333333")
+    report = raise_alert(api, other).report_id
+    newest = [raise_alert(api, made, report_id=report) for _ in range(13)][:2:-1]
 
     shown = api.get(f"/monitoring/{made.pk}").json()["recentAlerts"]
 
@@ -130,8 +130,8 @@ def test_lists_cost_the_same_however_long_they_are(
     api: Api, django_assert_max_num_queries
 ):
     for _ in range(12):
-        made = stored(api)
-        raised(api, made)
+        made = store_rule(api)
+        raise_alert(api, made)
     for path in ("/monitoring", "/monitoring/alerts"):
         # Key and rate, rows, total, alerts, and two around each plan.
         with django_assert_max_num_queries(9):
@@ -141,13 +141,13 @@ def test_lists_cost_the_same_however_long_they_are(
 @pytest.fixture
 def various(api: Api, another_api: Api, live_api: Api) -> list[Alert]:
     """Ours, newest first; others have some, too."""
-    raised(another_api), raised(live_api)
-    made = stored(api)
+    raise_alert(another_api), raise_alert(live_api)
+    made = store_rule(api)
     ours = [
-        raised(api, made, severity="INFO", read=True),
-        raised(api, made, severity="WARNING"),
-        raised(api, made, severity="CRITICAL"),
-        raised(api, made, severity="INFO", actioned=True),
+        raise_alert(api, made, severity="INFO", read=True),
+        raise_alert(api, made, severity="WARNING"),
+        raise_alert(api, made, severity="CRITICAL"),
+        raise_alert(api, made, severity="INFO", actioned=True),
     ]
     return ours[::-1]
 
@@ -172,7 +172,7 @@ def test_alerts_are_filtered_and_counted(
 
     assert ids(page) == [str(various[number].pk) for number in expected]
     total = {**query, "page": 0, "size": 200}
-    assert page["totalElements"] == len(alerts(api, **total))
+    assert page["totalElements"] == len(list_alerts(api, **total))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_alerts_are_filtered_and_counted(
 )
 def test_a_wrong_filter_of_alerts_is_named(api: Api, query: dict[str, str], code: str):
     answer = api.get("/monitoring/alerts", **query)
-    assert codes(answer.json()) == {next(iter(query)): code}
+    assert error_codes(answer.json()) == {next(iter(query)): code}
 
 
 @pytest.mark.parametrize("method", ["patch", "put"])
@@ -195,11 +195,11 @@ def test_read_all_marks_ours_alone(
     answer = getattr(api, method)("/monitoring/alerts/read-all")
 
     assert (answer.status_code, answer.content) == (204, b"")
-    assert alerts(api, read="false") == []
-    assert len(alerts(api, read="true")) == 4
-    assert len(alerts(api, severity="INFO")) == 2
+    assert list_alerts(api, read="false") == []
+    assert len(list_alerts(api, read="true")) == 4
+    assert len(list_alerts(api, severity="INFO")) == 2
     for other in (another_api, live_api):
-        assert len(alerts(other, read="false")) == 1
+        assert len(list_alerts(other, read="false")) == 1
 
 
 @pytest.mark.parametrize("method", ["patch", "put"])
@@ -210,7 +210,7 @@ def test_read_all_takes_no_body_and_no_other_method(api: Api, method: str):
 
 
 def test_an_alert_is_marked_and_unmarked(api: Api):
-    made = raised(api)
+    made = raise_alert(api)
     path = f"/monitoring/alerts/{made.pk}"
 
     assert api.patch(path, {"read": True}).json()["read"] is True
@@ -219,7 +219,7 @@ def test_an_alert_is_marked_and_unmarked(api: Api):
     unmarked = api.patch(path, {"read": False}).json()
     assert (unmarked["read"], unmarked["actioned"]) == (False, True)
     assert api.patch(path, {}).json() == unmarked
-    assert alerts(api) == [unmarked]
+    assert list_alerts(api) == [unmarked]
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_an_alert_is_marked_and_unmarked(api: Api):
     ],
 )
 def test_nothing_else_of_an_alert_can_be_edited(api: Api, body: Any, code: Any):
-    made = raised(api)
+    made = raise_alert(api)
     answer = api.patch(f"/monitoring/alerts/{made.pk}", body)
-    assert codes(answer.json()) == code
+    assert error_codes(answer.json()) == code
     made.refresh_from_db()
     assert (made.read, made.actioned) == (False, False)
 
@@ -245,7 +245,7 @@ def test_an_unknown_alert_is_not_found(api: Api):
 
 def test_alerts_are_kept_as_long_as_their_workspace_says(api: Api, another_api: Api):
     Workspace.objects.filter(pk=api.workspace.pk).update(retention_days=30)
-    old, young, others = raised(api), raised(api), raised(another_api)
+    old, young, others = raise_alert(api), raise_alert(api), raise_alert(another_api)
     month_ago = now() - timedelta(days=31)
     Alert.objects.filter(pk__in=[old.pk, others.pk]).update(created_at=month_ago)
 

@@ -11,11 +11,17 @@ from monitoring.alerts import compare_runs
 from monitoring.models import Alert, Rule, RuleStatus, Run
 from monitoring.pauses import notify_paused, pause_for_withdrawal
 from monitoring.runs import launch_due_runs
-from tests.monitoring.rules import CHANGING, let_pass, make, rule, stored
 from tests.world.clients import Api
 from tests.world.clients import workspace as workspace
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
-from tests.world.threads import at_once
+from tests.world.rules import (
+    CHANGING,
+    create_rule,
+    move_rules_back,
+    rule_request,
+    store_rule,
+)
+from tests.world.threads import run_at_once
 from verification.db.ids import uuid7
 from verification.notifications.models import Notification
 from verification.reports.models import Report
@@ -50,15 +56,15 @@ def test_three_clusters_launch_500_due_rules_each_once(api: Api):
         other = create_workspace(name=f"Client {number}", owner_email="o@o.test")
         owners.append(Api(other, "sandbox"))
     for owner in owners:
-        copies(stored(owner), 99)
-    let_pass(DAY)
+        copies(store_rule(owner), 99)
+    move_rules_back(DAY)
 
     def cluster(_: int) -> None:
         # As the schedule does, and the job that the last one asked for.
         for _ in range(3):
             launch_due_runs()
 
-    assert at_once(3, cluster) == [None] * 3
+    assert run_at_once(3, cluster) == [None] * 3
 
     assert Run.objects.count() == 500
     assert Run.objects.values("rule").distinct().count() == 500
@@ -71,10 +77,10 @@ def test_three_clusters_launch_500_due_rules_each_once(api: Api):
 
 def test_a_run_that_is_compared_by_three_at_once_is_told_once(api: Api):
     for _ in range(5):
-        make(api, id_number=CHANGING)
+        create_rule(api, id_number=CHANGING)
     api.work()
     compare_runs(*map(str, Run.objects.values_list("report_id", flat=True)))
-    let_pass(DAY)
+    move_rules_back(DAY)
     launch_due_runs()
     api.work()
     runs = Run.objects.filter(compared_at=None).values_list("report_id", flat=True)
@@ -83,22 +89,22 @@ def test_a_run_that_is_compared_by_three_at_once_is_told_once(api: Api):
     def compare(number: int) -> None:
         compare_runs(*(forward if number % 2 else reversed(forward)))
 
-    assert at_once(3, compare) == [None] * 3
+    assert run_at_once(3, compare) == [None] * 3
     assert Alert.objects.count() == 5
     assert Event.objects.filter(name="monitoring.alert.created").count() == 5
 
 
 def test_a_rule_deleted_while_it_is_launched_is_gone_or_has_run(api: Api):
     for _ in range(8):
-        made = stored(api)
-        let_pass(DAY)
+        made = store_rule(api)
+        move_rules_back(DAY)
 
         def act(number: int, made: Rule = made) -> Any:
             if number:
                 return api.delete(f"/monitoring/{made.pk}").status_code
             return launch_due_runs()
 
-        assert at_once(2, act) == [None, 204]
+        assert run_at_once(2, act) == [None, 204]
     assert Run.objects.count() == 0
     # Those that were launched first run on as reports of no rule.
     for report in Report.objects.all():
@@ -110,7 +116,7 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
     api: Api,
 ):
     for _ in range(6):
-        make(api, id_number=CHANGING)
+        create_rule(api, id_number=CHANGING)
     api.work()
     for _ in range(4):
         Rule.objects.update(
@@ -119,7 +125,7 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
             paused_at=None,
             consent_withdrawn_at=None,
         )
-        let_pass(DAY)
+        move_rules_back(DAY)
         report = Report.objects.filter(completed_at__isnull=False).first()
         ended = [str(run.report_id) for run in Run.objects.all()]
 
@@ -131,7 +137,7 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
             with transaction.atomic():
                 return pause_for_withdrawal(report)
 
-        assert at_once(4, act) == [None] * 4
+        assert run_at_once(4, act) == [None] * 4
         assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()
         # Nothing that began before the withdrawal is asked after it.
         assert not Report.objects.filter(status="RUNNING").exists()
@@ -139,11 +145,11 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
 
 def test_a_balance_for_one_pays_for_one_of_two_clusters(live_api: Api):
     for _ in range(4):
-        stored(live_api)
+        store_rule(live_api)
     ledger.top_up(live_api.workspace, "production", Decimal(100), actor="t", note="")
-    let_pass(DAY)
+    move_rules_back(DAY)
 
-    assert at_once(3, lambda _: launch_due_runs()) == [None] * 3
+    assert run_at_once(3, lambda _: launch_due_runs()) == [None] * 3
     launch_due_runs()
 
     assert live_api.account.balance == 0
@@ -154,9 +160,9 @@ def test_a_balance_for_one_pays_for_one_of_two_clusters(live_api: Api):
 
 def test_of_many_requests_with_one_key_one_makes_a_rule(api: Api):
     def create(_: int) -> int:
-        return api.post("/monitoring", rule(), Idempotency_Key="k").status_code
+        return api.post("/monitoring", rule_request(), Idempotency_Key="k").status_code
 
-    answers = at_once(6, create)
+    answers = run_at_once(6, create)
 
     assert set(answers) <= {201, 409}
     assert 201 in answers
@@ -164,25 +170,25 @@ def test_of_many_requests_with_one_key_one_makes_a_rule(api: Api):
 
 
 def test_a_pause_and_a_resume_at_once_leave_one_or_the_other(api: Api):
-    made = stored(api)
+    made = store_rule(api)
     for _ in range(5):
 
         def act(number: int) -> int:
             verb = "pause" if number % 2 else "resume"
             return api.post(f"/monitoring/{made.pk}/{verb}").status_code
 
-        assert at_once(4, act) == [200] * 4
+        assert run_at_once(4, act) == [200] * 4
         made.refresh_from_db()
         assert made.is_active is (made.pause_reason == "")
 
 
 def test_several_tell_an_owner_once(live_api: Api):
     for _ in range(5):
-        stored(live_api)
-    let_pass(DAY)
+        store_rule(live_api)
+    move_rules_back(DAY)
     launch_due_runs()
 
-    at_once(4, lambda _: notify_paused())
+    run_at_once(4, lambda _: notify_paused())
 
     told = Notification.objects.get(kind="MONITORING_PAUSED")
     assert told.context["count"] == 5

@@ -6,27 +6,34 @@ from django.utils.timezone import now
 from monitoring import runs as monitoring_runs
 from monitoring.models import Rule, Run
 from monitoring.runs import launch_due_runs
-from tests.monitoring.rules import DAY, launch, let_pass, pay_in, standing, stored
 from tests.world.clients import Api
 from tests.world.logs import log_lines as log_lines
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
+from tests.world.rules import (
+    DAY,
+    launch_runs,
+    move_rules_back,
+    rule_status,
+    store_rule,
+    top_up_account,
+)
 from verification.checks.models import CheckDefinition
 from verification.jobs.models import Job
 from workspaces.models import Account
 
 
 def test_who_cannot_pay_is_paused_and_the_others_run(live_api: Api, api: Api):
-    dear, cheap = stored(live_api, "CRB_FULL"), stored(live_api, "IDENTITY")
-    too_much, other = stored(live_api, "CRB_SCORE"), stored(api, "CRB_FULL")
-    pay_in(live_api, 150)
+    dear, cheap = store_rule(live_api, "CRB_FULL"), store_rule(live_api, "IDENTITY")
+    too_much, other = store_rule(live_api, "CRB_SCORE"), store_rule(api, "CRB_FULL")
+    top_up_account(live_api, 150)
     Rule.objects.filter(pk=cheap.pk).update(next_run_at=F("next_run_at") - DAY / 2)
 
-    runs = launch()
+    runs = launch_runs()
 
     assert {run.rule_id for run in runs} == {cheap.pk, other.pk}
     for rule in (dear, too_much):
-        assert standing(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
+        assert rule_status(rule) == ("PAUSED", "INSUFFICIENT_BALANCE")
     assert movements(live_api)[1:] == [("CHARGE", -50, 1)]
     assert live_api.account.balance == 100
 
@@ -34,29 +41,29 @@ def test_who_cannot_pay_is_paused_and_the_others_run(live_api: Api, api: Api):
 def test_credit_pays_for_runs_and_a_check_that_costs_nothing_runs_without_any(
     live_api: Api,
 ):
-    stored(live_api), stored(live_api, "KRA_PIN")
+    store_rule(live_api), store_rule(live_api, "KRA_PIN")
     CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
     Account.objects.filter(pk=live_api.account.pk).update(credit_limit=50)
 
-    assert len(launch()) == 2
+    assert len(launch_runs()) == 2
     assert live_api.account.balance == -50
 
 
 def test_postpaid_workspace_runs_without_a_balance(live_api: Api):
     Account.objects.filter(pk=live_api.account.pk).update(billing="POSTPAID")
-    stored(live_api)
+    store_rule(live_api)
 
-    assert len(launch()) == 1
+    assert len(launch_runs()) == 1
 
 
 def test_run_beyond_the_ceiling_pauses_the_rule(live_api: Api):
     account = Account.objects.filter(pk=live_api.account.pk)
     account.update(billing="POSTPAID", ceiling=50)
-    first, second = stored(live_api), stored(live_api)
+    first, second = store_rule(live_api), store_rule(live_api)
 
-    assert len(launch()) == 1
+    assert len(launch_runs()) == 1
 
-    standings = [standing(rule) for rule in (first, second)]
+    standings = [rule_status(rule) for rule in (first, second)]
     assert sorted(standings) == [("ACTIVE", ""), ("PAUSED", "INSUFFICIENT_BALANCE")]
     paused = first if standings[0][0] == "PAUSED" else second
     problem = live_api.refused(f"/monitoring/{paused.pk}/resume", {})
@@ -66,44 +73,44 @@ def test_run_beyond_the_ceiling_pauses_the_rule(live_api: Api):
 
 
 def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api: Api):
-    made = stored(live_api)
-    launch(timedelta(days=2, hours=1))
-    pay_in(live_api, 100)
-    assert launch(timedelta(0)) == []
+    made = store_rule(live_api)
+    launch_runs(timedelta(days=2, hours=1))
+    top_up_account(live_api, 100)
+    assert launch_runs(timedelta(0)) == []
 
     assert live_api.post(f"/monitoring/{made.pk}/resume").status_code == 200
 
-    assert len(launch(timedelta(0))) == 1
-    assert launch(timedelta(hours=1)) == []
-    assert standing(made) == ("ACTIVE", "")
+    assert len(launch_runs(timedelta(0))) == 1
+    assert launch_runs(timedelta(hours=1)) == []
+    assert rule_status(made) == ("ACTIVE", "")
 
 
 def test_money_that_others_spend_meanwhile_pauses_nobody(
     live_api: Api, monkeypatch, log_lines
 ):
-    made = stored(live_api)
-    pay_in(live_api, 50)
+    made = store_rule(live_api)
+    top_up_account(live_api, 50)
     monkeypatch.setattr(monitoring_runs, "_can_pay", lambda *_: lambda rule: True)
     Account.objects.filter(pk=live_api.account.pk).update(balance=10)
 
-    assert launch() == []
-    assert standing(made) == ("ACTIVE", "")
+    assert launch_runs() == []
+    assert rule_status(made) == ("ACTIVE", "")
     assert not [line for line in log_lines() if line["level"] == "ERROR"]
     assert Job.objects.filter(
         function="monitoring.runs.launch_due_runs",
         due_at__lt=now() + timedelta(seconds=5),
     ).exists()
     Account.objects.filter(pk=live_api.account.pk).update(balance=50)
-    assert len(launch(timedelta(0))) == 1
+    assert len(launch_runs(timedelta(0))) == 1
 
 
 def test_very_many_rules_without_money_cost_no_more_than_one(
     live_api: Api, django_assert_max_num_queries
 ):
     for number in range(30):
-        stored(live_api, id_number=str(20000000 + number))
-    pay_in(live_api, 100)
-    let_pass(DAY)
+        store_rule(live_api, id_number=str(20000000 + number))
+    top_up_account(live_api, 100)
+    move_rules_back(DAY)
 
     with django_assert_max_num_queries(30):
         launch_due_runs()
@@ -113,9 +120,9 @@ def test_very_many_rules_without_money_cost_no_more_than_one(
 
 
 def test_who_can_pay_for_one_of_two_pays_for_the_one_that_is_due_longest(live_api: Api):
-    late, longest = stored(live_api), stored(live_api)
+    late, longest = store_rule(live_api), store_rule(live_api)
     Rule.objects.filter(pk=longest.pk).update(next_run_at=F("next_run_at") - DAY / 2)
-    pay_in(live_api, 50)
+    top_up_account(live_api, 50)
 
-    assert [run.rule_id for run in launch()] == [longest.pk]
-    assert standing(late) == ("PAUSED", "INSUFFICIENT_BALANCE")
+    assert [run.rule_id for run in launch_runs()] == [longest.pk]
+    assert rule_status(late) == ("PAUSED", "INSUFFICIENT_BALANCE")

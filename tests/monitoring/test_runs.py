@@ -8,11 +8,19 @@ from django.utils.timezone import now
 from monitoring import runs as monitoring_runs
 from monitoring.models import Rule, Run
 from monitoring.runs import launch_due_runs, release_rules
-from tests.monitoring.rules import DAY, launch, let_pass, make, standing, stored, work
 from tests.world.clients import Api, person
 from tests.world.logs import log_lines as log_lines
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
+from tests.world.rules import (
+    DAY,
+    create_rule,
+    launch_runs,
+    move_rules_back,
+    rule_status,
+    run_rules,
+    store_rule,
+)
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.jobs.models import Job
 from verification.values.wire import utc_text
@@ -20,20 +28,20 @@ from workspaces.models import Workspace
 
 
 def test_the_first_run_is_made_at_once_and_the_second_a_cadence_later(api: Api):
-    made = make(api, cadence="WEEKLY")
+    made = create_rule(api, cadence="WEEKLY")
 
     (first,) = Run.objects.all()
     assert (first.number, first.report.monitoring_id) == (1, first.rule_id)
-    assert launch(timedelta(days=6, hours=23)) == []
-    (second,) = launch(timedelta(hours=1))
+    assert launch_runs(timedelta(days=6, hours=23)) == []
+    (second,) = launch_runs(timedelta(hours=1))
     assert second.number == 2
     assert str(second.rule_id) == made["id"]
 
 
 def test_a_run_is_an_ordinary_report_that_names_its_rule(api: Api):
-    made = make(api, "IDENTITY", reference="loan-4711")
-    work(api)
-    (run,) = launch()
+    made = create_rule(api, "IDENTITY", reference="loan-4711")
+    run_rules(api)
+    (run,) = launch_runs()
     api.work()
 
     report = api.report(str(run.report_id))
@@ -51,9 +59,9 @@ def test_a_report_that_was_ordered_names_no_rule(api: Api):
 def test_a_run_never_uses_an_earlier_result_again(api: Api):
     api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()
-    make(api)
-    work(api)
-    launch()
+    create_rule(api)
+    run_rules(api)
+    launch_runs()
     api.work()
 
     results = CheckResult.objects.filter(report__monitoring_id__isnull=False)
@@ -62,27 +70,27 @@ def test_a_run_never_uses_an_earlier_result_again(api: Api):
 
 
 def test_each_run_is_billed_at_the_price_of_its_time(api: Api):
-    make(api)
+    create_rule(api)
     CheckDefinition.objects.filter(name="IDENTITY").update(price=75)
-    launch()
+    launch_runs()
 
     assert movements(api) == [("CHARGE", -50, 1), ("CHARGE", -75, 1)]
 
 
 def test_after_three_missed_times_one_run_is_made_and_the_next_is_in_time(api: Api):
-    made = stored(api)
+    made = store_rule(api)
 
-    runs = launch(timedelta(days=3, hours=5))
+    runs = launch_runs(timedelta(days=3, hours=5))
 
     assert len(runs) == 1
-    assert launch(timedelta(0)) == []
+    assert launch_runs(timedelta(0)) == []
     made.refresh_from_db()
     assert made.next_run_at == made.starts_at + timedelta(days=4)
     assert runs[0].due_at == made.starts_at + DAY
 
 
 def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
-    made = stored(api, cadence="MONTHLY")
+    made = store_rule(api, cadence="MONTHLY")
     start = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
     Rule.objects.update(starts_at=start, next_run_at=datetime(2026, 2, 28, tzinfo=UTC))
 
@@ -95,7 +103,7 @@ def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
 
 
 def test_a_rule_whose_times_are_moved_by_a_cadence_alone_runs(api: Api):
-    made = make(api)
+    made = create_rule(api)
     for number in (2, 3):
         Rule.objects.update(
             starts_at=F("starts_at") - DAY, next_run_at=F("next_run_at") - DAY
@@ -107,60 +115,60 @@ def test_a_rule_whose_times_are_moved_by_a_cadence_alone_runs(api: Api):
 
 
 def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
-    made = stored(api)
-    launch()
+    made = store_rule(api)
+    launch_runs()
     Rule.objects.update(next_run_at=F("next_run_at") + 3 * DAY)
     ahead = Rule.objects.get().next_run_at
 
     # The clock was three days ahead at the run; it is right again.
-    assert launch(timedelta(0)) == []
+    assert launch_runs(timedelta(0)) == []
     assert monitoring_runs._next_run_after(Rule.objects.get(), now()) == ahead + DAY
-    assert standing(made) == ("ACTIVE", "")
+    assert rule_status(made) == ("ACTIVE", "")
 
 
 def test_a_check_that_is_not_offered_any_more_pauses_its_rules_alone(api: Api):
-    stopped, well = stored(api, "KRA_PIN"), stored(api, "IDENTITY")
+    stopped, well = store_rule(api, "KRA_PIN"), store_rule(api, "IDENTITY")
     CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
 
-    runs = launch()
+    runs = launch_runs()
 
     assert [run.rule_id for run in runs] == [well.pk]
-    assert standing(stopped) == ("PAUSED", "CHECK_INACTIVE")
-    assert standing(well) == ("ACTIVE", "")
+    assert rule_status(stopped) == ("PAUSED", "CHECK_INACTIVE")
+    assert rule_status(well) == ("ACTIVE", "")
 
 
 def test_a_check_that_needs_more_than_the_rule_knows_pauses_it(api: Api):
-    made = stored(api)
+    made = store_rule(api)
     needed = {"key": "idSerial", "label": "", "type": "TEXT", "required": True}
     definition = CheckDefinition.objects.get(name="IDENTITY")
     definition.required_inputs = [*definition.required_inputs, needed]
     definition.save()
 
-    assert launch() == []
-    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+    assert launch_runs() == []
+    assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
 
 
 def test_a_check_that_accepts_other_subjects_now_pauses_its_rules(api: Api):
-    made = stored(api)
+    made = store_rule(api)
     CheckDefinition.objects.filter(name="IDENTITY").update(subject_types=["COMPANY"])
 
-    assert launch() == []
-    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+    assert launch_runs() == []
+    assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
 
 
 def test_a_check_that_nobody_knows_any_more_pauses_its_rules(api: Api):
-    made = stored(api)
+    made = store_rule(api)
     Rule.objects.update(check_names=["IDENTITY", "GONE"])
 
-    assert launch() == []
-    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+    assert launch_runs() == []
+    assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
 
 
 def test_an_input_that_a_check_no_longer_asks_for_does_not_stop_its_rules(api: Api):
-    stored(api, "KRA_PIN", subject=person(kraPin="A012345678Z")["subject"])
+    store_rule(api, "KRA_PIN", subject=person(kraPin="A012345678Z")["subject"])
     CheckDefinition.objects.filter(name="KRA_PIN").update(required_inputs=[])
 
-    assert len(launch()) == 1
+    assert len(launch_runs()) == 1
 
 
 def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api: Api):
@@ -169,11 +177,11 @@ def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api:
         "fullName": "Baobab Ltd",
         "registrationNumber": "PVT-1",
     }
-    made = stored(api, "BUSINESS_VERIFICATION", subject=company)
+    made = store_rule(api, "BUSINESS_VERIFICATION", subject=company)
     assert made.consent is None
     CheckDefinition.objects.update(requires_consent=True)
 
-    (run,) = launch()
+    (run,) = launch_runs()
 
     consent = run.report.consent
     assert consent.status == "ATTESTED"
@@ -181,24 +189,27 @@ def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api:
 
 
 def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):
-    broken, well = stored(api), stored(api)
+    broken, well = store_rule(api), store_rule(api)
     Rule.objects.filter(pk=broken.pk).update(subject=b"nonsense")
     Rule.objects.filter(pk=broken.pk).update(next_run_at=F("next_run_at") - DAY / 2)
 
-    runs = launch()
+    runs = launch_runs()
 
     assert [run.rule_id for run in runs] == [well.pk]
-    assert standing(Rule.objects.defer("subject").get(pk=broken.pk)) == ("ACTIVE", "")
+    assert rule_status(Rule.objects.defer("subject").get(pk=broken.pk)) == (
+        "ACTIVE",
+        "",
+    )
     assert any(str(broken.pk) in line["message"] for line in log_lines())
 
 
 def test_more_broken_rules_than_are_taken_at_once_stop_no_other(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 2)
-    broken = [stored(api) for _ in range(5)]
-    well = stored(api)
+    broken = [store_rule(api) for _ in range(5)]
+    well = store_rule(api)
     Rule.objects.filter(pk__in=[b.pk for b in broken]).update(subject=b"nonsense")
 
-    assert [run.rule_id for run in launch()] == [well.pk]
+    assert [run.rule_id for run in launch_runs()] == [well.pk]
 
 
 def made_anew(made: Rule) -> Rule:
@@ -206,17 +217,17 @@ def made_anew(made: Rule) -> Rule:
 
 
 def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
-    broken = stored(api)
+    broken = store_rule(api)
     sealed = bytes(Rule.objects.values_list("subject", flat=True).get())
     Rule.objects.update(subject=b"nonsense")
-    let_pass(DAY)
+    move_rules_back(DAY)
     waits = []
     for _ in range(11):
         launch_due_runs()
         launch_due_runs()
         found = made_anew(broken)
         waits.append(round((found.launch_at - now()).total_seconds() / 60))
-        let_pass(found.launch_at - now() + timedelta(milliseconds=1))
+        move_rules_back(found.launch_at - now() + timedelta(milliseconds=1))
 
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 360, 360]
     assert (found.launch_failures, found.last_error) == (11, "UnknownKey")
@@ -224,7 +235,7 @@ def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
         cursor.execute("UPDATE monitoring_rule SET subject = %s", [sealed])
     told = api.get(f"/monitoring/{broken.pk}").json()["launchError"]
     assert told == "The last run could not be started; it is tried again."
-    assert len(launch(timedelta(0))) == 1
+    assert len(launch_runs(timedelta(0))) == 1
     found = made_anew(broken)
     assert (found.launch_failures, found.last_error) == (0, "")
     assert found.launch_at == found.next_run_at
@@ -236,10 +247,10 @@ def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
 ):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 2)
     monkeypatch.setattr(monitoring_runs, "JOB_SECONDS", -1)
-    broken = [stored(api) for _ in range(5)]
-    well = stored(api)
+    broken = [store_rule(api) for _ in range(5)]
+    well = store_rule(api)
     Rule.objects.filter(pk__in=[b.pk for b in broken]).update(subject=b"nonsense")
-    let_pass(DAY)
+    move_rules_back(DAY)
 
     for _ in range(3):
         launch_due_runs()
@@ -250,8 +261,8 @@ def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
 def test_a_workspace_resumed_between_look_and_lock_is_not_put_off(
     api: Api, monkeypatch
 ):
-    made = stored(api)
-    let_pass(DAY)
+    made = store_rule(api)
+    move_rules_back(DAY)
     # As it was when the rules were locked.
     monkeypatch.setattr(Workspace, "is_suspended", True)
 
@@ -262,21 +273,21 @@ def test_a_workspace_resumed_between_look_and_lock_is_not_put_off(
 def test_rules_that_are_due_at_the_same_moment_are_each_met(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 3)
     for _ in range(10):
-        stored(api)
+        store_rule(api)
     Rule.objects.update(starts_at=now() - 2 * DAY, next_run_at=now() - DAY)
 
-    assert len(launch(timedelta(0))) == 10
+    assert len(launch_runs(timedelta(0))) == 10
 
 
 def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it(
     api: Api, another_api: Api
 ):
-    made, other = stored(api), stored(another_api)
+    made, other = store_rule(api), store_rule(another_api)
     workspace = Workspace.objects.get(pk=api.workspace.pk)
     workspace.suspend("Unpaid invoices")
 
-    assert [run.rule_id for run in launch(timedelta(days=3))] == [other.pk]
-    assert standing(made) == ("ACTIVE", "")
+    assert [run.rule_id for run in launch_runs(timedelta(days=3))] == [other.pk]
+    assert rule_status(made) == ("ACTIVE", "")
     put_off = made_anew(made).launch_at
     assert now() < put_off < now() + timedelta(hours=2)
     # Neither looked at nor written again.
@@ -289,21 +300,21 @@ def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it
     job = Job.objects.get(function="monitoring.runs.release_rules")
     release_rules(*job.arguments)
     assert Job.objects.filter(function="monitoring.runs.launch_due_runs").exists()
-    assert [run.rule_id for run in launch(timedelta(0))] == [made.pk]
-    assert launch(timedelta(0)) == []
+    assert [run.rule_id for run in launch_runs(timedelta(0))] == [made.pk]
+    assert launch_runs(timedelta(0)) == []
 
 
 def test_a_rule_that_is_deleted_before_its_time_runs_no_more(api: Api):
-    made = make(api)
+    made = create_rule(api)
     assert api.delete(f"/monitoring/{made['id']}").status_code == 204
 
-    assert launch() == []
+    assert launch_runs() == []
     assert api.get(f"/monitoring/{made['id']}").status_code == 404
 
 
 def test_a_rule_that_goes_between_look_and_lock_is_passed_over(api: Api):
-    gone, well = stored(api), stored(api)
-    let_pass(DAY)
+    gone, well = store_rule(api), store_rule(api)
+    move_rules_back(DAY)
     ids = [gone.pk, well.pk]
     gone.delete()
 
@@ -312,7 +323,7 @@ def test_a_rule_that_goes_between_look_and_lock_is_passed_over(api: Api):
 
 
 def test_the_job_ends_by_asking_for_the_next_time(api: Api):
-    soon, late = stored(api), stored(api, cadence="MONTHLY")
+    soon, late = store_rule(api), store_rule(api, cadence="MONTHLY")
     Job.objects.all().delete()
 
     launch_due_runs()
@@ -325,9 +336,9 @@ def test_the_job_ends_by_asking_for_the_next_time(api: Api):
 def test_a_job_that_has_no_time_left_hands_over(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 1)
     monkeypatch.setattr(monitoring_runs, "JOB_SECONDS", -1)
-    stored(api), stored(api)
+    store_rule(api), store_rule(api)
     Job.objects.all().delete()
 
-    assert len(launch()) == 1
+    assert len(launch_runs()) == 1
     job = Job.objects.get(function="monitoring.runs.launch_due_runs")
     assert job.due_at < now() + timedelta(seconds=2)

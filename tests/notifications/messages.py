@@ -1,9 +1,6 @@
 """Messages as tests want them."""
 
-from datetime import timedelta
 from typing import Any
-
-from django.utils.timezone import now
 
 from verification.notifications.models import Channel, Kind, Notification
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -42,10 +39,3 @@ def asked(*messages: OutgoingMessage) -> Notification:
     notify(*messages)
     first = messages[0]
     return Notification.objects.get(cause=first.cause, channel=first.channel)
-
-
-def let_time_pass() -> None:
-    """Whatever waits for its time, or a lease, is due now."""
-    Notification.objects.filter(next_attempt_at__isnull=False).update(
-        next_attempt_at=now() - timedelta(seconds=1)
-    )

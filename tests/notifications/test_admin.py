@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
 from tests.world.staff import log_in
-from tests.world.subject import words
+from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.notifications.admin import mask_recipient
 from verification.notifications.delivery import send_due_notifications
@@ -88,11 +88,11 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
     ids = list(Block.objects.values_list("pk", flat=True))
     to_review = f"{BLOCKS}?review=open"
     client = staff("view_block", "change_block")
-    assert "1 block" in words(client.get(to_review).content.decode())
+    assert "1 block" in visible_text(client.get(to_review).content.decode())
     data = {"_sure": "yes", "action": "mark_reviewed", "_selected_action": ids}
     client.post(BLOCKS, data)
 
-    assert "0 blocks" in words(client.get(to_review).content.decode())
+    assert "0 blocks" in visible_text(client.get(to_review).content.decode())
     assert Block.objects.filter(reviewed_at=None).get().reason == "UNWANTED"
     assert AuditEvent.objects.filter(action="block.reviewed").count() == 1
 
@@ -113,5 +113,5 @@ def test_workspace_page_counts_who_blocked_it(workspace, admin_client):
     block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
     block(workspace.pk, [("SMS", NUMBER)], Block.Reason.UNWANTED)
     path = reverse("admin:workspaces_workspace_change", args=[workspace.pk])
-    page = words(admin_client.get(path).content.decode())
+    page = visible_text(admin_client.get(path).content.decode())
     assert "Recipients: 2, of whom 1 do not know it" in page

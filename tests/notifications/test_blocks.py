@@ -10,10 +10,10 @@ from django.test import Client
 
 from tests.notifications.messages import ADDRESS, CONTEXT, NUMBER, asked, sms, wanted
 from tests.references.conftest import paying_api as paying_api
-from tests.references.employment import asked as request_reference
 from tests.world.clients import HOSTED, Api, company, person
+from tests.world.employer import create_reference as request_reference
 from tests.world.orders import PAYER
-from tests.world.subject import Visitor, words
+from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.hosted.pages import DOTS
 from verification.notifications.delivery import send_due_notifications
@@ -304,7 +304,7 @@ def block_on_page(request: Notification) -> None:
     answer = visitor.post("block", action="unknown")
     assert answer["Location"] == f"{visitor.page}block"
     visitor.post("block", action="lift")
-    assert "Acacia Lenders is blocked" in words(visitor.text("block"))
+    assert "Acacia Lenders is blocked" in visible_text(visitor.text("block"))
     assert 'value="lift"' not in visitor.text("block")
     assert {block.reason for block in Block.objects.filter(lifted_at=None)} == {
         "UNKNOWN"

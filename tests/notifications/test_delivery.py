@@ -7,16 +7,11 @@ from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
 from tests.fakes.smtp import MailServer
-from tests.notifications.messages import (
-    ADDRESS,
-    LINK,
-    asked,
-    let_time_pass,
-    wanted,
-)
+from tests.notifications.messages import ADDRESS, LINK, asked, wanted
 from tests.world.clients import Api
+from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.db.bulk_insert import insert
 from verification.jobs.models import Job
 from verification.notifications import delivery
@@ -97,7 +92,7 @@ def test_two_senders_at_once_send_each_message_once(mail_server: MailServer):
     people = [f"p{n}@subject.test" for n in range(30)]
     notify(*[wanted(f"consent:{one}:1", recipient=one) for one in people])
 
-    at_once(3, lambda _: send_due_notifications())
+    run_at_once(3, lambda _: send_due_notifications())
 
     ids = [message["Message-ID"] for message in mail_server.messages]
     assert len(ids) == len(set(ids)) == 30

@@ -11,9 +11,9 @@ from django.core import mail
 from tests.fakes.africastalking import SmsGateway
 from tests.fakes.smtp import MailServer
 from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
-from tests.world.clients import HOSTED, READERS, Api, let_get_sandbox_messages, person
-from tests.world.members import member
-from tests.world.threads import at_once
+from tests.world.clients import HOSTED, READERS, Api, confirm_sandbox_addresses, person
+from tests.world.members import create_member
+from tests.world.threads import run_at_once
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import (
     Block,
@@ -76,7 +76,7 @@ def test_flood_over_workspaces_and_senders_stays_within_the_limit(
         one = create_workspace(name=f"W{n}", owner_email="o@acacia.test")
         requests(one, 20, recipient=f"stranger+{n}@Elsewhere.test")
 
-    at_once(4, lambda _: send_due_notifications())
+    run_at_once(4, lambda _: send_due_notifications())
 
     assert len(mail_server.messages) == 10
     assert outcomes() == {("SENT", ""): 10, ("WITHHELD", "RECIPIENT_LIMIT"): 90}
@@ -91,7 +91,10 @@ def test_flood_of_a_blocked_workspace_sends_nothing(workspace: Workspace):
 
 
 def test_sandbox_sends_to_active_members(api: Api):
-    owner, former = member(api.workspace, "OWNER"), member(api.workspace, "ADMIN")
+    owner, former = (
+        create_member(api.workspace, "OWNER"),
+        create_member(api.workspace, "ADMIN"),
+    )
     former.user.is_active = False
     former.user.save()
     for address in (owner.user.email.upper(), former.user.email):
@@ -103,7 +106,7 @@ def test_sandbox_sends_to_active_members(api: Api):
 def test_sandbox_sends_to_confirmed_addresses_of_its_own_workspace(
     api: Api, another_api: Api
 ):
-    let_get_sandbox_messages(api.workspace, STRANGER)
+    confirm_sandbox_addresses(api.workspace, STRANGER)
     for one in (api, another_api):
         one.create({**person(email=STRANGER), "consent": HOSTED})
 
@@ -112,14 +115,14 @@ def test_sandbox_sends_to_confirmed_addresses_of_its_own_workspace(
 
 @pytest.mark.parametrize("address", ["stranger+a@elsewhere.test", "STRANGER@x.test"])
 def test_confirmed_address_is_that_spelling_alone(api: Api, address: str):
-    let_get_sandbox_messages(api.workspace, STRANGER)
+    confirm_sandbox_addresses(api.workspace, STRANGER)
     api.create({**person(email=address), "consent": HOSTED})
 
     assert sent() == []
 
 
 def test_unconfirmed_address_gets_nothing_of_the_sandbox(api: Api):
-    let_get_sandbox_messages(api.workspace, STRANGER)
+    confirm_sandbox_addresses(api.workspace, STRANGER)
     SandboxAddress.objects.update(confirmed_at=None, code_hash=b"x")
     api.create({**person(email=STRANGER), "consent": HOSTED})
 
@@ -135,7 +138,7 @@ def test_sandbox_keeps_sms_for_the_mailbox_without_a_gateway(api: Api):
 
 
 def test_sandbox_sends_sms_to_confirmed_numbers(api: Api, sms_gateway: SmsGateway):
-    let_get_sandbox_messages(api.workspace, NUMBER)
+    confirm_sandbox_addresses(api.workspace, NUMBER)
     for phone in (NUMBER, "+254711000222"):
         api.create({**person(phone=phone), "consent": HOSTED})
     send_due_notifications()
@@ -266,7 +269,7 @@ def test_owners_always_get_their_messages(workspace, settings):
 
 def test_unused_codes_are_purged_after_a_day(workspace: Workspace):
     with time_machine.travel("2026-01-01"):
-        let_get_sandbox_messages(workspace, STRANGER)
+        confirm_sandbox_addresses(workspace, STRANGER)
     SandboxAddress.objects.filter(confirmed_at__isnull=False).update(
         confirmed_at=None, code_hash=b"x"
     )

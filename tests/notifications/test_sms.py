@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.africastalking import KEY, USERNAME, SmsGateway
-from tests.notifications.messages import LINK, NUMBER, asked, let_time_pass, sms
+from tests.notifications.messages import LINK, NUMBER, asked, sms
+from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.webhooks.receiver import HOST, Authority, Receiver, Script
-from tests.webhooks.receiver import authority as authority
+from tests.world.receiver import HOST, Authority, Receiver, Script
+from tests.world.receiver import authority as authority
 from verification.outbound import client
 from verification.outbound.targets import Blocked
 

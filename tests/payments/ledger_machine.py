@@ -32,8 +32,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.checks.engine import definitions, let_time_pass, work_until_done
+from tests.checks.engine import definitions, work_until_done
 from tests.world.clients import Api, person
+from tests.world.clock import let_time_pass
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.inquiries import call_provider
 from verification.checks.models import CheckDefinition, CheckResult

@@ -11,10 +11,21 @@ from django.utils.timezone import now
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api
-from tests.world.payments import EMAIL, candidate, end, opened, sent
-from tests.world.refunds import WANGARI, ask, paid, send
+from tests.world.payments import (
+    EMAIL,
+    candidate_item,
+    end_checkout,
+    open_page,
+    post_event,
+)
+from tests.world.refunds import (
+    WANGARI,
+    create_paid_checkout,
+    create_refund,
+    send_waiting_refunds,
+)
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from verification.payments.alerts import (
@@ -44,7 +55,7 @@ def operators(settings: Any) -> None:
 
 
 def doubted(api: Api) -> Checkout:
-    return end(opened(api.create(candidate())), currency="USD")
+    return end_checkout(open_page(api.create(candidate_item())), currency="USD")
 
 
 def letters() -> list[Notification]:
@@ -77,7 +88,7 @@ def test_review_flag_alerts_operators_once(api: Api):
 
 
 def test_daily_email_is_not_sent_without_alerts(api: Api):
-    end(opened(api.create(candidate())))
+    end_checkout(open_page(api.create(candidate_item())))
 
     assert told() == []
 
@@ -93,13 +104,13 @@ def test_cleared_flag_alerts_nobody_until_raised_again(api: Api):
 
 
 def test_each_failed_refund_alerts_operators(paystack_api: Api, paystack: FakePaystack):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     paystack.refund_fails = True
     for _ in range(2):
-        ask(checkout, 10)
-        send()
+        create_refund(checkout, 10)
+        send_waiting_refunds()
         paystack.settle_refunds()
-        send()
+        send_waiting_refunds()
 
     line = f"Refund needs a person: {checkout.number} A refund has failed"
     assert told() == [line, line]
@@ -110,9 +121,9 @@ def test_wrong_signatures_alert_once_when_their_day_is_over(
 ):
     day = f"{now():%Y-%m-%d}"
     for signature in ("0", "1", ""):
-        assert sent(b"{}", {SIGNATURE: signature}).status_code == 401
+        assert post_event(b"{}", {SIGNATURE: signature}).status_code == 401
     # What strays in here claims to be nobody's.
-    assert sent(b"{}", {}).status_code == 401
+    assert post_event(b"{}", {}).status_code == 401
 
     assert told() == []
     assert told(days=1) == [
@@ -123,7 +134,7 @@ def test_wrong_signatures_alert_once_when_their_day_is_over(
 
 
 def test_difference_in_books_alerts_once(paystack_api: Api, paystack: FakePaystack):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     transaction = paystack.transactions.pop(checkout.reference)
     transaction.reference = EMAIL
     paystack.transactions[EMAIL] = transaction
@@ -153,7 +164,7 @@ def test_unread_books_alert_operators(paystack_api: Api, paystack: FakePaystack)
 def test_difference_of_a_checkout_alerts_as_its_flag(
     paystack_api: Api, paystack: FakePaystack
 ):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     paystack.fail(checkout.reference)
 
     with time_machine.travel(now() + timedelta(days=1), tick=False):
@@ -200,7 +211,7 @@ def test_parallel_jobs_send_one_email():
     count_refused_signature()
     OperatorAlert.objects.update(created_at=now() - timedelta(days=1))
 
-    at_once(3, lambda number: send_daily_alerts())
+    run_at_once(3, lambda number: send_daily_alerts())
 
     assert len(letters()) == 2
 
@@ -215,14 +226,14 @@ def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
     api: Api, settings: Any
 ):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(100)
-    made = api.create(candidate(draft=True))
-    checkout = end(opened(made))
-    ask(checkout, 50)
-    send()
-    waits = ask(checkout, 100)
+    made = api.create(candidate_item(draft=True))
+    checkout = end_checkout(open_page(made))
+    create_refund(checkout, 50)
+    send_waiting_refunds()
+    waits = create_refund(checkout, 100)
     edit = {"purpose": "Another purpose", "checksRequested": ["IDENTITY"]}
     assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
-    send()
+    send_waiting_refunds()
     OperatorAlert.objects.all().delete()
 
     reject_refund(waits.pk, by=WANGARI)
@@ -242,9 +253,9 @@ def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
 
 def test_rejected_refund_raises_no_flag_when_money_still_pays(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
 
-    reject_refund(ask(checkout, 100).pk, by=WANGARI)
+    reject_refund(create_refund(checkout, 100).pk, by=WANGARI)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == []
@@ -270,10 +281,10 @@ def test_unopened_checkouts_alert_once_an_hour(
     paystack_api: Api, paystack: FakePaystack, client: Any
 ):
     paystack.faults.status = 500
-    made = paystack_api.create(candidate())
+    made = paystack_api.create(candidate_item())
     for _ in range(2):
         with pytest.raises(CheckoutNotOpened):
-            opened(made)
+            open_page(made)
 
     with time_machine.travel(now().replace(minute=59), tick=False):
         (line,) = alerted()
@@ -281,7 +292,7 @@ def test_unopened_checkouts_alert_once_an_hour(
     assert client.get("/readyz").json()["checkoutsNotOpened"] == 2
 
     with pytest.raises(CheckoutNotOpened):
-        opened(made)
+        open_page(made)
     assert alerted() == []
     hour = OperatorAlert.objects.get()
     assert hour.times == 3
@@ -298,11 +309,11 @@ def test_unopened_checkouts_alert_once_an_hour(
 def test_missing_provider_alerts_operators(live_api: Api, settings: Any):
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
-    made = live_api.create(candidate())
+    made = live_api.create(candidate_item())
     settings.PAYMENT_PROVIDER = ""
 
     with pytest.raises(CheckoutNotOpened):
-        opened(made)
+        open_page(made)
 
     (line,) = alerted()
     assert "pages of nobody to pay on did not open: PAYMENT_PROVIDER_NOT" in line
@@ -312,13 +323,13 @@ def test_missing_provider_alerts_operators(live_api: Api, settings: Any):
 def test_stuck_refund_alerts_within_minutes(
     paystack_api: Api, paystack: FakePaystack, client: Any
 ):
-    checkout = paid(paystack_api, paystack)
-    ask(checkout, 10)
-    send()
+    checkout = create_paid_checkout(paystack_api, paystack)
+    create_refund(checkout, 10)
+    send_waiting_refunds()
     assert alerted() == []
 
     paystack.refunds[0].status = "needs-attention"
-    send()
+    send_waiting_refunds()
 
     (line,) = alerted()
     told = "A refund waits for a person, or for days"
@@ -326,15 +337,18 @@ def test_stuck_refund_alerts_within_minutes(
     assert client.get("/readyz").json()["refundsWaiting"] == 1
     paystack.refunds[0].status = "pending"
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     assert client.get("/readyz").json()["refundsWaiting"] == 0
 
 
 @pytest.fixture
 def parts(api: Api) -> list[Checkout]:
     """Two checkouts of 100 and 150 that together paid for a cancelled report."""
-    made = api.create(candidate())
-    found = [end(opened(made), pays=100), end(opened(made), pays=150)]
+    made = api.create(candidate_item())
+    found = [
+        end_checkout(open_page(made), pays=100),
+        end_checkout(open_page(made), pays=150),
+    ]
     api.post(f"/reports/{made['id']}/cancel")
     return found
 
@@ -358,8 +372,8 @@ def test_each_part_is_alerted_when_one_is_flagged(parts: list[Checkout]):
 
 
 def test_part_is_alerted_when_money_was_refunded_elsewhere(api: Api):
-    made = api.create(candidate())
-    checkout = end(opened(made))
+    made = api.create(candidate_item())
+    checkout = end_checkout(open_page(made))
     Checkout.objects.update(refunded_elsewhere=1)
     api.post(f"/reports/{made['id']}/cancel")
 
@@ -387,7 +401,7 @@ def test_part_is_not_alerted_when_it_is_refunded(parts: list[Checkout], by_staff
     refund_unfinished_parts()
 
     if by_staff:
-        ask(second)
+        create_refund(second)
     else:
         clear_review_flag(first.pk, ReviewFlag.DISPUTED)
         refund_unfinished_parts()

@@ -17,15 +17,15 @@ from tests.world.clients import Api
 from tests.world.orders import PAYER
 from tests.world.payments import (
     PRICE,
-    candidate,
-    end,
-    look,
-    opened,
+    candidate_item,
+    end_checkout,
+    open_page,
     payment_of,
-    send,
-    taking,
+    poll_checkouts,
+    run_provider,
+    send_event,
 )
-from tests.world.refunds import GRACE, WANGARI, ask
+from tests.world.refunds import GRACE, WANGARI, create_refund
 from tests.world.refunds import paystack_api as paystack_api
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
@@ -44,7 +44,7 @@ from verification.providers.payment_provider import CheckoutSnapshot, CheckoutSt
 
 def came(made: dict[str, Any], amount: int) -> Checkout:
     """This much is paid for what is asked for now."""
-    return end(opened(made), pays=amount)
+    return end_checkout(open_page(made), pays=amount)
 
 
 def messages(kind: str) -> list[dict[str, Any]]:
@@ -60,13 +60,13 @@ def given_back() -> dict[str, Decimal]:
 
 
 def test_surplus_is_refunded_once(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.pays = 25_100
     taker.pay(checkout.reference)
     for _ in range(3):
-        send(taker)
-        look(checkout)
+        send_event(taker)
+        poll_checkouts(checkout)
 
     assert live_api.report(made["id"])["status"] == "RUNNING"
     assert (checkout.paid_amount, checkout.counted_amount) == (251, 250)
@@ -89,9 +89,9 @@ def test_surplus_is_refunded_once(taker: CheckoutServer, live_api: Api):
 )
 def test_receipt_email_names_the_refunded_surplus(api: Api, language: str, told: str):
     for pays in (250, 251):
-        checkout = opened(api.create(candidate(reuse=False)))
+        checkout = open_page(api.create(candidate_item(reuse=False)))
         Checkout.objects.filter(pk=checkout.pk).update(language=language)
-        end(checkout, pays=pays)
+        end_checkout(checkout, pays=pays)
 
     mails = Notification.objects.filter(kind="PAYMENT_RECEIPT").order_by("id")
 
@@ -100,7 +100,7 @@ def test_receipt_email_names_the_refunded_surplus(api: Api, language: str, told:
 
 
 def test_refunded_surplus_blocks_neither_launch_nor_cancel(api: Api):
-    made = api.create(candidate(), draft=True)
+    made = api.create(candidate_item(), draft=True)
     checkout = came(made, 251)
     assert given_back() == {"OVERPAID": 1}
 
@@ -110,17 +110,17 @@ def test_refunded_surplus_blocks_neither_launch_nor_cancel(api: Api):
     api.post(f"/reports/{made['id']}/cancel")
     checkout.refresh_from_db()
     assert unfinished_part(checkout) == PRICE
-    ask(checkout)
+    create_refund(checkout)
     send_refunds()
     assert payment_of(made).status == "REFUNDED"
 
 
 def test_part_pays_nothing_until_the_rest_arrives(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    first = opened(made)
+    made = live_api.create(candidate_item())
+    first = open_page(made)
     taker.pays = 10_000
     taker.pay(first.reference)
-    look(first)
+    poll_checkouts(first)
 
     assert (first.is_part, first.is_counted, first.review_flags) == (True, False, [])
     assert live_api.report(made["id"])["status"] == "PENDING_PAYMENT"
@@ -129,10 +129,10 @@ def test_part_pays_nothing_until_the_rest_arrives(taker: CheckoutServer, live_ap
     assert not Refund.objects.exists()
 
     taker.pays = None
-    rest = opened(made)
-    assert (rest.amount, rest.pk) == (150, opened(made).pk)
+    rest = open_page(made)
+    assert (rest.amount, rest.pk) == (150, open_page(made).pk)
     taker.pay(rest.reference)
-    look(rest, first)
+    poll_checkouts(rest, first)
 
     assert live_api.report(made["id"])["status"] == "RUNNING"
     assert (first.is_counted, first.counted_amount) == (True, 100)
@@ -145,11 +145,11 @@ def test_part_pays_nothing_until_the_rest_arrives(taker: CheckoutServer, live_ap
 def test_part_is_refunded_when_the_rest_is_below_the_minimum(
     taker: CheckoutServer, live_api: Api
 ):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.pays = int(PRICE * 100) - 100
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert not Checkout.objects.get(pk=checkout.pk).is_part
     refund = Refund.objects.get()
@@ -159,7 +159,7 @@ def test_part_is_refunded_when_the_rest_is_below_the_minimum(
 
 
 def test_parts_add_up_and_the_surplus_is_refunded(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     came(made, 100)
     came(made, 30)
     assert payment_of(made).status == "PENDING"
@@ -173,12 +173,12 @@ def test_parts_add_up_and_the_surplus_is_refunded(api: Api):
 
 
 def test_whole_amount_pays_alone_and_the_part_is_refunded(api: Api):
-    made = api.create(candidate())
-    whole = opened(made)
+    made = api.create(candidate_item())
+    whole = open_page(made)
     Checkout.objects.update(url="")
     part = came(made, 100)
 
-    end(whole)
+    end_checkout(whole)
 
     assert (whole.is_counted, whole.counted_amount) == (True, PRICE)
     part.refresh_from_db()
@@ -190,19 +190,19 @@ def test_whole_amount_pays_alone_and_the_part_is_refunded(api: Api):
 def test_older_checkout_above_the_rest_refunds_the_surplus(
     api: Api,
 ):
-    made = api.create(candidate())
-    whole = opened(made)
+    made = api.create(candidate_item())
+    whole = open_page(made)
     Checkout.objects.update(url="")
     came(made, 200)
 
-    end(whole, pays=80)
+    end_checkout(whole, pays=80)
 
     assert whole.counted_amount == 50
     assert given_back() == {"OVERPAID": 30}
 
 
 def test_abandoned_part_is_refunded_once_and_the_payer_can_pay_again(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     first = came(made, 100)
     came(made, 30)
     payment = payment_of(made)
@@ -217,16 +217,16 @@ def test_abandoned_part_is_refunded_once_and_the_payer_can_pay_again(api: Api):
         "100.00",
         "30.00",
     ]
-    whole = opened(made)
+    whole = open_page(made)
     assert whole.amount == PRICE
-    end(whole)
+    end_checkout(whole)
     first.refresh_from_db()
     assert (payment_of(made).status, first.is_counted) == ("PAID", False)
 
 
 @pytest.mark.parametrize("draft", [False, True])
 def test_part_is_refunded_when_the_link_expires(api: Api, draft: bool):
-    made = api.create(candidate(), draft=draft)
+    made = api.create(candidate_item(), draft=draft)
     came(made, 100)
     past = now() - timedelta(hours=2)
     Payment.objects.update(expires_at=past)
@@ -238,18 +238,18 @@ def test_part_is_refunded_when_the_link_expires(api: Api, draft: bool):
 
 
 def test_part_is_refunded_when_the_link_of_a_draft_has_expired(api: Api):
-    made = api.create(candidate(), draft=True)
-    checkout = opened(made)
+    made = api.create(candidate_item(), draft=True)
+    checkout = open_page(made)
     Payment.objects.update(status="EXPIRED", expires_at=now() - timedelta(minutes=1))
 
-    end(checkout, pays=100)
+    end_checkout(checkout, pays=100)
 
     assert given_back() == {"SHORT": 100}
     assert payment_of(made).status == "EXPIRED"
 
 
 def test_part_is_refunded_when_the_report_is_cancelled(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     came(made, 100)
 
     api.post(f"/reports/{made['id']}/cancel")
@@ -259,7 +259,7 @@ def test_part_is_refunded_when_the_report_is_cancelled(api: Api):
 
 def test_part_is_refunded_to_its_payer_when_a_draft_is_edited(api: Api):
     made = api.create(
-        candidate(paymentMode="THIRD_PARTY", payer=PAYER),
+        candidate_item(paymentMode="THIRD_PARTY", payer=PAYER),
         draft=True,
     )
     came(made, 100)
@@ -272,7 +272,7 @@ def test_part_is_refunded_to_its_payer_when_a_draft_is_edited(api: Api):
 
 
 def test_reminders_and_new_links_ask_for_the_rest(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     came(made, 100)
     moment = now()
     Payment.objects.update(
@@ -284,16 +284,16 @@ def test_reminders_and_new_links_ask_for_the_rest(api: Api):
 
     assert messages("PAYMENT_REMINDER")[-1]["amount"] == "150.00"
     assert messages("PAYMENT_REQUEST")[-1]["amount"] == "150.00"
-    assert opened(made).amount == 150
+    assert open_page(made).amount == 150
 
 
 def test_staff_refund_a_part_only_whole(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(10)
-    part = came(api.create(candidate()), 100)
+    part = came(api.create(candidate_item()), 100)
     with pytest.raises(NotRefundable, match="give all of it back"):
-        ask(part, 40)
+        create_refund(part, 40)
 
-    refund = ask(part, by=GRACE)
+    refund = create_refund(part, by=GRACE)
 
     part.refresh_from_db()
     assert not part.is_part
@@ -304,23 +304,23 @@ def test_staff_refund_a_part_only_whole(api: Api, settings: Any):
 
 
 def test_parts_are_refunded_one_by_one(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     first, rest = came(made, 200), came(made, 50)
     api.post(f"/reports/{made['id']}/cancel")
     first.refresh_from_db()
     assert (unfinished_part(first), unfinished_part(rest)) == (200, 50)
 
-    ask(first)
+    create_refund(first)
     send_refunds()
     rest.refresh_from_db()
     assert (payment_of(made).status, unfinished_part(rest)) == ("PAID", 50)
-    ask(rest)
+    create_refund(rest)
     send_refunds()
     assert payment_of(made).status == "REFUNDED"
 
 
 def test_paid_amount_of_zero_raises_a_flag(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
 
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.PAID, Decimal(0), "KES", "T1"))
 
@@ -343,7 +343,7 @@ def test_paid_amount_of_zero_raises_a_flag(api: Api):
 def test_database_refuses_counted_amounts_that_do_not_add_up(
     api: Api, broken: dict[str, Any], rule: str
 ):
-    checkout = end(opened(api.create(candidate())))
+    checkout = end_checkout(open_page(api.create(candidate_item())))
 
     with pytest.raises(IntegrityError, match=rule), transaction.atomic():
         Checkout.objects.filter(pk=checkout.pk).update(**broken)
@@ -353,10 +353,10 @@ def test_database_refuses_counted_amounts_that_do_not_add_up(
 def test_open_checkout_expires_at_the_provider_when_its_payment_ends(
     stripe_taker: FakeStripe, live_api: Api, how: str
 ):
-    made = live_api.create(candidate(), draft=True)
-    first, second = opened(made), None
+    made = live_api.create(candidate_item(), draft=True)
+    first, second = open_page(made), None
     Checkout.objects.update(url="")
-    second = opened(made)
+    second = open_page(made)
     # The payer of one is faster.
     stripe_taker.pay(second.reference)
     path, body = f"/reports/{made['id']}/cancel", None
@@ -380,19 +380,19 @@ def test_open_checkout_expires_at_the_provider_when_its_payment_ends(
 
 @pytest.fixture
 def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
-    yield from taking(FakeStripe(), settings)
+    yield from run_provider(FakeStripe(), settings)
 
 
 def test_checkout_is_reversed_when_the_first_poll_says_so(
     paystack_api: Api, paystack: FakePaystack
 ):
-    made = paystack_api.create(candidate())
-    checkout = opened(made)
+    made = paystack_api.create(candidate_item())
+    checkout = open_page(made)
     paystack.pay(checkout.reference)
     paystack.give_back(checkout.reference, 25_000)
     paystack.transactions[checkout.reference].status = "reversed"
 
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert (checkout.status, checkout.review_flags) == ("REVERSED", [])
     assert payment_of(made).status == "FAILED"

@@ -9,8 +9,15 @@ from django.utils.timezone import now
 from tests.fakes.paystack import paystack as paystack
 from tests.workspaces.test_commands import differences, execute, run
 from tests.world.clients import Api
-from tests.world.payments import candidate, end, opened
-from tests.world.refunds import WANGARI, ask, paid, received, send, topped_up
+from tests.world.payments import candidate_item, end_checkout, open_page
+from tests.world.refunds import (
+    WANGARI,
+    create_paid_checkout,
+    create_paid_top_up,
+    create_refund,
+    send_waiting_refunds,
+    settle_payment,
+)
 from tests.world.refunds import paystack_api as paystack_api
 from verification.checks.models import CheckResult
 from verification.payments.models import Checkout, Payment
@@ -34,20 +41,20 @@ def _the_ledger_adds_up():
 def busy(api: Api, settings) -> Api:
     """Payments and top-ups in every state that money can be in."""
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(300)
-    paid(api)
-    ask(paid(api), 100)
-    ask(paid(api))
-    send()
-    opened(api.create(candidate()))
-    end(opened(api.create(candidate())), currency="USD")
-    made = api.create(candidate())
-    late = opened(made)
+    create_paid_checkout(api)
+    create_refund(create_paid_checkout(api), 100)
+    create_refund(create_paid_checkout(api))
+    send_waiting_refunds()
+    open_page(api.create(candidate_item()))
+    end_checkout(open_page(api.create(candidate_item())), currency="USD")
+    made = api.create(candidate_item())
+    late = open_page(made)
     api.post(f"/reports/{made['id']}/cancel")
-    end(late)
-    topped_up(api, 1000)
-    ask(topped_up(api, 500), 200)
-    reject_refund(ask(topped_up(api, 700)).pk, by=WANGARI)
-    send()
+    end_checkout(late)
+    create_paid_top_up(api, 1000)
+    create_refund(create_paid_top_up(api, 500), 200)
+    reject_refund(create_refund(create_paid_top_up(api, 700)).pk, by=WANGARI)
+    send_waiting_refunds()
     return api
 
 
@@ -258,24 +265,24 @@ def test_audit_finds_report_that_ran_unpaid(busy: Api):
 
 
 def test_audit_finds_report_that_was_paid_too_little(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     Payment.objects.update(amount=1)
-    end(opened(made))
+    end_checkout(open_page(made))
 
     assert api.report(made["id"])["status"] == "RUNNING"
     assert differences() == ["payment asks for 1.00 and its checks cost 250.00"]
 
 
 def test_audit_finds_report_that_waits_for_a_paid_payment(api: Api):
-    made = api.create(candidate())
-    end(opened(made))
+    made = api.create(candidate_item())
+    end_checkout(open_page(made))
     Report.objects.update(status="PENDING_PAYMENT")
 
     assert differences() == ["report still waits for its payment, which is PAID"]
 
 
 def test_audit_finds_uncounted_money_without_flag_or_reason(api: Api):
-    checkout = end(opened(api.create(candidate())), currency="USD")
+    checkout = end_checkout(open_page(api.create(candidate_item())), currency="USD")
     assert checkout.review_flags == ["OTHER_CURRENCY"]
     kept = checkout.paid_amount
 
@@ -294,14 +301,14 @@ def test_audit_finds_uncounted_money_without_flag_or_reason(api: Api):
 
 
 def test_audit_finds_surplus_whose_refund_failed(paystack_api, paystack):
-    made = paystack_api.create(candidate())
-    late = opened(made)
+    made = paystack_api.create(candidate_item())
+    late = open_page(made)
     paystack_api.post(f"/reports/{made['id']}/cancel")
     paystack.refund_fails = True
-    received(late, paystack)
-    send()
+    settle_payment(late, paystack)
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     late.refresh_from_db()
     assert late.review_flags == ["REFUND_FAILED"]
 
@@ -324,8 +331,8 @@ def test_audit_finds_surplus_without_reason(busy: Api):
 
 
 def test_audit_finds_part_of_an_ended_payment(api: Api):
-    made = api.create(candidate())
-    end(opened(made), pays=100)
+    made = api.create(candidate_item())
+    end_checkout(open_page(made), pays=100)
     assert run("audit_ledger")
 
     execute("UPDATE payments_payment SET status = 'CANCELLED'")
@@ -334,9 +341,9 @@ def test_audit_finds_part_of_an_ended_payment(api: Api):
 
 
 def test_audit_finds_parts_that_do_not_make_the_payment(api: Api):
-    made = api.create(candidate())
-    end(opened(made), pays=100)
-    end(opened(made))
+    made = api.create(candidate_item())
+    end_checkout(open_page(made), pays=100)
+    end_checkout(open_page(made))
     assert run("audit_ledger")
 
     execute(
@@ -348,7 +355,7 @@ def test_audit_finds_parts_that_do_not_make_the_payment(api: Api):
 
 
 def test_audit_finds_money_kept_for_unfinished_checks(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
     run("audit_ledger")
 
@@ -365,7 +372,7 @@ def test_audit_finds_money_kept_for_unfinished_checks(api: Api):
 
 
 def test_audit_finds_refund_of_completed_checks(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
     refund_unfinished_parts()
     scores = CheckResult.objects.filter(name="CRB_SCORE")

@@ -7,7 +7,15 @@ from django.utils.timezone import now
 from tests.consents.test_decisions import EVIDENCE
 from tests.fakes.checkouts import CheckoutServer
 from tests.world.clients import HOSTED, Api, person
-from tests.world.payments import PRICE, candidate, end, look, opened, pay, payment_of
+from tests.world.payments import (
+    PRICE,
+    candidate_item,
+    end_checkout,
+    open_page,
+    pay_report,
+    payment_of,
+    poll_checkouts,
+)
 from tests.world.refunds import GRACE
 from verification import links
 from verification.backoffice.approvals import StaffActor
@@ -29,10 +37,10 @@ from webhooks.models import Event
 
 
 def test_paid_report_runs(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     assert made["status"] == "PENDING_PAYMENT"
     assert made["paymentState"]["status"] == "PENDING"
-    paid = pay(api, made)
+    paid = pay_report(api, made)
     assert (paid["status"], paid["paymentState"]["status"]) == ("RUNNING", "PAID")
     assert paid["paymentState"]["paidAt"]
     api.work()
@@ -42,21 +50,21 @@ def test_paid_report_runs(api: Api):
 
 
 def test_payment_can_be_retried_when_a_checkout_fails(api: Api):
-    made = api.create(candidate())
-    end(opened(made), CheckoutState.FAILED)
+    made = api.create(candidate_item())
+    end_checkout(open_page(made), CheckoutState.FAILED)
     assert api.report(made["id"])["paymentState"]["status"] == "FAILED"
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
-    assert pay(api, made)["paymentState"]["status"] == "PAID"
+    assert pay_report(api, made)["paymentState"]["status"] == "PAID"
 
 
 def test_second_payment_is_refunded(api: Api):
-    made = api.create(candidate())
-    first = opened(made)
+    made = api.create(candidate_item())
+    first = open_page(made)
     Checkout.objects.update(url="")
-    second = opened(made)
+    second = open_page(made)
     assert first.pk != second.pk
-    end(first)
-    end(second)
+    end_checkout(first)
+    end_checkout(second)
     send_refunds()
     (refund,) = Refund.objects.all()
     assert (refund.checkout, refund.amount, refund.status) == (second, PRICE, "DONE")
@@ -64,40 +72,40 @@ def test_second_payment_is_refunded(api: Api):
 
 
 def test_money_in_another_currency_raises_a_flag(api: Api):
-    made = api.create(candidate())
-    checkout = end(opened(made), currency="USD")
+    made = api.create(candidate_item())
+    checkout = end_checkout(open_page(made), currency="USD")
     assert (checkout.status, checkout.review_flags) == ("PAID", ["OTHER_CURRENCY"])
     assert not checkout.is_counted
     with pytest.raises(PaymentClosed, match="EXAMINED"):
-        opened(made)
+        open_page(made)
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 
 def test_money_for_a_cancelled_report_is_refunded(api: Api):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     assert api.post(f"/reports/{made['id']}/cancel").status_code == 200
-    end(checkout)
+    end_checkout(checkout)
     send_refunds()
     assert Refund.objects.get().status == "DONE"
     assert payment_of(made).status == "CANCELLED"
 
 
 def test_checkout_beside_another_is_new(api: Api):
-    made = api.create(candidate())
-    payment, first = payment_of(made), opened(made)
+    made = api.create(candidate_item())
+    payment, first = payment_of(made), open_page(made)
 
     assert open_checkout(payment.pk, payment.generation) == first
     assert open_checkout(payment.pk, payment.generation, beside=True) != first
 
 
 def test_messages_use_the_language_of_the_payment_page(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     payment = payment_of(made)
     asked = Notification.objects.get(kind="PAYMENT_REQUEST")
     checkout = open_checkout(payment.pk, payment.generation)
     open_at_provider(checkout, "sw")
-    end(checkout)
+    end_checkout(checkout)
     request_refund(checkout.pk, PRICE, reason="Asked for", by=GRACE)
     send_refunds()
 
@@ -112,12 +120,12 @@ def test_messages_use_the_language_of_the_payment_page(api: Api):
 
 
 def test_payer_gets_the_request_when_the_subject_has_consented(api: Api):
-    made = api.create(candidate(consent=HOSTED))
+    made = api.create(candidate_item(consent=HOSTED))
     state = made["paymentState"]
     assert (made["status"], state["status"]) == ("PENDING_CONSENT", "PENDING")
     assert (state["paymentUrl"], state["expiresAt"]) == (None, None)
     with pytest.raises(PaymentClosed, match="WAITS_FOR_CONSENT"):
-        opened(made)
+        open_page(made)
 
     consent = Consent.objects.get(report=made["id"])
     grant(consent.pk, consent.generation, EVIDENCE)
@@ -125,18 +133,18 @@ def test_payer_gets_the_request_when_the_subject_has_consented(api: Api):
     asked = api.report(made["id"])
     assert asked["status"] == "PENDING_PAYMENT"
     assert asked["paymentState"]["paymentUrl"]
-    assert pay(api, made)["status"] == "RUNNING"
+    assert pay_report(api, made)["status"] == "RUNNING"
 
 
 def test_draft_requests_consent_and_payment_together(api: Api):
-    made = api.create(candidate(consent=HOSTED), draft=True)
+    made = api.create(candidate_item(consent=HOSTED), draft=True)
     assert made["consentState"]["consentUrl"]
     assert made["paymentState"]["paymentUrl"]
     launch = f"/reports/{made['id']}/launch"
     both = ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
     assert api.refused(launch)["reasons"] == both
 
-    pay(api, made)
+    pay_report(api, made)
     assert api.refused(launch)["reasons"] == both[:1]
     consent = Consent.objects.get(report=made["id"])
     grant(consent.pk, consent.generation, EVIDENCE)
@@ -145,8 +153,8 @@ def test_draft_requests_consent_and_payment_together(api: Api):
 
 
 def test_paid_draft_refuses_an_edit_of_its_price(api: Api):
-    made = api.create(candidate(), draft=True)
-    pay(api, made)
+    made = api.create(candidate_item(), draft=True)
+    pay_report(api, made)
     path = f"/reports/{made['id']}/draft"
 
     for edit in ({"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}):
@@ -156,8 +164,8 @@ def test_paid_draft_refuses_an_edit_of_its_price(api: Api):
 
 
 def test_refunded_draft_refuses_launch_until_an_edit_requests_payment(api: Api):
-    made = api.create(candidate(), draft=True)
-    checkout = end(opened(made))
+    made = api.create(candidate_item(), draft=True)
+    checkout = end_checkout(open_page(made))
     ada = StaffActor(1, "ada")
     request_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
     launch = f"/reports/{made['id']}/launch"
@@ -171,21 +179,21 @@ def test_refunded_draft_refuses_launch_until_an_edit_requests_payment(api: Api):
     assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
 
     api.post(f"/reports/{made['id']}/draft", {"purpose": "Another loan"})
-    assert pay(api, made)["paymentState"]["status"] == "PAID"
+    assert pay_report(api, made)["paymentState"]["status"] == "PAID"
     assert api.post(launch).json()["status"] == "RUNNING"
 
 
 def test_returning_payer_gets_the_open_checkout(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
 
-    assert opened(made) == opened(made)
+    assert open_page(made) == open_page(made)
     Checkout.objects.update(created_at=now() - REUSE_WINDOW)
-    assert opened(made).created_at > now() - timedelta(minutes=1)
+    assert open_page(made).created_at > now() - timedelta(minutes=1)
     assert Checkout.objects.count() == 2
 
 
 def test_replaced_link_of_an_edited_draft_opens_no_checkout(api: Api):
-    made = api.create(candidate(), draft=True)
+    made = api.create(candidate_item(), draft=True)
     payment = payment_of(made)
     edit = {"checksRequested": ["IDENTITY"]}
     assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
@@ -195,28 +203,28 @@ def test_replaced_link_of_an_edited_draft_opens_no_checkout(api: Api):
 
 
 def test_report_without_subject_opens_no_checkout(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     Report.objects.update(subject=None)
 
     with pytest.raises(PaymentClosed, match="REPORT_ENDED"):
-        opened(made)
+        open_page(made)
 
 
 @pytest.mark.parametrize("faults", [{"status": 500}, {"html": True}, {"half": True}])
 def test_checkout_is_opened_again_when_the_provider_fails(
     taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
 ):
-    made = live_api.create(candidate())
+    made = live_api.create(candidate_item())
     for name, value in faults.items():
         setattr(taker.faults, name, value)
     with pytest.raises(CheckoutNotOpened):
-        opened(made)
+        open_page(made)
     for name in faults:
         setattr(taker.faults, name, None)
 
-    checkout = opened(made)
+    checkout = open_page(made)
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert live_api.report(made["id"])["status"] == "RUNNING"
 
@@ -226,4 +234,4 @@ def test_client_gets_the_link_when_the_payer_has_no_address(api: Api):
 
     assert made["paymentState"]["paymentUrl"]
     assert not Notification.objects.exists()
-    assert pay(api, made)["status"] == "RUNNING"
+    assert pay_report(api, made)["status"] == "RUNNING"

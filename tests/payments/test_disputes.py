@@ -15,9 +15,15 @@ from django.utils.timezone import now
 from tests.fakes.checkouts import CheckoutServer
 from tests.workspaces.test_commands import differences, execute
 from tests.world.clients import Api, person
-from tests.world.payments import candidate, look, opened, payment_of, send
-from tests.world.refunds import GRACE, ask
-from tests.world.refunds import send as send_refunds
+from tests.world.payments import (
+    candidate_item,
+    open_page,
+    payment_of,
+    poll_checkouts,
+    send_event,
+)
+from tests.world.refunds import GRACE, create_refund
+from tests.world.refunds import send_waiting_refunds as send_refunds
 from tests.world.staff import superuser as superuser
 from verification.jobs.models import Job
 from verification.payments.checkouts import open_at_provider, open_top_up
@@ -46,7 +52,7 @@ def topped_up(api: Api, taker: CheckoutServer, amount: int = 500) -> Checkout:
     checkout = open_top_up(api.account, Decimal(amount), "owner")
     open_at_provider(checkout, "en")
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     return checkout
 
 
@@ -54,8 +60,8 @@ def end(taker: Any, checkout: Checkout, how: dict[str, Any]) -> None:
     """The dispute ends so, and the provider tells of it."""
     name = checkout.provider
     taker.dispute(checkout.reference, ENDED[name], **how[name])
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
 
 
 def test_disputed_top_up_leaves_the_balance_until_won(
@@ -66,8 +72,8 @@ def test_disputed_top_up_leaves_the_balance_until_won(
     taker.dispute(checkout.reference)
 
     for _ in range(2):
-        send(taker)
-        look(checkout)
+        send_event(taker)
+        poll_checkouts(checkout)
 
     account = live_api.account
     assert (account.balance, account.taken_back) == (before, 500)
@@ -77,7 +83,7 @@ def test_disputed_top_up_leaves_the_balance_until_won(
         0,
     )
     with pytest.raises(NotRefundable):
-        ask(checkout, 1)
+        create_refund(checkout, 1)
     end(taker, checkout, WON)
     account = live_api.account
     assert (account.balance, account.taken_back) == (before + 500, 0)
@@ -90,8 +96,8 @@ def test_lost_dispute_leaves_the_balance(taker: CheckoutServer, live_api: Api):
     before = live_api.account.balance
     checkout = topped_up(live_api, taker)
     taker.dispute(checkout.reference)
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
 
     for _ in range(2):
         end(taker, checkout, LOST)
@@ -115,8 +121,8 @@ def test_dispute_of_spent_money_makes_the_balance_negative(
         )
     )
     taker.dispute(checkout.reference)
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
 
     assert live_api.account.balance == -400
     refused = live_api.post("/reports", {"reports": [person()]})
@@ -134,10 +140,10 @@ def test_dispute_of_spent_money_makes_the_balance_negative(
 
 
 def test_lost_dispute_of_a_payment_raises_a_flag(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     taker.dispute(checkout.reference)
     end(taker, checkout, LOST)
 
@@ -158,7 +164,7 @@ def test_reconciliation_finds_a_dispute_without_event(
 
     with time_machine.travel(now() + timedelta(days=1)):
         reconcile_yesterday()
-    look(checkout)
+    poll_checkouts(checkout)
     assert Dispute.objects.get().status == "OPEN"
 
     # Nor is its end told, days later.
@@ -166,7 +172,7 @@ def test_reconciliation_finds_a_dispute_without_event(
     taker.dispute(checkout.reference, ENDED[name], **LOST[name])
     with time_machine.travel(now() + timedelta(days=9)):
         reconcile_yesterday()
-    look(checkout)
+    poll_checkouts(checkout)
     assert Dispute.objects.get().status == "LOST"
 
 
@@ -174,11 +180,11 @@ def dispute_during_refund(taker: Any, api: Api, how: dict[str, Any] | None) -> C
     """A disputed top-up of 500 whose refund was under way, and then fails."""
     checkout = topped_up(api, taker)
     taker.refund_fails = True
-    ask(checkout)
+    create_refund(checkout)
     send_refunds()
     taker.dispute(checkout.reference)
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
     if how:
         end(taker, checkout, how)
     assert (checkout.refunded, checkout.disputed) == (500, 0)
@@ -225,8 +231,8 @@ def test_dispute_is_polled_again_when_the_provider_does_not_list_it(
     checkout = topped_up(live_api, taker)
     taker.dispute(checkout.reference)
     taker.faults.path, taker.faults.status = "/dispute", 500
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
     assert (checkout.disputed, checkout.review_flags) == (0, ["DISPUTED"])
 
     taker.faults.status = None
@@ -261,7 +267,7 @@ def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: A
     before = live_api.account.balance
     checkout = topped_up(live_api, taker)
     taker.give_back(checkout.reference, 20_000)
-    look(checkout)
+    poll_checkouts(checkout)
     assert checkout.review_flags == ["REFUNDED_ELSEWHERE"]
     (found,) = elsewhere(checkout)
 
@@ -282,7 +288,7 @@ def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: A
     )
     with pytest.raises(NotRefundable, match="recorded already"):
         record_refund_elsewhere(checkout.pk, found, reason="Again", by=GRACE)
-    look(checkout)
+    poll_checkouts(checkout)
     assert checkout.review_flags == []
 
 
@@ -329,10 +335,10 @@ def test_refund_elsewhere_of_spent_money_makes_the_balance_negative(
 def test_payment_is_refunded_when_all_went_back_elsewhere(
     taker: CheckoutServer, live_api: Api
 ):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     taker.give_back(checkout.reference, 25_000)
     (found,) = elsewhere(checkout)
 
@@ -371,7 +377,7 @@ def test_audit_finds_a_hold_that_does_not_add_up(
 ):
     checkout = topped_up(live_api, taker)
     taker.dispute(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     column = {"dispute": "held_amount", "checkout": "disputed"}[table]
 
     execute(f"UPDATE payments_{table} SET {column} = 499")  # noqa: S608

@@ -6,8 +6,14 @@ import pytest
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.orders import PAYER, report_in
-from tests.world.payments import candidate, end, opened, pay, payment_of
+from tests.world.orders import PAYER, create_report_with_status
+from tests.world.payments import (
+    candidate_item,
+    end_checkout,
+    open_page,
+    pay_report,
+    payment_of,
+)
 from verification.backoffice.approvals import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed, open_checkout
@@ -46,27 +52,27 @@ def test_client_sends_the_payer_a_new_link(api: Api, draft: bool):
 
 
 def test_old_link_opens_no_checkout(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     a_minute_passes()
     resend(api, made)
 
     with pytest.raises(PaymentClosed, match="REPLACED"):
         open_checkout(payment_of(made).pk, 1)
-    assert pay(api, made)["status"] == "RUNNING"
+    assert pay_report(api, made)["status"] == "RUNNING"
 
 
 def test_checkout_of_the_old_link_can_be_paid(api: Api):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     a_minute_passes()
     resend(api, made)
 
-    assert end(checkout).is_counted
+    assert end_checkout(checkout).is_counted
     assert api.report(made["id"])["status"] == "RUNNING"
 
 
 def test_link_is_renewed_once_a_minute(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
 
     answer = resend(api, made)
 
@@ -78,14 +84,14 @@ def test_link_is_renewed_once_a_minute(api: Api):
 
 
 def test_expired_draft_gets_a_new_link(api: Api):
-    made = api.create(candidate(), draft=True)
+    made = api.create(candidate_item(), draft=True)
     past = now() - timedelta(hours=1)
     Payment.objects.update(status="EXPIRED", expires_at=past, reminded_at=past)
     a_minute_passes()
 
     assert resend(api, made).json()["status"] == "PENDING"
     assert payment_of(made).reminded_at is None
-    assert pay(api, made)["paymentState"]["status"] == "PAID"
+    assert pay_report(api, made)["paymentState"]["status"] == "PAID"
 
 
 def refused(api: Api, made: dict) -> str:
@@ -96,7 +102,7 @@ def refused(api: Api, made: dict) -> str:
 
 
 def test_payer_gets_no_link_before_consent(api: Api):
-    made = api.create(candidate(consent=HOSTED))
+    made = api.create(candidate_item(consent=HOSTED))
 
     assert refused(api, made) == "PENDING"
     problem = api.refused(f"/reports/{made['id']}/payment/resend")
@@ -105,15 +111,17 @@ def test_payer_gets_no_link_before_consent(api: Api):
 
 @pytest.mark.parametrize("status", ["DRAFT", "RUNNING", "CANCELLED"])
 def test_report_paid_by_the_workspace_has_no_link(api: Api, status: str):
-    assert refused(api, {"id": report_in(api, status)}) == "NOT_REQUIRED"
+    assert (
+        refused(api, {"id": create_report_with_status(api, status)}) == "NOT_REQUIRED"
+    )
 
 
 def test_ended_payment_needs_no_link(api: Api):
-    paid, expired, cancelled, refunded = api.create(*[candidate()] * 4)
-    pay(api, paid)
+    paid, expired, cancelled, refunded = api.create(*[candidate_item()] * 4)
+    pay_report(api, paid)
     Payment.objects.filter(report=expired["id"]).update(expires_at=now())
     api.post(f"/reports/{cancelled['id']}/cancel")
-    checkout = end(opened(refunded))
+    checkout = end_checkout(open_page(refunded))
     ada = StaffActor(1, "ada")
     request_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
     send_refunds()
@@ -123,7 +131,7 @@ def test_ended_payment_needs_no_link(api: Api):
 
 
 def test_resend_takes_no_body_and_no_parameters(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     path = f"/reports/{made['id']}/payment/resend"
 
     assert api.refused(path, {"amount": 1})["code"] == "validation-failed"
@@ -131,7 +139,7 @@ def test_resend_takes_no_body_and_no_parameters(api: Api):
 
 
 def test_staff_and_payers_renew_links_in_the_same_way(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     a_minute_passes()
 
     payment_links.renew(payment_of(made).pk)

@@ -9,8 +9,16 @@ from django.db import connection
 from tests.documents.test_payment_receipts import pdf_text
 from tests.world.clients import Api, person
 from tests.world.payer import Payer
-from tests.world.payments import EMAIL, PRICE, candidate, end, opened, pay, payment_of
-from tests.world.refunds import ask, send
+from tests.world.payments import (
+    EMAIL,
+    PRICE,
+    candidate_item,
+    end_checkout,
+    open_page,
+    pay_report,
+    payment_of,
+)
+from tests.world.refunds import create_refund, send_waiting_refunds
 from verification.backoffice.approvals import StaffActor
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.delivery import send_due_notifications
@@ -27,8 +35,8 @@ PAYER = {"name": "Amina", "email": "amina@payer.test"}
 
 @pytest.fixture
 def paid(api: Api) -> dict[str, Any]:
-    made = api.create(candidate(reference="LN-1"), draft=True)
-    pay(api, made)
+    made = api.create(candidate_item(reference="LN-1"), draft=True)
+    pay_report(api, made)
     return made
 
 
@@ -36,7 +44,7 @@ def paid(api: Api) -> dict[str, Any]:
 def paid_by_amina(api: Api) -> dict[str, Any]:
     item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     made = api.create(item, draft=True)
-    pay(api, made)
+    pay_report(api, made)
     return made
 
 
@@ -115,9 +123,9 @@ def test_receipt_is_sealed_in_the_database(api: Api, paid):
 def test_refund_notifies_the_person_who_paid(api: Api, paid):
     same = person(email="new@example.test")["subject"]
     assert api.post(draft(paid), {"subject": same}).status_code == 200
-    ask(Checkout.objects.get())
+    create_refund(Checkout.objects.get())
 
-    send()
+    send_waiting_refunds()
 
     assert told_of_refunds() == {EMAIL}
 
@@ -125,21 +133,21 @@ def test_refund_notifies_the_person_who_paid(api: Api, paid):
 @pytest.mark.parametrize("amount", [249, PRICE])
 def test_partly_refunded_draft_refuses_launch(api: Api, paid, amount):
     launch = f"/reports/{paid['id']}/launch"
-    ask(Checkout.objects.get(), amount)
+    create_refund(Checkout.objects.get(), amount)
     assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
-    send()
+    send_waiting_refunds()
     assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
 
     edit = {"subject": OTHER["subject"]}
     asked = api.post(draft(paid), edit).json()["paymentState"]
 
     assert (asked["status"], asked["amount"]["amount"]) == ("PENDING", PRICE)
-    send()
+    send_waiting_refunds()
     first = Checkout.objects.get()
     assert (first.refunded, first.review_flags) == (PRICE, [])
     assert told_of_refunds() == {EMAIL}
     assert not_adding_up() == []
-    end(opened(paid))
+    end_checkout(open_page(paid))
     assert api.post(launch).json()["status"] == "RUNNING"
     assert not_adding_up() == []
 
@@ -149,7 +157,7 @@ def test_edit_requests_payment_only_after_the_refund_is_decided(
 ):
     settings.REFUND_NEEDS_SECOND_ABOVE = 100
     launch = f"/reports/{paid['id']}/launch"
-    refund = ask(Checkout.objects.get(), 200)
+    refund = create_refund(Checkout.objects.get(), 200)
     assert refund.status == Refund.Status.REQUESTED
 
     edited = api.post(draft(paid), {"purpose": "Other"})

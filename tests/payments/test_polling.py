@@ -15,8 +15,14 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api
 from tests.world.logs import LogLines
-from tests.world.payer import payer
-from tests.world.payments import candidate, end, look, opened, send
+from tests.world.payer import create_payer
+from tests.world.payments import (
+    candidate_item,
+    end_checkout,
+    open_page,
+    poll_checkouts,
+    send_event,
+)
 from tests.world.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
 from verification.payments import settlement
@@ -44,7 +50,7 @@ def at(checkout: Checkout, **later: float) -> Any:
 
 
 def test_checkout_is_polled_on_schedule(taker: CheckoutServer, live_api: Api):
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
     looked = []
 
     for minute in range(250):
@@ -61,8 +67,8 @@ def test_checkout_is_polled_on_schedule(taker: CheckoutServer, live_api: Api):
 def test_poll_finds_the_payment_when_its_event_is_lost(
     taker: CheckoutServer, live_api: Api, minutes: int
 ):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     for earlier in (1, 5, 15, 60, 120, 180):
         if earlier < minutes:
             with at(checkout, minutes=earlier):
@@ -77,38 +83,38 @@ def test_poll_finds_the_payment_when_its_event_is_lost(
 
 
 def test_returning_payer_has_not_paid(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.abandon(checkout.reference)
 
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert checkout.status == "OPEN"
     assert live_api.report(made["id"])["paymentState"]["status"] == "PENDING"
 
 
 def test_polls_of_an_unpaid_checkout_end(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
 
     for days in (4, 16.9):
         with at(checkout, days=days):
-            look(checkout)
+            poll_checkouts(checkout)
         assert checkout.status == "OPEN"
         assert checkout.next_poll_at == checkout.created_at + timedelta(
             days=days, hours=6
         )
     with at(checkout, days=17.1):
-        look(checkout)
+        poll_checkouts(checkout)
 
     assert (checkout.status, checkout.next_poll_at) == ("EXPIRED", None)
 
 
 def test_polls_end_sooner_when_the_provider_expires_the_page(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)
 
     with at(checkout, hours=73):
-        look(checkout)
+        poll_checkouts(checkout)
 
     assert (checkout.status, checkout.next_poll_at) == ("EXPIRED", None)
 
@@ -116,8 +122,8 @@ def test_polls_end_sooner_when_the_provider_expires_the_page(api: Api):
 def test_poll_finds_a_payment_while_the_link_is_valid(
     paystack_api: Api, paystack: FakePaystack
 ):
-    made = paystack_api.create(candidate())
-    checkout = opened(made)
+    made = paystack_api.create(candidate_item())
+    checkout = open_page(made)
     for hours in range(73, 13 * 24, 6):
         with at(checkout, hours=hours):
             poll_due_checkouts()
@@ -132,12 +138,12 @@ def test_poll_finds_a_payment_while_the_link_is_valid(
 def test_event_finds_a_payment_after_the_link_has_expired(
     taker: CheckoutServer, live_api: Api
 ):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     with at(checkout, days=18):
-        look(checkout)
+        poll_checkouts(checkout)
         taker.pay(checkout.reference)
-        send(taker)
+        send_event(taker)
         poll_due_checkouts()
 
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
@@ -156,16 +162,16 @@ FAULTS: list[dict[str, Any]] = [
 def test_poll_is_repeated_when_the_provider_fails(
     taker: CheckoutServer, live_api: Api, faults: dict[str, Any]
 ):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.pay(checkout.reference)
     for name, value in faults.items():
         setattr(taker.faults, name, value)
 
-    look(checkout)
+    poll_checkouts(checkout)
     assert (checkout.status, checkout.unanswered) == ("OPEN", 1)
     assert checkout.next_poll_at < now() + timedelta(minutes=3)
-    look(checkout)
+    poll_checkouts(checkout)
     assert checkout.unanswered == 2
 
     for name in faults:
@@ -179,11 +185,11 @@ def test_poll_is_repeated_when_the_provider_fails(
 def test_poll_is_repeated_hourly_while_the_provider_is_gone(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
     known, settings.PAYMENT_PROVIDERS = settings.PAYMENT_PROVIDERS, {}
     for hours in range(200, 220):
         with at(checkout, hours=hours):
-            look(checkout)
+            poll_checkouts(checkout)
     assert checkout.next_poll_at == checkout.created_at + timedelta(hours=220)
 
     settings.PAYMENT_PROVIDERS = known
@@ -198,7 +204,9 @@ def test_poll_is_repeated_hourly_while_the_provider_is_gone(
 def test_unreadable_answer_delays_no_other_checkout(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any, log_lines: LogLines
 ):
-    odd, even = (opened(one) for one in live_api.create(candidate(), candidate()))
+    odd, even = (
+        open_page(one) for one in live_api.create(candidate_item(), candidate_item())
+    )
     adapter, name = type(provider_named(odd.provider)), "Wanjiku Canary"
     look_up = adapter.look
 
@@ -209,7 +217,7 @@ def test_unreadable_answer_delays_no_other_checkout(
 
     monkeypatch.setattr(adapter, "look", unreadable)
     taker.pay(even.reference)
-    look(odd, even)
+    poll_checkouts(odd, even)
 
     assert (odd.status, odd.unanswered) == ("OPEN", 1)
     assert even.is_counted
@@ -220,7 +228,7 @@ def test_unreadable_answer_delays_no_other_checkout(
 def test_event_during_a_poll_starts_another_poll(
     api: Api, monkeypatch: Any, paid: bool
 ):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     if paid:
         SandboxCheckout.objects.update(
             state="PAID", paid_amount=checkout.amount, paid_at=now()
@@ -234,7 +242,7 @@ def test_event_during_a_poll_starts_another_poll(
         return settle(*arguments)
 
     monkeypatch.setattr(settlement, "settle", settle_late)
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert len(settled) == 2
     assert checkout.is_counted is paid
@@ -242,9 +250,9 @@ def test_event_during_a_poll_starts_another_poll(
 
 
 def test_poll_is_repeated_when_its_worker_dies(api: Api, monkeypatch: Any):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     monkeypatch.setattr(settlement, "settle", lambda *a: 1 / 0)
-    end(checkout)
+    end_checkout(checkout)
     assert (checkout.status, checkout.is_counted) == ("OPEN", False)
     monkeypatch.undo()
 
@@ -258,7 +266,7 @@ def test_poll_is_repeated_when_its_worker_dies(api: Api, monkeypatch: Any):
 
 
 def test_job_waits_for_the_next_poll(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     Job.objects.all().delete()
 
     poll_due_checkouts()
@@ -269,7 +277,7 @@ def test_job_waits_for_the_next_poll(api: Api):
 def test_poll_finds_a_checkout_whose_answer_was_lost(
     taker: CheckoutServer, live_api: Api
 ):
-    made = live_api.create(candidate())
+    made = live_api.create(candidate_item())
     payment = Payment.objects.get(report_id=made["id"])
     checkout = open_checkout(payment.pk, payment.generation)
     taker.faults.half = True
@@ -278,14 +286,14 @@ def test_poll_finds_a_checkout_whose_answer_was_lost(
     taker.faults.half = False
     taker.pay(checkout.reference)
 
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert checkout.is_counted
 
 
 def test_sandbox_calls_no_live_provider(taker: CheckoutServer, api: Api):
-    made = api.create(candidate())
-    end(opened(made))
+    made = api.create(candidate_item())
+    end_checkout(open_page(made))
 
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
     assert taker.requests == []
@@ -295,7 +303,7 @@ def test_sandbox_calls_no_live_provider(taker: CheckoutServer, api: Api):
 def test_provider_is_called_outside_transactions(
     taker: CheckoutServer, live_api: Api, monkeypatch: Any
 ):
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
     adapter, depth = type(provider_named(checkout.provider)), []
     look_up = adapter.look
 
@@ -304,26 +312,26 @@ def test_provider_is_called_outside_transactions(
         return look_up(self, *arguments)
 
     monkeypatch.setattr(adapter, "look", watched)
-    look(checkout)
+    poll_checkouts(checkout)
 
     # In a thread of its own, whose connection nobody has used.
     assert depth == [False]
 
 
 def test_refund_elsewhere_raises_a_flag_once(taker: CheckoutServer, live_api: Api):
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     asked = RefundRequest(
         str(uuid4()), checkout.reference, checkout.transaction, Decimal(100), "KES"
     )
     provider_named(checkout.provider).refund(asked)
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
     assert (checkout.review_flags, checkout.refunded) == (["REFUNDED_ELSEWHERE"], 0)
 
     Checkout.objects.update(review_flags=[])
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert checkout.review_flags == []
 
@@ -337,7 +345,7 @@ def looks(checkout: Checkout) -> int:
 
 
 def test_waiting_payer_causes_one_poll_in_five_seconds(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     with time_machine.travel(now(), tick=False) as clock:
         for _ in range(3):
             assert poll_soon(checkout.pk)
@@ -351,14 +359,14 @@ def test_waiting_payer_causes_one_poll_in_five_seconds(api: Api):
 
 
 def test_paid_checkout_is_not_polled_for_a_waiting_payer(api: Api):
-    checkout = end(opened(api.create(candidate())))
+    checkout = end_checkout(open_page(api.create(candidate_item())))
 
     with time_machine.travel(now() + MIN_POLL_INTERVAL):
         assert not poll_soon(checkout.pk)
 
 
 def test_return_during_a_poll_causes_another_poll(api: Api, monkeypatch: Any):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     came_back = []
 
     def answered_before_the_payer_paid(*arguments: Any) -> bool:
@@ -370,7 +378,7 @@ def test_return_during_a_poll_causes_another_poll(api: Api, monkeypatch: Any):
 
     monkeypatch.setattr(settlement, "settle", answered_before_the_payer_paid)
     with time_machine.travel(now(), tick=False) as clock:
-        look(checkout)
+        poll_checkouts(checkout)
         assert came_back == [True, True]
         assert (checkout.status, looks(checkout)) == ("OPEN", 0)
         assert checkout.polled_at is not None
@@ -387,7 +395,7 @@ def test_return_during_a_poll_causes_another_poll(api: Api, monkeypatch: Any):
 def test_page_waits_for_a_poll_under_way(
     api: Api, monkeypatch: Any, back: str, lost: bool
 ):
-    visitor = payer(api)
+    visitor = create_payer(api)
     home, read = visitor.choose("lost" if lost else "pay"), []
     if back == "before":
         visitor.come_back(home)
@@ -397,7 +405,7 @@ def test_page_waits_for_a_poll_under_way(
         return settle(*arguments)
 
     monkeypatch.setattr(settlement, "settle", read_meanwhile)
-    look(visitor.checkout)
+    poll_checkouts(visitor.checkout)
 
     assert ["We are asking" in page for page in read] == [True]
     assert "You paid" in visitor.reload()

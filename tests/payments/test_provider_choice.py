@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.fakes.checkouts import CheckoutServer
-from tests.world.clients import Api, codes, person
-from tests.world.orders import PAYER, rows
-from tests.world.payments import candidate, opened, payment_of
+from tests.world.clients import Api, error_codes, person
+from tests.world.orders import PAYER, count_rows
+from tests.world.payments import candidate_item, open_page, payment_of
 from verification.payments.checkouts import CheckoutNotOpened, open_top_up
 from verification.payments.models import Checkout
 from verification.payments.registry import (
@@ -49,7 +49,7 @@ def test_production_refuses_play_money_and_missing_keys(settings: Any, name: str
 def test_production_checkout_opens_at_the_live_provider(
     taker: CheckoutServer, live_api: Api
 ):
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
 
     assert checkout.url.startswith(taker.url)
     assert checkout.environment == "production"
@@ -60,12 +60,12 @@ def test_production_checkout_opens_at_the_live_provider(
 def test_report_with_payer_is_refused_without_provider(
     live_api: Api, mode: dict[str, Any], draft: bool
 ):
-    item, before = {**person(), **mode}, rows()
+    item, before = {**person(), **mode}, count_rows()
 
     for path in ("/reports", "/reports/quote"):
         problem = live_api.refused(path, {"reports": [item], "draft": draft})
-        assert codes(problem) == {"#/reports/0/paymentMode": "not-allowed-here"}
-    assert rows() == before
+        assert error_codes(problem) == {"#/reports/0/paymentMode": "not-allowed-here"}
+    assert count_rows() == before
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -76,19 +76,19 @@ def test_edit_to_a_payer_is_refused_without_provider(
 
     problem = live_api.refused(f"/reports/{made['id']}/draft", mode)
 
-    assert codes(problem) == {"#/paymentMode": "not-allowed-here"}
+    assert error_codes(problem) == {"#/paymentMode": "not-allowed-here"}
     assert live_api.report(made["id"])["paymentMode"] == "SELF"
 
 
 def test_edit_to_payment_by_the_workspace_is_accepted_without_provider(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
-    made = live_api.create(candidate(), draft=True)
+    made = live_api.create(candidate_item(), draft=True)
     settings.PAYMENT_PROVIDER = ""
     path = f"/reports/{made['id']}/draft"
 
     problem = live_api.refused(path, {"purpose": "Another loan"})
-    assert codes(problem) == {"#/paymentMode": "not-allowed-here"}
+    assert error_codes(problem) == {"#/paymentMode": "not-allowed-here"}
     answer = live_api.post(path, {"paymentMode": "SELF"})
     assert answer.json()["paymentState"]["status"] == "NOT_REQUIRED"
 
@@ -96,11 +96,11 @@ def test_edit_to_payment_by_the_workspace_is_accepted_without_provider(
 def test_checkout_is_not_opened_without_provider(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
-    made = live_api.create(candidate())
+    made = live_api.create(candidate_item())
     settings.PAYMENT_PROVIDER = ""
 
     with pytest.raises(CheckoutNotOpened):
-        opened(made)
+        open_page(made)
     with pytest.raises(CheckoutNotOpened):
         open_top_up(Account.objects.get(environment="production"), 500, "owner")
 
@@ -111,11 +111,11 @@ def test_checkout_is_not_opened_without_provider(
 def test_checkout_is_not_opened_without_its_providers_keys(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):
-    made = live_api.create(candidate())
-    opened(made)
+    made = live_api.create(candidate_item())
+    open_page(made)
     Checkout.objects.update(url="")
     settings.PAYMENT_PROVIDERS = {settings.PAYMENT_PROVIDER: ("none.such", {})}
     settings.PAYMENT_PROVIDER = "none"
 
     with pytest.raises(CheckoutNotOpened):
-        opened(made)
+        open_page(made)

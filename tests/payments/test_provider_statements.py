@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.orders import report_in, two_checks
+from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -120,7 +120,7 @@ def test_list_of_200_costs_the_same_as_of_one(warm: Api):
 
 @pytest.mark.parametrize("status", ["READY", "FAILED", "DRAFT", "PENDING_PAYMENT"])
 def test_report_is_read_in_few_statements(warm: Api, status: str):
-    report_id = report_in(warm, status)
+    report_id = create_report_with_status(warm, status)
 
     assert cost(lambda: warm.report(report_id)) <= 6
 
@@ -139,7 +139,7 @@ def test_report_with_many_checks_is_read_as_cheaply(warm: Api):
     [("launch", "DRAFT"), ("cancel", "RUNNING"), ("retry", "FAILED")],
 )
 def test_verb_costs_few_statements(warm: Api, verb: str, status: str):
-    report_id = report_in(warm, status)
+    report_id = create_report_with_status(warm, status)
 
     with statements() as seen:
         assert warm.post(f"/reports/{report_id}/{verb}").status_code == 200

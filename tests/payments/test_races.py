@@ -11,8 +11,8 @@ from django.utils.timezone import now
 
 from tests.fakes.checkouts import CheckoutServer
 from tests.world.clients import Api
-from tests.world.payments import candidate, opened, payment_of, sent
-from tests.world.threads import at_once
+from tests.world.payments import candidate_item, open_page, payment_of, post_event
+from tests.world.threads import run_at_once
 from verification.payments.links import expire_payments, payment_links, remind_payers
 from verification.payments.models import (
     Checkout,
@@ -55,9 +55,9 @@ def is_consistent(made: dict[str, Any]) -> None:
 
 
 def two_checkouts(made: dict[str, Any]) -> list[Checkout]:
-    first = opened(made)
+    first = open_page(made)
     Checkout.objects.update(created_at=now() - timedelta(minutes=30))
-    return [first, opened(made)]
+    return [first, open_page(made)]
 
 
 def looks(checkouts: list[Checkout]) -> None:
@@ -66,13 +66,13 @@ def looks(checkouts: list[Checkout]) -> None:
 
 
 def all_at_once(*deeds: Callable[[], Any], times: int = 2) -> None:
-    answers = at_once(len(deeds) * times, lambda n: deeds[n % len(deeds)]())
+    answers = run_at_once(len(deeds) * times, lambda n: deeds[n % len(deeds)]())
     assert [a for a in answers if isinstance(a, Exception)] == []
 
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_one_of_two_simultaneous_payments_counts(api: Api, attempt: int):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     checkouts = two_checkouts(made)
     for checkout in checkouts:
         end_sandbox_checkout(checkout.reference, PAID)
@@ -94,7 +94,7 @@ def settled() -> None:
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_simultaneous_payment_cancel_and_expiry_stay_consistent(api: Api, attempt: int):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     checkouts = two_checkouts(made)
     Checkout.objects.update(created_at=now() - timedelta(hours=2))
     Payment.objects.update(expires_at=now() - timedelta(minutes=1))
@@ -114,8 +114,8 @@ def test_simultaneous_payment_cancel_and_expiry_stay_consistent(api: Api, attemp
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_simultaneous_payment_edit_and_launch_stay_consistent(api: Api, attempt: int):
-    made = api.create(candidate(), draft=True)
-    checkout = opened(made)
+    made = api.create(candidate_item(), draft=True)
+    checkout = open_page(made)
     end_sandbox_checkout(checkout.reference, PAID)
     path = f"/reports/{made['id']}"
 
@@ -131,35 +131,35 @@ def test_simultaneous_payment_edit_and_launch_stay_consistent(api: Api, attempt:
 
 
 def test_simultaneous_opening_and_new_link_leave_one_valid_link(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     payment = payment_of(made)
     Payment.objects.update(link_made_at=now() - timedelta(hours=1))
 
-    answers = at_once(
+    answers = run_at_once(
         6, lambda n: payment_links.renew(payment.pk) if n % 2 else open_it(made)
     )
 
     assert payment_of(made).generation == 2
     refused = {type(a).__name__ for a in answers if isinstance(a, Exception)}
     assert refused <= {"ResendTooSoon", "PaymentClosed"}
-    end_sandbox_checkout(opened(made).reference, PAID)
+    end_sandbox_checkout(open_page(made).reference, PAID)
     settled()
     is_consistent(made)
 
 
 def open_it(made: dict[str, Any]) -> None:
-    opened(made)
+    open_page(made)
 
 
 def test_simultaneous_repeats_of_an_event_count_once(
     taker: CheckoutServer, live_api: Api
 ):
-    made = live_api.create(candidate())
-    taker.pay(opened(made).reference)
+    made = live_api.create(candidate_item())
+    taker.pay(open_page(made).reference)
     signed = taker.signed(taker.events[-1])
 
-    answers = at_once(8, lambda n: sent(*signed).status_code)
-    at_once(4, lambda n: poll_due_checkouts())
+    answers = run_at_once(8, lambda n: post_event(*signed).status_code)
+    run_at_once(4, lambda n: poll_due_checkouts())
 
     assert answers == [200] * 8
     assert PaymentEvent.objects.count() == 1
@@ -168,9 +168,9 @@ def test_simultaneous_repeats_of_an_event_count_once(
 
 
 def test_two_clusters_poll_each_checkout_once(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(*[candidate() for _ in range(20)])
+    made = live_api.create(*[candidate_item() for _ in range(20)])
     for one in made:
-        opened(one)
+        open_page(one)
     Checkout.objects.update(next_poll_at=now())
     taker.requests.clear()
 

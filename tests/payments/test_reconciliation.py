@@ -14,8 +14,12 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.stripe import stripe_api as stripe_api
 from tests.world.clients import Api
-from tests.world.payments import candidate, look, opened
-from tests.world.refunds import ask, paid, send
+from tests.world.payments import candidate_item, open_page, poll_checkouts
+from tests.world.refunds import (
+    create_paid_checkout,
+    create_refund,
+    send_waiting_refunds,
+)
 from tests.world.refunds import paystack_api as paystack_api
 from verification.payments import reconciliation, registry
 from verification.payments.models import (
@@ -53,19 +57,19 @@ def review_flags() -> list[str]:
 
 
 def test_command_reports_books_that_agree(api: Api, paystack_api, paystack):
-    paid(api)
-    ask(paid(paystack_api, paystack))
-    send()
+    create_paid_checkout(api)
+    create_refund(create_paid_checkout(paystack_api, paystack))
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
-    paid(paystack_api, paystack)
-    opened(paystack_api.create(candidate()))
+    send_waiting_refunds()
+    create_paid_checkout(paystack_api, paystack)
+    open_page(paystack_api.create(candidate_item()))
 
     assert reconcile() == "The books of sandbox, paystack agree.\n"
 
 
 def test_payment_missing_here_is_polled(paystack_api, paystack):
-    checkout = opened(paystack_api.create(candidate()))
+    checkout = open_page(paystack_api.create(candidate_item()))
     Checkout.objects.update(next_poll_at=None)
     paystack.pay(checkout.reference)
 
@@ -75,13 +79,13 @@ def test_payment_missing_here_is_polled(paystack_api, paystack):
     assert Checkout.objects.get().next_poll_at is None
     assert len(differences()) == 1
     assert Checkout.objects.get().next_poll_at is not None
-    look(checkout)
+    poll_checkouts(checkout)
     assert reconcile()
     assert review_flags() == []
 
 
 def test_payment_at_the_end_of_its_link_is_found(paystack_api, paystack):
-    checkout = opened(paystack_api.create(candidate()))
+    checkout = open_page(paystack_api.create(candidate_item()))
     began = now() - timedelta(days=16)
     Checkout.objects.update(created_at=began, status="EXPIRED", next_poll_at=None)
     paystack.transactions[checkout.reference].created_at = began
@@ -89,12 +93,12 @@ def test_payment_at_the_end_of_its_link_is_found(paystack_api, paystack):
 
     assert differences() == [f"paystack {checkout.pk} is paid there and EXPIRED here"]
 
-    look(checkout)
+    poll_checkouts(checkout)
     assert checkout.is_counted
 
 
 def test_payment_without_checkout_is_reported(paystack_api, paystack):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     transaction = paystack.transactions.pop(checkout.reference)
     transaction.reference = "wanjiku@example.test"
     paystack.transactions[transaction.reference] = transaction
@@ -109,7 +113,7 @@ def test_payment_without_checkout_is_reported(paystack_api, paystack):
 
 
 def test_payment_missing_there_raises_a_flag(paystack_api, paystack):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     paystack.fail(checkout.reference)
 
     assert differences() == [f"paystack {checkout.pk} is paid here and FAILED there"]
@@ -128,7 +132,7 @@ def test_payment_missing_there_raises_a_flag(paystack_api, paystack):
 def test_other_amount_currency_or_transaction_raises_a_flag(
     paystack_api, paystack, there, fault
 ):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     for name, value in there.items():
         setattr(paystack.transactions[checkout.reference], name, value)
 
@@ -138,7 +142,7 @@ def test_other_amount_currency_or_transaction_raises_a_flag(
 
 
 def test_payment_listed_on_the_day_before_agrees(paystack_api, paystack):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     transaction = paystack.transactions[checkout.reference]
     transaction.paid_at -= timedelta(days=1)
 
@@ -149,11 +153,11 @@ def test_payment_listed_on_the_day_before_agrees(paystack_api, paystack):
 def test_refund_that_failed_there_later_raises_a_flag(
     paystack_api, paystack: FakePaystack, age: int
 ):
-    checkout = paid(paystack_api, paystack)
-    refund = ask(checkout, 100)
-    send()
+    checkout = create_paid_checkout(paystack_api, paystack)
+    refund = create_refund(checkout, 100)
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     Refund.objects.update(ended_at=now() - timedelta(days=age))
     paystack.refunds[0].status = "failed"
 
@@ -164,12 +168,12 @@ def test_refund_that_failed_there_later_raises_a_flag(
 
 
 def test_refund_failed_here_and_done_there_raises_a_flag(paystack_api, paystack):
-    checkout = paid(paystack_api, paystack)
-    ask(checkout, 100)
+    checkout = create_paid_checkout(paystack_api, paystack)
+    create_refund(checkout, 100)
     paystack.refund_fails = True
-    send()
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     paystack.refunds[0].status = "processed"
 
     (told,) = differences()
@@ -179,7 +183,7 @@ def test_refund_failed_here_and_done_there_raises_a_flag(paystack_api, paystack)
 
 
 def test_sandbox_books_are_compared(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     counted = {"is_counted": True, "counted_amount": checkout.counted_amount}
     Checkout.objects.update(
         paid_amount=Decimal(249), is_counted=False, counted_amount=0
@@ -203,11 +207,11 @@ def test_stripe_books_are_compared(live_api: Api, stripe_api, settings):
     path = "verification.providers.stripe_checkout.StripeCheckout"
     settings.PAYMENT_PROVIDERS = {"stripe": (path, options)}
     registry._live.cache_clear()
-    known = opened(live_api.create(candidate()))
-    lost = opened(live_api.create(candidate()))
+    known = open_page(live_api.create(candidate_item()))
+    lost = open_page(live_api.create(candidate_item()))
     for checkout in (known, lost):
         stripe_api.pay(checkout.reference)
-    look(known)
+    poll_checkouts(known)
 
     assert differences() == [f"stripe {lost.pk} is paid there and OPEN here"]
 
@@ -237,7 +241,7 @@ def test_command_refuses_wrong_arguments(db, arguments, told):
 def test_job_logs_differences_and_skips_unreadable_books(
     api: Api, paystack_api, paystack, caplog
 ):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     Checkout.objects.update(paid_at=now() - timedelta(days=1))
     SandboxCheckout.objects.update(state="FAILED", paid_amount=None, paid_at=None)
     paystack.faults.status = 503
@@ -254,7 +258,7 @@ def test_job_logs_differences_and_skips_unreadable_books(
 
 
 def test_command_prints_no_personal_data(paystack_api, paystack):
-    paid(paystack_api, paystack)
+    create_paid_checkout(paystack_api, paystack)
     for transaction in list(paystack.transactions.values()):
         del paystack.transactions[transaction.reference]
         transaction.reference = "wanjiku@example.test"
@@ -265,7 +269,7 @@ def test_command_prints_no_personal_data(paystack_api, paystack):
 
 
 def test_unread_day_is_compared_later(paystack_api, paystack):
-    checkout = opened(paystack_api.create(candidate()))
+    checkout = open_page(paystack_api.create(candidate_item()))
     Checkout.objects.update(next_poll_at=None)
     paystack.pay(checkout.reference)
     paystack.faults.status = 503
@@ -284,7 +288,10 @@ def test_unread_day_is_compared_later(paystack_api, paystack):
 
 
 def test_unanswered_payment_delays_no_other(paystack_api, paystack):
-    first, second = paid(paystack_api, paystack), paid(paystack_api, paystack)
+    first, second = (
+        create_paid_checkout(paystack_api, paystack),
+        create_paid_checkout(paystack_api, paystack),
+    )
     for one in (first, second):
         paystack.transactions[one.reference].paid_at -= timedelta(days=1)
     paystack.transactions[second.reference].status = "failed"
@@ -308,7 +315,7 @@ def test_unreadable_row_delays_no_other_provider(
     monkeypatch.setattr(reconciliation, "providers", lambda: [broken, sound])
     broken, sound = paystack.adapter(), paystack.adapter()
     monkeypatch.setattr(broken, "payments_between", unreadable)
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     Checkout.objects.update(paid_at=now() - timedelta(days=1))
     paystack.fail(checkout.reference)
 

@@ -10,10 +10,23 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.world.clients import Api, person
-from tests.world.payments import EMAIL, PRICE, candidate, end, payment_of
-from tests.world.payments import opened as opened_checkout
-from tests.world.refunds import ask, paid, send, topped_up
-from tests.world.staff import act, change, listed_ids, listing, log_in, opened, reveal
+from tests.world.payments import EMAIL, PRICE, candidate_item, end_checkout, payment_of
+from tests.world.payments import open_page as opened_checkout
+from tests.world.refunds import (
+    create_paid_checkout,
+    create_paid_top_up,
+    create_refund,
+    send_waiting_refunds,
+)
+from tests.world.staff import (
+    change_url,
+    list_url,
+    listed_ids,
+    log_in,
+    read_page,
+    reveal,
+    run_action,
+)
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
 from verification.db.ids import filter_by_number
@@ -31,7 +44,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def checkout(api: Api) -> Checkout:
-    return paid(api)
+    return create_paid_checkout(api)
 
 
 def browser(name: str, *permissions: str, **client: bool) -> Client:
@@ -69,14 +82,14 @@ def logged(row: object) -> list[str]:
 
 
 def test_every_admin_page_of_payments_opens(api: Api, checkout, superuser, staff):
-    topped_up(api, 1000)
-    act(superuser, "refund", checkout, **answer(checkout))
+    create_paid_top_up(api, 1000)
+    run_action(superuser, "refund", checkout, **answer(checkout))
     event_of(checkout)
     for client in (superuser, staff):
         for model in (Payment, Checkout, Refund, PaymentEvent):
-            assert str(model.objects.first().pk) in opened(client, listing(model))
+            assert str(model.objects.first().pk) in read_page(client, list_url(model))
             for row in model.objects.all():
-                opened(client, change(row))
+                read_page(client, change_url(row))
 
 
 @pytest.mark.parametrize("model", [Payment, Checkout, Refund, PaymentEvent])
@@ -84,23 +97,27 @@ def test_list_costs_the_same_for_any_number_of_rows(
     api: Api, superuser, model, django_assert_max_num_queries
 ):
     for number in range(4):
-        made = paid(api)
-        act(superuser, "refund", made, **answer(made, amount="1"))
+        made = create_paid_checkout(api)
+        run_action(superuser, "refund", made, **answer(made, amount="1"))
         PaymentEvent.objects.create(
             provider="sandbox", event_id=number, checkout=made, body_sha256=b""
         )
     with django_assert_max_num_queries(7):
-        opened(superuser, listing(model))
+        read_page(superuser, list_url(model))
 
 
 def test_checkout_page_links_payment_refunds_and_events(checkout, superuser):
-    act(superuser, "refund", checkout, **answer(checkout))
-    page = opened(superuser, change(checkout))
+    run_action(superuser, "refund", checkout, **answer(checkout))
+    page = read_page(superuser, change_url(checkout))
 
     for row in (Refund.objects.get(), event_of(checkout)):
-        assert change(row) in page or change(row) in opened(superuser, change(checkout))
-    assert change(checkout) in opened(superuser, change(Payment.objects.get()))
-    assert change(checkout.report) in page
+        assert change_url(row) in page or change_url(row) in read_page(
+            superuser, change_url(checkout)
+        )
+    assert change_url(checkout) in read_page(
+        superuser, change_url(Payment.objects.get())
+    )
+    assert change_url(checkout.report) in page
 
 
 def test_payer_and_event_body_are_masked_until_revealed(
@@ -111,10 +128,10 @@ def test_payer_and_event_body_are_masked_until_revealed(
     rows = [(payment_of(made), "amina@payer.test"), (event_of(checkout), EMAIL)]
 
     for row, personal in rows:
-        assert personal not in opened(superuser, change(row))
+        assert personal not in read_page(superuser, change_url(row))
         reveal(superuser, row)
-        assert personal in opened(superuser, change(row))
-        assert personal not in opened(staff, change(row))
+        assert personal in read_page(superuser, change_url(row))
+        assert personal not in read_page(staff, change_url(row))
 
 
 @pytest.mark.parametrize("model", [Checkout, Payment])
@@ -122,7 +139,7 @@ def test_payer_and_event_body_are_masked_until_revealed(
 def test_search_finds_a_payment_by_receipt_number(
     api: Api, checkout, superuser, model, typed
 ):
-    paid(api)
+    create_paid_checkout(api)
     number = checkout.number
     ways = {"lower": number.lower(), "spaces": number.replace("-", " ")}
     row = checkout if model is Checkout else checkout.report.payment
@@ -150,11 +167,11 @@ def test_search_by_receipt_number_uses_an_index(checkout):
 
 def test_refund_starts_after_confirmation(checkout, superuser):
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
-    page = superuser.post(listing(Checkout), data).content.decode()
+    page = superuser.post(list_url(Checkout), data).content.decode()
     assert 'value="250.00"' in page
     assert not Refund.objects.exists()
 
-    told = act(superuser, "refund", checkout, **answer(checkout))
+    told = run_action(superuser, "refund", checkout, **answer(checkout))
 
     assert told == ["KES 250.00 is given back."]
     refund = Refund.objects.get()
@@ -167,7 +184,7 @@ def test_refund_starts_after_confirmation(checkout, superuser):
 )
 def test_refund_form_is_shown_again_when_invalid(checkout, superuser, wrong):
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
-    page = superuser.post(listing(Checkout), {**data, **answer(checkout, **wrong)})
+    page = superuser.post(list_url(Checkout), {**data, **answer(checkout, **wrong)})
 
     assert "errorlist" in page.content.decode()
     assert not Refund.objects.exists()
@@ -176,8 +193,8 @@ def test_refund_form_is_shown_again_when_invalid(checkout, superuser, wrong):
 def test_form_sent_twice_refunds_once(checkout, superuser):
     sent = answer(checkout, amount="100")
 
-    act(superuser, "refund", checkout, **sent)
-    (told,) = act(superuser, "refund", checkout, **sent)
+    run_action(superuser, "refund", checkout, **sent)
+    (told,) = run_action(superuser, "refund", checkout, **sent)
 
     assert "Somebody else has given something back" in told
     assert Refund.objects.count() == 1
@@ -185,21 +202,21 @@ def test_form_sent_twice_refunds_once(checkout, superuser):
 
 def test_refund_form_has_a_button_for_the_unfinished_part(api: Api, superuser):
     item = person(idNumber="90000008", kraPin="A900000000Z", email=EMAIL)
-    checkout = paid(api, subject=item["subject"])
+    checkout = create_paid_checkout(api, subject=item["subject"])
     api.work()
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
-    page = superuser.post(listing(Checkout), data).content.decode()
+    page = superuser.post(list_url(Checkout), data).content.decode()
     assert "Give back 200.00 for checks" in page
 
-    act(superuser, "refund", checkout, **answer(checkout, part="yes"))
+    run_action(superuser, "refund", checkout, **answer(checkout, part="yes"))
 
     assert Refund.objects.get().amount == 200
 
 
 def test_unpaid_checkout_refuses_refund(api: Api, superuser):
-    checkout = opened_checkout(api.create(candidate()))
+    checkout = opened_checkout(api.create(candidate_item()))
 
-    (told,) = act(superuser, "refund", checkout)
+    (told,) = run_action(superuser, "refund", checkout)
 
     assert "can be given back" in told
 
@@ -207,20 +224,20 @@ def test_unpaid_checkout_refuses_refund(api: Api, superuser):
 def test_large_refund_logs_both_persons(checkout, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     grace, wangari = finance("grace"), finance("wangari")
-    told = act(grace, "refund", checkout, **answer(checkout))
+    told = run_action(grace, "refund", checkout, **answer(checkout))
     assert told == ["KES 250.00 waits for a second person."]
     refund = Refund.objects.get()
 
-    (refused,) = act(grace, "approve", refund, confirmed="yes")
+    (refused,) = run_action(grace, "approve", refund, confirmed="yes")
     assert "Another person" in refused
     User.objects.filter(username="grace").update(username="Grace ")
-    (refused,) = act(grace, "approve", refund, confirmed="yes")
+    (refused,) = run_action(grace, "approve", refund, confirmed="yes")
     assert "Another person" in refused
-    act(wangari, "approve", refund)
+    run_action(wangari, "approve", refund)
     assert Refund.objects.get().status == "REQUESTED"
-    act(wangari, "approve", refund, confirmed="yes")
+    run_action(wangari, "approve", refund, confirmed="yes")
 
-    send()
+    send_waiting_refunds()
     refund.refresh_from_db()
     assert (refund.status, refund.decided_by) == ("DONE", "staff wangari")
     assert logged(refund) == ["approved"]
@@ -228,12 +245,12 @@ def test_large_refund_logs_both_persons(checkout, settings):
 
 def test_refund_is_rejected_after_confirmation(checkout, settings, superuser):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    act(superuser, "refund", checkout, **answer(checkout))
+    run_action(superuser, "refund", checkout, **answer(checkout))
     refund = Refund.objects.get()
 
-    act(superuser, "reject", refund)
+    run_action(superuser, "reject", refund)
     assert Refund.objects.get().status == "REQUESTED"
-    act(superuser, "reject", refund, confirmed="yes")
+    run_action(superuser, "reject", refund, confirmed="yes")
 
     assert Refund.objects.get().status == "REJECTED"
     assert logged(refund) == ["rejected"]
@@ -242,12 +259,12 @@ def test_refund_is_rejected_after_confirmation(checkout, settings, superuser):
 def test_staff_with_view_permission_cannot_refund(checkout, settings, superuser):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     looks = browser("looks", "view_checkout", "view_refund", "change_checkout")
-    act(looks, "refund", checkout, **answer(checkout))
+    run_action(looks, "refund", checkout, **answer(checkout))
     assert not Refund.objects.exists()
 
-    act(superuser, "refund", checkout, **answer(checkout))
+    run_action(superuser, "refund", checkout, **answer(checkout))
     for action in ("approve", "reject"):
-        act(looks, action, Refund.objects.get(), confirmed="yes")
+        run_action(looks, action, Refund.objects.get(), confirmed="yes")
     assert Refund.objects.get().status == "REQUESTED"
 
 
@@ -255,14 +272,14 @@ def test_refund_refuses_a_form_without_csrf_token(checkout):
     client = finance("grace", enforce_csrf_checks=True)
     data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
 
-    refused = client.post(listing(Checkout), {**data, **answer(checkout)})
+    refused = client.post(list_url(Checkout), {**data, **answer(checkout)})
 
     assert refused.status_code == 403
     assert not Refund.objects.exists()
 
 
 def test_staff_poll_the_provider(checkout, superuser):
-    act(superuser, "poll", checkout)
+    run_action(superuser, "poll", checkout)
 
     checkout.refresh_from_db()
     assert checkout.next_poll_at <= now()
@@ -270,7 +287,9 @@ def test_staff_poll_the_provider(checkout, superuser):
 
 
 def test_staff_clear_a_flag_with_a_reason(api: Api, checkout, superuser):
-    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
+    doubted = end_checkout(
+        opened_checkout(api.create(candidate_item())), currency="USD"
+    )
     assert listed_ids(superuser, Checkout, review_flag="any") == {str(doubted.pk)}
     assert listed_ids(superuser, Checkout, review_flag="OTHER_CURRENCY") == {
         str(doubted.pk)
@@ -287,7 +306,9 @@ def test_staff_clear_a_flag_with_a_reason(api: Api, checkout, superuser):
 
 
 def test_flag_raised_after_the_page_stays(api: Api, superuser):
-    doubted = end(opened_checkout(api.create(candidate())), currency="USD")
+    doubted = end_checkout(
+        opened_checkout(api.create(candidate_item())), currency="USD"
+    )
     asked = why(superuser, doubted)
     raise_review_flag(doubted.pk, ReviewFlag.DISPUTED)
 
@@ -296,22 +317,24 @@ def test_flag_raised_after_the_page_stays(api: Api, superuser):
 
     doubted.refresh_from_db()
     assert doubted.review_flags == ["DISPUTED"]
-    for url in (listing(Checkout), change(doubted), change(doubted.report)):
-        assert ReviewFlag.DISPUTED.label in opened(superuser, url)
+    for url in (list_url(Checkout), change_url(doubted), change_url(doubted.report)):
+        assert ReviewFlag.DISPUTED.label in read_page(superuser, url)
     assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
 
 
 def why(client: Client, checkout: Checkout) -> str:
     """The page that asks for the reason."""
     data = {"action": "clear_flags", "_selected_action": [checkout.pk]}
-    return client.post(listing(Checkout), data).content.decode()
+    return client.post(list_url(Checkout), data).content.decode()
 
 
 def clear(client: Client, checkout: Checkout, asked: str) -> None:
     """Answer the page that asks why, for the doubts that it named."""
     member = f"review-flags-{checkout.pk}"
     seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
-    act(client, "clear_flags", checkout, reason="Sent back by hand", **{member: seen})
+    run_action(
+        client, "clear_flags", checkout, reason="Sent back by hand", **{member: seen}
+    )
 
 
 def test_checkouts_are_found_by_provider_and_report(checkout, superuser):
@@ -322,12 +345,12 @@ def test_checkouts_are_found_by_provider_and_report(checkout, superuser):
 
 
 def test_staff_send_a_new_payment_link(api: Api, superuser):
-    payment = payment_of(api.create(candidate()))
-    (told,) = act(superuser, "resend", payment)
+    payment = payment_of(api.create(candidate_item()))
+    (told,) = run_action(superuser, "resend", payment)
     assert "within the last minute" in told
     Payment.objects.update(link_made_at=now() - timedelta(minutes=2))
 
-    act(superuser, "resend", payment)
+    run_action(superuser, "resend", payment)
 
     payment.refresh_from_db()
     assert payment.generation == 2
@@ -335,11 +358,11 @@ def test_staff_send_a_new_payment_link(api: Api, superuser):
 
 
 def test_filter_lists_unfinished_parts(api: Api, superuser):
-    paid(api)
-    cancelled = paid(api)
+    create_paid_checkout(api)
+    cancelled = create_paid_checkout(api)
     api.post(f"/reports/{cancelled.report_id}/cancel")
 
     assert listed_ids(superuser, Checkout, undone="part") == {str(cancelled.pk)}
 
-    ask(cancelled)
+    create_refund(cancelled)
     assert listed_ids(superuser, Checkout, undone="part") == set()

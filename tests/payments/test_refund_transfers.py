@@ -11,9 +11,16 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api
 from tests.world.payments import PRICE
-from tests.world.refunds import ask, paid, paystack_settings, posted, send, topped_up
+from tests.world.refunds import (
+    count_refund_requests,
+    create_paid_checkout,
+    create_paid_top_up,
+    create_refund,
+    paystack_settings,
+    send_waiting_refunds,
+)
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.payments import refunds, registry
 from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.refunds import _record, lock_refund, send_refunds
@@ -24,14 +31,14 @@ pytestmark = pytest.mark.django_db
 
 
 def test_refund_is_done_when_the_provider_says_so(paystack_api, paystack):
-    refund = ask(paid(paystack_api, paystack))
-    send()
+    refund = create_refund(create_paid_checkout(paystack_api, paystack))
+    send_waiting_refunds()
     refund.refresh_from_db()
     assert (refund.status, refund.message) == ("APPROVED", "pending")
     assert Payment.objects.get().status == "PAID"
 
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
 
     refund.refresh_from_db()
     assert refund.status == "DONE"
@@ -39,12 +46,12 @@ def test_refund_is_done_when_the_provider_says_so(paystack_api, paystack):
 
 
 def test_failed_refund_can_be_requested_again(paystack_api, paystack):
-    checkout = paid(paystack_api, paystack)
-    refund = ask(checkout)
+    checkout = create_paid_checkout(paystack_api, paystack)
+    refund = create_refund(checkout)
     paystack.refund_fails = True
-    send()
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
 
     refund.refresh_from_db()
     checkout.refresh_from_db()
@@ -52,10 +59,10 @@ def test_failed_refund_can_be_requested_again(paystack_api, paystack):
     assert (checkout.refunded, checkout.review_flags) == (0, ["REFUND_FAILED"])
     assert Payment.objects.get().status == "PAID"
     paystack.refund_fails = False
-    ask(checkout)
-    send()
+    create_refund(checkout)
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.review_flags) == (PRICE, [])
 
@@ -64,12 +71,12 @@ def test_failed_refund_can_be_requested_again(paystack_api, paystack):
 def test_pending_refund_raises_a_flag_once_after_three_days(
     paystack_api, paystack, caplog, status
 ):
-    checkout = paid(paystack_api, paystack)
-    refund = ask(checkout)
+    checkout = create_paid_checkout(paystack_api, paystack)
+    refund = create_refund(checkout)
     paystack.faults.path, paystack.faults.status = "/refund", status
     for day in range(7):
         with time_machine.travel(refund.created_at + timedelta(days=day, hours=1)):
-            send()
+            send_waiting_refunds()
         checkout.refresh_from_db()
         assert checkout.review_flags == (["REFUND_STUCK"] if day == 3 else [])
         Checkout.objects.update(review_flags=[])
@@ -82,38 +89,38 @@ def test_pending_refund_raises_a_flag_once_after_three_days(
 
 
 def test_flag_of_a_stuck_refund_is_cleared_when_it_ends(paystack_api, paystack):
-    checkout = paid(paystack_api, paystack)
-    refund = ask(checkout, 100)
-    send()
+    checkout = create_paid_checkout(paystack_api, paystack)
+    refund = create_refund(checkout, 100)
+    send_waiting_refunds()
     with time_machine.travel(refund.created_at + timedelta(days=4)):
-        send()
+        send_waiting_refunds()
         paystack.settle_refunds()
-        send()
+        send_waiting_refunds()
 
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.review_flags) == (100, [])
 
 
 def test_failed_refund_of_a_top_up_restores_the_balance(paystack_api, paystack):
-    ask(topped_up(paystack_api, 1000, paystack))
+    create_refund(create_paid_top_up(paystack_api, 1000, paystack))
     paystack.refund_fails = True
-    send()
+    send_waiting_refunds()
     assert paystack_api.account.balance == 0
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
 
     assert paystack_api.account.balance == 1000
 
 
 def test_lost_answer_does_not_pay_twice(paystack_api, paystack):
-    refund = ask(paid(paystack_api, paystack), 100)
+    refund = create_refund(create_paid_checkout(paystack_api, paystack), 100)
     paystack.faults.half = True
-    send()
+    send_waiting_refunds()
     refund.refresh_from_db()
     assert (refund.status, refund.provider_refund) == ("APPROVED", "")
 
     paystack.faults.half = False
-    send()
+    send_waiting_refunds()
 
     assert len(paystack.refunds) == 1
     refund.refresh_from_db()
@@ -123,13 +130,13 @@ def test_lost_answer_does_not_pay_twice(paystack_api, paystack):
 def test_refund_is_paid_once_when_the_worker_dies_before_recording(
     paystack_api, paystack, monkeypatch
 ):
-    refund = ask(paid(paystack_api, paystack), 100)
+    refund = create_refund(create_paid_checkout(paystack_api, paystack), 100)
     with monkeypatch.context() as dying:
         dying.setattr(refunds, "lock_refund", die)
         with pytest.raises(KeyboardInterrupt):
-            send()
+            send_waiting_refunds()
 
-    send()
+    send_waiting_refunds()
 
     assert len(paystack.refunds) == 1
     refund.refresh_from_db()
@@ -138,17 +145,17 @@ def test_refund_is_paid_once_when_the_worker_dies_before_recording(
 
 @pytest.mark.parametrize("status", [500, 401, 429])
 def test_refund_is_retried_while_its_result_is_unknown(paystack_api, paystack, status):
-    refund = ask(paid(paystack_api, paystack), 100)
+    refund = create_refund(create_paid_checkout(paystack_api, paystack), 100)
     paystack.faults.half = True
-    send()
+    send_waiting_refunds()
     paystack.faults.half, paystack.faults.status = False, status
     for _ in range(3):
-        send()
+        send_waiting_refunds()
     refund.refresh_from_db()
     assert refund.status == "APPROVED"
 
     paystack.faults.status = None
-    send()
+    send_waiting_refunds()
 
     assert len(paystack.refunds) == 1
 
@@ -156,34 +163,34 @@ def test_refund_is_retried_while_its_result_is_unknown(paystack_api, paystack, s
 def test_refund_waits_while_the_providers_keys_are_missing(
     paystack_api, paystack, settings
 ):
-    refund = ask(paid(paystack_api, paystack))
+    refund = create_refund(create_paid_checkout(paystack_api, paystack))
     settings.PAYMENT_PROVIDERS = {}
     registry._live.cache_clear()
-    send()
+    send_waiting_refunds()
     refund.refresh_from_db()
     assert refund.status == "APPROVED"
 
     settings.PAYMENT_PROVIDERS = paystack_settings(paystack)
-    send()
+    send_waiting_refunds()
 
     assert len(paystack.refunds) == 1
 
 
 def test_refund_lost_by_the_provider_is_not_paid_again(paystack_api, paystack):
-    refund = ask(paid(paystack_api, paystack), 100)
-    send()
+    refund = create_refund(create_paid_checkout(paystack_api, paystack), 100)
+    send_waiting_refunds()
     paystack.refunds.clear()
-    send()
+    send_waiting_refunds()
 
     refund.refresh_from_db()
-    assert (refund.status, posted(paystack)) == ("APPROVED", 1)
+    assert (refund.status, count_refund_requests(paystack)) == ("APPROVED", 1)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_parallel_workers_pay_once(paystack_api, paystack):
-    ask(paid(paystack_api, paystack), 100)
+    create_refund(create_paid_checkout(paystack_api, paystack), 100)
 
-    assert at_once(4, lambda _: send_refunds()) == [None] * 4
+    assert run_at_once(4, lambda _: send_refunds()) == [None] * 4
 
     assert len(paystack.refunds) == 1
 
@@ -192,27 +199,27 @@ def test_parallel_workers_pay_once(paystack_api, paystack):
 def test_second_worker_waits_while_the_first_outlives_its_lease(
     paystack_api: Api, paystack: FakePaystack
 ):
-    ask(paid(paystack_api, paystack), 100)
+    create_refund(create_paid_checkout(paystack_api, paystack), 100)
     paystack.faults.slow = 2
     slow = Thread(target=lambda: (send_refunds(), connection.close()))
     slow.start()
-    while not posted(paystack):
+    while not count_refund_requests(paystack):
         sleep(0.01)
 
     before = len(paystack.requests)
-    send()
+    send_waiting_refunds()
 
     assert len(paystack.requests) == before
     paystack.faults.slow = 0
     slow.join()
-    send()
-    assert posted(paystack) == 1
+    send_waiting_refunds()
+    assert count_refund_requests(paystack) == 1
 
 
 def test_worker_that_wakes_after_its_lease_calls_nothing(paystack_api, paystack):
-    ask(paid(paystack_api, paystack), 100)
+    create_refund(create_paid_checkout(paystack_api, paystack), 100)
     sleeper = refunds._claim()
-    send()
+    send_waiting_refunds()
 
     before = len(paystack.requests)
     refunds._send(sleeper)
@@ -222,7 +229,7 @@ def test_worker_that_wakes_after_its_lease_calls_nothing(paystack_api, paystack)
 
 
 def test_late_refusal_is_ignored_and_late_success_counts(api: Api):
-    refund = ask(paid(api))
+    refund = create_refund(create_paid_checkout(api))
     Refund.objects.update(tries=2)
 
     _record(lock_refund(refund.pk), 1, Refused("SOURCE_REFUSED", "No."))
@@ -232,8 +239,8 @@ def test_late_refusal_is_ignored_and_late_success_counts(api: Api):
 
 
 def test_failed_refund_that_was_done_raises_a_flag(api: Api):
-    checkout = paid(api)
-    refund = ask(checkout)
+    checkout = create_paid_checkout(api)
+    refund = create_refund(checkout)
     _record(lock_refund(refund.pk), 0, Refused("SOURCE_REFUSED", "No."))
     type(checkout).objects.update(review_flags=[])
 
@@ -244,7 +251,10 @@ def test_failed_refund_that_was_done_raises_a_flag(api: Api):
 
 
 def test_unsendable_refund_delays_no_other(api: Api, monkeypatch):
-    first, second = ask(paid(api), 10), ask(paid(api), 10)
+    first, second = (
+        create_refund(create_paid_checkout(api), 10),
+        create_refund(create_paid_checkout(api), 10),
+    )
     hold = refunds.lock_refund
 
     def broken(pk):
@@ -253,7 +263,7 @@ def test_unsendable_refund_delays_no_other(api: Api, monkeypatch):
         return hold(pk)
 
     monkeypatch.setattr(refunds, "lock_refund", broken)
-    send()
+    send_waiting_refunds()
 
     second.refresh_from_db()
     assert second.status == "DONE"

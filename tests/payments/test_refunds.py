@@ -14,11 +14,26 @@ from django.utils.timezone import now
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api, person
-from tests.world.payments import EMAIL, PRICE, candidate, end, look, opened, payment_of
+from tests.world.payments import (
+    EMAIL,
+    PRICE,
+    candidate_item,
+    end_checkout,
+    open_page,
+    payment_of,
+    poll_checkouts,
+)
 from tests.world.payments import taker as taker
-from tests.world.refunds import GRACE, WANGARI, ask, paid, send, topped_up
+from tests.world.refunds import (
+    GRACE,
+    WANGARI,
+    create_paid_checkout,
+    create_paid_top_up,
+    create_refund,
+    send_waiting_refunds,
+)
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.backoffice.approvals import StaffActor
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Refund
@@ -47,11 +62,11 @@ def state(api: Api, checkout: Checkout) -> str:
 
 
 def test_payment_is_refunded_when_all_money_went_back(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
 
-    refund = ask(checkout)
+    refund = create_refund(checkout)
     assert state(api, checkout) == "PAID"
-    send()
+    send_waiting_refunds()
 
     refund.refresh_from_db()
     assert (refund.status, refund.amount) == ("DONE", PRICE)
@@ -61,41 +76,43 @@ def test_payment_is_refunded_when_all_money_went_back(api: Api):
 
 
 def test_payment_stays_paid_when_a_part_went_back(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
 
-    ask(checkout, 100)
-    send()
+    create_refund(checkout, 100)
+    send_waiting_refunds()
 
     assert state(api, checkout) == "PAID"
-    ask(checkout)
+    create_refund(checkout)
     assert state(api, checkout) == "PAID"
-    send()
+    send_waiting_refunds()
     assert state(api, checkout) == "REFUNDED"
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "250.01", "0.001", "100.005", "NaN"])
 def test_refund_refuses_a_wrong_amount(api: Api, amount: str):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
 
     with pytest.raises(NotRefundable, match=r"KES 250\.00 can still"):
-        ask(checkout, amount)
+        create_refund(checkout, amount)
 
     assert not Refund.objects.exists()
 
 
 def test_refund_needs_a_reason_and_a_payment(api: Api):
-    unpaid = opened(api.create(candidate()))
+    unpaid = open_page(api.create(candidate_item()))
     with pytest.raises(NotRefundable, match="Nothing was paid"):
         request_refund(unpaid.pk, PRICE, reason="They asked", by=GRACE)
     with pytest.raises(NotRefundable, match="Say why"):
-        request_refund(paid(api).pk, PRICE, reason=" ", by=GRACE)
+        request_refund(create_paid_checkout(api).pk, PRICE, reason=" ", by=GRACE)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_two_simultaneous_refunds_is_refused(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
 
-    answers = at_once(2, lambda n: ask(checkout, PRICE, (GRACE, WANGARI)[n]))
+    answers = run_at_once(
+        2, lambda n: create_refund(checkout, PRICE, (GRACE, WANGARI)[n])
+    )
 
     assert sorted(type(one).__name__ for one in answers) == ["NotRefundable", "Refund"]
     checkout.refresh_from_db()
@@ -103,24 +120,24 @@ def test_one_of_two_simultaneous_refunds_is_refused(api: Api):
 
 
 def test_refund_refuses_an_outdated_page(api: Api):
-    checkout = paid(api)
-    ask(checkout, 100, expected=PRICE)
+    checkout = create_paid_checkout(api)
+    create_refund(checkout, 100, expected=PRICE)
 
     with pytest.raises(NotRefundable, match="Somebody else"):
-        ask(checkout, 100, expected=PRICE)
+        create_refund(checkout, 100, expected=PRICE)
 
 
 def test_large_refund_waits_for_a_second_person(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
-    checkout = paid(api)
-    refund = ask(checkout)
-    send()
+    checkout = create_paid_checkout(api)
+    refund = create_refund(checkout)
+    send_waiting_refunds()
     assert Refund.objects.get().status == "REQUESTED"
 
     with pytest.raises(NotRefundable, match="Another person"):
         approve_refund(refund.pk, by=GRACE)
     approve_refund(refund.pk, by=WANGARI)
-    send()
+    send_waiting_refunds()
 
     assert Refund.objects.get().status == "DONE"
     with pytest.raises(NotRefundable, match="It is DONE already"):
@@ -129,7 +146,7 @@ def test_large_refund_waits_for_a_second_person(api: Api, settings):
 
 def test_requester_with_a_new_name_cannot_approve(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    refund = ask(paid(api))
+    refund = create_refund(create_paid_checkout(api))
 
     with pytest.raises(NotRefundable, match="Another person"):
         approve_refund(refund.pk, by=StaffActor(GRACE.user, "staff Grace W."))
@@ -140,7 +157,7 @@ def test_requester_with_a_new_name_cannot_approve(api: Api, settings):
 @pytest.mark.parametrize("who", [GRACE.user, None])
 def test_database_refuses_a_large_refund_by_one_person(api: Api, settings, who):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    refund = ask(paid(api))
+    refund = create_refund(create_paid_checkout(api))
 
     with (
         pytest.raises(IntegrityError, match="decided_by_another"),
@@ -153,9 +170,13 @@ def test_database_refuses_a_large_refund_by_one_person(api: Api, settings, who):
 
 def test_small_refunds_wait_when_their_sum_is_large(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(150)
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
 
-    refunds = [ask(checkout, 100), ask(checkout, 50), ask(checkout, 50)]
+    refunds = [
+        create_refund(checkout, 100),
+        create_refund(checkout, 50),
+        create_refund(checkout, 50),
+    ]
 
     waits = [refund.status == "REQUESTED" for refund in refunds]
     assert waits == [False, False, True]
@@ -163,50 +184,50 @@ def test_small_refunds_wait_when_their_sum_is_large(api: Api, settings):
 
 def test_rejected_amount_can_be_refunded_again(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
-    checkout = paid(api)
-    reject_refund(ask(checkout).pk, by=WANGARI)
-    send()
+    checkout = create_paid_checkout(api)
+    reject_refund(create_refund(checkout).pk, by=WANGARI)
+    send_waiting_refunds()
     assert state(api, checkout) == "PAID"
 
-    approve_refund(ask(checkout).pk, by=WANGARI)
-    send()
+    approve_refund(create_refund(checkout).pk, by=WANGARI)
+    send_waiting_refunds()
 
     assert state(api, checkout) == "REFUNDED"
 
 
 def test_second_payment_is_refunded_and_the_first_stays(api: Api):
-    made = api.create(candidate())
-    first = opened(made)
+    made = api.create(candidate_item())
+    first = open_page(made)
     Checkout.objects.update(url="")
-    second = end(opened(made))
-    end(first)
-    send()
+    second = end_checkout(open_page(made))
+    end_checkout(first)
+    send_waiting_refunds()
 
     with pytest.raises(NotRefundable, match=r"KES 0\.00 can still"):
-        ask(first, 1)
+        create_refund(first, 1)
     assert state(api, second) == "PAID"
-    ask(second)
-    send()
+    create_refund(second)
+    send_waiting_refunds()
     assert state(api, second) == "REFUNDED"
 
 
 def test_refunded_surplus_does_not_block_a_retry(api: Api):
-    made = api.create(candidate(subject=FAILS))
-    first = opened(made)
+    made = api.create(candidate_item(subject=FAILS))
+    first = open_page(made)
     Checkout.objects.update(url="")
-    second = opened(made)
-    end(first)
-    end(second)
-    send()
+    second = open_page(made)
+    end_checkout(first)
+    end_checkout(second)
+    send_waiting_refunds()
     api.work()
 
     assert api.post(f"/reports/{made['id']}/retry").status_code == 200
 
 
 def test_refunded_report_refuses_retry(api: Api):
-    checkout = paid(api, subject=FAILS)
+    checkout = create_paid_checkout(api, subject=FAILS)
     api.work()
-    ask(checkout, 1)
+    create_refund(checkout, 1)
 
     problem = api.refused(f"/reports/{checkout.report_id}/retry")
 
@@ -215,8 +236,8 @@ def test_refunded_report_refuses_retry(api: Api):
 
 
 def test_draft_refuses_launch_while_its_refund_is_pending(api: Api):
-    checkout = paid(api, draft=True)
-    ask(checkout)
+    checkout = create_paid_checkout(api, draft=True)
+    create_refund(checkout)
 
     problem = api.refused(f"/reports/{checkout.report_id}/launch")
 
@@ -224,7 +245,7 @@ def test_draft_refuses_launch_while_its_refund_is_pending(api: Api):
 
 
 def test_staff_refund_the_unfinished_part_once(api: Api):
-    checkout = paid(api, subject=FAILS | {"kraPin": "A900000000Z"})
+    checkout = create_paid_checkout(api, subject=FAILS | {"kraPin": "A900000000Z"})
     assert unfinished_part(checkout) == 0
     api.work()
     assert api.report(str(checkout.report_id))["status"] == "PARTIAL"
@@ -237,10 +258,10 @@ def test_staff_refund_the_unfinished_part_once(api: Api):
 
 
 def test_refunded_top_up_leaves_the_balance(api: Api):
-    checkout = topped_up(api, 1000)
+    checkout = create_paid_top_up(api, 1000)
 
-    ask(checkout, 400)
-    send()
+    create_refund(checkout, 400)
+    send_waiting_refunds()
 
     api.account.refresh_from_db()
     assert api.account.balance == 600
@@ -250,37 +271,37 @@ def test_refunded_top_up_leaves_the_balance(api: Api):
 
 @pytest.mark.parametrize("credit", [0, 5000])
 def test_spent_top_up_refuses_refund(paystack_api, paystack, credit):
-    checkout = topped_up(paystack_api, 1000, paystack)
+    checkout = create_paid_top_up(paystack_api, 1000, paystack)
     Account.objects.update(credit_limit=credit)
     spend(paystack_api, 1)
 
     with pytest.raises(NotRefundable, match="has spent"):
-        ask(checkout)
+        create_refund(checkout)
 
     checkout.refresh_from_db()
     assert (checkout.refunded, paystack_api.account.balance) == (0, 999)
-    ask(checkout, 999)
+    create_refund(checkout, 999)
     assert paystack_api.account.balance == 0
 
 
 def test_rejected_refund_of_a_top_up_restores_the_balance(api: Api, settings):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    checkout = topped_up(api, 1000)
+    checkout = create_paid_top_up(api, 1000)
 
-    reject_refund(ask(checkout).pk, by=WANGARI)
+    reject_refund(create_refund(checkout).pk, by=WANGARI)
 
     assert api.account.balance == 1000
 
 
 def test_refund_of_an_earlier_payer_does_not_notify_the_new_one(api: Api):
-    made = api.create(candidate(draft=True))
-    checkout = opened(made)
+    made = api.create(candidate_item(draft=True))
+    checkout = open_page(made)
     payer = {"name": "Amina", "email": "amina@payer.test"}
     edit = {"paymentMode": "THIRD_PARTY", "payer": payer}
     assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
 
-    end(checkout)
-    send()
+    end_checkout(checkout)
+    send_waiting_refunds()
 
     assert Refund.objects.get().status == "DONE"
     assert payment_of(made).status == "PENDING"
@@ -295,9 +316,9 @@ def spend(api: Api, amount: int) -> None:
 
 @pytest.fixture
 def checkout(taker: CheckoutServer, live_api: Api) -> Checkout:
-    checkout = opened(live_api.create(candidate()))
+    checkout = open_page(live_api.create(candidate_item()))
     taker.pay(checkout.reference)
-    look(checkout)
+    poll_checkouts(checkout)
     return checkout
 
 
@@ -355,9 +376,9 @@ def test_daily_job_finds_a_refund_elsewhere(checkout: Checkout):
 def test_our_own_refunds_are_not_refunds_elsewhere(
     checkout: Checkout, taker: CheckoutServer, answer: str
 ):
-    ask(checkout, 100)
+    create_refund(checkout, 100)
     taker.faults.half = answer == "was lost"
-    send()
+    send_waiting_refunds()
     taker.faults.half = False
     known = bool(Refund.objects.get().provider_refund)
     assert known is (answer == "came")

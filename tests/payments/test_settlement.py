@@ -12,15 +12,15 @@ from tests.world.clients import HOSTED, Api
 from tests.world.orders import two_checks
 from tests.world.payments import (
     PRICE,
-    candidate,
-    end,
-    look,
-    opened,
-    pay,
+    candidate_item,
+    end_checkout,
+    open_page,
+    pay_report,
     payment_of,
-    send,
+    poll_checkouts,
+    send_event,
 )
-from tests.world.refunds import paid
+from tests.world.refunds import create_paid_checkout
 from verification.checks.models import CheckResult
 from verification.payments import settlement
 from verification.payments.checkouts import open_at_provider, open_top_up
@@ -48,13 +48,13 @@ def paid_events() -> int:
 def test_money_in_another_currency_pays_nothing(
     taker: CheckoutServer, live_api: Api, pays: int | None
 ):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     # As each of them writes it.
     taker.pays, taker.currency = pays, "usd" if checkout.session else "USD"
     taker.pay(checkout.reference)
-    send(taker)
-    look(checkout)
+    send_event(taker)
+    poll_checkouts(checkout)
 
     assert (checkout.review_flags, checkout.is_counted) == (["OTHER_CURRENCY"], False)
     assert checkout.paid_currency == "USD"
@@ -63,42 +63,42 @@ def test_money_in_another_currency_pays_nothing(
 
 
 def test_amount_of_an_event_is_ignored(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.pay(checkout.reference)
     (event,) = taker.events
     about = event["data"].get("object", event["data"])
     about |= {"amount": 1, "amount_total": 1, "currency": "USD", "status": "failed"}
 
-    send(taker, event)
-    look(checkout)
+    send_event(taker, event)
+    poll_checkouts(checkout)
 
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
 def test_event_alone_pays_nothing(taker: CheckoutServer, live_api: Api):
-    first, second = live_api.create(candidate(), candidate())
-    paid, unpaid = opened(first), opened(second)
+    first, second = live_api.create(candidate_item(), candidate_item())
+    paid, unpaid = open_page(first), open_page(second)
     taker.pay(paid.reference)
     (event,) = taker.events
     about = event["data"].get("object", event["data"])
     about |= {"reference": unpaid.reference, "client_reference_id": unpaid.reference}
 
-    send(taker, event)
-    look(paid, unpaid)
+    send_event(taker, event)
+    poll_checkouts(paid, unpaid)
 
     assert live_api.report(first["id"])["paymentState"]["status"] == "PAID"
     assert live_api.report(second["id"])["paymentState"]["status"] == "PENDING"
 
 
 def test_events_in_any_order_end_the_same(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate())
-    checkout = opened(made)
+    made = live_api.create(candidate_item())
+    checkout = open_page(made)
     taker.fail(checkout.reference)
     taker.pay(checkout.reference)
     for event in [*taker.events[::-1], *taker.events]:
-        send(taker, event)
-        look(checkout)
+        send_event(taker, event)
+        poll_checkouts(checkout)
 
     assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
     assert (checkout.is_counted, checkout.review_flags) == (True, [])
@@ -109,11 +109,11 @@ def test_events_in_any_order_end_the_same(taker: CheckoutServer, live_api: Api):
     "state", [CheckoutState.FAILED, CheckoutState.CANCELLED, CheckoutState.EXPIRED]
 )
 def test_ended_checkout_becomes_paid_when_money_arrives(api: Api, state: CheckoutState):
-    made = api.create(candidate())
-    checkout = end(opened(made), state)
+    made = api.create(candidate_item())
+    checkout = end_checkout(open_page(made), state)
     assert checkout.status == state
 
-    end(checkout)
+    end_checkout(checkout)
 
     assert checkout.is_counted
     assert api.report(made["id"])["status"] == "RUNNING"
@@ -121,11 +121,11 @@ def test_ended_checkout_becomes_paid_when_money_arrives(api: Api, state: Checkou
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "EXPIRED", "OPEN"])
 def test_paid_checkout_is_flagged_when_the_provider_denies_it(api: Api, state: str):
-    made = api.create(candidate())
-    checkout = end(opened(made))
+    made = api.create(candidate_item())
+    checkout = end_checkout(open_page(made))
     SandboxCheckout.objects.update(state=state)
 
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert (checkout.status, checkout.review_flags) == ("PAID", ["CONTRADICTED"])
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
@@ -133,7 +133,7 @@ def test_paid_checkout_is_flagged_when_the_provider_denies_it(api: Api, state: s
 
 def test_answer_from_before_the_payment_raises_no_flag(api: Api):
     asked_at = now()
-    checkout = end(opened(api.create(candidate())))
+    checkout = end_checkout(open_page(api.create(candidate_item())))
 
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.FAILED), asked_at)
 
@@ -142,11 +142,11 @@ def test_answer_from_before_the_payment_raises_no_flag(api: Api):
 
 
 def test_unknown_checkout_stays_as_it_is(api: Api):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     SandboxCheckout.objects.all().delete()
 
-    look(checkout)
+    poll_checkouts(checkout)
 
     assert (checkout.status, checkout.review_flags) == ("OPEN", [])
     assert payment_of(made).status == "PENDING"
@@ -154,7 +154,7 @@ def test_unknown_checkout_stays_as_it_is(api: Api):
 
 @pytest.mark.parametrize("words", ["a\x00b", "\ud800", "x" * 1000])
 def test_strange_provider_text_does_not_stop_settlement(api: Api, words: str):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     seen = CheckoutSnapshot(CheckoutState.PAID, PRICE, "KES", "T1", words)
 
     assert settle(checkout.pk, seen, now())
@@ -166,10 +166,10 @@ def test_strange_provider_text_does_not_stop_settlement(api: Api, words: str):
 def test_crash_during_settlement_leaves_no_change(
     api: Api, monkeypatch: Any, crash: str
 ):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     monkeypatch.setattr(settlement, crash, lambda *a: 1 / 0)
-    end(checkout)
+    end_checkout(checkout)
 
     assert checkout.status == "OPEN"
     assert payment_of(made).status == "PENDING"
@@ -178,56 +178,56 @@ def test_crash_during_settlement_leaves_no_change(
     assert paid_events() == 0
 
     monkeypatch.undo()
-    look(checkout)
-    look(checkout)
+    poll_checkouts(checkout)
+    poll_checkouts(checkout)
     assert api.report(made["id"])["status"] == "RUNNING"
     assert paid_events() == 1
     assert StatusChange.objects.filter(trigger="paid").count() == 1
 
 
 def test_money_for_an_edited_draft_is_refunded(api: Api):
-    made = api.create(candidate(), draft=True)
-    checkout = opened(made)
+    made = api.create(candidate_item(), draft=True)
+    checkout = open_page(made)
     edit = {"checksRequested": ["IDENTITY"]}
     assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
 
-    end(checkout)
+    end_checkout(checkout)
 
     assert is_given_back(checkout)
     state = api.report(made["id"])["paymentState"]
     assert (state["status"], state["amount"]["amount"]) == ("PENDING", 50.0)
     assert state["paymentUrl"] != made["paymentState"]["paymentUrl"]
-    assert pay(api, made)["paymentState"]["status"] == "PAID"
+    assert pay_report(api, made)["paymentState"]["status"] == "PAID"
     assert paid_events() == 1
 
 
 def test_money_for_a_report_without_subject_is_refunded(api: Api):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     Report.objects.filter(pk=made["id"]).update(subject=None)
 
-    end(checkout)
+    end_checkout(checkout)
 
     assert is_given_back(checkout)
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
 
 def test_draft_is_paid_when_its_link_expires_during_payment(api: Api):
-    made = api.create(candidate(), draft=True)
-    checkout = opened(made)
+    made = api.create(candidate_item(), draft=True)
+    checkout = open_page(made)
     past = now() - timedelta(minutes=1)
     Payment.objects.update(status="EXPIRED", expires_at=past)
 
-    end(checkout)
+    end_checkout(checkout)
 
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
     assert api.post(f"/reports/{made['id']}/launch").status_code == 200
 
 
 def test_draft_is_paid_without_launch(api: Api):
-    made = api.create(candidate(consent=HOSTED), draft=True)
+    made = api.create(candidate_item(consent=HOSTED), draft=True)
 
-    paid = pay(api, made)
+    paid = pay_report(api, made)
 
     assert (paid["status"], paid["paymentState"]["status"]) == ("DRAFT", "PAID")
     assert paid["consentState"]["status"] == "PENDING"
@@ -238,14 +238,14 @@ def test_draft_is_paid_without_launch(api: Api):
 
 
 def test_older_failed_checkout_does_not_fail_a_newer_one(api: Api):
-    made = api.create(candidate())
-    first = opened(made)
+    made = api.create(candidate_item())
+    first = open_page(made)
     Checkout.objects.update(created_at=now() - timedelta(minutes=30))
-    second = opened(made)
+    second = open_page(made)
 
-    end(first, CheckoutState.FAILED)
+    end_checkout(first, CheckoutState.FAILED)
     assert payment_of(made).status == "PENDING"
-    end(second, CheckoutState.FAILED)
+    end_checkout(second, CheckoutState.FAILED)
     assert payment_of(made).status == "FAILED"
 
 
@@ -254,7 +254,7 @@ def test_top_up_reaches_the_balance_once(api: Api):
     checkout = top_up(api, Decimal(2_500))
 
     for _ in range(3):
-        end(checkout)
+        end_checkout(checkout)
 
     assert api.account.balance == before + 2_500
     entry = api.account.entries.get(kind="TOP_UP")
@@ -270,7 +270,7 @@ def top_up(api: Api, amount: Decimal) -> Checkout:
 @pytest.mark.parametrize("pays", [1, 499, 501, 20_000])
 def test_top_up_adds_the_amount_that_arrived(api: Api, pays: int):
     before = api.account.balance
-    checkout = end(top_up(api, Decimal(500)), pays=pays)
+    checkout = end_checkout(top_up(api, Decimal(500)), pays=pays)
 
     assert (checkout.review_flags, checkout.counted_amount) == ([], pays)
     assert api.account.balance == before + pays
@@ -278,21 +278,23 @@ def test_top_up_adds_the_amount_that_arrived(api: Api, pays: int):
 
 def test_money_in_another_currency_tops_up_nothing(api: Api):
     before = api.account.balance
-    checkout = end(top_up(api, Decimal(500)), currency="USD")
+    checkout = end_checkout(top_up(api, Decimal(500)), currency="USD")
 
     assert checkout.review_flags == ["OTHER_CURRENCY"]
     assert api.account.balance == before
 
 
 def test_workspace_is_not_charged_for_a_payers_report(api: Api):
-    pay(api, api.create({**two_checks(email="w@example.test"), **candidate()}))
+    pay_report(
+        api, api.create({**two_checks(email="w@example.test"), **candidate_item()})
+    )
     api.work()
 
     assert not api.account.entries.exists()
 
 
 def test_older_answer_contradicts_no_payment(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     before = checkout.paid_at - timedelta(seconds=1)
 
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.OPEN), before)
@@ -302,7 +304,7 @@ def test_older_answer_contradicts_no_payment(api: Api):
 
 
 def test_newer_answer_that_denies_the_payment_raises_a_flag(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     after = checkout.paid_at + timedelta(seconds=1)
 
     settle(checkout.pk, CheckoutSnapshot(CheckoutState.FAILED), after)

@@ -13,11 +13,18 @@ from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import CLEAR_PIN, REFUSED, SLOW
-from tests.world.payer import payer
-from tests.world.payments import candidate, look, opened
-from tests.world.refunds import GRACE, WANGARI, ask, paid, received, send
+from tests.world.payer import create_payer
+from tests.world.payments import candidate_item, open_page, poll_checkouts
+from tests.world.refunds import (
+    GRACE,
+    WANGARI,
+    create_paid_checkout,
+    create_refund,
+    send_waiting_refunds,
+    settle_payment,
+)
 from tests.world.refunds import paystack_api as paystack_api
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.notifications.delivery import send_due_notifications
@@ -48,7 +55,9 @@ HALF = {"idNumber": REFUSED, "kraPin": CLEAR_PIN}
 
 def ended(api: Api, **subject: Any) -> Checkout:
     """A checkout whose report has ended."""
-    checkout = paid(api, subject=person(email="w@x.test", **subject)["subject"])
+    checkout = create_paid_checkout(
+        api, subject=person(email="w@x.test", **subject)["subject"]
+    )
     api.work()
     return checkout
 
@@ -68,7 +77,7 @@ def test_unfinished_part_is_refunded(api: Api):
 
     assert later() == [("NOT_DONE", 200, "APPROVED")]
 
-    send()
+    send_waiting_refunds()
     checkout.refresh_from_db()
     assert (checkout.refunded, Payment.objects.get().status) == (200, "PAID")
     assert later() == [("NOT_DONE", 200, "DONE")]
@@ -77,13 +86,13 @@ def test_unfinished_part_is_refunded(api: Api):
 def test_refund_notice_names_checks_and_method(
     paystack_api: Api, paystack: FakePaystack
 ):
-    paid(paystack_api, paystack)
+    create_paid_checkout(paystack_api, paystack)
     paystack_api.work()
     later()
     send_due_notifications()
-    send()
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     send_due_notifications()
 
     (letter,) = [one for one in mail.outbox if "given back" in one.subject]
@@ -94,17 +103,19 @@ def test_refund_notice_names_checks_and_method(
 
 
 def test_cancelled_report_is_refunded_at_once(api: Api):
-    checkout = paid(api)
+    checkout = create_paid_checkout(api)
     api.post(f"/reports/{checkout.report_id}/cancel")
 
     assert later(0) == [("NOT_DONE", 250, "APPROVED")]
 
-    send()
+    send_waiting_refunds()
     assert Payment.objects.get().status == "REFUNDED"
 
 
 def test_refund_waits_for_a_running_check(api: Api):
-    checkout = paid(api, subject=person(idNumber=SLOW, email="w@x.test")["subject"])
+    checkout = create_paid_checkout(
+        api, subject=person(idNumber=SLOW, email="w@x.test")["subject"]
+    )
     api.work()
     slow = CheckResult.objects.get(name="IDENTITY")
     assert slow.status == "RUNNING"
@@ -157,14 +168,14 @@ def test_retry_after_the_grace_does_not_stop_the_refund(api: Api, settings: Any)
 
 
 def test_draft_is_refunded_when_its_subject_declines(api: Api):
-    item = candidate(consent=HOSTED, draft=True)
-    checkout = received(opened(api.create(item)), None)
+    item = candidate_item(consent=HOSTED, draft=True)
+    checkout = settle_payment(open_page(api.create(item)), None)
     assert later() == []
 
     Consent.objects.update(status="DECLINED")
 
     assert later(0) == [("NOT_DONE", 250, "APPROVED")]
-    send()
+    send_waiting_refunds()
     report = f"/reports/{checkout.report_id}"
     assert api.refused(f"{report}/launch")["reasons"] == [
         "CONSENT_OUTSTANDING",
@@ -176,16 +187,16 @@ def test_draft_is_refunded_when_its_subject_declines(api: Api):
 
 
 def test_draft_takes_no_payment_when_its_subject_declines(api: Api):
-    visitor = payer(api, consent=HOSTED, draft=True)
+    visitor = create_payer(api, consent=HOSTED, draft=True)
     Consent.objects.update(status="DECLINED")
 
     assert "You need not pay any more" in visitor.reads()
 
 
 def test_part_is_refunded_when_the_subject_declines(api: Api):
-    checkout = opened(api.create(candidate(consent=HOSTED, draft=True)))
+    checkout = open_page(api.create(candidate_item(consent=HOSTED, draft=True)))
     end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(100))
-    look(checkout)
+    poll_checkouts(checkout)
     assert checkout.is_part
     Consent.objects.update(status="DECLINED")
 
@@ -193,22 +204,22 @@ def test_part_is_refunded_when_the_subject_declines(api: Api):
 
 
 def test_payment_in_parts_is_refunded_in_parts(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     for amount in (100, 150):
-        checkout = opened(made)
+        checkout = open_page(made)
         end_sandbox_checkout(
             checkout.reference, CheckoutState.PAID, pays=Decimal(amount)
         )
-        look(checkout)
+        poll_checkouts(checkout)
     api.post(f"/reports/{made['id']}/cancel")
 
     assert later(0) == [("NOT_DONE", 100, "APPROVED"), ("NOT_DONE", 150, "APPROVED")]
 
 
 def test_surplus_does_not_count_as_unfinished_part(api: Api):
-    checkout = opened(api.create(candidate()))
+    checkout = open_page(api.create(candidate_item()))
     end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(300))
-    look(checkout)
+    poll_checkouts(checkout)
     api.post(f"/reports/{checkout.report_id}/cancel")
 
     assert [one[:2] for one in later(0)] == [("OVERPAID", 50), ("NOT_DONE", 250)]
@@ -223,7 +234,7 @@ def test_large_unfinished_part_needs_no_second_person(api: Api, settings: Any):
 
 def test_service_does_not_repeat_a_refund_by_staff(api: Api):
     checkout = ended(api, **HALF)
-    ask(checkout, 120)
+    create_refund(checkout, 120)
 
     assert later() == [("STAFF", 120, "APPROVED"), ("NOT_DONE", 80, "APPROVED")]
     with pytest.raises(NotRefundable):
@@ -232,7 +243,7 @@ def test_service_does_not_repeat_a_refund_by_staff(api: Api):
 
 def test_unfinished_part_is_refunded_after_a_rejected_refund(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
-    refund = ask(ended(api, **HALF), 250)
+    refund = create_refund(ended(api, **HALF), 250)
     assert later() == [("STAFF", 250, "REQUESTED")]
 
     reject_refund(refund.pk, by=WANGARI)
@@ -245,7 +256,7 @@ def test_parallel_jobs_refund_once(api: Api):
     checkouts = [ended(api, **HALF) for _ in range(3)]
     Report.objects.update(completed_at=now() - timedelta(hours=1))
 
-    assert at_once(4, lambda _: refund_unfinished_parts()) == [None] * 4
+    assert run_at_once(4, lambda _: refund_unfinished_parts()) == [None] * 4
 
     assert Refund.objects.count() == 3
     for checkout in checkouts:
@@ -282,7 +293,9 @@ def test_staff_give_a_reason_to_keep_the_unfinished_part(api: Api):
 
 
 def test_flag_cleared_before_the_end_does_not_stop_the_refund(api: Api):
-    checkout = paid(api, subject=person(email="w@x.test", **HALF)["subject"])
+    checkout = create_paid_checkout(
+        api, subject=person(email="w@x.test", **HALF)["subject"]
+    )
     raise_review_flag(checkout.pk, ReviewFlag.BOOKS_DIFFER)
     resolve_review_flags(checkout.pk, ["BOOKS_DIFFER"], "It was another day")
     api.work()
@@ -293,20 +306,20 @@ def test_flag_cleared_before_the_end_does_not_stop_the_refund(api: Api):
 def test_unfinished_part_is_left_to_staff_after_a_failed_refund(
     paystack_api: Api, paystack: FakePaystack
 ):
-    checkout = paid(paystack_api, paystack)
+    checkout = create_paid_checkout(paystack_api, paystack)
     paystack_api.work()
     later()
     paystack.refund_fails = True
-    send()
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
 
     assert later() == [("NOT_DONE", 250, "FAILED")]
     checkout.refresh_from_db()
     assert checkout.review_flags == ["REFUND_FAILED"]
     paystack.refund_fails = False
-    ask(checkout)
-    send()
+    create_refund(checkout)
+    send_waiting_refunds()
     paystack.settle_refunds()
-    send()
+    send_waiting_refunds()
     assert later()[1:] == [("STAFF", 250, "DONE")]

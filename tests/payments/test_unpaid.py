@@ -9,7 +9,14 @@ from django.utils.timezone import now
 
 from tests.consents.test_decisions import EVIDENCE
 from tests.world.clients import HOSTED, Api
-from tests.world.payments import EMAIL, candidate, end, opened, pay, payment_of
+from tests.world.payments import (
+    EMAIL,
+    candidate_item,
+    end_checkout,
+    open_page,
+    pay_report,
+    payment_of,
+)
 from verification.consents.decisions import grant, withdraw
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
@@ -34,7 +41,7 @@ def reminders() -> QuerySet[Notification]:
 
 
 def test_unpaid_report_fails(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     over(made)
     over(made)
 
@@ -53,8 +60,8 @@ def test_unpaid_report_fails(api: Api):
 
 
 def test_timeline_shows_that_it_was_paid(api: Api):
-    made = api.create(candidate())
-    pay(api, made)
+    made = api.create(candidate_item())
+    pay_report(api, made)
 
     move = api.get(f"/reports/{made['id']}/events").json()["events"][-1]
     assert (move["from"], move["to"]) == ("PENDING_PAYMENT", "RUNNING")
@@ -62,8 +69,8 @@ def test_timeline_shows_that_it_was_paid(api: Api):
 
 
 def test_paid_and_unexpired_payments_stay(api: Api):
-    waits, paid = api.create(candidate(), candidate())
-    pay(api, paid)
+    waits, paid = api.create(candidate_item(), candidate_item())
+    pay_report(api, paid)
     expire_payments()
     over(paid)
 
@@ -73,8 +80,8 @@ def test_paid_and_unexpired_payments_stay(api: Api):
 
 
 def test_failed_attempt_expires_as_well(api: Api):
-    made = api.create(candidate())
-    opened(made)
+    made = api.create(candidate_item())
+    open_page(made)
     Payment.objects.update(status="FAILED")
     over(made)
 
@@ -82,25 +89,25 @@ def test_failed_attempt_expires_as_well(api: Api):
 
 
 def test_open_checkout_delays_the_expiry(api: Api):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     Payment.objects.update(expires_at=now() - PAST)
     expire_payments()
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
 
-    end(checkout)
+    end_checkout(checkout)
     expire_payments()
 
     assert api.report(made["id"])["status"] == "RUNNING"
 
 
 def test_payment_after_expiry_is_refunded(api: Api):
-    made = api.create(candidate())
-    checkout = opened(made)
+    made = api.create(candidate_item())
+    checkout = open_page(made)
     over(made)
     assert api.report(made["id"])["status"] == "FAILED"
 
-    end(checkout)
+    end_checkout(checkout)
     send_refunds()
 
     assert Refund.objects.get(checkout=checkout).status == "DONE"
@@ -109,17 +116,17 @@ def test_payment_after_expiry_is_refunded(api: Api):
 
 
 def test_expired_payment_opens_no_checkout(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     Payment.objects.update(expires_at=now() - PAST)
 
     # No job has recorded the expiry yet.
     assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
     with pytest.raises(PaymentClosed, match="EXPIRED"):
-        opened(made)
+        open_page(made)
 
 
 def test_unpaid_draft_stays_and_cannot_be_launched(api: Api):
-    made = api.create(candidate(), draft=True)
+    made = api.create(candidate_item(), draft=True)
     over(made)
 
     report = api.report(made["id"])
@@ -130,7 +137,7 @@ def test_unpaid_draft_stays_and_cannot_be_launched(api: Api):
 
 
 def test_time_to_pay_begins_after_consent(api: Api):
-    made = api.create(candidate(consent=HOSTED))
+    made = api.create(candidate_item(consent=HOSTED))
     Payment.objects.update(link_made_at=now() - timedelta(days=20))
     over(made)
     remind_payers()
@@ -152,7 +159,7 @@ def test_time_to_pay_begins_after_consent(api: Api):
 
 
 def test_payer_is_reminded_once_at_half_time(api: Api):
-    made = api.create(candidate())
+    made = api.create(candidate_item())
     Payment.objects.update(
         link_made_at=now() - timedelta(days=6, hours=23),
         expires_at=now() + timedelta(days=7, hours=1),
@@ -170,9 +177,14 @@ def test_payer_is_reminded_once_at_half_time(api: Api):
 
 
 def test_ended_paid_and_unrequested_payments_get_no_reminder(api: Api):
-    items = [candidate(), candidate(), candidate(), candidate(consent=HOSTED)]
+    items = [
+        candidate_item(),
+        candidate_item(),
+        candidate_item(),
+        candidate_item(consent=HOSTED),
+    ]
     expired, paid, cancelled, waits = api.create(*items)
-    pay(api, paid)
+    pay_report(api, paid)
     assert api.post(f"/reports/{cancelled['id']}/cancel").status_code == 200
     Payment.objects.update(link_made_at=now() - timedelta(days=13))
     Payment.objects.filter(report=expired["id"]).update(expires_at=now() - PAST)
@@ -185,7 +197,7 @@ def test_ended_paid_and_unrequested_payments_get_no_reminder(api: Api):
 
 @pytest.mark.parametrize("end_it", ["expire", "cancel", "withdraw", "pay"])
 def test_closed_payment_cancels_waiting_messages(api: Api, end_it: str):
-    made = api.create(candidate(consent=HOSTED))
+    made = api.create(candidate_item(consent=HOSTED))
     consent = Consent.objects.get(report=made["id"])
     grant(consent.pk, consent.generation, EVIDENCE)
     asked = Notification.objects.filter(kind="PAYMENT_REQUEST")
@@ -198,7 +210,7 @@ def test_closed_payment_cancels_waiting_messages(api: Api, end_it: str):
     elif end_it == "withdraw":
         withdraw(consent.pk, consent.generation, EVIDENCE, "")
     else:
-        pay(api, made)
+        pay_report(api, made)
 
     assert asked.get().status == "CANCELLED"
     status = {"expire": "EXPIRED", "pay": "PAID"}.get(end_it, "CANCELLED")
@@ -207,13 +219,13 @@ def test_closed_payment_cancels_waiting_messages(api: Api, end_it: str):
 
 
 def test_payment_after_a_withdrawal_is_refunded(api: Api):
-    made = api.create(candidate(consent=HOSTED))
+    made = api.create(candidate_item(consent=HOSTED))
     consent = Consent.objects.get(report=made["id"])
     grant(consent.pk, consent.generation, EVIDENCE)
-    checkout = opened(made)
+    checkout = open_page(made)
     withdraw(consent.pk, consent.generation, EVIDENCE, "")
 
-    end(checkout)
+    end_checkout(checkout)
     send_refunds()
 
     assert Refund.objects.get(checkout=checkout).status == "DONE"

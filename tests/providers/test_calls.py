@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tests.providers.checkout_contract import traceback_text
-from tests.webhooks.receiver import Receiver, Script
+from tests.world.receiver import Receiver, Script
 from verification.providers.base import ProviderError, Refused, Unavailable
 from verification.providers.http_api import Api, RequestRejected
 

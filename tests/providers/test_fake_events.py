@@ -7,7 +7,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
 from tests.providers.checkout_contract import checkout_request
-from tests.webhooks.receiver import Receiver
+from tests.world.receiver import Receiver
 from verification.providers.payment_provider import BadSignature, CheckoutProvider
 
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from tests.checks.test_checks_page import flags_of
-from tests.references.employment import ANSWERS, NOT_EMPLOYED, STATED
+from tests.world.employer import ANSWERS, EMPLOYMENT_INPUTS, NOT_EMPLOYED
 from verification.checks.catalogue import CATALOGUE
 from verification.providers.name_comparison import employers_alike, jobs_alike
 from verification.providers.referee import FLAGS, TOLERANCE, compare_employment
@@ -12,7 +12,9 @@ from verification.providers.referee import FLAGS, TOLERANCE, compare_employment
 
 
 def finding_of(stated=None, **said):
-    return compare_employment({**STATED, **(stated or {})}, ANSWERS | said, "reference")
+    return compare_employment(
+        {**EMPLOYMENT_INPUTS, **(stated or {})}, ANSWERS | said, "reference"
+    )
 
 
 def codes(finding):
@@ -76,7 +78,7 @@ def test_matching_answers_are_clear():
 
 @pytest.mark.parametrize("answers", [ANSWERS, NOT_EMPLOYED])
 def test_details_are_the_output_fields_in_their_order(answers):
-    finding = compare_employment(STATED, answers, "reference")
+    finding = compare_employment(EMPLOYMENT_INPUTS, answers, "reference")
     assert list(finding.details) == CHECK.output_fields
 
 
@@ -131,7 +133,9 @@ def test_summary_names_the_worst_flag():
     assert re.search(
         r"differences.*not hire", finding_of(jobTitle="x", wouldRehire="NO").summary
     )
-    assert "no record" in compare_employment(STATED, NOT_EMPLOYED, "r").summary
+    assert (
+        "no record" in compare_employment(EMPLOYMENT_INPUTS, NOT_EMPLOYED, "r").summary
+    )
 
 
 def test_flags_have_the_scores_of_the_page():

@@ -3,14 +3,9 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from tests.references.employment import (
-    ANSWERS,
-    EVIDENCE,
-    asked,
-    days_pass,
-    messages,
-)
 from tests.world.clients import Api
+from tests.world.clock import let_days_pass
+from tests.world.employer import ANSWERS, EVIDENCE, create_reference, referee_messages
 from tests.world.staff import log_in, reveal
 from verification.references.answers import submit
 from verification.references.models import Reference
@@ -38,7 +33,7 @@ def send_new_link(client: Client, reference: Reference) -> list[str]:
 
 
 def test_staff_see_the_status_without_the_answers(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     looking = User.objects.create_user("wangari", is_staff=True)
     looking.user_permissions.add(Permission.objects.get(codename="view_reference"))
@@ -57,7 +52,7 @@ def test_staff_see_the_status_without_the_answers(paying_api: Api):
 
 
 def test_staff_see_answers_after_revealing_them(paying_api: Api, staff: Client):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     for personal in PERSONAL:
         assert personal not in staff.get(change(reference)).content.decode()
@@ -69,37 +64,37 @@ def test_staff_see_answers_after_revealing_them(paying_api: Api, staff: Client):
 
 
 def test_staff_cannot_edit_a_reference(paying_api: Api, staff: Client):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
 
     assert staff.post(change(reference), {"status": "DECLINED"}).status_code == 403
     assert staff.get(reverse("admin:references_reference_add")).status_code == 403
 
 
 def test_staff_send_a_new_link(paying_api: Api, staff: Client):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     (told,) = send_new_link(staff, reference)
     assert "within the last minute" in told
-    days_pass(1)
+    let_days_pass(1)
 
     (told,) = send_new_link(staff, reference)
 
     assert "A new link goes to the referee" in told
     assert Reference.objects.get().generation == 2
-    assert len(messages()) == 2
+    assert len(referee_messages()) == 2
 
 
 def test_answered_reference_gets_no_link(paying_api: Api, staff: Client):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
     (told,) = send_new_link(staff, reference)
 
     assert "SUBMITTED" in told
-    assert len(messages()) == 1
+    assert len(referee_messages()) == 1
 
 
 def test_reader_cannot_send_links(paying_api: Api):
-    asked(paying_api)
+    create_reference(paying_api)
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_reference"))
     client = Client()
@@ -112,7 +107,7 @@ def test_list_needs_the_same_queries_for_more_rows(
     paying_api: Api, staff: Client, django_assert_max_num_queries
 ):
     for number in range(5):
-        asked(paying_api, idNumber=f"2000000{number}")
+        create_reference(paying_api, idNumber=f"2000000{number}")
 
     with django_assert_max_num_queries(6):
         staff.get(LIST)

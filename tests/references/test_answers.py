@@ -5,21 +5,21 @@ from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
 from tests.checks.engine import only_result, paid
-from tests.references.employment import (
+from tests.world.clients import Api
+from tests.world.clock import let_days_pass
+from tests.world.deliveries import configure_receiver
+from tests.world.employer import (
     ANSWERS,
     EVIDENCE,
     NOT_EMPLOYED,
     NOTICE,
-    asked,
-    days_pass,
-    events,
-    item,
-    messages,
+    create_reference,
+    employment_item,
+    event_names,
+    referee_messages,
     result_of,
 )
-from tests.webhooks.deliveries import configured
-from tests.world.clients import Api
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
 from verification.notifications.models import Notification
 from verification.references.answers import decline, submit
@@ -35,7 +35,7 @@ from webhooks.models import Event
 
 
 def test_answer_makes_the_report_ready(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     assert paying_api.report(str(reference.report_id))["status"] == "RUNNING"
     paying_api.work()
@@ -66,11 +66,11 @@ def test_answer_makes_the_report_ready(paying_api: Api):
 
 
 def test_events_are_in_the_order_of_what_happened(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
 
-    assert events() == [
+    assert event_names() == [
         "report.created",
         "reference.submitted",
         "check.completed",
@@ -79,8 +79,8 @@ def test_events_are_in_the_order_of_what_happened(paying_api: Api):
 
 
 def test_event_has_the_shape_of_the_openapi_document(paying_api: Api):
-    configured(paying_api.workspace)
-    reference = asked(paying_api)
+    configure_receiver(paying_api.workspace)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
     sent = json.loads(envelope(Event.objects.get(name="reference.submitted")))
@@ -94,7 +94,7 @@ def test_event_has_the_shape_of_the_openapi_document(paying_api: Api):
 
 
 def test_differences_become_flags(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     said = {"employer": "Simba Haulage", "jobTitle": "Driver", "wouldRehire": "NO"}
     submit(reference.pk, 1, ANSWERS | said | {"employedTo": None}, EVIDENCE)
     paying_api.work()
@@ -110,7 +110,7 @@ def test_differences_become_flags(paying_api: Api):
 
 
 def test_missing_employment_becomes_a_flag(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, NOT_EMPLOYED, EVIDENCE)
     paying_api.work()
 
@@ -121,7 +121,7 @@ def test_missing_employment_becomes_a_flag(paying_api: Api):
 
 
 def test_evidence_of_the_answer_is_stored(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
     stored = Reference.objects.get()
@@ -137,7 +137,7 @@ def test_evidence_of_the_answer_is_stored(paying_api: Api):
 
 
 def test_refusal_fails_the_check(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     decline(reference.pk, 1, EVIDENCE, "I left the company")
     decline(reference.pk, 1, EVIDENCE, "")
     paying_api.work()
@@ -146,12 +146,12 @@ def test_refusal_fails_the_check(paying_api: Api):
     assert result["failure"]["code"] == "REFEREE_DECLINED"
     assert not result["failure"]["retryable"]
     assert Reference.objects.get().evidence["reason"] == "I left the company"
-    assert "reference.submitted" not in events()
+    assert "reference.submitted" not in event_names()
     assert paid() == {"CHARGE": -500, "REVERSAL": 500}
 
 
 def test_repeated_answers_are_stored_once(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     first = submit(reference.pk, 1, ANSWERS, EVIDENCE)
     again = submit(reference.pk, 1, ANSWERS | {"wouldRehire": "NO"}, EVIDENCE)
     paying_api.work()
@@ -159,11 +159,11 @@ def test_repeated_answers_are_stored_once(paying_api: Api):
 
     assert again.submitted_at == first.submitted_at
     assert again.answers["wouldRehire"] == "YES"
-    assert events().count("reference.submitted") == 1
+    assert event_names().count("reference.submitted") == 1
 
 
 def test_second_decision_is_refused(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     decline(reference.pk, 1, EVIDENCE, "")
     with pytest.raises(ReferenceClosed, match="DECLINED"):
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
@@ -171,22 +171,22 @@ def test_second_decision_is_refused(paying_api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_simultaneous_answers_wins(transactional_db, paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
 
     def either(number: int) -> str:
         if number % 2:
             return submit(reference.pk, 1, ANSWERS, EVIDENCE).status
         return decline(reference.pk, 1, EVIDENCE, "").status
 
-    said = at_once(6, either)
+    said = run_at_once(6, either)
 
     assert len({answer for answer in said if isinstance(answer, str)}) == 1
     assert sum(isinstance(answer, ReferenceClosed) for answer in said) == 3
-    assert events().count("reference.submitted") <= 1
+    assert event_names().count("reference.submitted") <= 1
 
 
 def test_cancelled_report_takes_no_answer(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     paying_api.post(f"/reports/{reference.report_id}/cancel")
 
     with pytest.raises(ReferenceClosed, match="REPORT_ENDED"):
@@ -198,18 +198,18 @@ def test_cancelled_report_takes_no_answer(paying_api: Api):
 
 
 def test_new_link_replaces_the_old_one(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     with pytest.raises(ResendTooSoon):
         reference_links.renew(reference.pk)
-    days_pass(13)
+    let_days_pass(13)
     reference_links.renew(reference.pk)
 
-    (_, old), (_, new) = messages()
+    (_, old), (_, new) = referee_messages()
     assert old != new
     with pytest.raises(ReferenceClosed, match="REPLACED"):
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
     # The check wakes when the old link would have expired, and waits on.
-    days_pass(1)
+    let_days_pass(1)
     paying_api.work()
     assert only_result().next_attempt_at == Reference.objects.get().expires_at
     submit(reference.pk, 2, ANSWERS, EVIDENCE)
@@ -218,47 +218,47 @@ def test_new_link_replaces_the_old_one(paying_api: Api):
 
 
 def test_answered_reference_gets_no_new_link(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     with pytest.raises(ReferenceClosed, match="SUBMITTED"):
         reference_links.renew(reference.pk)
 
 
 def test_silent_referee_is_reminded_once_after_three_days(paying_api: Api):
-    asked(paying_api)
-    days_pass(2)
+    create_reference(paying_api)
+    let_days_pass(2)
     remind_and_expire_references()
-    assert len(messages()) == 1
-    days_pass(1)
+    assert len(referee_messages()) == 1
+    let_days_pass(1)
     remind_and_expire_references()
     remind_and_expire_references()
-    days_pass(5)
+    let_days_pass(5)
     remind_and_expire_references()
 
-    (request, link), (reminder, same) = messages()
+    (request, link), (reminder, same) = referee_messages()
     assert (request, reminder) == ("REFERENCE_REQUEST", "REFERENCE_REMINDER")
     assert link == same
 
 
 @pytest.mark.parametrize("ended", ["submitted", "declined", "cancelled"])
 def test_referee_of_an_ended_report_gets_no_reminder(paying_api: Api, ended: str):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     if ended == "submitted":
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
     elif ended == "declined":
         decline(reference.pk, 1, EVIDENCE, "")
     else:
         paying_api.post(f"/reports/{reference.report_id}/cancel")
-    days_pass(4)
+    let_days_pass(4)
     remind_and_expire_references()
 
-    assert len(messages()) == 1
+    assert len(referee_messages()) == 1
 
 
 def test_links_of_stopped_reports_expire(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     paying_api.post(f"/reports/{reference.report_id}/cancel")
-    days_pass(14)
+    let_days_pass(14)
     remind_and_expire_references()
 
     reference.refresh_from_db()
@@ -267,7 +267,7 @@ def test_links_of_stopped_reports_expire(paying_api: Api):
 
 
 def test_job_ends_a_check_after_expiry(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     Reference.objects.update(expires_at=now())
     remind_and_expire_references()
     paying_api.work()
@@ -277,7 +277,7 @@ def test_job_ends_a_check_after_expiry(paying_api: Api):
 
 
 def test_answer_cancels_the_unsent_request(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     decline(reference.pk, 1, EVIDENCE, "")
 
     request = Notification.objects.get(kind="REFERENCE_REQUEST")
@@ -285,7 +285,7 @@ def test_answer_cancels_the_unsent_request(paying_api: Api):
 
 
 def test_database_refuses_contradicting_fields(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     for wrong in (
         {"status": "SUBMITTED"},
         {"status": "DECLINED"},
@@ -300,7 +300,7 @@ def test_database_refuses_contradicting_fields(paying_api: Api):
 
 
 def test_answers_are_sealed_and_not_logged(paying_api: Api, log_lines):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
     remind_and_expire_references()
@@ -313,7 +313,7 @@ def test_answers_are_sealed_and_not_logged(paying_api: Api, log_lines):
 
 
 def test_erased_answers_end_the_check_without_a_finding(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     Reference.objects.update(answers=None, evidence=None)
     paying_api.work()
@@ -323,13 +323,13 @@ def test_erased_answers_end_the_check_without_a_finding(paying_api: Api):
 
 
 def test_suspended_client_waits_and_loses_no_answer(paying_api: Api):
-    made = paying_api.create(item())
+    made = paying_api.create(employment_item())
     paying_api.work()
     paying_api.workspace.suspend("Unpaid invoices")
     submit(Reference.objects.get().pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
     paying_api.workspace.resume()
-    days_pass(1)
+    let_days_pass(1)
     paying_api.work()
 
     assert paying_api.report(made["id"])["status"] == "READY"

@@ -4,19 +4,19 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from tests.checks.engine import let_time_pass, only_result, paid
+from tests.checks.engine import only_result, paid
 from tests.checks.source import source as source
-from tests.references.employment import (
+from tests.world.clients import Api
+from tests.world.clock import let_days_pass, let_time_pass
+from tests.world.employer import (
     ANSWERS,
     EVIDENCE,
-    asked,
-    days_pass,
-    events,
-    item,
-    messages,
+    create_reference,
+    employment_item,
+    event_names,
+    referee_messages,
     result_of,
 )
-from tests.world.clients import Api
 from verification import links
 from verification.checks import inquiries
 from verification.checks.models import CheckResult
@@ -31,7 +31,7 @@ from verification.references.requests import ReferenceClosed
 
 
 def test_referee_gets_one_request_with_a_link(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     let_time_pass()
     paying_api.work()
 
@@ -53,7 +53,7 @@ def test_referee_gets_one_request_with_a_link(paying_api: Api):
 
 
 def test_request_is_in_both_languages(paying_api: Api):
-    asked(paying_api)
+    create_reference(paying_api)
     send_due_notifications()
 
     (message,) = mail.outbox
@@ -65,7 +65,7 @@ def test_request_is_in_both_languages(paying_api: Api):
 
 @pytest.mark.parametrize("environment", ["sandbox", "production"])
 def test_messages_of_the_sandbox_are_marked(paying_api: Api, environment: str):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     reference.report.environment = environment
 
     for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
@@ -77,7 +77,7 @@ def test_messages_of_the_sandbox_are_marked(paying_api: Api, environment: str):
 def test_waiting_check_is_due_when_the_link_expires(
     paying_api: Api,
 ):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
 
     result = only_result()
     assert (result.status, result.tries, result.claims) == ("RUNNING", 0, 0)
@@ -88,7 +88,9 @@ def test_waiting_check_is_due_when_the_link_expires(
 
 
 def test_other_checks_do_not_wait_for_the_referee(paying_api: Api):
-    ordered = item() | {"checksRequested": ["IDENTITY", "EMPLOYER_VERIFICATION"]}
+    ordered = employment_item() | {
+        "checksRequested": ["IDENTITY", "EMPLOYER_VERIFICATION"]
+    }
     made = paying_api.create(ordered)
     paying_api.work()
 
@@ -98,7 +100,7 @@ def test_other_checks_do_not_wait_for_the_referee(paying_api: Api):
 
 
 def test_live_source_replaces_the_referee(paying_api: Api, source):
-    paying_api.create(item())
+    paying_api.create(employment_item())
     paying_api.work()
 
     assert [asked["check"] for asked in source.asked] == ["EMPLOYER_VERIFICATION"]
@@ -106,17 +108,17 @@ def test_live_source_replaces_the_referee(paying_api: Api, source):
 
 
 def test_sandbox_asks_no_referee(api: Api):
-    made = api.create(item())
+    made = api.create(employment_item())
     api.work()
 
     assert api.report(made["id"])["status"] == "READY"
     assert not Reference.objects.exists()
-    assert messages() == []
+    assert referee_messages() == []
 
 
 def test_expired_link_fails_the_check(paying_api: Api):
-    reference = asked(paying_api)
-    days_pass(14)
+    reference = create_reference(paying_api)
+    let_days_pass(14)
     with pytest.raises(ReferenceClosed, match="EXPIRED"):
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
@@ -128,19 +130,19 @@ def test_expired_link_fails_the_check(paying_api: Api):
     }
     reference.refresh_from_db()
     assert reference.status == "EXPIRED"
-    assert events()[-2:] == ["check.failed", "report.failed"]
+    assert event_names()[-2:] == ["check.failed", "report.failed"]
     assert paid() == {"CHARGE": -500, "REVERSAL": 500}
 
 
 def test_retry_sends_another_link(paying_api: Api):
-    first = asked(paying_api)
-    days_pass(14)
+    first = create_reference(paying_api)
+    let_days_pass(14)
     paying_api.work()
     paying_api.post(f"/reports/{first.report_id}/retry")
     paying_api.work()
 
     second = Reference.objects.get(attempt=2)
-    (_, old), (kind, new) = messages()
+    (_, old), (kind, new) = referee_messages()
     assert (kind, old != new) == ("REFERENCE_REQUEST", True)
     with pytest.raises(ReferenceClosed, match="EXPIRED"):
         submit(first.pk, 1, ANSWERS, EVIDENCE)
@@ -150,18 +152,18 @@ def test_retry_sends_another_link(paying_api: Api):
 
 
 def test_crashed_worker_has_sent_one_request(paying_api: Api):
-    paying_api.create(item())
+    paying_api.create(employment_item())
     (claimed,) = claim(1)
     requests.run_reference_check(claimed)  # and it dies
     let_time_pass()
     paying_api.work()
 
-    assert len(messages()) == 1
+    assert len(referee_messages()) == 1
     assert only_result().next_attempt_at == Reference.objects.get().expires_at
 
 
 def test_late_worker_does_not_postpone_an_answered_check(paying_api: Api, monkeypatch):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
     read = requests.run_reference_check
 
@@ -178,18 +180,18 @@ def test_late_worker_does_not_postpone_an_answered_check(paying_api: Api, monkey
 
 
 def test_cancelled_report_asks_no_referee(paying_api: Api):
-    made = paying_api.create(item())
+    made = paying_api.create(employment_item())
     (claimed,) = claim(1)
     paying_api.post(f"/reports/{made['id']}/cancel")
 
     requests.run_reference_check(claimed)
 
     assert not Reference.objects.exists()
-    assert messages() == []
+    assert referee_messages() == []
 
 
 def test_answer_wakes_the_workers(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     Job.objects.all().delete()
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
@@ -206,13 +208,13 @@ def test_failed_request_is_retried_and_logged_without_names(
 
     with monkeypatch.context() as patch:
         patch.setattr(requests, "notify", broken)
-        made = paying_api.create(item())
+        made = paying_api.create(employment_item())
         paying_api.work()
     assert not Reference.objects.exists()
     let_time_pass()
     paying_api.work()
 
-    assert len(messages()) == 1
+    assert len(referee_messages()) == 1
     assert paying_api.report(made["id"])["status"] == "RUNNING"
     logged = str(log_lines())
     assert "ValueError" in logged
@@ -220,12 +222,12 @@ def test_failed_request_is_retried_and_logged_without_names(
 
 
 def test_findings_of_a_referee_are_reused(paying_api: Api):
-    reference = asked(paying_api)
+    reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
     paying_api.work()
-    again = paying_api.create(item())
+    again = paying_api.create(employment_item())
     paying_api.work()
 
     (reused,) = paying_api.report(again["id"])["checkResults"]
     assert reused["reused"]
-    assert len(messages()) == 1
+    assert len(referee_messages()) == 1

@@ -1,7 +1,7 @@
 from django.utils.timezone import now, timedelta
 
 from tests.world.clients import person
-from tests.world.staff import change, listed_ids, listing, opened, reveal
+from tests.world.staff import change_url, list_url, listed_ids, read_page, reveal
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment
@@ -16,37 +16,37 @@ def test_report_page_shows_its_whole_history(
     report = Report.objects.filter(payment_mode="SELF").earliest("id")
 
     with django_assert_max_num_queries(24):
-        html = opened(superuser, change(report))
+        html = read_page(superuser, change_url(report))
 
     for result in report.results.all():
-        assert change(result) in html
+        assert change_url(result) in html
     for event in Event.objects.filter(report_id=report.pk):
-        assert change(event) in html
+        assert change_url(event) in html
     entries = LedgerEntry.objects.filter(report_id=report.pk)
     assert entries.count() == 3
     for entry in entries:
-        assert change(entry) in html
-    assert change(report.consent) in html
+        assert change_url(entry) in html
+    assert change_url(report.consent) in html
     assert report.status_changes.first().trigger in html
 
 
 def test_paid_report_links_to_its_payment(rows, staff):
     payment = Payment.objects.get()
 
-    assert change(payment) in opened(staff, change(payment.report))
+    assert change_url(payment) in read_page(staff, change_url(payment.report))
 
 
 def test_reveal_shows_subject_and_finding(rows, superuser):
     report = Report.objects.earliest("id")
     result = report.results.get(name="IDENTITY")
-    assert "98765432" not in opened(superuser, change(report))
-    assert "98765432" not in opened(superuser, change(result))
+    assert "98765432" not in read_page(superuser, change_url(report))
+    assert "98765432" not in read_page(superuser, change_url(result))
 
     reveal(superuser, report)
     reveal(superuser, result)
-    assert "98765432" in opened(superuser, change(report))
-    assert "98765432" in opened(superuser, change(result))
-    assert "98765432" not in opened(superuser, listing(Report))
+    assert "98765432" in read_page(superuser, change_url(report))
+    assert "98765432" in read_page(superuser, change_url(result))
+    assert "98765432" not in read_page(superuser, list_url(Report))
 
 
 def test_report_is_found_by_id_and_reference(rows, superuser):

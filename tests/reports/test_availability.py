@@ -8,12 +8,12 @@ from django.core import mail
 from monitoring.models import Rule
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.stripe import FakeStripe
-from tests.monitoring.rules import DAY, launch, rule, standing, stored
 from tests.sources.test_routes import rests
-from tests.world.clients import HOSTED, Api, codes, company, person
-from tests.world.orders import EMPLOYMENT, rows, told
-from tests.world.payer import payer
-from tests.world.payments import candidate, payment_of, taking
+from tests.world.clients import HOSTED, Api, company, error_codes, person
+from tests.world.orders import EMPLOYMENT, count_rows, fault_codes
+from tests.world.payer import create_payer
+from tests.world.payments import candidate_item, payment_of, run_provider
+from tests.world.rules import DAY, launch_runs, rule_request, rule_status, store_rule
 from verification.notifications.delivery import send_due_notifications
 from verification.payments.checkouts import open_top_up
 from verification.providers import registry
@@ -41,14 +41,14 @@ def credit_api(live_api: Api) -> Api:
 @pytest.mark.parametrize("draft", [False, True])
 def test_check_without_a_source_is_refused(credit_api: Api, path: str, draft: bool):
     offer_checks_in(IDENTITY="KE", CRB_SCORE="KE")
-    before = rows()
+    before = count_rows()
 
     body = {"reports": [person()], "draft": draft}
     problem = credit_api.refused(path, body)
 
-    assert codes(problem) == {"#/reports/0/checksRequested/1": MISSING}
+    assert error_codes(problem) == {"#/reports/0/checksRequested/1": MISSING}
     assert "no source for KRA_PIN" in problem["errors"][0]["detail"]
-    assert rows() == before
+    assert count_rows() == before
 
 
 def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
@@ -57,7 +57,7 @@ def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
 
     problem = credit_api.refused("/reports", {"reports": [abroad]})
 
-    assert codes(problem) == {"#/reports/0/checksRequested/0": MISSING}
+    assert error_codes(problem) == {"#/reports/0/checksRequested/0": MISSING}
     assert "about subjects of UG" in problem["errors"][0]["detail"]
     credit_api.create({**person(), "checksRequested": ["IDENTITY"]})
     credit_api.create(company(country="UG"))
@@ -66,7 +66,7 @@ def test_check_is_refused_for_a_country_without_a_source(credit_api: Api):
 def test_wrong_country_is_the_only_fault(credit_api: Api):
     offer_checks_in()
 
-    assert told(credit_api, person(country="ug")) == {
+    assert fault_codes(credit_api, person(country="ug")) == {
         "subject/country": "invalid-choice"
     }
 
@@ -95,8 +95,8 @@ def test_draft_without_a_source_is_not_edited_or_launched(credit_api: Api):
     edited = credit_api.refused(f"/reports/{draft['id']}/draft", {"purpose": "Rent"})
     launched = credit_api.refused(f"/reports/{draft['id']}/launch")
 
-    assert codes(edited) == {"#/checksRequested/2": MISSING}
-    assert codes(launched) == {"#/checksRequested/2": MISSING}
+    assert error_codes(edited) == {"#/checksRequested/2": MISSING}
+    assert error_codes(launched) == {"#/checksRequested/2": MISSING}
     credit_api.post(f"/reports/{draft['id']}/draft", {"checksRequested": ["IDENTITY"]})
     assert credit_api.post(f"/reports/{draft['id']}/launch").status_code == 200
 
@@ -115,20 +115,20 @@ def test_failed_check_is_not_retried_without_a_source(credit_api: Api):
 def test_rule_on_a_check_without_a_source_is_refused(credit_api: Api):
     offer_checks_in(IDENTITY="KE")
 
-    problem = credit_api.refused("/monitoring", rule("IDENTITY", "KRA_PIN"))
+    problem = credit_api.refused("/monitoring", rule_request("IDENTITY", "KRA_PIN"))
 
-    assert codes(problem) == {"#/checkNames/1": MISSING}
+    assert error_codes(problem) == {"#/checkNames/1": MISSING}
     assert not Rule.objects.exists()
     assert not Report.objects.exists()
 
 
 def test_rule_pauses_when_its_check_loses_its_source(credit_api: Api):
-    made = stored(credit_api, "KRA_PIN")
+    made = store_rule(credit_api, "KRA_PIN")
     offer_checks_in(IDENTITY="KE")
 
-    assert launch(DAY + timedelta(hours=1)) == []
+    assert launch_runs(DAY + timedelta(hours=1)) == []
 
-    assert standing(made) == ("PAUSED", "CHECK_INACTIVE")
+    assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
     problem = credit_api.refused(f"/monitoring/{made.pk}/resume", {})
     assert "no source for KRA_PIN" in problem["detail"]
 
@@ -161,46 +161,46 @@ def test_definition_says_whether_it_can_be_ordered(api: Api, live_api: Api):
 
 @pytest.fixture
 def stripe(settings):
-    yield from taking(FakeStripe(), settings)
+    yield from run_provider(FakeStripe(), settings)
 
 
 @pytest.fixture
 def paystack(settings):
-    yield from taking(FakePaystack(), settings)
+    yield from run_provider(FakePaystack(), settings)
 
 
 CHEAP = {"checksRequested": ["IDENTITY"]}
 
 
 def test_payer_amount_below_the_minimum_is_refused(live_api: Api, stripe):
-    before = rows()
-    body = {"reports": [candidate(), candidate(**CHEAP)]}
+    before = count_rows()
+    body = {"reports": [candidate_item(), candidate_item(**CHEAP)]}
 
     for path in ("/reports", "/reports/quote"):
         problem = live_api.refused(path, body)
-        assert codes(problem) == {"#/reports/1/paymentMode": "out-of-range"}
+        assert error_codes(problem) == {"#/reports/1/paymentMode": "out-of-range"}
         assert "KES 50.00, and Stripe takes no less than KES 75.00" in str(problem)
-    assert rows() == before
-    live_api.create(candidate())
+    assert count_rows() == before
+    live_api.create(candidate_item())
 
 
 def test_edit_to_an_amount_below_the_minimum_is_refused(live_api: Api, stripe):
-    draft = live_api.create(candidate(consent=HOSTED), draft=True)
+    draft = live_api.create(candidate_item(consent=HOSTED), draft=True)
     payment = payment_of(draft)
 
     problem = live_api.refused(f"/reports/{draft['id']}/draft", CHEAP)
 
-    assert codes(problem) == {"#/paymentMode": "out-of-range"}
+    assert error_codes(problem) == {"#/paymentMode": "out-of-range"}
     assert payment_of(draft).pk == payment.pk
     assert len(live_api.report(draft["id"])["checkResults"]) == 3
 
 
 def test_other_provider_accepts_smaller_amounts(live_api: Api, paystack):
-    live_api.create(candidate(**CHEAP))
+    live_api.create(candidate_item(**CHEAP))
 
 
 def test_pages_and_mails_name_the_payment_methods(live_api: Api, taker):
-    page = payer(live_api).reads()
+    page = create_payer(live_api).reads()
     send_due_notifications()
 
     is_mpesa_taken = isinstance(taker, FakePaystack)
@@ -217,7 +217,7 @@ def test_pages_and_mails_name_the_payment_methods(live_api: Api, taker):
 
 
 def test_sandbox_accepts_every_amount(api: Api):
-    api.create(candidate(**CHEAP))
+    api.create(candidate_item(**CHEAP))
 
 
 def test_top_up_below_the_minimum_is_refused(live_api: Api, stripe, settings):

@@ -1,9 +1,16 @@
 import pytest
 
-from tests.world.clients import HOSTED, Api, codes, company, person
-from tests.world.orders import REFUSED, STATUSES, movements, report_in, rows, two_checks
-from tests.world.payments import pay
-from tests.world.threads import at_once
+from tests.world.clients import HOSTED, Api, company, error_codes, person
+from tests.world.orders import (
+    REFUSED,
+    STATUSES,
+    count_rows,
+    create_report_with_status,
+    movements,
+    two_checks,
+)
+from tests.world.payments import pay_report
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
 from verification.checks.queue import claim
 from verification.checks.results import Cancelled, Completed, Failed, record_outcomes
@@ -39,7 +46,7 @@ def statuses(report: dict) -> list[str]:
 
 @pytest.mark.parametrize("status", CANCELLED)
 def test_report_is_cancelled_before_its_end(api: Api, status: str):
-    report_id = report_in(api, status)
+    report_id = create_report_with_status(api, status)
     results, ledger = CANCELLED[status]
 
     report = cancel(api, report_id)
@@ -55,26 +62,29 @@ def test_report_is_cancelled_before_its_end(api: Api, status: str):
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s not in CANCELLED])
 def test_ended_report_is_not_cancelled(api: Api, status: str):
-    report_id = report_in(api, status)
-    before, report = rows(), api.report(report_id)
+    report_id = create_report_with_status(api, status)
+    before, report = count_rows(), api.report(report_id)
 
     problem = api.refused(f"/reports/{report_id}/cancel")
 
     assert (problem["status"], problem["code"]) == (409, "report-not-cancellable")
     assert problem["reportStatus"] == status.split()[0]
-    assert rows() == before
+    assert count_rows() == before
     assert api.report(report_id) == report
 
 
 def test_cancel_accepts_no_members(api: Api):
-    report_id = report_in(api, "DRAFT")
+    report_id = create_report_with_status(api, "DRAFT")
 
     problem = api.refused(f"/reports/{report_id}/cancel", {"reason": "x", "a/b": 1})
-    assert codes(problem) == {"#/reason": "unknown-member", "#/a~1b": "unknown-member"}
+    assert error_codes(problem) == {
+        "#/reason": "unknown-member",
+        "#/a~1b": "unknown-member",
+    }
 
 
 def test_cancel_cancels_the_pending_payment(api: Api):
-    report = cancel(api, report_in(api, "PENDING_PAYMENT"))
+    report = cancel(api, create_report_with_status(api, "PENDING_PAYMENT"))
 
     assert report["paymentState"]["status"] == "CANCELLED"
     assert report["paymentState"]["paymentUrl"] is None
@@ -82,7 +92,7 @@ def test_cancel_cancels_the_pending_payment(api: Api):
 
 def test_cancel_leaves_a_paid_payment(api: Api):
     made = api.create({**company(), "paymentMode": "CANDIDATE"}, draft=True)
-    pay(api, made)
+    pay_report(api, made)
 
     assert cancel(api, made["id"])["paymentState"]["status"] == "PAID"
 
@@ -142,9 +152,9 @@ def definitions() -> dict:
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_many_concurrent_cancels_succeeds(api: Api):
-    report_id = report_in(api, "RUNNING")
+    report_id = create_report_with_status(api, "RUNNING")
 
-    answers = at_once(6, lambda _: api.post(f"/reports/{report_id}/cancel"))
+    answers = run_at_once(6, lambda _: api.post(f"/reports/{report_id}/cancel"))
 
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
     assert sorted(movements(api)) == sorted([CHARGED, CHARGED, BACK, BACK])
@@ -161,7 +171,7 @@ def test_report_cancelled_while_running_pays_for_what_ran(api: Api):
         for report in made:
             api.post(f"/reports/{report['id']}/cancel")
 
-    assert at_once(2, one) == [None, None]
+    assert run_at_once(2, one) == [None, None]
 
     api.work()
     ended = [api.report(report["id"]) for report in made]

@@ -4,9 +4,9 @@ from decimal import Decimal
 import pytest
 
 from tests.world.clients import Api, company, person
-from tests.world.orders import movements, rows, told, two_checks
-from tests.world.staff import change, opened
-from tests.world.threads import at_once
+from tests.world.orders import count_rows, fault_codes, movements, two_checks
+from tests.world.staff import change_url, read_page
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
 from verification.reports.models import Report
 from workspaces.create import create_workspace
@@ -63,7 +63,7 @@ def test_sandbox_charges_leave_the_live_balance(api: Api, live_api: Api):
 @pytest.mark.parametrize("reports", [1, 2, 60], ids=["alone", "together", "by COPY"])
 def test_insufficient_balance_creates_nothing(live_api: Api, reports: int):
     top_up_account(live_api, reports * 300 - 1)
-    before = rows()
+    before = count_rows()
 
     answer = live_api.post("/reports", {"reports": [company()] * reports})
 
@@ -71,7 +71,7 @@ def test_insufficient_balance_creates_nothing(live_api: Api, reports: int):
     assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
     assert f"KES {reports * 300}.00" in problem["detail"]
     assert f"KES {reports * 300 - 1}.00" in problem["detail"]
-    assert rows() == before
+    assert count_rows() == before
     assert "topUpUrl" not in problem
 
 
@@ -84,9 +84,9 @@ def test_insufficient_balance_says_where_to_top_up(live_api: Api, settings, supe
     url = answer.json()["topUpUrl"]
     assert answer.status_code == 402
     assert f"/t/{live_api.account.pk}/" in url
-    assert url in opened(superuser, change(live_api.account))
+    assert url in read_page(superuser, change_url(live_api.account))
     settings.PAYMENT_PROVIDER = ""
-    assert url not in opened(superuser, change(live_api.account))
+    assert url not in read_page(superuser, change_url(live_api.account))
 
 
 def test_balance_can_be_spent_to_zero(live_api: Api):
@@ -122,7 +122,9 @@ def test_report_of_a_payer_needs_no_balance(live_api: Api, settings):
 
 
 def test_faults_come_before_the_balance(live_api: Api):
-    assert told(live_api, {**company(), "purpose": ""}) == {"purpose": "required"}
+    assert fault_codes(live_api, {**company(), "purpose": ""}) == {
+        "purpose": "required"
+    }
 
 
 def test_postpaid_account_has_no_limit(postpaid_api: Api):
@@ -136,7 +138,7 @@ def test_postpaid_account_has_no_limit(postpaid_api: Api):
 def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api, reports: int):
     Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=reports * 300)
     postpaid_api.create(*[company()] * reports)
-    before = rows()
+    before = count_rows()
 
     answer = postpaid_api.post("/reports", {"reports": [company()] * reports})
 
@@ -146,7 +148,7 @@ def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api, reports: int):
         f"owes KES {reports * 300}.00, of KES {reports * 300}.00" in problem["detail"]
     )
     assert "ceiling" in problem["detail"]
-    assert rows() == before
+    assert count_rows() == before
 
 
 @pytest.mark.django_db(transaction=True)
@@ -156,7 +158,7 @@ def test_concurrent_orders_stay_below_the_ceiling(postpaid_api: Api):
     def order(_: int) -> int:
         return postpaid_api.post("/reports", {"reports": [company()]}).status_code
 
-    assert sorted(at_once(8, order)) == [201] * 3 + [402] * 5
+    assert sorted(run_at_once(8, order)) == [201] * 3 + [402] * 5
     assert postpaid_api.account.balance == -900
 
 
@@ -199,7 +201,9 @@ def test_charges_keep_cents(api: Api):
 def test_concurrent_requests_cannot_overdraw(live_api: Api):
     top_up_account(live_api, 1000)
 
-    answers = at_once(8, lambda _: live_api.post("/reports", {"reports": [company()]}))
+    answers = run_at_once(
+        8, lambda _: live_api.post("/reports", {"reports": [company()]})
+    )
 
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [402] * 5
     assert live_api.account.balance == 100
@@ -214,7 +218,7 @@ def test_balance_for_50_pays_50_of_200_concurrent_requests(live_api: Api):
         return live_api.post("/reports", {"reports": [company()]}).status_code
 
     # Each with a connection of its own, which all have before the first one orders.
-    answered = Counter(at_once(200, order, connected=True))
+    answered = Counter(run_at_once(200, order, connected=True))
 
     assert answered == {201: 50, 402: 150}
     assert live_api.account.balance == 0
@@ -233,7 +237,7 @@ def test_concurrent_charges_and_reversals_add_up(live_api: Api):
         live_api.create(*[company()] * (1 + 4 * number))
         live_api.work()
 
-    assert at_once(4, one) == [None] * 4
+    assert run_at_once(4, one) == [None] * 4
 
     live_api.work()
     assert live_api.account.balance == 10_000

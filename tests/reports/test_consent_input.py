@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.world.clients import ATTESTED, HOSTED, Api, company, person
-from tests.world.orders import put, told
+from tests.world.orders import fault_codes, with_value
 from verification.consents.models import Consent
 
 METHODS = [
@@ -22,7 +22,9 @@ def without_consent(item: dict) -> dict:
 
 
 def test_check_that_needs_consent_is_refused_without(api: Api):
-    assert told(api, without_consent(person())) == {"consent": "consent-required"}
+    assert fault_codes(api, without_consent(person())) == {
+        "consent": "consent-required"
+    }
 
 
 def test_check_that_needs_no_consent_runs_without(api: Api):
@@ -61,13 +63,15 @@ def test_each_report_has_its_own_link(api: Api):
 def test_hosted_consent_accepts_only_its_mode(api: Api, member: str):
     item = {**person(), "consent": {**HOSTED, member: ATTESTED[member]}}
 
-    assert told(api, item) == {f"consent/{member}": "not-allowed-here"}
+    assert fault_codes(api, item) == {f"consent/{member}": "not-allowed-here"}
 
 
 def test_hosted_consent_accepts_no_evidence(api: Api):
-    item = put({**person(), "consent": HOSTED}, "consent/evidenceReference", "F-1")
+    item = with_value(
+        {**person(), "consent": HOSTED}, "consent/evidenceReference", "F-1"
+    )
 
-    assert told(api, item) == {"consent/evidenceReference": "not-allowed-here"}
+    assert fault_codes(api, item) == {"consent/evidenceReference": "not-allowed-here"}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_hosted_consent_accepts_no_evidence(api: Api):
 def test_attestation_needs_each_member(api: Api, member: str):
     consent = {k: v for k, v in ATTESTED.items() if k != member}
 
-    assert told(api, {**person(), "consent": consent}) == {
+    assert fault_codes(api, {**person(), "consent": consent}) == {
         f"consent/{member}": "required"
     }
 
@@ -95,13 +99,13 @@ def test_attestation_accepts_each_method(api: Api, method: str):
 def test_attestation_refuses_unknown_methods(api: Api, method: str):
     item = {**person(), "consent": {**ATTESTED, "method": method}}
 
-    assert told(api, item) == {"consent/method": "invalid-choice"}
+    assert fault_codes(api, item) == {"consent/method": "invalid-choice"}
 
 
 def test_only_a_draft_accepts_consent_not_obtained(api: Api):
     item = {**person(), "consent": {"mode": "CUSTOMER_ATTESTED", "obtained": False}}
 
-    assert told(api, item) == {"consent/obtained": "consent-required"}
+    assert fault_codes(api, item) == {"consent/obtained": "consent-required"}
     draft = api.create(item, draft=True)
     assert draft["consentState"] == {
         "status": "PENDING",

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.world.clients import Api, company
-from tests.world.orders import rows, told
+from tests.world.orders import count_rows, fault_codes
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
 from workspaces.models import LedgerEntry
@@ -33,13 +33,17 @@ def test_draft_flag_at_the_top_is_the_default(api: Api):
 
 @pytest.mark.parametrize("misspelt", ["Draft", "drafts", "isDraft", "draft "])
 def test_misspelt_draft_flag_is_refused(api: Api, misspelt: str):
-    before = rows()
+    before = count_rows()
 
-    assert told(api, company(), **{misspelt: True}).popitem()[1] == "unknown-member"
-    assert told(api, {**company(), misspelt: True}).popitem()[1] == "unknown-member"
+    assert (
+        fault_codes(api, company(), **{misspelt: True}).popitem()[1] == "unknown-member"
+    )
+    assert (
+        fault_codes(api, {**company(), misspelt: True}).popitem()[1] == "unknown-member"
+    )
     in_subject = company(**{misspelt: True})
-    assert told(api, in_subject).popitem()[1] == "unknown-member"
-    assert rows() == before
+    assert fault_codes(api, in_subject).popitem()[1] == "unknown-member"
+    assert count_rows() == before
 
 
 def test_draft_runs_and_bills_nothing(api: Api):
@@ -58,4 +62,4 @@ def test_draft_runs_and_bills_nothing(api: Api):
 def test_draft_obeys_the_rules_of_a_report(api: Api):
     nameless = {**company(fullName=None, registrationNumber=None), "purpose": " "}
 
-    assert told(api, nameless, draft=True) == told(api, nameless)
+    assert fault_codes(api, nameless, draft=True) == fault_codes(api, nameless)

@@ -2,9 +2,16 @@ from decimal import Decimal
 
 import pytest
 
-from tests.world.clients import ATTESTED, HOSTED, Api, codes, company, person
-from tests.world.orders import PAYER, STATUSES, put, report_in, rows, two_checks
-from tests.world.payments import pay
+from tests.world.clients import ATTESTED, HOSTED, Api, company, error_codes, person
+from tests.world.orders import (
+    PAYER,
+    STATUSES,
+    count_rows,
+    create_report_with_status,
+    two_checks,
+    with_value,
+)
+from tests.world.payments import pay_report
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
 from verification.payments.models import Payment
@@ -28,7 +35,7 @@ def edit(api: Api, report_id: str, **members) -> dict:
 
 
 def edit_faults(api: Api, report_id: str, **members) -> dict[str, str]:
-    return codes(api.refused(f"/reports/{report_id}/draft", members))
+    return error_codes(api.refused(f"/reports/{report_id}/draft", members))
 
 
 @pytest.fixture
@@ -99,15 +106,15 @@ def test_edit_runs_and_bills_nothing(api: Api, draft: str):
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
 def test_only_a_draft_is_edited(api: Api, status: str):
-    report = report_in(api, status)
-    before = rows()
+    report = create_report_with_status(api, status)
+    before = count_rows()
 
     problem = api.refused(f"/reports/{report}/draft", {"purpose": "Other"})
 
     assert (problem["status"], problem["code"]) == (409, "report-not-editable")
     assert problem["reportStatus"] == status.split()[0]
     assert api.report(report)["purpose"] == "Loan application"
-    assert rows() == before
+    assert count_rows() == before
 
 
 @pytest.mark.parametrize("member", ["draft", "reference", "id", "status", "Purpose"])
@@ -177,7 +184,7 @@ def test_edit_of_a_notice_member_voids_the_consent(
     api: Api, hosted: dict, member, status
 ):
     grant(hosted["id"], status)
-    edits = put(two_checks(idNumber="7"), "purpose", "Other")
+    edits = with_value(two_checks(idNumber="7"), "purpose", "Other")
     edits["checksRequested"] = ["IDENTITY"]
 
     state = edit(api, hosted["id"], **{member: edits[member]})["consentState"]
@@ -230,7 +237,7 @@ def test_edit_keeps_an_attestation(api: Api, draft: str):
 def paid(api: Api) -> str:
     item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     made = api.create(item, draft=True)
-    pay(api, made)
+    pay_report(api, made)
     return made["id"]
 
 

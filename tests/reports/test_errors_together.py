@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import ATTESTED, Api, codes, company, person
-from tests.world.orders import PAYER, put, rows, told
+from tests.world.clients import ATTESTED, Api, company, error_codes, person
+from tests.world.orders import PAYER, count_rows, fault_codes, with_value
 from verification.checks.models import CheckDefinition
 
 WRONG = {
@@ -23,7 +23,7 @@ WRONG = {
 
 
 def test_all_faults_of_a_report_are_listed(api: Api):
-    assert told(api, WRONG) == {
+    assert fault_codes(api, WRONG) == {
         "subject/fullName": "invalid-type",
         "subject/email": "invalid-format",
         "subject/registrationNumber": "not-allowed-here",
@@ -51,7 +51,7 @@ def test_each_fault_is_listed_once(api: Api):
 
 
 def test_faults_are_in_the_order_of_the_request(api: Api):
-    good, wrong = company(), put(company(), "purpose", "")
+    good, wrong = company(), with_value(company(), "purpose", "")
     problem = api.refused(
         "/reports", {"reports": [wrong, good, {"x": 1}, wrong], "drfat": True}
     )
@@ -62,7 +62,7 @@ def test_faults_are_in_the_order_of_the_request(api: Api):
 
 def test_at_most_100_faults_are_listed(api: Api):
     problem = api.refused(
-        "/reports", {"reports": [put(company(), "purpose", "")] * 150}
+        "/reports", {"reports": [with_value(company(), "purpose", "")] * 150}
     )
 
     assert len(problem["errors"]) == 100
@@ -73,15 +73,15 @@ def test_at_most_100_faults_are_listed(api: Api):
 @pytest.mark.parametrize("number", [0, 17, 49])
 def test_one_faulty_report_creates_none(api: Api, number: int):
     items = [company()] * 50
-    items[number] = put(company(), "subject/registrationNumber", None)
-    before = rows()
+    items[number] = with_value(company(), "subject/registrationNumber", None)
+    before = count_rows()
 
     problem = api.refused("/reports", {"reports": items}, Idempotency_Key="all")
 
-    assert codes(problem) == {
+    assert error_codes(problem) == {
         f"#/reports/{number}/subject/registrationNumber": "missing-input"
     }
-    assert rows() == before
+    assert count_rows() == before
 
 
 def test_answer_is_in_the_order_of_the_request(api: Api):
@@ -96,29 +96,29 @@ def test_answer_is_in_the_order_of_the_request(api: Api):
 
 
 def test_pointer_escapes_special_characters(api: Api):
-    assert told(api, put(company(), "a~b c%é", 1)) == {
+    assert fault_codes(api, with_value(company(), "a~b c%é", 1)) == {
         "a~0b%20c%25%C3%A9": "unknown-member"
     }
     slashed = {**company(), "a/b": 1}
-    assert told(api, slashed) == {"a~1b": "unknown-member"}
+    assert fault_codes(api, slashed) == {"a~1b": "unknown-member"}
 
 
 def test_misspelt_payment_mode_adds_no_payer_fault(api: Api):
     item = {**person(), "paymentMode": "THIRDPARTY", "payer": PAYER}
 
-    assert told(api, item) == {"paymentMode": "invalid-choice"}
+    assert fault_codes(api, item) == {"paymentMode": "invalid-choice"}
 
 
 def test_check_for_another_subject_type_needs_no_inputs(api: Api):
     item = {**company(), "checksRequested": ["CRB_FULL"], "consent": ATTESTED}
 
-    assert told(api, item) == {"checksRequested/0": "subject-type-not-accepted"}
+    assert fault_codes(api, item) == {"checksRequested/0": "subject-type-not-accepted"}
 
 
 def test_inactive_check_is_refused(api: Api):
     CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
 
-    assert told(api, person()) == {"checksRequested/2": "inactive-check"}
+    assert fault_codes(api, person()) == {"checksRequested/2": "inactive-check"}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_inactive_check_is_refused(api: Api):
     ],
 )
 def test_checks_must_be_1_to_10_known_names(api: Api, checks: Any, errors: Any):
-    problem = told(api, {**person(), "checksRequested": checks})
+    problem = fault_codes(api, {**person(), "checksRequested": checks})
 
     assert problem.items() >= errors.items()
     assert len(problem) - len(errors) == checks.count(None)
@@ -144,9 +144,9 @@ def test_deeply_nested_body_is_refused(api: Api, depth: int):
     deep: Any = 1
     for _ in range(depth):
         deep = [deep]
-    item = put(put(person(), "subject/subjectType", 5), "subject/x", deep)
+    item = with_value(with_value(person(), "subject/subjectType", 5), "subject/x", deep)
 
-    assert told(api, item)["subject/x"] == "unknown-member"
+    assert fault_codes(api, item)["subject/x"] == "unknown-member"
 
 
 def test_number_that_json_readers_round_is_refused(api: Api):
@@ -162,6 +162,6 @@ def test_number_that_json_readers_round_is_refused(api: Api):
         "5": "invalid-type",
         True: "invalid-type",
     }.items():
-        assert told(api, company(turnover=value)) == {"subject/turnover": code}
+        assert fault_codes(api, company(turnover=value)) == {"subject/turnover": code}
     made = api.create(company(turnover=2.5))
     assert api.report(made["id"])["subject"]["turnover"] == 2.5

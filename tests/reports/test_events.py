@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from tests.world.clients import HOSTED, Api, company, person
-from tests.world.orders import report_in, two_checks
+from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.reports.models import Report
 from webhooks.models import Event
@@ -80,7 +80,7 @@ CREATED = "report.created"
     ],
 )
 def test_each_event_is_recorded_once(api: Api, status: str, events):
-    report_id = report_in(api, status)
+    report_id = create_report_with_status(api, status)
 
     assert event_names(report_id) == events
     api.work()
@@ -188,8 +188,10 @@ def test_payload_of_check_failed(api: Api):
 
 
 def test_report_is_processing_while_checks_run(api: Api):
-    running = payload_of(report_in(api, "RUNNING"), CREATED)
-    partial = payload_of(report_in(api, "PARTIAL on the way"), COMPLETED)
+    running = payload_of(create_report_with_status(api, "RUNNING"), CREATED)
+    partial = payload_of(
+        create_report_with_status(api, "PARTIAL on the way"), COMPLETED
+    )
 
     assert running["report"]["status"] == "PROCESSING"
     assert partial["report"]["status"] == "PROCESSING"
@@ -198,11 +200,14 @@ def test_report_is_processing_while_checks_run(api: Api):
 
 
 def test_event_of_a_draft_has_status_draft(api: Api):
-    assert payload_of(report_in(api, "DRAFT"), CREATED)["report"]["status"] == "DRAFT"
+    assert (
+        payload_of(create_report_with_status(api, "DRAFT"), CREATED)["report"]["status"]
+        == "DRAFT"
+    )
 
 
 def test_payload_of_report_ready(api: Api):
-    report_id = report_in(api, "READY")
+    report_id = create_report_with_status(api, "READY")
 
     data, report = payload_of(report_id, "report.ready"), api.report(report_id)
     assert set(data) == OF_A_REPORT
@@ -214,7 +219,7 @@ def test_payload_of_report_ready(api: Api):
 
 @pytest.mark.parametrize("status", ["FAILED", "PARTIAL ended"])
 def test_payload_of_report_failed(api: Api, status: str):
-    report_id = report_in(api, status)
+    report_id = create_report_with_status(api, status)
 
     data, report = payload_of(report_id, "report.failed"), api.report(report_id)
     assert set(data) == OF_A_REPORT | {"failure"}
@@ -223,7 +228,7 @@ def test_payload_of_report_failed(api: Api, status: str):
 
 
 def test_each_attempt_of_a_check_is_an_event(api: Api):
-    report_id = report_in(api, "FAILED")
+    report_id = create_report_with_status(api, "FAILED")
     api.post(f"/reports/{report_id}/retry")
     api.work()
 
@@ -232,7 +237,7 @@ def test_each_attempt_of_a_check_is_an_event(api: Api):
 
 
 def test_second_event_of_a_cause_is_refused(api: Api):
-    report_in(api, "READY")
+    create_report_with_status(api, "READY")
 
     for event in Event.objects.all():
         event.pk = None
@@ -266,7 +271,7 @@ def test_refused_request_records_no_event(api: Api, live_api: Api):
 
 
 def test_payload_is_encrypted_in_the_table(api: Api):
-    report_in(api, "READY")
+    create_report_with_status(api, "READY")
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT payload FROM webhooks_event")

@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tests.world.clients import Api, codes, company, person
-from tests.world.orders import put, rows
+from tests.world.clients import Api, company, error_codes, person
+from tests.world.orders import count_rows, with_value
 from verification.reports.idempotency import purge_idempotency_records
 from verification.reports.models import IdempotencyRecord, Report
 from workspaces.models import LedgerEntry
@@ -19,7 +19,7 @@ def post_with_key(api: Api, key: str, body=BODY):
 
 def test_repeat_gets_the_first_answer_and_creates_nothing(api: Api):
     first = post_with_key(api, "k-1")
-    before = rows()
+    before = count_rows()
 
     again = post_with_key(api, "k-1")
 
@@ -27,7 +27,7 @@ def test_repeat_gets_the_first_answer_and_creates_nothing(api: Api):
     assert again.content == first.content
     assert again["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first
-    assert rows() == before
+    assert count_rows() == before
 
 
 def test_repeat_gets_the_first_answer_when_the_report_has_changed(api: Api):
@@ -93,7 +93,7 @@ def test_key_is_read_without_its_quotes(api: Api):
 def test_invalid_key_is_refused(api: Api, key: str):
     problem = api.refused("/reports", BODY, Idempotency_Key=key)
 
-    assert codes(problem) == {"Idempotency-Key": "invalid-format"}
+    assert error_codes(problem) == {"Idempotency-Key": "invalid-format"}
     assert not Report.objects.exists()
 
 
@@ -122,7 +122,7 @@ def test_repeat_by_another_api_key_gets_the_first_answer(api: Api):
 
 
 def test_refused_request_stores_no_answer(api: Api, live_api: Api):
-    wrong = {"reports": [put(company(), "purpose", "")]}
+    wrong = {"reports": [with_value(company(), "purpose", "")]}
 
     assert post_with_key(api, "k-1", wrong).status_code == 400
     assert post_with_key(api, "k-1").status_code == 201
@@ -179,6 +179,6 @@ def test_body_without_a_canonical_form_is_refused(api: Api, depth: int):
 
     problem = api.refused("/reports", {**BODY, "x": wrong}, Idempotency_Key="k-1")
 
-    assert codes(problem) == {"#/x": "unknown-member"}
+    assert error_codes(problem) == {"#/x": "unknown-member"}
     assert post_with_key(api, "k-1").status_code == 201
     assert post_with_key(api, "k-1", {**BODY, "x": wrong}).status_code == 422

@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 
 from tests.world.clients import Api, company
-from tests.world.orders import rows
-from tests.world.threads import at_once
+from tests.world.orders import count_rows
+from tests.world.threads import run_at_once
 from verification.reports.models import Report
 
 BODY = {"reports": [company()]}
@@ -90,21 +90,21 @@ def test_key_of_another_client_does_not_wait(api, another_api, other):
 
 def test_request_that_dies_half_way_leaves_nothing(api, other):
     api.create(company())
-    before = rows()
+    before = count_rows()
 
     with request_under_way(api, other) as first:
         (pid,) = waiting_processes(other)
         other.execute("SELECT pg_terminate_backend(%s)", [pid])
         assert first.result().status_code == 503
 
-    assert rows() == before
+    assert count_rows() == before
     again = post_with_key(api)
     assert again.status_code == 201
     assert "Idempotent-Replayed" not in again
 
 
 def test_one_of_many_concurrent_requests_creates(api: Api):
-    answers = at_once(8, lambda _: post_with_key(api))
+    answers = run_at_once(8, lambda _: post_with_key(api))
 
     kinds = Counter(
         (a.status_code, a.get("Idempotent-Replayed"), a.get("Retry-After"))

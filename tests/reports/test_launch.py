@@ -2,10 +2,17 @@ from decimal import Decimal
 
 import pytest
 
-from tests.world.clients import ATTESTED, HOSTED, Api, codes, company
-from tests.world.orders import PAYER, STATUSES, movements, report_in, rows, two_checks
-from tests.world.payments import pay
-from tests.world.threads import at_once
+from tests.world.clients import ATTESTED, HOSTED, Api, company, error_codes
+from tests.world.orders import (
+    PAYER,
+    STATUSES,
+    count_rows,
+    create_report_with_status,
+    movements,
+    two_checks,
+)
+from tests.world.payments import pay_report
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
 from verification.payments.models import Payment
@@ -19,10 +26,10 @@ def launch(api: Api, report_id: str) -> dict:
 
 
 def reasons(api: Api, report_id: str) -> list[str]:
-    before = rows()
+    before = count_rows()
     problem = api.refused(f"/reports/{report_id}/launch")
     assert (problem["status"], problem["code"]) == (409, "report-not-launchable")
-    assert rows() == before
+    assert count_rows() == before
     return problem["reasons"]
 
 
@@ -41,13 +48,13 @@ def test_launch_accepts_an_empty_object(api: Api):
     made = api.create(two_checks(), draft=True)
 
     problem = api.refused(f"/reports/{made['id']}/launch", {"force": True})
-    assert codes(problem) == {"#/force": "unknown-member"}
+    assert error_codes(problem) == {"#/force": "unknown-member"}
     assert api.post(f"/reports/{made['id']}/launch", {}).status_code == 200
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
 def test_launch_is_refused_unless_a_draft(api: Api, status: str):
-    assert reasons(api, report_in(api, status)) == ["NOT_A_DRAFT"]
+    assert reasons(api, create_report_with_status(api, status)) == ["NOT_A_DRAFT"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_launch_is_refused_without_payment(api: Api, mode: dict, status: str):
     Payment.objects.update(status=status)
 
     assert reasons(api, made["id"]) == ["PAYMENT_OUTSTANDING"]
-    pay(api, made)
+    pay_report(api, made)
     assert launch(api, made["id"])["status"] == "RUNNING"
     assert movements(api) == []
 
@@ -128,7 +135,7 @@ def test_payment_link_keeps_its_price(api: Api):
     CheckDefinition.objects.update(price=Decimal(900))
 
     assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 100
-    pay(api, made)
+    pay_report(api, made)
     assert launch(api, made["id"])["paymentState"]["amount"]["amount"] == 100
 
 
@@ -157,7 +164,7 @@ def test_launch_is_refused_with_an_inactive_check(api: Api):
 
     problem = api.refused(f"/reports/{made['id']}/launch")
 
-    assert codes(problem) == {"#/checksRequested/1": "inactive-check"}
+    assert error_codes(problem) == {"#/checksRequested/1": "inactive-check"}
     assert api.report(made["id"])["status"] == "DRAFT"
     assert movements(api) == []
 
@@ -168,7 +175,7 @@ def test_launch_is_refused_without_a_subject(api: Api):
 
     assert api.report(made["id"])["subject"] is None
     problem = api.refused(f"/reports/{made['id']}/launch")
-    assert codes(problem) == {"#/subject": "required"}
+    assert error_codes(problem) == {"#/subject": "required"}
     other = {"subject": two_checks()["subject"]}
     assert api.post(f"/reports/{made['id']}/draft", {}).status_code == 400
     assert api.post(f"/reports/{made['id']}/draft", other).status_code == 200
@@ -189,7 +196,7 @@ def test_launch_of_a_prepaid_draft_needs_balance(live_api: Api):
 def test_one_of_many_concurrent_launches_succeeds(api: Api):
     made = api.create(two_checks(), draft=True)
 
-    answers = at_once(6, lambda _: api.post(f"/reports/{made['id']}/launch"))
+    answers = run_at_once(6, lambda _: api.post(f"/reports/{made['id']}/launch"))
 
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
     assert movements(api) == [("CHARGE", -50, 1)] * 2

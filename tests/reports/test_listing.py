@@ -4,8 +4,8 @@ from itertools import combinations
 import pytest
 from django.db import connection
 
-from tests.world.clients import Api, codes, company, person
-from tests.world.orders import STATUSES, report_in, two_checks
+from tests.world.clients import Api, company, error_codes, person
+from tests.world.orders import STATUSES, create_report_with_status, two_checks
 from verification.reports.models import Report
 
 SUMMARY = {
@@ -141,19 +141,21 @@ def test_invalid_filter_is_refused(api: Api, query: dict, code: str):
     answer = api.get("/reports", **query)
 
     assert answer.status_code == 400, answer.content
-    assert codes(answer.json()) == {next(iter(query)): code}
+    assert error_codes(answer.json()) == {next(iter(query)): code}
 
 
 def test_all_faults_of_a_query_are_listed(api: Api):
     problem = api.get("/reports", page="x", size=0, status="?", to="x").json()
 
-    assert codes(problem).keys() == {"page", "size", "status", "to"}
+    assert error_codes(problem).keys() == {"page", "size", "status", "to"}
 
 
 def test_list_filters_by_each_status(api: Api):
     # The running one last: bringing the others where they are would end it.
     last_running = sorted(STATUSES, key=lambda status: status == "RUNNING")
-    reports = {status: report_in(api, status) for status in last_running}
+    reports = {
+        status: create_report_with_status(api, status) for status in last_running
+    }
 
     for status in {name.split()[0] for name in STATUSES}:
         expected = {r for name, r in reports.items() if name.split()[0] == status}

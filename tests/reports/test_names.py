@@ -3,7 +3,7 @@ import random
 import pytest
 
 from tests.world.clients import Api, company, person
-from tests.world.orders import told
+from tests.world.orders import fault_codes
 
 UNUSUAL = [
     "Zoë 🦁 Kamau",
@@ -65,13 +65,13 @@ def test_derived_names_replace_no_sent_names(api: Api):
 def test_person_needs_a_name(api: Api):
     nameless = person(fullName=None)
 
-    assert told(api, nameless) == {"subject/fullName": "required"}
+    assert fault_codes(api, nameless) == {"subject/fullName": "required"}
     first_only = person(fullName=None, firstName="Wanjiku")
-    assert told(api, first_only) == {"subject/lastName": "required"}
+    assert fault_codes(api, first_only) == {"subject/lastName": "required"}
     last_only = person(fullName=None, lastName="Kamau")
-    assert told(api, last_only) == {"subject/firstName": "required"}
+    assert fault_codes(api, last_only) == {"subject/firstName": "required"}
     middle_only = person(fullName=None, middleName="Njeri")
-    assert told(api, middle_only) == {"subject/fullName": "required"}
+    assert fault_codes(api, middle_only) == {"subject/fullName": "required"}
 
 
 def test_company_needs_a_name_or_number(api: Api):
@@ -84,7 +84,7 @@ def test_company_needs_a_name_or_number(api: Api):
     assert api.report(nameless["id"])["subject"]["fullName"] is None
     listed = api.get("/reports").json()["content"][0]
     assert listed["subjectName"] == "PVT-12345"
-    assert told(api, unknown) == {"subject/fullName": "required"}
+    assert fault_codes(api, unknown) == {"subject/fullName": "required"}
     unknown["subject"]["fullName"] = "Baobab Traders Limited"
     assert api.create(unknown)["status"] == "RUNNING"
 

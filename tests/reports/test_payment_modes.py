@@ -4,7 +4,7 @@ import pytest
 from django.test import Client as Browser
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.orders import PAYER, told
+from tests.world.orders import PAYER, fault_codes
 from workspaces.models import LedgerEntry
 
 MODES = {
@@ -62,21 +62,21 @@ def test_payment_is_requested_after_consent(api: Api):
 def test_payer_is_refused_except_with_third_party(api: Api, mode: str):
     item = {**person(), "paymentMode": mode, "payer": PAYER}
 
-    assert told(api, item) == {"payer": "not-allowed-here"}
+    assert fault_codes(api, item) == {"payer": "not-allowed-here"}
     del item["paymentMode"]
-    assert told(api, item) == {"payer": "not-allowed-here"}
+    assert fault_codes(api, item) == {"payer": "not-allowed-here"}
 
 
 def test_third_party_needs_a_payer_with_contact(api: Api):
     item = {**person(), "paymentMode": "THIRD_PARTY"}
 
-    assert told(api, item) == {"payer": "required"}
+    assert fault_codes(api, item) == {"payer": "required"}
     item["payer"] = {"name": "Kilele Insurance"}
-    assert told(api, item) == {"payer/email": "required"}
+    assert fault_codes(api, item) == {"payer/email": "required"}
     item["payer"] = {"email": "accounts@kilele.test"}
-    assert told(api, item) == {"payer/name": "required"}
+    assert fault_codes(api, item) == {"payer/name": "required"}
     item["payer"] = {"name": "Kilele", "email": "nobody", "phone": "12"}
-    assert told(api, item) == {
+    assert fault_codes(api, item) == {
         "payer/email": "invalid-format",
         "payer/phone": "invalid-format",
     }
@@ -86,6 +86,6 @@ def test_third_party_needs_a_payer_with_contact(api: Api):
 
 @pytest.mark.parametrize("mode", ["", "self", "FREE"])
 def test_unknown_payment_mode_is_refused(api: Api, mode: str):
-    assert told(api, {**person(), "paymentMode": mode}) == {
+    assert fault_codes(api, {**person(), "paymentMode": mode}) == {
         "paymentMode": "invalid-choice"
     }

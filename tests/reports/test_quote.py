@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import HOSTED, Api, codes, company, person
-from tests.world.orders import PAYER, put, rows, two_checks
+from tests.world.clients import HOSTED, Api, company, error_codes, person
+from tests.world.orders import PAYER, count_rows, two_checks, with_value
 from verification.checks.models import CheckDefinition
 
 
@@ -38,20 +38,20 @@ def test_quote_shows_each_price_and_the_total(api: Api):
 
 
 def test_quote_stores_nothing(api: Api):
-    before = rows()
+    before = count_rows()
 
     quote(api, *[person()] * 500)
 
-    assert rows() == before
+    assert count_rows() == before
 
 
 def test_quote_has_the_faults_of_the_request(api: Api):
-    wrong = [put(person(), "subject/phone", "12"), {"x": 1}, company()]
+    wrong = [with_value(person(), "subject/phone", "12"), {"x": 1}, company()]
 
     for body in ({"reports": wrong}, {"reports": []}, {}, {"reports": [5], "drfat": 1}):
         quoted = api.refused("/reports/quote", body)
         created = api.refused("/reports", body)
-        assert codes(quoted) == codes(created)
+        assert error_codes(quoted) == error_codes(created)
         assert quoted["code"] == "validation-failed"
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.world.clients import Api, company, person
-from tests.world.orders import STATUSES, report_in, two_checks
+from tests.world.orders import STATUSES, create_report_with_status, two_checks
 from verification.api.report_shapes import (
     CheckResultBody,
     ConsentState,
@@ -21,7 +21,7 @@ def members(shape: Any) -> set[str]:
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_report_has_all_members_in_every_status(api: Api, status: str):
-    report = api.report(report_in(api, status))
+    report = api.report(create_report_with_status(api, status))
 
     assert set(report) == members(ReportBody)
     assert set(report["subject"]) == members(SubjectBody) | (
@@ -70,12 +70,12 @@ def test_report_has_its_worst_score(api: Api):
 
 def test_report_without_a_score_has_unknown_risk(api: Api):
     for status in ("RUNNING", "FAILED"):
-        report = api.report(report_in(api, status))
+        report = api.report(create_report_with_status(api, status))
         assert (report["riskScore"], report["riskLevel"]) == (None, "UNKNOWN")
 
 
 def test_failed_check_has_a_reason(api: Api):
-    report = api.report(report_in(api, "PARTIAL ended"))
+    report = api.report(create_report_with_status(api, "PARTIAL ended"))
 
     failed, completed = report["checkResults"]
     assert failed["failure"] == {

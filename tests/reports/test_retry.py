@@ -5,12 +5,12 @@ from tests.world.orders import (
     CLEAR_PIN,
     REFUSED,
     STATUSES,
+    count_rows,
+    create_report_with_status,
     movements,
-    report_in,
-    rows,
     two_checks,
 )
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
 from verification.reports.models import Report
 
@@ -40,14 +40,14 @@ def statuses(report: dict) -> list[str]:
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s not in RETRYABLE])
 def test_only_ended_reports_with_failed_checks_are_retried(api: Api, status: str):
-    report_id = report_in(api, status)
-    before = rows()
+    report_id = create_report_with_status(api, status)
+    before = count_rows()
 
     problem = api.refused(f"/reports/{report_id}/retry")
 
     assert (problem["status"], problem["code"]) == (409, "report-not-retryable")
     assert problem["reportStatus"] == status.split()[0]
-    assert rows() == before
+    assert count_rows() == before
 
 
 def test_cancelled_report_is_not_retried(api: Api):
@@ -110,7 +110,7 @@ def test_only_completed_checks_are_billed(api: Api):
 
 
 def test_retry_of_a_report_without_results_is_running(api: Api):
-    report_id = report_in(api, "FAILED")
+    report_id = create_report_with_status(api, "FAILED")
 
     assert retry(api, report_id)["status"] == "RUNNING"
     api.work()
@@ -154,20 +154,20 @@ def test_retry_without_balance_changes_nothing(api: Api, live_api: Api):
     account.refresh_from_db()
     account.credit_limit = 0
     account.save()
-    before = rows()
+    before = count_rows()
 
     problem = live_api.refused(f"/reports/{made['id']}/retry")
 
     assert problem["code"] == "insufficient-balance"
-    assert rows() == before
+    assert count_rows() == before
     assert live_api.report(made["id"])["status"] == "FAILED"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_many_concurrent_retries_succeeds(api: Api):
-    report_id = report_in(api, "FAILED")
+    report_id = create_report_with_status(api, "FAILED")
 
-    answers = at_once(6, lambda _: api.post(f"/reports/{report_id}/retry"))
+    answers = run_at_once(6, lambda _: api.post(f"/reports/{report_id}/retry"))
 
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
     assert movements(api).count(("CHARGE", -50, 2)) == 2

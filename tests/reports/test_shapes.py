@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.world.clients import HOSTED, Api, company, person
-from tests.world.orders import EMPLOYMENT, PAYER, put, told
+from tests.world.orders import EMPLOYMENT, PAYER, fault_codes, with_value
 from verification.reports.models import Report
 from verification.reports.request import (
     ConsentInput,
@@ -68,13 +68,15 @@ def test_request_with_every_member_is_accepted(api: Api):
 )
 def test_unknown_member_is_refused_at_any_depth(api: Api, path: str):
     for value in ("x", None, {"deep": [1]}):
-        assert told(api, put(FULL, path, value)) == {path: "unknown-member"}
+        assert fault_codes(api, with_value(FULL, path, value)) == {
+            path: "unknown-member"
+        }
 
 
 def test_unknown_member_of_payer_or_body_is_refused(api: Api):
-    item = put(FULL, "payer/iban", "x")
+    item = with_value(FULL, "payer/iban", "x")
 
-    assert told(api, item, drafft=True) == {
+    assert fault_codes(api, item, drafft=True) == {
         "#/drafft": "unknown-member",
         "payer/iban": "unknown-member",
     }
@@ -91,7 +93,7 @@ def test_python_name_of_a_member_is_refused(api: Api, name: str, misspelt: str):
     item = {**FULL, misspelt: FULL[name]}
     del item[name]
 
-    assert told(api, item)[misspelt] == "unknown-member"
+    assert fault_codes(api, item)[misspelt] == "unknown-member"
 
 
 @pytest.mark.parametrize("path", MEMBERS)
@@ -107,12 +109,14 @@ def test_member_of_another_type_is_refused(api: Api, path: str):
 
     for kind, value in VALUES.items():
         if kind != right:
-            assert told(api, put(FULL, path, value)) == {path: wanted}, kind
+            assert fault_codes(api, with_value(FULL, path, value)) == {path: wanted}, (
+                kind
+            )
 
 
 @pytest.mark.parametrize("path", MEMBERS)
 def test_null_is_refused_for_required_members(api: Api, path: str):
-    item = put(FULL, path, None)
+    item = with_value(FULL, path, None)
     required = {
         "subject": "required",
         "subject/subjectType": "required",
@@ -134,7 +138,7 @@ def test_null_is_refused_for_required_members(api: Api, path: str):
     }
 
     if path in required:
-        assert told(api, item) == {path: required[path]}
+        assert fault_codes(api, item) == {path: required[path]}
     else:
         api.create(item)
 
@@ -152,38 +156,40 @@ def test_null_is_refused_for_required_members(api: Api, path: str):
     ],
 )
 def test_missing_required_member_is_refused(api: Api, path: str, code: str):
-    item = put(FULL, path, None)
+    item = with_value(FULL, path, None)
     *way, last = path.split("/")
     place = item[way[0]] if way else item
     del place[last]
 
-    assert told(api, item) == {path: code}
+    assert fault_codes(api, item) == {path: code}
 
 
 @pytest.mark.parametrize(("path", "limit"), LIMITS.items())
 def test_text_is_accepted_up_to_its_limit(api: Api, path: str, limit: int):
-    api.create(put(FULL, path, "é" * limit))
+    api.create(with_value(FULL, path, "é" * limit))
 
-    assert told(api, put(FULL, path, "é" * (limit + 1))) == {path: "too-long"}
+    assert fault_codes(api, with_value(FULL, path, "é" * (limit + 1))) == {
+        path: "too-long"
+    }
 
 
 def test_registration_number_has_at_most_64_characters(api: Api):
     api.create(company(registrationNumber="9" * 64))
 
     too_long = company(registrationNumber="9" * 65)
-    assert told(api, too_long) == {"subject/registrationNumber": "too-long"}
+    assert fault_codes(api, too_long) == {"subject/registrationNumber": "too-long"}
 
 
 def test_email_has_at_most_254_characters(api: Api):
-    assert told(api, put(FULL, "subject/email", f"{'a' * 250}@b.test")) == {
-        "subject/email": "too-long"
-    }
+    assert fault_codes(
+        api, with_value(FULL, "subject/email", f"{'a' * 250}@b.test")
+    ) == {"subject/email": "too-long"}
 
 
 @pytest.mark.parametrize("path", sorted(LIMITS))
 def test_text_of_spaces_is_refused(api: Api, path: str):
     for empty in ("", "  ", "\u3000", "\x1c"):
-        assert told(api, put(FULL, path, empty)) == {path: "required"}
+        assert fault_codes(api, with_value(FULL, path, empty)) == {path: "required"}
 
 
 def test_spaces_around_a_text_are_stripped(api: Api):
@@ -205,25 +211,25 @@ def test_request_has_at_most_500_reports(api: Api):
     item = {**company(), "draft": True}
 
     assert len(api.create(*[item] * 500)) == 500
-    assert told(api, *[item] * 501) == {"reports": "too-many"}
+    assert fault_codes(api, *[item] * 501) == {"reports": "too-many"}
     assert Report.objects.count() == 500
 
 
 def test_request_without_reports_is_refused(api: Api):
-    assert told(api, *[], draft=True, reports=None) == {"reports": "required"}
+    assert fault_codes(api, *[], draft=True, reports=None) == {"reports": "required"}
     problem = api.refused("/reports", {"draft": True})
     assert problem["errors"][0]["pointer"] == "#/reports"
 
 
 def test_report_that_is_no_object_is_refused(api: Api):
-    assert told(api, None) == {"#/reports/0": "required"}
+    assert fault_codes(api, None) == {"#/reports/0": "required"}
     for item in (5, "x", [], True):
-        assert told(api, item) == {"#/reports/0": "invalid-type"}
+        assert fault_codes(api, item) == {"#/reports/0": "invalid-type"}
 
 
 def test_draft_flag_must_be_a_boolean(api: Api):
     for value in ("true", 0, 1, []):
-        assert told(api, company(), draft=value) == {"#/draft": "invalid-type"}
+        assert fault_codes(api, company(), draft=value) == {"#/draft": "invalid-type"}
 
 
 def test_check_input_of_another_type_is_refused(api: Api):
@@ -232,12 +238,12 @@ def test_check_input_of_another_type_is_refused(api: Api):
         "checksRequested": ["EMPLOYER_VERIFICATION"],
         "consent": HOSTED,
     }
-    item = put(item, "subject/employerName", 5)
-    item = put(item, "subject/refereeName", " ")
-    item = put(item, "subject/refereeEmail", "nobody")
-    item = put(item, "subject/jobTitle", "x" * 201)
+    item = with_value(item, "subject/employerName", 5)
+    item = with_value(item, "subject/refereeName", " ")
+    item = with_value(item, "subject/refereeEmail", "nobody")
+    item = with_value(item, "subject/jobTitle", "x" * 201)
 
-    assert told(api, item) == {
+    assert fault_codes(api, item) == {
         "subject/employerName": "invalid-type",
         "subject/refereeName": "required",
         "subject/refereeEmail": "invalid-format",

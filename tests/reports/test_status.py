@@ -5,8 +5,8 @@ from django.db import Error, IntegrityError, connection, transaction
 from django.utils.timezone import now
 
 from tests.world.clients import Api, company
-from tests.world.orders import report_in
-from tests.world.threads import at_once
+from tests.world.orders import create_report_with_status
+from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
 from verification.payments.models import Payment
@@ -93,7 +93,9 @@ def test_one_of_two_concurrent_moves_wins(api: Api):
     report = create_report_in(api, "RUNNING")
     copies = [Report.objects.get(pk=report.pk) for _ in range(6)]
 
-    answers = at_once(6, lambda n: apply_move(copies[n], ["READY", "CANCELLED"][n % 2]))
+    answers = run_at_once(
+        6, lambda n: apply_move(copies[n], ["READY", "CANCELLED"][n % 2])
+    )
 
     assert answers.count(None) == 1
     assert sum(isinstance(a, InvalidTransition) for a in answers) == 5
@@ -149,14 +151,14 @@ IMPOSSIBLE = [
     ids=[f"{model.__name__}-{next(iter(c))}-{s}" for model, s, c in IMPOSSIBLE],
 )
 def test_database_refuses_impossible_reports(api: Api, model, status, change):
-    report_in(api, status)
+    create_report_with_status(api, status)
 
     with pytest.raises(IntegrityError), transaction.atomic():
         model.objects.update(**change)
 
 
 def test_result_is_charged_and_reversed_once_an_attempt(api: Api):
-    report_in(api, "FAILED")
+    create_report_with_status(api, "FAILED")
     for entry in LedgerEntry.objects.all():
         with pytest.raises(IntegrityError), transaction.atomic():
             LedgerEntry.objects.create(

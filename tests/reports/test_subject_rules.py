@@ -1,7 +1,7 @@
 import pytest
 
-from tests.world.clients import ATTESTED, HOSTED, Api, codes, company, person
-from tests.world.orders import EMPLOYMENT, put, told
+from tests.world.clients import ATTESTED, HOSTED, Api, company, error_codes, person
+from tests.world.orders import EMPLOYMENT, fault_codes, with_value
 from verification.checks.models import CheckDefinition
 
 ABOUT_PEOPLE = [
@@ -29,13 +29,13 @@ def requesting(item: dict, *checks: str) -> dict:
 def test_company_refuses_members_of_a_person(api: Api, member: str):
     item = company(**{member: PERSON_MEMBERS[member]})
 
-    assert told(api, item) == {f"subject/{member}": "not-allowed-here"}
+    assert fault_codes(api, item) == {f"subject/{member}": "not-allowed-here"}
 
 
 def test_person_refuses_a_registration_number(api: Api):
     item = person(registrationNumber="PVT-1")
 
-    assert told(api, item) == {"subject/registrationNumber": "not-allowed-here"}
+    assert fault_codes(api, item) == {"subject/registrationNumber": "not-allowed-here"}
 
 
 def test_company_accepts_common_members(api: Api):
@@ -51,7 +51,7 @@ def test_company_accepts_common_members(api: Api):
 def test_checks_of_a_person_need_the_id_number(api: Api, check: str):
     item = requesting(person(idNumber=None), check)
 
-    assert told(api, item) == {"subject/idNumber": "missing-input"}
+    assert fault_codes(api, item) == {"subject/idNumber": "missing-input"}
     assert api.create(requesting(person(), check))["status"] == "RUNNING"
 
 
@@ -59,23 +59,23 @@ def test_checks_of_a_person_need_the_id_number(api: Api, check: str):
 def test_checks_of_a_company_need_its_number(api: Api, check: str):
     item = requesting(company(registrationNumber=None), check)
 
-    assert told(api, item) == {"subject/registrationNumber": "missing-input"}
+    assert fault_codes(api, item) == {"subject/registrationNumber": "missing-input"}
     assert api.create(requesting(company(), check))["status"] == "RUNNING"
 
 
 def test_tax_check_of_a_person_needs_pin_or_id_number(api: Api):
     neither = requesting(person(idNumber=None), "KRA_PIN")
 
-    assert told(api, neither) == {"subject/idNumber": "missing-input"}
-    api.create(put(neither, "subject/kraPin", "A012345678Z"))
-    api.create(put(neither, "subject/idNumber", "12345678"))
+    assert fault_codes(api, neither) == {"subject/idNumber": "missing-input"}
+    api.create(with_value(neither, "subject/kraPin", "A012345678Z"))
+    api.create(with_value(neither, "subject/idNumber", "12345678"))
 
 
 def test_tax_check_of_a_company_needs_its_pin(api: Api):
     item = requesting(company(), "KRA_PIN")
 
-    assert told(api, item) == {"subject/kraPin": "missing-input"}
-    made = api.create(put(item, "subject/kraPin", "P051234567Z"))
+    assert fault_codes(api, item) == {"subject/kraPin": "missing-input"}
+    made = api.create(with_value(item, "subject/kraPin", "P051234567Z"))
     assert api.report(made["id"])["subject"]["kraPin"] == "P051234567Z"
 
 
@@ -83,14 +83,14 @@ def test_tax_check_of_a_company_needs_its_pin(api: Api):
 def test_reference_needs_employer_and_referee(api: Api, member: str):
     item = requesting(person(**{**EMPLOYMENT, member: None}), "EMPLOYER_VERIFICATION")
 
-    assert told(api, item) == {f"subject/{member}": "missing-input"}
+    assert fault_codes(api, item) == {f"subject/{member}": "missing-input"}
 
 
 def test_null_input_is_missing(api: Api):
     item = requesting(person(**EMPLOYMENT), "EMPLOYER_VERIFICATION")
-    item = put(item, "subject/refereeName", None)
+    item = with_value(item, "subject/refereeName", None)
 
-    assert told(api, item) == {"subject/refereeName": "missing-input"}
+    assert fault_codes(api, item) == {"subject/refereeName": "missing-input"}
 
 
 def test_inputs_are_returned_with_the_subject(api: Api):
@@ -126,8 +126,8 @@ def test_missing_company_number_is_one_fault(api: Api):
     subject = company(registrationNumber=None)
     item = {**requesting(subject, "KRA_PIN"), "consent": HOSTED}
 
-    assert told(api, item) == {"subject/kraPin": "missing-input"}
-    assert api.create(put(item, "subject/kraPin", "P123456789Z"))["consentState"]
+    assert fault_codes(api, item) == {"subject/kraPin": "missing-input"}
+    assert api.create(with_value(item, "subject/kraPin", "P123456789Z"))["consentState"]
 
 
 def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
@@ -138,14 +138,14 @@ def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
 
     problem = api.refused(f"/reports/{made['id']}/draft", {"subject": named})
 
-    assert codes(problem) == {"#/subject/registrationNumber": "missing-input"}
+    assert error_codes(problem) == {"#/subject/registrationNumber": "missing-input"}
 
 
 def test_input_is_unknown_without_a_check_that_needs_it(api: Api):
     item = requesting(person(kraPin="A012345678Z"), "IDENTITY")
 
-    assert told(api, item) == {"subject/kraPin": "unknown-member"}
-    assert told(api, put(item, "subject/kraPin", None)) == {
+    assert fault_codes(api, item) == {"subject/kraPin": "unknown-member"}
+    assert fault_codes(api, with_value(item, "subject/kraPin", None)) == {
         "subject/kraPin": "unknown-member"
     }
     item["checksRequested"] += ["KRA_PIN"]
@@ -156,7 +156,7 @@ def test_missing_input_is_listed_with_missing_consent(api: Api):
     item = {**person(idNumber=None), "checksRequested": ["CRB_SCORE"]}
     del item["consent"]
 
-    assert told(api, item) == {
+    assert fault_codes(api, item) == {
         "subject/idNumber": "missing-input",
         "consent": "consent-required",
     }
@@ -167,17 +167,17 @@ def test_live_key_refuses_sandbox_numbers(live_api: Api, digit: str):
     pin, number = f"A90000000{digit}Z", f"SBX-000000{digit}"
     taxed = requesting(person(idNumber=f"9000000{digit}", kraPin=pin), "KRA_PIN")
 
-    assert told(live_api, taxed) == {
+    assert fault_codes(live_api, taxed) == {
         "subject/idNumber": "not-allowed-here",
         "subject/kraPin": "not-allowed-here",
     }
-    assert told(live_api, company(registrationNumber=number)) == {
+    assert fault_codes(live_api, company(registrationNumber=number)) == {
         "subject/registrationNumber": "not-allowed-here"
     }
     spaced = person(idNumber=f"9000-000{digit}")
-    assert told(live_api, spaced) == {"subject/idNumber": "not-allowed-here"}
+    assert fault_codes(live_api, spaced) == {"subject/idNumber": "not-allowed-here"}
     disguised = company(registrationNumber=number.lower())
-    assert told(live_api, disguised) == {
+    assert fault_codes(live_api, disguised) == {
         "subject/registrationNumber": "not-allowed-here"
     }
 

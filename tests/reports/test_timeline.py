@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.orders import report_in, two_checks
+from tests.world.orders import create_report_with_status, two_checks
 from verification.notifications.delivery import send_due_notifications
 from verification.reports.models import StatusChange
 
@@ -37,7 +37,7 @@ STORIES = {
 
 @pytest.mark.parametrize("status", STORIES)
 def test_timeline_has_each_move_with_trigger_and_actor(api: Api, status: str):
-    moves = timeline(api, report_in(api, status))
+    moves = timeline(api, create_report_with_status(api, status))
 
     assert [
         (m["from"], m["to"], m["trigger"], m["actor"].split()[0]) for m in moves
@@ -63,7 +63,7 @@ def test_timeline_names_the_api_key(api: Api):
 
 
 def test_timeline_is_oldest_first(api: Api):
-    report_id = report_in(api, "FAILED")
+    report_id = create_report_with_status(api, "FAILED")
     for _ in range(3):
         api.post(f"/reports/{report_id}/retry")
         api.work()

@@ -7,11 +7,11 @@ import time
 import pytest
 from standardwebhooks import Webhook
 
-from tests.monitoring.rules import CHANGING, rule
 from tests.service.test_webhooks import configure
 from tests.service.test_webhooks import receiver as receiver
-from tests.webhooks.deliveries import SECRET
-from tests.webhooks.receiver import authority as authority
+from tests.world.deliveries import SECRET
+from tests.world.receiver import authority as authority
+from tests.world.rules import CHANGING, rule_request
 from webhooks.sender import signing_key
 
 RULES, DAYS = 150, 5
@@ -73,7 +73,7 @@ def until(service, sql, client, expected, seconds=DONE_SECONDS) -> None:
 
 
 def test_a_change_is_found_told_pushed_and_read(service, client, receiver):
-    made = client.post("/monitoring", rule(id_number=CHANGING)).json()
+    made = client.post("/monitoring", rule_request(id_number=CHANGING)).json()
     configure(client, receiver)
     until(service, RUNS, client, (1, 1), 20)
     assert client.get("/monitoring/alerts").json()["content"] == []
@@ -118,7 +118,7 @@ def delivered(receiver, name):
 def test_rules_run_once_a_day_through_kills_of_everything(service, unlimited_client):
     client = unlimited_client
     for _ in range(RULES):
-        made = client.post("/monitoring", rule(id_number=CHANGING))
+        made = client.post("/monitoring", rule_request(id_number=CHANGING))
         assert made.status_code == 201, made.text
     until(service, RUNS, client, (RULES, RULES))
 

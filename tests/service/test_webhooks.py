@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from standardwebhooks import Webhook
 
-from tests.webhooks.deliveries import SECRET
-from tests.webhooks.receiver import Receiver, Script
-from tests.webhooks.receiver import authority as authority
 from tests.world.clients import person
+from tests.world.deliveries import SECRET
+from tests.world.receiver import Receiver, Script
+from tests.world.receiver import authority as authority
 from webhooks.models import Event
 from webhooks.sender import signing_key
 

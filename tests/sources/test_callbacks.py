@@ -9,10 +9,11 @@ from django.conf import settings
 from django.db import connection
 from django.utils.timezone import now
 
-from tests.checks.engine import let_time_pass, only_result
+from tests.checks.engine import only_result
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.sources.two import calls, orders
+from tests.world.clock import let_time_pass
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
 from verification.providers import registry

@@ -12,7 +12,7 @@ from tests.sources.two import CHECK, Two, calls
 from tests.world.clients import Api, person
 from tests.world.orders import PAYER
 from tests.world.payer import Payer
-from tests.world.subject import Visitor, words
+from tests.world.subject import Visitor, visible_text
 from verification.consents.models import Consent
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
@@ -66,7 +66,7 @@ def test_payer_is_not_asked_to_pay_when_the_sources_have_changed(paying_api, two
     with pytest.raises(PaymentClosed, match="SOURCES_CHANGED"):
         open_checkout(payer.payment.pk, 1)
     assert not Checkout.objects.exists()
-    told = words(visitor.text())
+    told = visible_text(visitor.text())
     assert "Your consent does not cover the present sources of these checks" in told
     assert "Nothing is charged for checks that are not made" in told
 
@@ -173,7 +173,7 @@ def test_draft_is_not_launched_when_the_sources_have_changed(paying_api, two):
     paying_api.post(f"{path}/draft", {"purpose": person()["purpose"]})
     again = Visitor(paying_api.report(visitor.report_id)["consentState"]["consentUrl"])
     again.enter()
-    assert "To: second." in words(again.text())
+    assert "To: second." in visible_text(again.text())
     again.grant()
     assert paying_api.post(f"{path}/launch").status_code == 200
 

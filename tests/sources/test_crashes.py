@@ -7,9 +7,10 @@ import pytest
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from tests.checks.engine import definitions, let_time_pass, only_result, paid
+from tests.checks.engine import definitions, only_result, paid
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
+from tests.world.clock import let_time_pass
 from verification.checks.engine import SourceQueues, admit_calls
 from verification.checks.inquiries import call_provider, find_route
 from verification.checks.models import CheckResult

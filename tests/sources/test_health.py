@@ -8,7 +8,7 @@ from tests.checks.source import DOWN
 from tests.sources.test_crashes import asked_by_a_worker_that_dies
 from tests.sources.test_routes import rests
 from tests.sources.two import orders
-from tests.world.staff import act, change, listing, opened
+from tests.world.staff import change_url, list_url, read_page, run_action
 from verification.providers import registry
 from verification.sources.health import (
     BOUNDS,
@@ -153,7 +153,7 @@ def test_staff_see_how_every_source_does_at_the_cost_of_few_queries(
     cache.clear()
 
     with django_assert_max_num_queries(12):
-        page = opened(superuser, listing(Source))
+        page = read_page(superuser, list_url(Source))
 
     assert "1,500, 500 without an answer" in page
     assert "66.7 %" in page
@@ -171,16 +171,16 @@ def doubt(paying_api, two):
 
 
 def test_a_doubt_waits_on_the_first_page_until_staff_settle_it(superuser, doubt):
-    assert "Source calls in doubt" in opened(superuser, "/admin/")
-    page = opened(superuser, listing(Call), doubt="open")
+    assert "Source calls in doubt" in read_page(superuser, "/admin/")
+    page = read_page(superuser, list_url(Call), doubt="open")
     assert "no end was recorded; in doubt" in page
 
-    act(superuser, "settle_as_paid", doubt)
+    run_action(superuser, "settle_as_paid", doubt)
 
     doubt.refresh_from_db()
     assert doubt.settled_at is not None
     assert doubt.was_paid is True
-    assert str(doubt.pk) not in opened(superuser, listing(Call), doubt="open")
+    assert str(doubt.pk) not in read_page(superuser, list_url(Call), doubt="open")
 
 
 def test_what_was_not_asked_and_why_is_seen_by_staff(superuser, paying_api, two):
@@ -189,7 +189,7 @@ def test_what_was_not_asked_and_why_is_seen_by_staff(superuser, paying_api, two)
     paying_api.work()
 
     call = Call.objects.get()
-    page = opened(superuser, change(call))
+    page = read_page(superuser, change_url(call))
 
     assert "first: RESTING" in page
     assert call.reference in page

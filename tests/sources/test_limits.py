@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tests.checks.engine import let_time_pass, only_result
+from tests.checks.engine import only_result
 from tests.checks.source import CLEAR, DOWN, everything_by
 from tests.sources.two import calls, orders
 from tests.world.clients import person
+from tests.world.clock import let_time_pass
 from verification.checks.engine import SourceQueues
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim

@@ -4,11 +4,12 @@ import pytest
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from tests.checks.engine import let_time_pass, only_result, paid, work_until_done
+from tests.checks.engine import only_result, paid, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.hosted.conftest import asking
 from tests.sources.two import CHECK, calls, orders
-from tests.world.subject import words
+from tests.world.clock import let_time_pass
+from tests.world.subject import visible_text
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.sources.models import Call, Source
@@ -157,7 +158,7 @@ def agreed(paying_api, two):
     two.routed("first")
     visitor = asking(paying_api)(**CHECK)
     visitor.enter()
-    assert "To: first." in words(visitor.text())
+    assert "To: first." in visible_text(visitor.text())
     visitor.grant()
     return visitor
 

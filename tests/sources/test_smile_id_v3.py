@@ -13,13 +13,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from tests.checks.engine import (
-    definitions,
-    let_time_pass,
-    only_result,
-    paid,
-    work_until_done,
-)
+from tests.checks.engine import definitions, only_result, paid, work_until_done
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
@@ -28,6 +22,7 @@ from tests.hosted.conftest import asking
 from tests.providers.test_smile_id_v3 import asked as inquiry_of_another
 from tests.sources.two import CHECK, calls
 from tests.world.clients import person
+from tests.world.clock import let_time_pass
 from verification.checks import callbacks
 from verification.checks.callbacks import erase_unread_answers
 from verification.checks.engine import SourceQueues, admit_calls

@@ -12,7 +12,7 @@ from tests.providers.inquiries import ask, codes, inquiry
 from tests.providers.test_sandbox import ask as sandbox
 from tests.providers.test_sandbox import subject_of
 from tests.world.clients import ATTESTED, company, person
-from tests.world.orders import told
+from tests.world.orders import fault_codes
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
 from verification.providers.base import Refused, Unavailable
@@ -133,7 +133,7 @@ def test_another_check_is_refused(loaded):
 def test_screening_is_not_for_sale_until_staff_offer_it(api):
     order = {**person(), "checksRequested": [CHECK], "consent": ATTESTED}
 
-    assert told(api, order) == {"checksRequested/0": "inactive-check"}
+    assert fault_codes(api, order) == {"checksRequested/0": "inactive-check"}
 
 
 def test_company_is_screened_by_its_name_and_needs_one(api):
@@ -143,7 +143,7 @@ def test_company_is_screened_by_its_name_and_needs_one(api):
 
     del order["subject"]["fullName"]
     order["subject"]["registrationNumber"] = "PVT-AB12CDE"
-    assert told(api, order) == {"subject/fullName": "missing-input"}
+    assert fault_codes(api, order) == {"subject/fullName": "missing-input"}
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from django.urls import path
 
 from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.references.conftest import paying_api as paying_api
-from tests.references.employment import asked
 from tests.world.clients import HOSTED, Api, person
+from tests.world.employer import create_reference
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
-from tests.world.payments import candidate
-from tests.world.subject import words
+from tests.world.payments import candidate_item
+from tests.world.subject import visible_text
 from verification import links
 from verification.urls import handler500 as handler500
 from verification.urls import urlpatterns as all_urls
@@ -42,8 +42,8 @@ def visitor() -> Client:
 def hosted_links(api: Api, paying_api: Api) -> dict[str, str]:
     """Path by kind of link."""
     consent = api.create({**person(), "consent": HOSTED})
-    payment = api.create(candidate())
-    reference = asked(paying_api)
+    payment = api.create(candidate_item())
+    reference = create_reference(paying_api)
     urls = {
         "consent": consent["consentState"]["consentUrl"],
         "payment": payment["paymentState"]["paymentUrl"],
@@ -122,8 +122,8 @@ def test_missing_page_looks_like_the_product(
 
     html = answer.content.decode()
     assert answer.status_code == 404
-    assert said in words(html)
-    assert "Hakiki Ltd, help@hakiki.test" in words(html)
+    assert said in visible_text(html)
+    assert "Hakiki Ltd, help@hakiki.test" in visible_text(html)
     assert "verification/hosted.css" in html
     assert "urlpatterns" not in html
 
@@ -142,9 +142,9 @@ def test_error_of_the_service_looks_like_the_product_and_is_logged(
 
     html = answer.content.decode()
     assert answer.status_code == 500
-    assert said in words(html)
+    assert said in visible_text(html)
     assert answer["X-Request-Id"] in html
-    assert "Hakiki Ltd, help@hakiki.test" in words(html)
+    assert "Hakiki Ltd, help@hakiki.test" in visible_text(html)
     assert "Canary" not in html
     line = next(line for line in log_lines() if line["message"] != "request")
     assert "builtins.KeyError" in line["exc_info"]
@@ -177,8 +177,8 @@ def test_page_without_database_says_when_to_try_again(
         assert answer.status_code == 503, page
         assert answer["Retry-After"] == "60"
         assert answer["Cache-Control"] == "no-store"
-        assert said in words(answer.content.decode())
-        assert "Hakiki Ltd" in words(answer.content.decode())
+        assert said in visible_text(answer.content.decode())
+        assert "Hakiki Ltd" in visible_text(answer.content.decode())
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_front_page_says_what_the_service_is_and_how_to_know_it(
     assert "script-src" not in policy
     assert "unsafe" not in policy
     html = answer.content.decode()
-    page = words(html)
+    page = visible_text(html)
     title = re.search(r"<title>(.*) - Hakiki Ltd</title>", html)
     assert title
     assert title[1] != "Verification reports"

@@ -3,9 +3,9 @@ import pytest
 from tests.webhooks.letters import connects as connects
 from tests.webhooks.letters import hurried as hurried
 from tests.webhooks.letters import post as post
-from tests.webhooks.receiver import Receiver
-from tests.webhooks.receiver import authority as authority
-from tests.webhooks.receiver import receiver as receiver
+from tests.world.receiver import Receiver
+from tests.world.receiver import authority as authority
+from tests.world.receiver import receiver as receiver
 
 
 @pytest.fixture

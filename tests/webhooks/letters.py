@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.webhooks.receiver import lookup_here
+from tests.world.receiver import lookup_here
 from webhooks.sender import Sender, WebhookRequest
 
 HEADERS = {"webhook-id": "evt_1"}

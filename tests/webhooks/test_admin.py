@@ -5,24 +5,24 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import (
+from tests.world.clients import Api
+from tests.world.deliveries import (
     SECRET,
     URL,
-    configured,
-    ended,
-    recorded,
-    waiting,
+    configure_receiver,
+    ended_fields,
+    record_delivery,
+    retrying_fields,
 )
-from tests.world.clients import Api
 from tests.world.staff import (
-    act,
-    change,
+    admin_url,
+    change_url,
+    list_url,
     listed_ids,
-    listing,
     log_in,
-    opened,
-    page,
+    read_page,
     reveal,
+    run_action,
 )
 from verification.backoffice.models import AuditEvent
 from verification.values.personal import DOTS
@@ -33,9 +33,9 @@ MODELS = [Configuration, Delivery]
 
 @pytest.fixture
 def rows(api: Api) -> Api:
-    configured(api.workspace, secret="earlier-secret-of-16")
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace, secret="earlier-secret-of-16")
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
     Attempt.objects.create(
         delivery=delivery,
         number=1,
@@ -52,7 +52,7 @@ def rows(api: Api) -> Api:
 def test_lists_and_pages_open_and_show_no_secret(rows, superuser, model):
     row = model.objects.get()
 
-    html = opened(superuser, listing(model)) + opened(superuser, change(row))
+    html = read_page(superuser, list_url(model)) + read_page(superuser, change_url(row))
 
     assert str(row.pk) in html
     for secret in (SECRET, "earlier-secret", "98765432"):
@@ -65,11 +65,11 @@ def test_nothing_is_added_edited_or_deleted(rows, superuser, model):
     before = model.objects.filter(pk=row.pk).values().get()
     posted = dict.fromkeys(before, "")
 
-    assert superuser.get(page(model, "add")).status_code == 403
-    assert superuser.post(page(model, "add"), posted).status_code == 403
-    assert superuser.post(change(row), posted).status_code == 403
-    assert superuser.post(page(model, "delete", row.pk)).status_code == 403
-    act(superuser, "delete_selected", row, post="yes")
+    assert superuser.get(admin_url(model, "add")).status_code == 403
+    assert superuser.post(admin_url(model, "add"), posted).status_code == 403
+    assert superuser.post(change_url(row), posted).status_code == 403
+    assert superuser.post(admin_url(model, "delete", row.pk)).status_code == 403
+    run_action(superuser, "delete_selected", row, post="yes")
     assert model.objects.filter(pk=row.pk).values().get() == before
 
 
@@ -78,10 +78,10 @@ def test_a_list_costs_the_same_however_many_rows(
     rows, superuser, model, django_assert_max_num_queries
 ):
     for _ in range(12):
-        recorded(rows)
+        record_delivery(rows)
 
     with django_assert_max_num_queries(7):
-        opened(superuser, listing(model))
+        read_page(superuser, list_url(model))
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_configuration_shows_how_its_receiver_does(rows, superuser, fields, to
     since = {"failing_since": now()} if "failures_in_row" in fields else {}
     Configuration.objects.update(**fields | moments | since)
 
-    assert told in opened(superuser, listing(Configuration))
-    assert told in opened(superuser, change(Configuration.objects.get()))
+    assert told in read_page(superuser, list_url(Configuration))
+    assert told in read_page(superuser, change_url(Configuration.objects.get()))
 
 
 def test_configurations_in_trouble_are_found(rows, superuser, live_api: Api):
-    well = configured(live_api.workspace, environment="production")
+    well = configure_receiver(live_api.workspace, environment="production")
     ill = Configuration.objects.exclude(pk=well.pk)
     at = now()
     ill.update(
@@ -132,7 +132,7 @@ def test_configurations_in_trouble_are_found(rows, superuser, live_api: Api):
 
 def test_a_delivery_is_found_by_its_ids(rows, superuser):
     wanted = Delivery.objects.get()
-    recorded(rows)
+    record_delivery(rows)
     report = str(wanted.event.report_id)
 
     assert listed_ids(superuser, Delivery, q=str(wanted.pk)) == {str(wanted.pk)}
@@ -144,7 +144,7 @@ def test_a_delivery_is_found_by_its_ids(rows, superuser):
 
 def test_deliveries_are_filtered(rows, superuser):
     failed = Delivery.objects.get()
-    recorded(rows)
+    record_delivery(rows)
 
     assert listed_ids(superuser, Delivery, status__exact="FAILED") == {str(failed.pk)}
     assert len(listed_ids(superuser, Delivery, name__exact="report.created")) == 2
@@ -154,19 +154,19 @@ def test_deliveries_are_filtered(rows, superuser):
 def test_a_delivery_shows_its_attempts_and_links_on(rows, superuser):
     delivery = Delivery.objects.get()
 
-    html = opened(superuser, change(delivery))
+    html = read_page(superuser, change_url(delivery))
 
     assert "503" in html
-    assert change(delivery.event) in html
-    assert change(delivery.configuration) in html
-    assert change(delivery) in opened(superuser, change(delivery.event))
+    assert change_url(delivery.event) in html
+    assert change_url(delivery.configuration) in html
+    assert change_url(delivery) in read_page(superuser, change_url(delivery.event))
 
 
 def test_delivery_page_shows_payload_and_answers_after_a_reason(rows, superuser):
     delivery = Delivery.objects.get()
     subject = delivery.event.payload["subject"]["id"]
 
-    html = opened(superuser, change(delivery))
+    html = read_page(superuser, change_url(delivery))
     assert "reportId" in html
     assert "84 ms" in html
     assert DOTS in html
@@ -175,7 +175,7 @@ def test_delivery_page_shows_payload_and_answers_after_a_reason(rows, superuser)
 
     reveal(superuser, delivery, "The receiver asks what it got")
 
-    html = opened(superuser, change(delivery))
+    html = read_page(superuser, change_url(delivery))
     assert subject in html
     assert "98765432 is unknown" in html
     event = AuditEvent.objects.get(action="delivery.revealed")
@@ -185,9 +185,9 @@ def test_delivery_page_shows_payload_and_answers_after_a_reason(rows, superuser)
 
 def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
     delivery = Delivery.objects.get()
-    url = change(delivery).replace("change", "redeliver_this")
+    url = change_url(delivery).replace("change", "redeliver_this")
     sent = {"_form_submitted": "on"}
-    assert url in opened(superuser, change(delivery))
+    assert url in read_page(superuser, change_url(delivery))
     superuser.get(url)
     delivery.refresh_from_db()
     assert delivery.status == "FAILED"
@@ -198,7 +198,7 @@ def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
     assert delivery.status == "PENDING"
     assert AuditEvent.objects.filter(action="delivery.redelivered").count() == 1
     Event.objects.filter(pk=delivery.pk).update(payload=None)
-    html = opened(superuser, change(delivery))
+    html = read_page(superuser, change_url(delivery))
     assert url not in html
     assert "Not possible: what it said is kept no longer." in html
     assert superuser.post(url, sent).status_code == 403
@@ -207,11 +207,11 @@ def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
 def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
     failed = Delivery.objects.get()
     soon = now() + timedelta(seconds=30)
-    leased = recorded(rows, **waiting(soon, leased_until=soon))
-    purged = recorded(rows, **ended("FAILED"))
+    leased = record_delivery(rows, **retrying_fields(soon, leased_until=soon))
+    purged = record_delivery(rows, **ended_fields("FAILED"))
     Event.objects.filter(pk=purged.pk).update(payload=None)
 
-    told = act(superuser, "redeliver", failed, leased, purged)
+    told = run_action(superuser, "redeliver", failed, leased, purged)
 
     assert sorted(told) == sorted(
         [
@@ -229,10 +229,10 @@ def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
 def test_it_is_told_why_nothing_is_sent_again(rows, superuser):
     failed = Delivery.objects.get()
 
-    configured(rows.workspace, enabled=False)
-    (disabled,) = act(superuser, "redeliver", failed)
+    configure_receiver(rows.workspace, enabled=False)
+    (disabled,) = run_action(superuser, "redeliver", failed)
     rows.delete("/webhooks/config")
-    (removed,) = act(superuser, "redeliver", failed)
+    (removed,) = run_action(superuser, "redeliver", failed)
 
     assert disabled.endswith("its configuration is disabled.")
     assert removed.endswith("its workspace has no configuration.")
@@ -247,8 +247,8 @@ def test_who_may_only_look_sends_nothing_again(rows):
     log_in(client, user)
     failed = Delivery.objects.get()
 
-    assert "redeliver" not in opened(client, listing(Delivery))
-    act(client, "redeliver", failed)
+    assert "redeliver" not in read_page(client, list_url(Delivery))
+    run_action(client, "redeliver", failed)
 
     failed.refresh_from_db()
     assert failed.status == "FAILED"

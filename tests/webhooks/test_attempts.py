@@ -4,16 +4,16 @@ from uuid import uuid4
 import pytest
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import configured
-from tests.webhooks.engine import (
-    attempts,
-    happen,
-    let_time_pass,
-    only_delivery,
-    statuses,
-)
-from tests.webhooks.receiver import Receiver, Script
 from tests.world.clients import Api
+from tests.world.clock import let_time_pass
+from tests.world.deliveries import (
+    attempt_results,
+    configure_receiver,
+    delivery_statuses,
+    get_delivery,
+    record_events,
+)
+from tests.world.receiver import Receiver, Script
 from verification.jobs.models import Job
 from webhooks.attempts import (
     MAX_CLAIMED,
@@ -34,8 +34,8 @@ OK = Answer(200, "", "ok", 3, None)
 
 
 def test_no_more_of_a_configuration_are_claimed_than_its_share(workspace: Workspace):
-    configuration = configured(workspace)
-    happen(workspace, 40)
+    configuration = configure_receiver(workspace)
+    record_events(workspace, 40)
     assert len(claim(1000)) == MAX_CONCURRENT_REQUESTS
     assert claim(1000) == []
     assert len(claim(1000, {configuration.pk: 25})) == 15
@@ -45,8 +45,8 @@ def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(drip=0.002)
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     flight = _InFlight()
     with Sender(at_once=MAX_CONCURRENT_REQUESTS) as post:
         for _ in range(2):
@@ -56,52 +56,55 @@ def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
         while flight.claims:
             record_attempts(_collect_ended(post, flight))
     assert len(receiver.received) == 2
-    assert attempts() == [(1, 200, "")]
+    assert attempt_results() == [(1, 200, "")]
 
 
 def test_a_backlog_of_one_is_never_served_before_the_others(
     workspace: Workspace, another_api: Api
 ):
-    configured(workspace)
-    configured(another_api.workspace, "https://hooks.baobab.test/")
-    happen(workspace, 100)
-    happen(another_api.workspace, 3)
+    configure_receiver(workspace)
+    configure_receiver(another_api.workspace, "https://hooks.baobab.test/")
+    record_events(workspace, 100)
+    record_events(another_api.workspace, 3)
     claimed = [c.configuration.url for c in claim(6)]
     assert claimed.count("https://hooks.baobab.test/") == 3
 
 
 def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
-    configured(workspace)
-    happen(workspace)
+    configure_receiver(workspace)
+    record_events(workspace)
     (late,) = claim(1)
     let_time_pass()
     (present,) = claim(1)
     record_attempts([(present, now(), OK)])
     record_attempts([(late, now(), Answer(500, "", "", 3, None))])
-    assert statuses() == {"DELIVERED": 1}
-    assert attempts() == [(1, 200, "")]
+    assert delivery_statuses() == {"DELIVERED": 1}
+    assert attempt_results() == [(1, 200, "")]
     assert Configuration.objects.get().failures_in_row == 0
 
 
 def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
     workspace: Workspace, caplog
 ):
-    configured(workspace)
-    happen(workspace)
+    configure_receiver(workspace)
+    record_events(workspace)
     (late,) = claim(1)
     let_time_pass()
     (present,) = claim(1)
     failed = Answer(500, "", "", 3, None)
     record_attempts([(late, now(), failed), (present, now(), OK)])
-    assert (statuses(), attempts()) == ({"DELIVERED": 1}, [(1, 200, "")])
+    assert (delivery_statuses(), attempt_results()) == (
+        {"DELIVERED": 1},
+        [(1, 200, "")],
+    )
     assert "singly" not in caplog.text
 
 
 def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
     receiver: Receiver, url: str, workspace: Workspace
 ):
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     claim(1)
     Job.objects.all().delete()  # it runs now
     send_due_deliveries()
@@ -109,26 +112,26 @@ def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
     assert Job.objects.filter(function=SEND_DUE, due_at__gt=now()).exists()
     let_time_pass()
     send_due_deliveries()
-    assert statuses() == {"DELIVERED": 1}
+    assert delivery_statuses() == {"DELIVERED": 1}
 
 
 def test_a_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace):
-    configuration = configured(workspace)
-    happen(workspace)
+    configuration = configure_receiver(workspace)
+    record_events(workspace)
     Delivery.objects.update(status="FAILED", next_attempt_at=None)
     configuration.delete()
     assert claim(10) == []
-    assert only_delivery().configuration is None
+    assert get_delivery().configuration is None
 
 
 def test_one_record_that_is_refused_takes_no_other_with_it(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 2)
+    configure_receiver(workspace)
+    record_events(workspace, 2)
     bad, good = claim(2)
     unknown = Answer(99_999_999, "", "", 3, None)
     record_attempts([(bad, now(), unknown), (good, now(), OK)])
-    assert only_delivery(pk=good.event.pk).status == "DELIVERED"
-    assert only_delivery(pk=bad.event.pk).status == "PENDING"
+    assert get_delivery(pk=good.event.pk).status == "DELIVERED"
+    assert get_delivery(pk=bad.event.pk).status == "PENDING"
 
 
 ID = uuid4()

@@ -6,9 +6,16 @@ import pytest
 from django.db import transaction
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import SECRET, URL, configured, put, recorded, waiting
 from tests.world.clients import Api
-from tests.world.threads import at_once
+from tests.world.deliveries import (
+    SECRET,
+    URL,
+    configure_receiver,
+    record_delivery,
+    retrying_fields,
+    update_delivery,
+)
+from tests.world.threads import run_at_once
 from verification.jobs.models import Job
 from webhooks.configuration import NotConfigured, SecretRequired, configure, remove
 from webhooks.models import Configuration, Delivery
@@ -31,12 +38,12 @@ def is_woken() -> bool:
 
 
 def test_there_is_one_configuration_in_each_environment(api: Api, live_api: Api):
-    first = configured(api.workspace)
-    configured(
+    first = configure_receiver(api.workspace)
+    configure_receiver(
         live_api.workspace, environment="production", url="https://live.acacia.test/"
     )
 
-    again = configured(
+    again = configure_receiver(
         api.workspace, url="https://other.acacia.test/", events=["report.ready"]
     )
 
@@ -60,35 +67,35 @@ def test_it_is_told_whether_it_was_created(api: Api):
 
 def test_the_first_configuration_needs_a_secret(api: Api):
     with pytest.raises(SecretRequired):
-        configured(api.workspace, secret=None)
+        configure_receiver(api.workspace, secret=None)
 
     assert not Configuration.objects.exists()
 
 
 def test_a_secret_that_is_left_out_stays(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
-    configured(api.workspace, secret=None)
+    configure_receiver(api.workspace, secret=None)
 
     assert only(api).secrets(now()) == [SECRET]
     assert only(api).previous_secret_ends_at is None
 
 
 def test_the_same_secret_again_changes_nothing(api: Api):
-    configured(api.workspace, secret=ANOTHER)
-    configured(api.workspace)
+    configure_receiver(api.workspace, secret=ANOTHER)
+    configure_receiver(api.workspace)
     ends_at = only(api).previous_secret_ends_at
 
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
     assert only(api).previous_secret_ends_at == ends_at
     assert only(api).secrets(now()) == [SECRET, ANOTHER]
 
 
 def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
-    configured(api.workspace, secret=ANOTHER)
+    configure_receiver(api.workspace, secret=ANOTHER)
 
     changed = only(api)
     assert changed.previous_secret_ends_at == changed.updated_at + timedelta(days=1)
@@ -98,7 +105,7 @@ def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
 
 
 def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
     (sealed,) = Configuration.objects.raw(
         "SELECT id, secret::text AS stored FROM webhooks_configuration"
@@ -108,7 +115,7 @@ def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
 
 
 def test_replacing_forgets_how_deliveries_went(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     at = now()
     Configuration.objects.update(
         enabled=False,
@@ -119,7 +126,7 @@ def test_replacing_forgets_how_deliveries_went(api: Api):
         disabled_reason="FAILING",
     )
 
-    configured(api.workspace)
+    configure_receiver(api.workspace)
 
     found = only(api)
     assert found.enabled
@@ -129,22 +136,24 @@ def test_replacing_forgets_how_deliveries_went(api: Api):
 
 
 def test_what_waits_goes_out_once_it_is_enabled(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     forget_jobs()
 
-    configured(api.workspace, enabled=False)
+    configure_receiver(api.workspace, enabled=False)
     assert not is_woken()
 
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     assert is_woken()
 
 
 def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
-    configured(api.workspace)
-    pending, leased, delivered = (recorded(api) for _ in range(3))
+    configure_receiver(api.workspace)
+    pending, leased, delivered = (record_delivery(api) for _ in range(3))
     soon = now() + timedelta(seconds=30)
-    put(leased, **waiting(soon, leased_until=soon))
-    put(delivered, status="DELIVERED", next_attempt_at=None, delivered_at=now())
+    update_delivery(leased, **retrying_fields(soon, leased_until=soon))
+    update_delivery(
+        delivered, status="DELIVERED", next_attempt_at=None, delivered_at=now()
+    )
 
     remove(api.workspace.pk, "sandbox")
 
@@ -159,9 +168,9 @@ def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
 
 
 def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
-    configured(api.workspace)
-    configured(live_api.workspace, environment="production")
-    theirs = recorded(live_api)
+    configure_receiver(api.workspace)
+    configure_receiver(live_api.workspace, environment="production")
+    theirs = record_delivery(live_api)
 
     remove(api.workspace.pk, "sandbox")
 
@@ -170,7 +179,7 @@ def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
 
 
 def test_there_is_nothing_to_remove_twice(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     remove(api.workspace.pk, "sandbox")
 
     with pytest.raises(NotConfigured):
@@ -182,10 +191,10 @@ def test_many_at_once_make_one_configuration(transactional_db, api: Api):
     def either(number: int):
         if number % 4 == 3:
             return remove(api.workspace.pk, "sandbox")
-        return configured(api.workspace, url=f"https://n{number}.acacia.test/")
+        return configure_receiver(api.workspace, url=f"https://n{number}.acacia.test/")
 
     for _ in range(5):
-        answers = at_once(8, either)
+        answers = run_at_once(8, either)
         wrong = [a for a in answers if isinstance(a, Exception)]
         assert all(isinstance(a, NotConfigured) for a in wrong), wrong
         assert Configuration.objects.count() <= 1
@@ -195,7 +204,7 @@ def test_many_at_once_make_one_configuration(transactional_db, api: Api):
 def test_an_event_may_be_recorded_while_the_configuration_is_removed(
     transactional_db, api: Api
 ):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     is_recorded = threading.Event()
 
     def either(number: int) -> None:
@@ -204,10 +213,10 @@ def test_an_event_may_be_recorded_while_the_configuration_is_removed(
             remove(api.workspace.pk, "sandbox")
             return
         with transaction.atomic():
-            recorded(api)
+            record_delivery(api)
             is_recorded.set()
             time.sleep(0.3)
 
-    assert at_once(2, either) == [None, None]
+    assert run_at_once(2, either) == [None, None]
     delivery = Delivery.objects.get()
     assert (delivery.status, delivery.configuration_id) == ("FAILED", None)

@@ -7,16 +7,17 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 from standardwebhooks import Webhook
 
-from tests.webhooks.deliveries import SECRET, configured
-from tests.webhooks.engine import (
-    attempts,
-    happen,
-    let_time_pass,
-    only_delivery,
-    statuses,
-)
-from tests.webhooks.receiver import Receiver, Script
 from tests.world.clients import Api, person
+from tests.world.clock import let_time_pass
+from tests.world.deliveries import (
+    SECRET,
+    attempt_results,
+    configure_receiver,
+    delivery_statuses,
+    get_delivery,
+    record_events,
+)
+from tests.world.receiver import Receiver, Script
 from verification.db.encryption import _cipher
 from verification.jobs.models import Job
 from webhooks.attempts import MAX_CONCURRENT_REQUESTS, SEND_DUE, claim, record_attempts
@@ -29,8 +30,8 @@ from workspaces.models import Workspace
 def test_an_event_arrives_signed_with_its_own_id(
     receiver: Receiver, url: str, workspace: Workspace
 ):
-    configured(workspace, url)
-    (event_id,) = happen(workspace)
+    configure_receiver(workspace, url)
+    (event_id,) = record_events(workspace)
     send_due_deliveries()
 
     (received,) = receiver.received
@@ -41,7 +42,7 @@ def test_an_event_arrives_signed_with_its_own_id(
     }
     assert received.headers["webhook-id"] == str(event_id)
     assert received.headers["content-type"] == "application/json"
-    delivery = only_delivery(status="DELIVERED", status_code=200, attempts=1)
+    delivery = get_delivery(status="DELIVERED", status_code=200, attempts=1)
     assert delivery.delivered_at
     assert delivery.next_attempt_at is None
     attempt = Attempt.objects.get()
@@ -49,7 +50,7 @@ def test_an_event_arrives_signed_with_its_own_id(
 
 
 def test_every_event_of_a_report_arrives(receiver: Receiver, url: str, api: Api):
-    configured(api.workspace, url, events=Event.Name.values)
+    configure_receiver(api.workspace, url, events=Event.Name.values)
     made = api.create(person())
     api.work()
     send_due_deliveries()
@@ -63,40 +64,40 @@ def test_every_event_of_a_report_arrives(receiver: Receiver, url: str, api: Api)
 
 
 def test_an_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
-    configured(workspace, events=["report.ready"])
+    configure_receiver(workspace, events=["report.ready"])
     Job.objects.all().delete()
-    happen(workspace, name=Event.Name.REPORT_CREATED)
-    assert statuses() == {}
+    record_events(workspace, name=Event.Name.REPORT_CREATED)
+    assert delivery_statuses() == {}
     assert not Job.objects.filter(function=SEND_DUE).exists()
 
 
 def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
-    configuration = configured(workspace, enabled=False)
-    happen(workspace)
+    configuration = configure_receiver(workspace, enabled=False)
+    record_events(workspace)
     configuration.enabled = True
     configuration.save()
-    assert statuses() == {}
+    assert delivery_statuses() == {}
 
 
 def test_a_test_event_is_delivered_whatever_is_enabled(workspace: Workspace):
-    configured(workspace, events=[])
-    happen(workspace, name=Event.Name.WEBHOOK_TEST)
-    assert statuses() == {"PENDING": 1}
+    configure_receiver(workspace, events=[])
+    record_events(workspace, name=Event.Name.WEBHOOK_TEST)
+    assert delivery_statuses() == {"PENDING": 1}
 
 
 def test_events_of_the_other_environment_are_not_delivered(workspace: Workspace):
-    configured(workspace, environment="production")
-    happen(workspace)
-    assert statuses() == {}
+    configure_receiver(workspace, environment="production")
+    record_events(workspace)
+    assert delivery_statuses() == {}
 
 
 def test_an_event_that_was_rolled_back_is_not_delivered(workspace: Workspace):
-    configured(workspace)
+    configure_receiver(workspace)
     Job.objects.all().delete()
     with transaction.atomic():
-        happen(workspace)
+        record_events(workspace)
         transaction.set_rollback(True)
-    assert statuses() == {}
+    assert delivery_statuses() == {}
     assert not Job.objects.exists()
 
 
@@ -104,8 +105,8 @@ def test_each_try_has_the_same_id_and_bytes_and_a_time_of_its_own(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=500)
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     send_due_deliveries()
     let_time_pass()
     with time_machine.travel(now() + timedelta(hours=1)):
@@ -121,11 +122,11 @@ def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=500, body=b"sorry")
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     Job.objects.all().delete()  # it runs now
     send_due_deliveries()
-    delivery = only_delivery(status="RETRYING", status_code=500, failures=1)
+    delivery = get_delivery(status="RETRYING", status_code=500, failures=1)
     wait = delivery.next_attempt_at - now()
     assert timedelta(seconds=3) < wait < timedelta(seconds=6.1)
     (job,) = Job.objects.filter(function=SEND_DUE, due_at__gt=now())
@@ -136,39 +137,39 @@ def test_after_ten_attempts_it_has_failed_and_nothing_waits(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=500)
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     for _ in range(12):
         send_due_deliveries()
         let_time_pass()
-    assert statuses() == {"FAILED": 1}
-    assert attempts() == [(number, 500, "") for number in range(1, 11)]
+    assert delivery_statuses() == {"FAILED": 1}
+    assert attempt_results() == [(number, 500, "") for number in range(1, 11)]
 
 
 def test_retry_after_is_honoured(receiver: Receiver, url: str, workspace: Workspace):
     receiver.scripts["/hook"] = Script(status=503, headers={"Retry-After": "120"})
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     send_due_deliveries()
-    wait = only_delivery().next_attempt_at - now()
+    wait = get_delivery().next_attempt_at - now()
     assert timedelta(seconds=115) < wait <= timedelta(seconds=120)
 
 
 def test_a_target_that_may_not_be_called_has_failed_at_once(
     receiver: Receiver, workspace: Workspace
 ):
-    configured(workspace, "https://127.0.0.1/")
-    happen(workspace)
+    configure_receiver(workspace, "https://127.0.0.1/")
+    record_events(workspace)
     send_due_deliveries()
-    assert statuses() == {"FAILED": 1}
-    assert attempts() == [(1, None, "TARGET_BLOCKED")]
+    assert delivery_statuses() == {"FAILED": 1}
+    assert attempt_results() == [(1, None, "TARGET_BLOCKED")]
 
 
 def test_an_event_that_cannot_be_read_holds_up_no_other(
     receiver: Receiver, url: str, workspace: Workspace
 ):
-    configured(workspace, url)
-    bad, _ = happen(workspace, 2)
+    configure_receiver(workspace, url)
+    bad, _ = record_events(workspace, 2)
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -178,8 +179,8 @@ def test_an_event_that_cannot_be_read_holds_up_no_other(
             [bad],
         )
     send_due_deliveries()
-    assert only_delivery(pk=bad).status == "FAILED"
-    assert statuses() == {"FAILED": 1, "DELIVERED": 1}
+    assert get_delivery(pk=bad).status == "FAILED"
+    assert delivery_statuses() == {"FAILED": 1, "DELIVERED": 1}
     assert Configuration.objects.get().failures_in_row == 0
 
 
@@ -187,12 +188,12 @@ def test_both_secrets_sign_while_the_old_one_counts(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     old = "an older secret, 24 long"
-    configured(workspace, url, secret=old)
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url, secret=old)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     send_due_deliveries()
     Configuration.objects.update(previous_secret_ends_at=now())
-    happen(workspace)
+    record_events(workspace)
     send_due_deliveries()
     first, second = receiver.received
     for secret in (SECRET, old):
@@ -206,15 +207,15 @@ def test_no_more_than_ten_of_a_configuration_are_under_way(
 ):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
     receiver.scripts["/hangs"] = Script(hangs=True)
-    configured(workspace, receiver.url("/hangs", host="localhost"))
-    happen(workspace, 30)
+    configure_receiver(workspace, receiver.url("/hangs", host="localhost"))
+    record_events(workspace, 30)
     send_due_deliveries()
     # A few more were claimed while the first of them were recorded, and no more once
     # ten had failed in a row: it rests, and the others wait as if never claimed.
     sent = len(receiver.received)
     assert sent < 2 * MAX_CONCURRENT_REQUESTS
-    assert attempts() == [(1, None, "TIMED_OUT")] * sent
-    assert statuses() == {"RETRYING": sent, "PENDING": 30 - sent}
+    assert attempt_results() == [(1, None, "TIMED_OUT")] * sent
+    assert delivery_statuses() == {"RETRYING": sent, "PENDING": 30 - sent}
     assert not Delivery.objects.filter(leased_until__isnull=False).exists()
 
 
@@ -225,54 +226,54 @@ def test_who_refuses_is_sent_no_more_than_was_under_way(
     receiver.scripts["/hook"] = lambda received: Script(
         status=200 if len(receiver.received) <= 40 else status
     )
-    configured(workspace, url)
-    happen(workspace, 200)
+    configure_receiver(workspace, url)
+    record_events(workspace, 200)
     send_due_deliveries()
     assert len(receiver.received) <= 40 + 2 * MAX_CONCURRENT_REQUESTS
-    assert statuses()["DELIVERED"] == 40
+    assert delivery_statuses()["DELIVERED"] == 40
     assert Delivery.objects.filter(status="PENDING", attempts=0).count() >= 140
 
 
 def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
     receiver: Receiver, url: str, workspace: Workspace
 ):
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     workspace.suspend("Unpaid invoices")
     Job.objects.all().delete()
     send_due_deliveries()
-    assert statuses() == {"PENDING": 1}
+    assert delivery_statuses() == {"PENDING": 1}
     assert not Job.objects.exists()
     workspace.resume()
     assert Job.objects.filter(function=SEND_DUE).exists()
     send_due_deliveries()
-    assert statuses() == {"DELIVERED": 1}
+    assert delivery_statuses() == {"DELIVERED": 1}
 
 
 def test_what_was_sealed_with_a_key_that_is_not_here_yet_waits_for_it(
     receiver: Receiver, url: str, workspace: Workspace, settings
 ):
-    configured(workspace, url)
-    happen(workspace)
+    configure_receiver(workspace, url)
+    record_events(workspace)
     ring = settings.FIELD_KEYS
     settings.FIELD_KEYS = [("k99", b"x" * 32)]
     _cipher.cache_clear()
     send_due_deliveries()
-    assert only_delivery().next_attempt_at > now() + timedelta(seconds=50)
-    assert (statuses(), attempts()) == ({"PENDING": 1}, [])
+    assert get_delivery().next_attempt_at > now() + timedelta(seconds=50)
+    assert (delivery_statuses(), attempt_results()) == ({"PENDING": 1}, [])
     settings.FIELD_KEYS = ring
     _cipher.cache_clear()
     let_time_pass()
     send_due_deliveries()
-    assert statuses() == {"DELIVERED": 1}
+    assert delivery_statuses() == {"DELIVERED": 1}
 
 
 def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(drip=0.03)
-    configuration = configured(workspace, url)
-    happen(workspace, MAX_CONCURRENT_REQUESTS + 1)
+    configuration = configure_receiver(workspace, url)
+    record_events(workspace, MAX_CONCURRENT_REQUESTS + 1)
     flight = _InFlight()
     with Sender(at_once=MAX_CONCURRENT_REQUESTS) as post:
         _start(post, claim(99, {configuration.pk: 99}), flight)
@@ -292,10 +293,10 @@ def test_who_hangs_holds_up_nobody(
 ):
     settings.WEBHOOK_TIMEOUT_SECONDS = 1.0
     receiver.scripts["/hangs"] = Script(hangs=True)
-    configured(workspace, receiver.url("/hangs", host="localhost"))
-    configured(another_api.workspace, url)
-    happen(workspace, 30)
-    happen(another_api.workspace, 30)
+    configure_receiver(workspace, receiver.url("/hangs", host="localhost"))
+    configure_receiver(another_api.workspace, url)
+    record_events(workspace, 30)
+    record_events(another_api.workspace, 30)
     send_due_deliveries()
     hung = [r.at for r in receiver.received if r.path == "/hangs"]
     served = [r.at for r in receiver.received if r.path == "/hook"]

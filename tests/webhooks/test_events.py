@@ -3,9 +3,8 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import configured
-from tests.webhooks.engine import happen, statuses
-from tests.webhooks.receiver import Receiver
+from tests.world.deliveries import configure_receiver, delivery_statuses, record_events
+from tests.world.receiver import Receiver
 from verification.jobs import due_rows
 from webhooks.delivery import send_due_deliveries
 from webhooks.events import purge_events
@@ -17,8 +16,8 @@ from workspaces.models import Workspace
 def test_what_was_said_is_forgotten_after_30_days_and_the_skeleton_stays(
     receiver: Receiver, workspace: Workspace, days: int, kept: bool
 ):
-    configured(workspace, receiver.url("/hook", host="localhost"))
-    happen(workspace)
+    configure_receiver(workspace, receiver.url("/hook", host="localhost"))
+    record_events(workspace)
     send_due_deliveries()
     then = now() - timedelta(days=days)
     Event.objects.update(created_at=then)
@@ -26,31 +25,31 @@ def test_what_was_said_is_forgotten_after_30_days_and_the_skeleton_stays(
     purge_events()
     assert (Event.objects.get().payload is not None) is kept
     assert (Attempt.objects.get().answer is not None) is kept
-    assert statuses() == {"DELIVERED": 1}
+    assert delivery_statuses() == {"DELIVERED": 1}
     assert Attempt.objects.get().status_code == 200
 
 
 def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 2)
+    configure_receiver(workspace)
+    record_events(workspace, 2)
     Delivery.objects.filter(pk=Delivery.objects.first().pk).update(
         created_at=now() - timedelta(days=31)
     )
     purge_events()
-    assert statuses() == {"PENDING": 1, "FAILED": 1}
+    assert delivery_statuses() == {"PENDING": 1, "FAILED": 1}
 
 
 def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
     monkeypatch.setattr(due_rows, "BATCH_SIZE", 2)
-    happen(workspace, 5)
+    record_events(workspace, 5)
     Event.objects.update(created_at=now() - timedelta(days=31))
     purge_events()
     assert not Event.objects.filter(payload__isnull=False).exists()
 
 
 def test_a_secret_that_signs_no_more_is_forgotten(workspace: Workspace):
-    configured(workspace, secret="an older secret of mine")
-    configured(workspace)
+    configure_receiver(workspace, secret="an older secret of mine")
+    configure_receiver(workspace)
     purge_events()
     assert Configuration.objects.get().previous_secret
     Configuration.objects.update(previous_secret_ends_at=now())

@@ -5,15 +5,16 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import URL, configured
-from tests.webhooks.engine import (
-    age,
-    happen,
-    let_time_pass,
-    only_delivery,
-    statuses,
+from tests.world.clock import let_time_pass
+from tests.world.deliveries import (
+    URL,
+    age_failures,
+    configure_receiver,
+    delivery_statuses,
+    get_delivery,
+    record_events,
 )
-from tests.webhooks.receiver import Receiver, Script
+from tests.world.receiver import Receiver, Script
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
@@ -50,8 +51,8 @@ def run_mails() -> None:
 def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
     workspace: Workspace,
 ):
-    configured(workspace)
-    happen(workspace, 9)
+    configure_receiver(workspace)
+    record_events(workspace, 9)
     attempt(500, 500, 500)
     run_mails()
     assert mail.outbox == []
@@ -64,8 +65,8 @@ def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
 
 
 def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 9)
+    configure_receiver(workspace)
+    record_events(workspace, 9)
     configuration = attempt(500, 500, 500, 500)
     health.notify_failing(str(configuration.pk))
     health.notify_failing(str(configuration.pk))
@@ -74,8 +75,8 @@ def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
 
 
 def test_a_success_begins_the_count_anew(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 9)
+    configure_receiver(workspace)
+    record_events(workspace, 9)
     configuration = attempt(500, 500, 500, 200, 500, 500)
     assert configuration.failures_in_row == 2
     run_mails()
@@ -83,8 +84,8 @@ def test_a_success_begins_the_count_anew(workspace: Workspace):
 
 
 def test_the_owner_of_a_receiver_that_recovered_is_not_told(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 9)
+    configure_receiver(workspace)
+    record_events(workspace, 9)
     attempt(500, 500, 500, 500, 200)
     run_mails()
     assert mail.outbox == []
@@ -94,17 +95,17 @@ def test_410_disables_and_what_waits_goes_out_when_enabled_again(
     receiver: Receiver, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=410)
-    configured(workspace, receiver.url("/hook", host="localhost"))
-    happen(workspace)
+    configure_receiver(workspace, receiver.url("/hook", host="localhost"))
+    record_events(workspace)
     send_due_deliveries()
     configuration = Configuration.objects.get()
     assert (configuration.enabled, configuration.disabled_reason) == (False, "GONE")
-    assert statuses() == {"FAILED": 1}
+    assert delivery_statuses() == {"FAILED": 1}
     run_mails()
     assert "410" in mail.outbox[0].body
 
     Configuration.objects.update(enabled=True, disabled_at=None, disabled_reason="")
-    happen(workspace)
+    record_events(workspace)
     Configuration.objects.update(enabled=False)
     let_time_pass()
     send_due_deliveries()
@@ -112,14 +113,14 @@ def test_410_disables_and_what_waits_goes_out_when_enabled_again(
     receiver.scripts.clear()
     Configuration.objects.update(enabled=True)
     send_due_deliveries()
-    assert statuses() == {"FAILED": 1, "DELIVERED": 1}
+    assert delivery_statuses() == {"FAILED": 1, "DELIVERED": 1}
 
 
 def test_five_days_and_ten_failures_without_a_success_disable(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 2)
+    configure_receiver(workspace)
+    record_events(workspace, 2)
     assert attempt(*[500] * 9).enabled
-    age(failing_since=timedelta(days=5))
+    age_failures(failing_since=timedelta(days=5))
     configuration = attempt(500)
     assert configuration.disabled_reason == "FAILING"
     assert claim(10) == []
@@ -128,24 +129,24 @@ def test_five_days_and_ten_failures_without_a_success_disable(workspace: Workspa
 
 
 def test_ten_failures_within_five_days_do_not_disable(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 2)
+    configure_receiver(workspace)
+    record_events(workspace, 2)
     attempt(*[500] * 9)
-    age(failing_since=timedelta(days=4, hours=23))
+    age_failures(failing_since=timedelta(days=4, hours=23))
     assert attempt(500).enabled
 
 
 def test_few_failures_in_five_days_do_not_disable(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 2)
+    configure_receiver(workspace)
+    record_events(workspace, 2)
     attempt(*[500] * 8)
-    age(failing_since=timedelta(days=9))
+    age_failures(failing_since=timedelta(days=9))
     assert attempt(500).enabled
 
 
 def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 20)
+    configure_receiver(workspace)
+    record_events(workspace, 20)
     configuration = attempt(*[500] * 10)
     rest = configuration.resting_until - now()
     assert timedelta(seconds=28) < rest <= timedelta(seconds=30)
@@ -153,8 +154,8 @@ def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
 
 
 def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 20)
+    configure_receiver(workspace)
+    record_events(workspace, 20)
     rests = []
     attempt(*[500] * 9)
     for _ in range(6):
@@ -164,8 +165,8 @@ def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspac
 
 
 def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 20)
+    configure_receiver(workspace)
+    record_events(workspace, 20)
     attempt(*[500] * 10)
     let_time_pass()
     (probe,) = claim(10)
@@ -178,20 +179,20 @@ def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
 def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
     workspace: Workspace,
 ):
-    configured(workspace)
-    happen(workspace)
+    configure_receiver(workspace)
+    record_events(workspace)
     (late,) = claim(1)
     Configuration.objects.update(url="https://new.acacia.test/", updated_at=now())
     attempts.record_attempts([ended(late, 410)])
     configuration = Configuration.objects.get()
     assert configuration.enabled
     assert configuration.failures_in_row == 0
-    assert only_delivery().status == "FAILED"
+    assert get_delivery().status == "FAILED"
 
 
 def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
-    configured(workspace)
-    happen(workspace, 30)
+    configure_receiver(workspace)
+    record_events(workspace, 30)
     burst = claim(20, {Configuration.objects.get().pk: 20})
     attempts.record_attempts([ended(one, 500) for one in burst[:12]])
     attempts.record_attempts([ended(one, 500) for one in burst[12:]])
@@ -203,8 +204,8 @@ def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
 
 def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
     """Also where all of them were claimed before the first had failed."""
-    configured(workspace)
-    happen(workspace, 20)
+    configure_receiver(workspace)
+    record_events(workspace, 20)
     claimed = claim(20, {Configuration.objects.get().pk: 20})
     for number, one in enumerate(claimed):
         attempts.record_attempts([ended(one, 500 if number % 2 else 200)])

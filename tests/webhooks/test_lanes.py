@@ -1,7 +1,7 @@
 import time
 from typing import Any
 
-from tests.webhooks.receiver import Script, lookup_here
+from tests.world.receiver import Script, lookup_here
 from webhooks import sender
 from webhooks.models import Attempt
 from webhooks.sender import Sender, WebhookRequest

@@ -3,9 +3,15 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tests.webhooks.deliveries import configured, ended, put, recorded, waiting
 from tests.webhooks.test_configuration import forget_jobs, is_woken
 from tests.world.clients import Api
+from tests.world.deliveries import (
+    configure_receiver,
+    ended_fields,
+    record_delivery,
+    retrying_fields,
+    update_delivery,
+)
 from webhooks.configuration import NotConfigured, remove
 from webhooks.models import Configuration, Delivery, Event
 from webhooks.redelivery import (
@@ -38,16 +44,16 @@ def as_it_is(delivery: Delivery) -> dict:
 @pytest.mark.parametrize(
     "fields",
     [
-        ended("DELIVERED"),
-        ended("FAILED"),
-        waiting(),
-        waiting(now(), leased_until=now() - timedelta(seconds=1)),
+        ended_fields("DELIVERED"),
+        ended_fields("FAILED"),
+        retrying_fields(),
+        retrying_fields(now(), leased_until=now() - timedelta(seconds=1)),
     ],
     ids=["delivered", "failed", "retrying", "lease over"],
 )
 def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
-    configured(api.workspace)
-    delivery = recorded(api, **fields)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **fields)
     forget_jobs()
 
     told = again(api, delivery)
@@ -59,9 +65,9 @@ def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
 
 
 def test_one_that_is_being_sent_is_left_alone(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     soon = now() + timedelta(seconds=30)
-    delivery = recorded(api, **waiting(soon, leased_until=soon))
+    delivery = record_delivery(api, **retrying_fields(soon, leased_until=soon))
     before = as_it_is(delivery)
 
     assert again(api, delivery).status == "RETRYING"
@@ -70,10 +76,10 @@ def test_one_that_is_being_sent_is_left_alone(api: Api):
 
 
 def test_it_goes_to_the_present_configuration(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
     remove(api.workspace.pk, "sandbox")
-    present = configured(api.workspace)
+    present = configure_receiver(api.workspace)
 
     again(api, delivery)
 
@@ -82,8 +88,8 @@ def test_it_goes_to_the_present_configuration(api: Api):
 
 
 def test_nothing_is_sent_again_to_nowhere(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
     remove(api.workspace.pk, "sandbox")
     before = as_it_is(delivery)
 
@@ -99,9 +105,9 @@ def test_nothing_is_sent_again_to_nowhere(api: Api):
 
 
 def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
-    configured(api.workspace, enabled=False)
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
+    configure_receiver(api.workspace, enabled=False)
     before = as_it_is(delivery)
 
     with pytest.raises(ConfigurationDisabled):
@@ -116,8 +122,8 @@ def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
 
 
 def test_what_is_not_kept_cannot_be_sent_again(api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
     Event.objects.update(payload=None)
     before = as_it_is(delivery)
 
@@ -129,12 +135,12 @@ def test_what_is_not_kept_cannot_be_sent_again(api: Api):
 
 
 def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api: Api):
-    configured(api.workspace)
-    delivery = recorded(api, **ended("FAILED"))
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, **ended_fields("FAILED"))
     before = as_it_is(delivery)
 
     for stranger in (live_api, another_api):
-        configured(stranger.workspace, environment=stranger.environment)
+        configure_receiver(stranger.workspace, environment=stranger.environment)
         with pytest.raises(Delivery.DoesNotExist):
             again(stranger, delivery)
         long_ago = now() - timedelta(days=60)
@@ -144,12 +150,15 @@ def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api:
 
 
 def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     since = now() - timedelta(hours=2)
-    old, edge, new = (recorded(api, **ended("FAILED")) for _ in range(3))
-    put(old, created_at=since - timedelta(microseconds=1))
-    put(edge, created_at=since)
-    others = [recorded(api, **ended("DELIVERED")), recorded(api, **waiting())]
+    old, edge, new = (record_delivery(api, **ended_fields("FAILED")) for _ in range(3))
+    update_delivery(old, created_at=since - timedelta(microseconds=1))
+    update_delivery(edge, created_at=since)
+    others = [
+        record_delivery(api, **ended_fields("DELIVERED")),
+        record_delivery(api, **retrying_fields()),
+    ]
     before = [as_it_is(delivery) for delivery in (old, *others)]
     forget_jobs()
 
@@ -165,9 +174,9 @@ def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
 def test_a_recovery_is_one_statement_however_much_failed(
     api: Api, django_assert_max_num_queries
 ):
-    configured(api.workspace)
+    configure_receiver(api.workspace)
     for _ in range(12):
-        recorded(api, **ended("FAILED"))
+        record_delivery(api, **ended_fields("FAILED"))
 
     # The lock, the configuration, the update, the job; a savepoint around them.
     with django_assert_max_num_queries(6):
@@ -175,7 +184,7 @@ def test_a_recovery_is_one_statement_however_much_failed(
 
 
 def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
-    configuration = configured(api.workspace, events=[])
+    configuration = configure_receiver(api.workspace, events=[])
     forget_jobs()
 
     delivery = send_test(api.workspace.pk, "sandbox")
@@ -189,8 +198,8 @@ def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
 
 
 def test_five_test_events_a_minute_are_enough(api: Api, live_api: Api):
-    configured(api.workspace)
-    configured(live_api.workspace, environment="production")
+    configure_receiver(api.workspace)
+    configure_receiver(live_api.workspace, environment="production")
 
     for _ in range(5):
         send_test(api.workspace.pk, "sandbox")

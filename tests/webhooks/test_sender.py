@@ -4,7 +4,7 @@ import threading
 import time
 
 from tests.webhooks.letters import HEADERS, answer, answers
-from tests.webhooks.receiver import HOST, Script, lookup_here
+from tests.world.receiver import HOST, Script, lookup_here
 from webhooks.models import Attempt
 from webhooks.sender import Sender, WebhookRequest
 

@@ -6,7 +6,7 @@ import pytest
 from django.utils.timezone import now, timedelta
 
 from tests.webhooks.letters import answer, answers
-from tests.webhooks.receiver import HOST, Script
+from tests.world.receiver import HOST, Script
 from webhooks.models import Attempt
 
 E = Attempt.Error

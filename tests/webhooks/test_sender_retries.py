@@ -1,5 +1,5 @@
 from tests.webhooks.letters import answer, answers
-from tests.webhooks.receiver import Script
+from tests.world.receiver import Script
 from webhooks.models import Attempt
 
 E = Attempt.Error

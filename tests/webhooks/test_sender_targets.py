@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.webhooks.letters import answer, answers, at
-from tests.webhooks.receiver import HOST, Receiver, Script, lookup_here
+from tests.world.receiver import HOST, Receiver, Script, lookup_here
 from webhooks.models import Attempt
 from webhooks.sender import Sender, _ssl_context
 

@@ -3,19 +3,19 @@ from decimal import Decimal
 
 import pytest
 
-from tests.world.clients import approve
-from tests.world.members import member, token_sent_to
+from tests.world.clients import approve_workspace
+from tests.world.members import create_member, invitation_token
 from tests.world.staff import (
-    act,
-    change,
+    admin_url,
+    change_url,
+    dialog_fields,
     dialog_url,
+    list_url,
     listed_ids,
-    listing,
-    opened,
-    page,
-    press,
+    press_button,
+    read_page,
     reveal,
-    sent,
+    run_action,
 )
 from verification.db.ids import uuid7
 from workspaces import keys
@@ -29,45 +29,47 @@ def test_a_new_workspace_gets_its_accounts(superuser):
         "kind": "BUSINESS",
         "billing": "POSTPAID",
     }
-    assert superuser.post(page(Workspace, "add"), filled).status_code == 302
+    assert superuser.post(admin_url(Workspace, "add"), filled).status_code == 302
 
     workspace = Workspace.objects.get()
     assert workspace.owner_email == "owner@baobab.test"
     billing = workspace.accounts.values_list("environment", "billing")
     assert dict(billing) == {"sandbox": "PLAY", "production": "POSTPAID"}
     # And somebody who can open it.
-    assert token_sent_to("owner@baobab.test")
+    assert invitation_token("owner@baobab.test")
 
 
 def test_a_new_workspace_needs_an_address(superuser):
     filled = {"name": "Baobab", "owner": "x", "kind": "BUSINESS"}
 
-    answer = superuser.post(page(Workspace, "add"), filled)
+    answer = superuser.post(admin_url(Workspace, "add"), filled)
 
     assert "Enter a valid email address." in answer.content.decode()
     assert not Workspace.objects.exists()
 
 
 def test_a_workspace_is_suspended_with_a_reason_and_resumed(workspace, superuser):
-    press(superuser, "suspend", workspace)
+    press_button(superuser, "suspend", workspace)
     workspace.refresh_from_db()
     assert not workspace.is_suspended
 
-    told = press(superuser, "suspend", workspace, reason="Unpaid invoices")
+    told = press_button(superuser, "suspend", workspace, reason="Unpaid invoices")
     assert told == ["Acacia Lenders is suspended."]
     workspace.refresh_from_db()
     assert workspace.suspension_reason == "Unpaid invoices"
-    asked = opened(superuser, dialog_url("resume", workspace))
+    asked = read_page(superuser, dialog_url("resume", workspace))
     assert "Unpaid invoices" in asked
 
-    assert press(superuser, "resume", workspace) == ["Acacia Lenders works again."]
+    assert press_button(superuser, "resume", workspace) == [
+        "Acacia Lenders works again."
+    ]
     workspace.refresh_from_db()
     assert not workspace.is_suspended
 
 
 def test_a_workspace_has_the_one_button_that_applies(workspace, superuser):
     for button, other in [("suspend", "resume"), ("resume", "suspend")]:
-        page = opened(superuser, change(workspace))
+        page = read_page(superuser, change_url(workspace))
         assert dialog_url(button, workspace) in page
         assert dialog_url(other, workspace) not in page
         assert superuser.get(dialog_url(other, workspace)).status_code == 403
@@ -84,7 +86,7 @@ def test_approval_and_suspension_are_not_fields_to_edit(workspace, superuser):
         "accounts-TOTAL_FORMS": "0",
         "accounts-INITIAL_FORMS": "0",
     }
-    assert superuser.post(change(workspace), posted).status_code == 302
+    assert superuser.post(change_url(workspace), posted).status_code == 302
 
     workspace.refresh_from_db()
     assert (workspace.name, workspace.retention_days) == ("Acacia", 30)
@@ -100,7 +102,7 @@ def test_a_new_key_is_shown_once(workspace, superuser):
         "scopes": ["reports:create", "reports:read"],
     }
 
-    first = superuser.post(page(ApiKey, "add"), filled)
+    first = superuser.post(admin_url(ApiKey, "add"), filled)
 
     # It is in this answer alone, and in no cookie.
     assert "messages" not in first.cookies
@@ -108,8 +110,8 @@ def test_a_new_key_is_shown_once(workspace, superuser):
     found = keys.find(text)
     assert found.workspace == workspace
     assert found.scopes == ["reports:create", "reports:read"]
-    assert text not in opened(superuser, listing(ApiKey))
-    assert text not in opened(superuser, change(found))
+    assert text not in read_page(superuser, list_url(ApiKey))
+    assert text not in read_page(superuser, change_url(found))
 
 
 def test_a_production_key_needs_approval_here_too(workspace, superuser):
@@ -120,12 +122,12 @@ def test_a_production_key_needs_approval_here_too(workspace, superuser):
         "scopes": ["reports:read"],
     }
 
-    refused = superuser.post(page(ApiKey, "add"), filled)
+    refused = superuser.post(admin_url(ApiKey, "add"), filled)
     assert "Acacia Lenders is not approved to go live." in refused.content.decode()
     assert not ApiKey.objects.exists()
 
-    approve(Workspace.objects.get())
-    assert superuser.post(page(ApiKey, "add"), filled).status_code == 200
+    approve_workspace(Workspace.objects.get())
+    assert superuser.post(admin_url(ApiKey, "add"), filled).status_code == 200
     assert ApiKey.objects.get().environment == "production"
 
 
@@ -137,7 +139,7 @@ def test_limits_of_a_key_are_edited_and_its_scopes_are_not(api, superuser):
         "scopes": ["reports:read"],
         "environment": "production",
     }
-    assert superuser.post(change(api.key), posted).status_code == 302
+    assert superuser.post(change_url(api.key), posted).status_code == 302
 
     found = keys.find(api.text)
     assert (found.name, found.creates_per_minute) == ("faster", 9)
@@ -146,18 +148,20 @@ def test_limits_of_a_key_are_edited_and_its_scopes_are_not(api, superuser):
 
 
 def test_a_key_is_revoked(api, superuser):
-    assert act(superuser, "revoke", api.key) == [f"{api.key} is revoked."]
+    assert run_action(superuser, "revoke", api.key) == [f"{api.key} is revoked."]
 
     assert keys.find(api.text) is None
-    assert act(superuser, "revoke", api.key) == [f"{api.key} had ended already."]
+    assert run_action(superuser, "revoke", api.key) == [f"{api.key} had ended already."]
 
 
 def test_money_moves_by_entries(workspace, superuser):
     account = workspace.accounts.get(environment="production")
 
-    told = press(superuser, "top_up", account, amount="100.50", note="Transfer 7")
+    told = press_button(
+        superuser, "top_up", account, amount="100.50", note="Transfer 7"
+    )
     assert told == ["Top-up of KES 100.50 on Acacia Lenders (production)."]
-    press(superuser, "adjust", account, amount="-0.50", note="Bank fee")
+    press_button(superuser, "adjust", account, amount="-0.50", note="Bank fee")
 
     account.refresh_from_db()
     assert account.balance == 100
@@ -213,14 +217,14 @@ def test_money_that_cannot_move_stays(workspace, superuser, button, fields, told
     account = workspace.accounts.get(environment="production")
 
     for sure in ("", "on"):
-        form = sent(**fields, sure=sure)
+        form = dialog_fields(**fields, sure=sure)
         answer = superuser.post(dialog_url(button, account), form, follow=True)
         assert told in answer.content.decode()
     assert not LedgerEntry.objects.exists()
 
 
 def test_rows_of_accounts_have_the_buttons_too(workspace, superuser):
-    page = opened(superuser, listing(Account))
+    page = read_page(superuser, list_url(Account))
 
     for account in workspace.accounts.all():
         assert dialog_url("top_up", account) in page
@@ -233,22 +237,23 @@ def test_a_dialog_leads_back_to_the_page_that_opened_it(workspace, superuser):
     def led(page):
         answer = superuser.post(
             dialog_url("top_up", account),
-            sent(amount="5"),
+            dialog_fields(amount="5"),
             headers={"HX-Request": "true", "HX-Current-URL": page},
         )
         return answer["HX-Redirect"]
 
     assert (
-        led(f"http://testserver{change(workspace)}?x=1") == f"{change(workspace)}?x=1"
+        led(f"http://testserver{change_url(workspace)}?x=1")
+        == f"{change_url(workspace)}?x=1"
     )
-    assert led("https://elsewhere.test/x") == change(account)
+    assert led("https://elsewhere.test/x") == change_url(account)
 
 
 def test_editing_an_account_does_not_touch_its_balance(workspace, superuser):
     account = workspace.accounts.get(environment="production")
     posted = {"billing": "POSTPAID", "credit_limit": "10", "balance": "999"}
 
-    assert superuser.post(change(account), posted).status_code == 302
+    assert superuser.post(change_url(account), posted).status_code == 302
 
     account.refresh_from_db()
     assert (account.billing, account.credit_limit) == ("POSTPAID", 10)
@@ -260,12 +265,12 @@ def test_staff_set_the_ceiling_of_a_postpaid_account(workspace, superuser):
     Account.objects.filter(pk=account.pk).update(billing="POSTPAID", balance=-5)
     posted = {"billing": "POSTPAID", "credit_limit": "0", "ceiling": "4.99"}
 
-    refused = superuser.post(change(account), posted)
+    refused = superuser.post(change_url(account), posted)
     assert "owes KES 5.00, more than this ceiling" in refused.content.decode()
-    superuser.post(change(account), {**posted, "ceiling": "5"})
+    superuser.post(change_url(account), {**posted, "ceiling": "5"})
     account.refresh_from_db()
     assert account.ceiling == 5
-    superuser.post(change(account), {**posted, "ceiling": ""})
+    superuser.post(change_url(account), {**posted, "ceiling": ""})
     account.refresh_from_db()
     assert account.ceiling is None
 
@@ -275,7 +280,7 @@ def test_an_account_that_is_overdrawn_cannot_become_prepaid(workspace, superuser
     Account.objects.filter(pk=account.pk).update(billing="POSTPAID", balance=-5)
 
     refused = superuser.post(
-        change(account), {"billing": "PREPAID", "credit_limit": "0"}
+        change_url(account), {"billing": "PREPAID", "credit_limit": "0"}
     )
 
     assert "below what this would allow" in refused.content.decode()
@@ -286,7 +291,7 @@ def test_an_account_that_is_overdrawn_cannot_become_prepaid(workspace, superuser
 def test_play_money_stays_play_money(workspace, superuser):
     account = workspace.accounts.get(environment="sandbox")
 
-    superuser.post(change(account), {"billing": "POSTPAID", "credit_limit": "10"})
+    superuser.post(change_url(account), {"billing": "POSTPAID", "credit_limit": "10"})
 
     account.refresh_from_db()
     assert (account.billing, account.credit_limit) == ("PLAY", 0)
@@ -295,9 +300,9 @@ def test_play_money_stays_play_money(workspace, superuser):
 def test_members_are_listed_with_masked_addresses_and_found_by_their_workspace(
     workspace, superuser
 ):
-    grace = member(workspace, "OWNER", "grace")
+    grace = create_member(workspace, "OWNER", "grace")
 
-    page = opened(superuser, listing(Member))
+    page = read_page(superuser, list_url(Member))
 
     assert "g••••@people.test" in page
     assert grace.user.email not in page
@@ -308,21 +313,21 @@ def test_members_are_listed_with_masked_addresses_and_found_by_their_workspace(
 
 
 def test_the_address_of_a_member_is_revealed_with_a_reason(workspace, superuser, staff):
-    otieno = member(workspace, "OWNER", "otieno")
-    assert otieno.user.email not in opened(superuser, change(otieno))
+    otieno = create_member(workspace, "OWNER", "otieno")
+    assert otieno.user.email not in read_page(superuser, change_url(otieno))
 
     reveal(superuser, otieno)
 
-    assert otieno.user.email in opened(superuser, change(otieno))
-    assert otieno.user.email not in opened(staff, change(otieno))
-    assert superuser.post(change(otieno), {"role": "VIEWER"}).status_code == 403
+    assert otieno.user.email in read_page(superuser, change_url(otieno))
+    assert otieno.user.email not in read_page(staff, change_url(otieno))
+    assert superuser.post(change_url(otieno), {"role": "VIEWER"}).status_code == 403
 
 
 def test_the_list_of_members_costs_the_same_however_many(
     workspace, superuser, django_assert_max_num_queries
 ):
     for number in range(6):
-        member(workspace, "VIEWER", f"viewer{number}")
+        create_member(workspace, "VIEWER", f"viewer{number}")
 
     with django_assert_max_num_queries(7):
-        opened(superuser, listing(Member))
+        read_page(superuser, list_url(Member))

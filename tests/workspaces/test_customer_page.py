@@ -9,10 +9,17 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.golive.applications import submitted
-from tests.webhooks.deliveries import configured
 from tests.world.clients import Api
-from tests.world.members import member
-from tests.world.staff import change, dialog_url, log_in, opened, press, reveal
+from tests.world.deliveries import configure_receiver
+from tests.world.members import create_member
+from tests.world.staff import (
+    change_url,
+    dialog_url,
+    log_in,
+    press_button,
+    read_page,
+    reveal,
+)
 from verification.backoffice.models import AuditEvent
 from verification.reports.models import Report
 from verification.staff import customer
@@ -54,7 +61,7 @@ def headings(html: str) -> set[str]:
 
 @pytest.mark.parametrize("role", SEES)
 def test_each_role_sees_its_sections_of_a_customer(rows, role):
-    html = opened(person(role), change(rows.workspace))
+    html = read_page(person(role), change_url(rows.workspace))
 
     assert headings(html) == SEES[role]
     assert ("Top up" in html) == (role in {"Finance", "Superuser"})
@@ -64,9 +71,9 @@ def test_each_role_sees_its_sections_of_a_customer(rows, role):
 
 def test_all_of_a_customer_is_on_one_page(rows, superuser):
     workspace = rows.workspace
-    receiver = configured(workspace)
+    receiver = configure_receiver(workspace)
 
-    html = opened(superuser, change(workspace))
+    html = read_page(superuser, change_url(workspace))
 
     for row in (
         *workspace.accounts.all(),
@@ -76,7 +83,7 @@ def test_all_of_a_customer_is_on_one_page(rows, superuser):
         receiver,
         workspace.applications.get(),
     ):
-        assert change(row) in html
+        assert change_url(row) in html
     assert "KES 0.00" in html
     assert AuditEvent.objects.filter(action="workspace.opened").exists()
 
@@ -84,10 +91,10 @@ def test_all_of_a_customer_is_on_one_page(rows, superuser):
 def test_nothing_of_another_workspace_is_on_the_page(rows, superuser):
     other = create_workspace(name="Baobab", owner_email="owner@baobab.test")
     Api(other, "sandbox")
-    configured(other)
+    configure_receiver(other)
     Note.objects.create(workspace=other, author="grace", text=TEXT)
 
-    html = opened(superuser, change(rows.workspace))
+    html = read_page(superuser, change_url(rows.workspace))
 
     for row in (*other.accounts.all(), *other.api_keys.all()):
         assert str(row.pk) not in html
@@ -98,12 +105,12 @@ def test_the_page_costs_the_same_however_much_there_is(
     rows, superuser, django_assert_max_num_queries
 ):
     for number in range(12):
-        member(rows.workspace, "VIEWER", f"viewer{number}")
+        create_member(rows.workspace, "VIEWER", f"viewer{number}")
         Api(rows.workspace, "sandbox")
         Note.objects.create(workspace=rows.workspace, author="grace", text=TEXT)
 
     with django_assert_max_num_queries(32):
-        opened(superuser, change(rows.workspace))
+        read_page(superuser, change_url(rows.workspace))
 
 
 def test_the_newest_reports_come_from_an_index(workspace):
@@ -126,11 +133,11 @@ def test_counts_stop_somewhere(rows, monkeypatch):
 
 
 def test_addresses_and_notes_are_masked_until_revealed(workspace, superuser, staff):
-    grace = member(workspace, "OWNER", "grace2")
+    grace = create_member(workspace, "OWNER", "grace2")
     assert workspace.contact_email == grace.user.email
-    told = press(superuser, "add_note", workspace, text=TEXT)
+    told = press_button(superuser, "add_note", workspace, text=TEXT)
     assert told == ["The note is added."]
-    html = opened(superuser, change(workspace))
+    html = read_page(superuser, change_url(workspace))
     assert "g••••@people.test" in html
     for personal in (grace.user.email, TEXT):
         assert personal not in html
@@ -138,12 +145,12 @@ def test_addresses_and_notes_are_masked_until_revealed(workspace, superuser, sta
     reveal(superuser, workspace)
 
     for personal in (grace.user.email, TEXT):
-        assert personal in opened(superuser, change(workspace))
-        assert personal not in opened(staff, change(workspace))
+        assert personal in read_page(superuser, change_url(workspace))
+        assert personal not in read_page(staff, change_url(workspace))
 
 
 def test_a_note_says_who_wrote_it_and_is_sealed(workspace, superuser):
-    press(superuser, "add_note", workspace, text=TEXT)
+    press_button(superuser, "add_note", workspace, text=TEXT)
 
     note = Note.objects.get()
     assert (note.author, note.text) == ("admin", TEXT)
@@ -178,15 +185,15 @@ def test_notes_are_erased_when_the_retention_is_over(workspace):
 
 
 def test_a_key_is_revoked_from_the_page_and_once(api, superuser):
-    told = press(superuser, "revoke_key", api.key)
+    told = press_button(superuser, "revoke_key", api.key)
 
     assert told == [f"{api.key} is revoked."]
-    html = opened(superuser, change(api.workspace))
+    html = read_page(superuser, change_url(api.workspace))
     assert dialog_url("revoke_key", api.key) not in html
     assert superuser.get(dialog_url("revoke_key", api.key)).status_code == 403
 
 
 def test_an_application_shows_its_state(workspace, superuser):
-    submitted(member(workspace, "OWNER"))
+    submitted(create_member(workspace, "OWNER"))
 
-    assert "Submitted" in opened(superuser, change(workspace))
+    assert "Submitted" in read_page(superuser, change_url(workspace))

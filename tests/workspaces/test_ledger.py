@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils.timezone import now
 
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.db.bulk_insert import insert
 from verification.db.ids import uuid7
 from workspaces import ledger
@@ -134,7 +134,7 @@ def test_what_is_given_back_is_taken_by_an_account_that_is_overdrawn(postpaid):
 def test_of_50_charges_at_once_money_for_10_pays_10(prepaid):
     top_up(prepaid, "500.00")
 
-    outcomes = at_once(50, lambda _: ledger.record_movements(charge(prepaid)))
+    outcomes = run_at_once(50, lambda _: ledger.record_movements(charge(prepaid)))
 
     refused = [o for o in outcomes if isinstance(o, InsufficientBalance)]
     assert outcomes.count(None) == 10
@@ -151,7 +151,7 @@ def test_movements_of_two_accounts_at_once_do_not_deadlock(prepaid, postpaid):
         pair = [charge(prepaid), charge(postpaid)]
         ledger.record_movements(*(pair if number % 2 else reversed(pair)))
 
-    assert at_once(20, both) == [None] * 20
+    assert run_at_once(20, both) == [None] * 20
     assert (balance(prepaid), balance(postpaid)) == (0, -1000)
 
 

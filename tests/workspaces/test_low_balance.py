@@ -5,7 +5,7 @@ from django.core import mail
 from django.db import IntegrityError
 
 from tests.world.clients import Api, company
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from verification.links import top_up_url
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
@@ -143,7 +143,7 @@ def test_a_suspended_workspace_is_told_when_it_works_again(low_api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_jobs_at_once_tell_once(low_api: Api):
-    assert at_once(8, lambda _: notify_low_balances()) == [None] * 8
+    assert run_at_once(8, lambda _: notify_low_balances()) == [None] * 8
 
     assert Notification.objects.filter(kind="LOW_BALANCE").count() == 1
 

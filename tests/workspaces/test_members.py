@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from tests.world.members import member, somebody, token_sent_to
+from tests.world.members import create_member, create_user, invitation_token
 from verification.notifications.models import Notification
 from workspaces import members
 from workspaces.members import ALLOWED, INVITATION_LIFETIME, Permission
@@ -18,12 +18,12 @@ MANAGERS = [Role.OWNER, Role.ADMIN]
 
 @pytest.fixture
 def owner(workspace) -> Member:
-    return member(workspace, "OWNER")
+    return create_member(workspace, "OWNER")
 
 
 def invited(owner: Member, email: str = "new@people.test", role: str = "VIEWER") -> str:
     members.invite(owner, email, Role(role))
-    return token_sent_to(email)
+    return invitation_token(email)
 
 
 def test_each_role_may_what_the_one_below_may():
@@ -36,8 +36,8 @@ def test_each_role_may_what_the_one_below_may():
 def test_only_owners_manage_owners_and_viewers_manage_nobody(
     workspace, owner, actor, role
 ):
-    acting = member(workspace, actor, "acting")
-    other = member(workspace, role, "other")
+    acting = create_member(workspace, actor, "acting")
+    other = create_member(workspace, role, "other")
     may = actor == "OWNER" or (actor == "ADMIN" and role != "OWNER")
     verbs = [
         lambda: members.invite(acting, f"{role}@invited.test", Role(role)),
@@ -57,14 +57,14 @@ def test_only_owners_manage_owners_and_viewers_manage_nobody(
 
 @pytest.mark.parametrize("actor", ["ADMIN", "VIEWER"])
 def test_nobody_makes_themselves_an_owner(workspace, owner, actor):
-    acting = member(workspace, actor)
+    acting = create_member(workspace, actor)
 
     with pytest.raises(members.NotAllowed):
         members.change_role(acting, acting, Role.OWNER)
 
 
 def test_who_lost_their_role_meanwhile_may_no_longer_use_it(workspace, owner):
-    acting = member(workspace, "ADMIN")
+    acting = create_member(workspace, "ADMIN")
     members.change_role(owner, acting, Role.VIEWER)
     # The page was opened before.
     acting.role = Role.ADMIN
@@ -74,7 +74,10 @@ def test_who_lost_their_role_meanwhile_may_no_longer_use_it(workspace, owner):
 
 
 def test_who_was_removed_meanwhile_may_nothing_any_more(workspace, owner):
-    acting, other = member(workspace, "OWNER", "acting"), member(workspace, "VIEWER")
+    acting, other = (
+        create_member(workspace, "OWNER", "acting"),
+        create_member(workspace, "VIEWER"),
+    )
     members.remove(owner, acting)
 
     for verb in (
@@ -87,7 +90,7 @@ def test_who_was_removed_meanwhile_may_nothing_any_more(workspace, owner):
 
 
 def test_owners_manage_the_members_of_their_own_workspace_alone(owner, another_api):
-    theirs = member(another_api.workspace, "VIEWER", "theirs")
+    theirs = create_member(another_api.workspace, "VIEWER", "theirs")
 
     for verb in (
         lambda: members.change_role(owner, theirs, Role.OWNER),
@@ -106,7 +109,7 @@ def test_a_workspace_keeps_an_owner(workspace, owner):
         with pytest.raises(members.LastOwner):
             verb()
 
-    second = member(workspace, "OWNER", "second")
+    second = create_member(workspace, "OWNER", "second")
     # Whose account is closed owns nothing that anybody could do something about.
     User.objects.filter(pk=second.user_id).update(is_active=False)
     with pytest.raises(members.LastOwner):
@@ -124,7 +127,7 @@ def test_a_person_is_a_member_once(workspace, owner):
 
 def test_an_invitation_makes_a_member_once(workspace, owner):
     token = invited(owner, role="ADMIN")
-    user = somebody("new")
+    user = create_user("new")
 
     made = members.accept(user, token)
 
@@ -137,14 +140,14 @@ def test_an_invitation_is_for_one_address_however_it_is_written(owner):
     token = invited(owner, "New@People.test")
 
     with pytest.raises(members.InvitationEnded):
-        members.accept(somebody("other"), token)
+        members.accept(create_user("other"), token)
 
-    assert members.accept(somebody("new"), token)
+    assert members.accept(create_user("new"), token)
 
 
 def test_an_invitation_expires(owner):
     token = invited(owner)
-    user = somebody("new")
+    user = create_user("new")
 
     with (
         time_machine.travel(
@@ -160,7 +163,7 @@ def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
     members.withdraw_invitation(owner, Invitation.objects.get())
 
     with pytest.raises(members.InvitationEnded):
-        members.accept(somebody("new"), token)
+        members.accept(create_user("new"), token)
     assert Notification.objects.get().status == "CANCELLED"
     assert Invitation.objects.get().email is None
 
@@ -168,7 +171,7 @@ def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
 def test_a_second_invitation_replaces_the_first(owner):
     first = invited(owner)
     second = invited(owner, role="ADMIN")
-    user = somebody("new")
+    user = create_user("new")
 
     with pytest.raises(members.InvitationEnded):
         members.accept(user, first)
@@ -182,7 +185,7 @@ def test_who_is_a_member_is_not_invited(owner):
 
 def test_an_invitation_does_not_change_the_role_of_a_member(workspace, owner):
     token = invited(owner, role="VIEWER")
-    user = somebody("new")
+    user = create_user("new")
     Member.objects.create(workspace=workspace, user=user, role=Role.ADMIN)
 
     assert members.accept(user, token).role == "ADMIN"
@@ -199,7 +202,7 @@ def test_neither_token_nor_address_can_be_read_from_the_table(owner):
 def test_who_has_accepted_is_not_withdrawn(owner):
     token = invited(owner)
     waiting = Invitation.objects.get()
-    members.accept(somebody("new"), token)
+    members.accept(create_user("new"), token)
 
     with pytest.raises(members.InvitationEnded):
         members.withdraw_invitation(owner, waiting)
@@ -208,7 +211,7 @@ def test_who_has_accepted_is_not_withdrawn(owner):
 
 def test_nobody_joins_a_suspended_workspace(workspace, owner):
     token = invited(owner)
-    user = somebody("new")
+    user = create_user("new")
     workspace.suspend("Unpaid invoices")
 
     with pytest.raises(members.InvitationEnded):
@@ -236,7 +239,7 @@ def test_letters_to_a_workspace_go_to_whoever_owns_it_by_now(workspace, owner):
     named = workspace.owner_email
     assert workspace.contact_email == owner.user.email
 
-    heir = member(workspace, "OWNER", "heir")
+    heir = create_member(workspace, "OWNER", "heir")
     members.leave(owner)
     assert workspace.contact_email == heir.user.email
 

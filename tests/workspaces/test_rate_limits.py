@@ -6,7 +6,7 @@ from django.core.cache import caches
 from django.db import connection
 from fakeredis import TcpFakeServer
 
-from tests.world.threads import at_once
+from tests.world.threads import run_at_once
 from workspaces import rate_limits
 from workspaces.models import RateCount
 
@@ -101,7 +101,7 @@ def test_the_database_counts_while_redis_is_away(redis, settings, caplog):
 
 @pytest.mark.django_db(transaction=True)
 def test_no_count_is_lost_between_processes():
-    at_once(40, lambda _: rate_limits.count("create:k", 100))
+    run_at_once(40, lambda _: rate_limits.count("create:k", 100))
 
     assert rate_limits.count("create:k", 100).remaining == 100 - 41
 

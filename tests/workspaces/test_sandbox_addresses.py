@@ -9,8 +9,8 @@ from django.utils.timezone import now
 from tests.fakes.africastalking import sms_gateway as sms_gateway
 from tests.notifications.messages import NUMBER
 from tests.world.clients import Api
-from tests.world.members import member
-from tests.world.threads import at_once
+from tests.world.members import create_member
+from tests.world.threads import run_at_once
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Channel, Notification, SandboxAddress
 from workspaces.members import NotAllowed
@@ -31,7 +31,7 @@ ADDRESS = "grace@testers.test"
 
 @pytest.fixture
 def admin(another_api: Api) -> Member:
-    return member(another_api.workspace, "ADMIN")
+    return create_member(another_api.workspace, "ADMIN")
 
 
 def added(admin: Member, address: str = ADDRESS, channel=Channel.EMAIL) -> str:
@@ -98,7 +98,7 @@ def test_code_works_for_half_an_hour(admin: Member):
 @pytest.mark.django_db(transaction=True)
 def test_tries_at_once_are_no_more_than_five(admin: Member):
     added(admin)
-    answers = at_once(8, lambda n: confirm(admin, row().pk, f"{n}"), connected=True)
+    answers = run_at_once(8, lambda n: confirm(admin, row().pk, f"{n}"), connected=True)
 
     assert {type(one) for one in answers} == {WrongCode}
     assert row().wrong_codes == MAX_TRIES
@@ -115,7 +115,7 @@ def test_confirmed_address_gets_no_second_code(admin: Member):
 
 def test_code_of_another_workspace_is_not_found(admin: Member, api: Api):
     code = added(admin)
-    stranger = member(api.workspace, "OWNER", "stranger")
+    stranger = create_member(api.workspace, "OWNER", "stranger")
     with pytest.raises(SandboxAddress.DoesNotExist):
         confirm(stranger, row().pk, code)
     remove(stranger, row().pk)
@@ -148,6 +148,6 @@ def test_workspace_sends_so_many_codes_a_day(admin: Member):
 
 
 def test_viewer_adds_no_address(another_api: Api):
-    viewer = member(another_api.workspace, "VIEWER")
+    viewer = create_member(another_api.workspace, "VIEWER")
     with pytest.raises(NotAllowed):
         added(viewer)

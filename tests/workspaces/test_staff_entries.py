@@ -13,8 +13,15 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.payments.test_refund_admin import browser
-from tests.world.staff import act, dialog_url, listing, opened, press, sent
-from tests.world.threads import at_once
+from tests.world.staff import (
+    dialog_fields,
+    dialog_url,
+    list_url,
+    press_button,
+    read_page,
+    run_action,
+)
+from tests.world.threads import run_at_once
 from verification.backoffice.approvals import StaffActor
 from verification.backoffice.models import AuditEvent
 from verification.db.ids import uuid7
@@ -48,24 +55,28 @@ def balance(account: Account) -> Decimal:
 
 
 def test_a_dialog_that_is_sent_twice_books_once(account, superuser):
-    first = sent(amount="100", note="Transfer 7")
+    first = dialog_fields(amount="100", note="Transfer 7")
 
-    assert "Top-up of KES 100.00" in press(superuser, "top_up", account, **first)[0]
-    told = press(superuser, "top_up", account, **first)
+    assert (
+        "Top-up of KES 100.00" in press_button(superuser, "top_up", account, **first)[0]
+    )
+    told = press_button(superuser, "top_up", account, **first)
     assert told[0].startswith("This page was sent before")
     # Going back and typing another amount does not make it another page.
-    press(superuser, "top_up", account, **{**first, "amount": "900"})
+    press_button(superuser, "top_up", account, **{**first, "amount": "900"})
 
     assert (balance(account), LedgerEntry.objects.count()) == (100, 1)
     # Another page is another entry, whatever is typed there.
-    press(superuser, "top_up", account, **sent(amount="100", note="Transfer 7"))
+    press_button(
+        superuser, "top_up", account, **dialog_fields(amount="100", note="Transfer 7")
+    )
     assert balance(account) == 200
 
 
 def test_each_dialog_that_is_opened_has_an_id_of_its_own(account, superuser):
     url = dialog_url("top_up", account)
     found = [
-        re.search(r'name="page" value="([^"]+)"', opened(superuser, url))[1]
+        re.search(r'name="page" value="([^"]+)"', read_page(superuser, url))[1]
         for _ in range(2)
     ]
     assert found[0] != found[1]
@@ -73,7 +84,7 @@ def test_each_dialog_that_is_opened_has_an_id_of_its_own(account, superuser):
 
 @pytest.mark.parametrize("page", ["", "1", "../../x"])
 def test_what_no_dialog_has_asked_for_is_not_booked(account, superuser, page):
-    assert press(superuser, "top_up", account, amount="100", page=page) == []
+    assert press_button(superuser, "top_up", account, amount="100", page=page) == []
 
     assert not StaffEntry.objects.exists()
 
@@ -87,7 +98,7 @@ def test_of_a_double_click_one_is_booked(account):
             page, account.pk, Kind.TOP_UP, Decimal(10), "", GRACE
         )
 
-    answers = at_once(4, click)
+    answers = run_at_once(4, click)
 
     assert sum(isinstance(one, staff_entries.AlreadySent) for one in answers) == 3
     assert balance(account) == 10
@@ -106,22 +117,24 @@ def test_a_large_entry_needs_a_second_person_and_both_are_in_the_trail(
 ):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(100)
     grace, wangari = finance("grace"), finance("wangari")
-    (told,) = press(grace, "top_up", account, amount="100.01", note="Transfer 7")
+    (told,) = press_button(grace, "top_up", account, amount="100.01", note="Transfer 7")
     assert told.endswith("waits for a second person.")
     entry = StaffEntry.objects.get()
 
     for _ in range(2):
-        (refused,) = act(grace, "approve", entry, confirmed="yes")
+        (refused,) = run_action(grace, "approve", entry, confirmed="yes")
         assert "Another person" in refused
         User.objects.filter(username="grace").update(username="Grace ")
     # Approving asks first, and says what for.
     data = {"action": "approve", "_selected_action": [entry.pk]}
-    page = wangari.post(listing(StaffEntry), data).content.decode()
+    page = wangari.post(list_url(StaffEntry), data).content.decode()
     assert "KES 100.01" in page
     assert "Transfer 7" in page
     assert balance(account) == 0
-    assert act(wangari, "approve", entry, confirmed="yes") == [f"{entry.pk}: approved."]
-    (again,) = act(wangari, "approve", entry, confirmed="yes")
+    assert run_action(wangari, "approve", entry, confirmed="yes") == [
+        f"{entry.pk}: approved."
+    ]
+    (again,) = run_action(wangari, "approve", entry, confirmed="yes")
     assert "BOOKED already" in again
 
     assert balance(account) == Decimal("100.01")
@@ -176,7 +189,7 @@ def test_nobody_approves_without_the_permission(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
     entry = asked(account, 50)
 
-    act(browser("reader", "view_staffentry"), "approve", entry, confirmed="yes")
+    run_action(browser("reader", "view_staffentry"), "approve", entry, confirmed="yes")
 
     assert StaffEntry.objects.get().status == "REQUESTED"
 

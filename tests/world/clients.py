@@ -1,4 +1,4 @@
-"""A client of the API as tests use it, and the requests they send.
+"""The lender: a client of the API, and its requests.
 
 def test_something(api):
     made = api.create(person(idNumber="90000000"))
@@ -67,15 +67,17 @@ def company(**subject: Any) -> dict[str, Any]:
     }
 
 
-def approve(workspace: Workspace, legal_name: str = "", trading_name: str = "") -> None:
-    """Without an application: it goes by this reviewed name, or the one it has."""
+def approve_workspace(
+    workspace: Workspace, legal_name: str = "", trading_name: str = ""
+) -> None:
+    """Let a workspace go live without an application, under this reviewed name."""
     workspace.go_live = Workspace.GoLive.APPROVED
     workspace.set_reviewed_names(legal_name or workspace.name, trading_name)
     workspace.save()
 
 
 class Api:
-    """Requests with one key, through every middleware."""
+    """Sends requests with one API key through every middleware."""
 
     def __init__(self, workspace: Workspace, environment: str, **key: Any) -> None:
         self.workspace, self.environment = workspace, environment
@@ -96,7 +98,7 @@ class Api:
         return self.raw(path, "" if body is None else json.dumps(body), sent)
 
     def raw(self, path: str, text: str, headers: Any = None):
-        """Post this text, which need not be JSON."""
+        """Post a text, which need not be JSON."""
         return self._http.post(
             f"/api/v1{path}", text, content_type="application/json", headers=headers
         )
@@ -117,7 +119,7 @@ class Api:
         return self._http.delete(f"/api/v1{path}")
 
     def create(self, *items: dict[str, Any], **top: Any) -> Any:
-        """Create reports; the created one, or a list of several."""
+        """Create reports; return the report, or a list if there are several."""
         answer = self.post("/reports", {"reports": list(items), **top})
         assert answer.status_code == 201, answer.content
         made = answer.json()["reports"]
@@ -129,7 +131,7 @@ class Api:
         return answer.json()
 
     def refused(self, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
-        """The problem that this POST is answered with."""
+        """Return the problem that answers this POST."""
         answer = self.post(path, body, **headers)
         assert answer.status_code >= 400, answer.content
         assert answer["Content-Type"] == "application/problem+json"
@@ -140,15 +142,15 @@ class Api:
         run_due_checks()
 
 
-def codes(problem: dict[str, Any]) -> dict[str, str]:
-    """pointer, parameter or header -> code, of a problem's errors."""
+def error_codes(problem: dict[str, Any]) -> dict[str, str]:
+    """Return the codes of a problem's errors by pointer, parameter or header."""
     return {
         error.get("pointer") or error.get("parameter") or error["header"]: error["code"]
         for error in problem["errors"]
     }
 
 
-# Whom tests of the sandbox write to.
+# The sandbox sends messages to these addresses.
 READERS = [
     "wanjiku@kamau.test",
     "right@kamau.test",
@@ -161,8 +163,8 @@ READERS = [
 ]
 
 
-def let_get_sandbox_messages(workspace: Workspace, *addresses: str) -> None:
-    """As if a member had typed the codes that were sent to these addresses."""
+def confirm_sandbox_addresses(workspace: Workspace, *addresses: str) -> None:
+    """Confirm addresses, as a member does who types the codes sent to them."""
     SandboxAddress.objects.bulk_create(
         SandboxAddress(
             workspace=workspace,
@@ -178,10 +180,10 @@ def let_get_sandbox_messages(workspace: Workspace, *addresses: str) -> None:
 
 @pytest.fixture
 def workspace(db: None) -> Workspace:
-    """Its sandbox may write to READERS."""
+    """Acacia Lenders, whose sandbox may write to READERS."""
     call_command("setup_checks", stdout=io.StringIO())
     made = create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
-    let_get_sandbox_messages(made, *READERS)
+    confirm_sandbox_addresses(made, *READERS)
     return made
 
 
@@ -192,7 +194,7 @@ def api(workspace: Workspace) -> Api:
 
 
 class Refusing:
-    """A live source that refuses every question at once."""
+    """A live source that refuses every call at once."""
 
     name: ClassVar[str] = "refusing"
     waits_on_network: ClassVar[bool] = False
@@ -206,8 +208,7 @@ class Refusing:
 
 @pytest.fixture
 def live_source() -> Iterator[None]:
-    """Have every check answered in production, or refused where a test configures no
-    source of its own."""
+    """Configure a live source that refuses, unless the test configures sources."""
     if registry.live_sources():
         yield
         return

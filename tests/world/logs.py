@@ -1,4 +1,4 @@
-"""Reading the log as an operator gets it."""
+"""Read the log as an operator gets it."""
 
 import io
 import json
@@ -13,7 +13,7 @@ LogLines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def log_lines() -> Iterator[LogLines]:
-    """What the service's own handler has written since, each line read."""
+    """Return a function that reads the log lines written since."""
     handler = next(h for h in logging.getLogger().handlers if h.name == "stderr")
     assert isinstance(handler, logging.StreamHandler)
     written = io.StringIO()

@@ -1,4 +1,4 @@
-"""What tests of ordering send and look at."""
+"""Orders of the lender, their refusals, and reports in every status."""
 
 import copy
 import io
@@ -8,7 +8,7 @@ import pytest
 from django.apps import apps
 from django.core.management import call_command
 
-from tests.world.clients import HOSTED, Api, codes, person
+from tests.world.clients import HOSTED, Api, error_codes, person
 from verification.payments.models import OperatorAlert, OperatorAlertKind
 
 EMPLOYMENT = {
@@ -19,8 +19,8 @@ EMPLOYMENT = {
 PAYER = {"name": "Kilele Insurance", "email": "accounts@kilele.test"}
 
 
-def put(item: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the item with this value at a path such as "subject/idNumber"."""
+def with_value(item: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Return a copy of the item with a value at a path such as "subject/idNumber"."""
     changed = copy.deepcopy(item)
     *way, last = path.split("/")
     place: Any = changed
@@ -30,16 +30,16 @@ def put(item: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-def told(api: Api, *items: Any, **top: Any) -> dict[str, str]:
-    """path in the only item, or pointer into the body -> code, of a refusal."""
+def fault_codes(api: Api, *items: Any, **top: Any) -> dict[str, str]:
+    """Return the error codes of a refused order by path in the item or pointer."""
     problem = api.refused("/reports", {"reports": list(items), **top})
     assert problem["code"] == "validation-failed", problem
     only = "#/reports/0/" if len(items) == 1 else "#/"
-    return {at.removeprefix(only): code for at, code in codes(problem).items()}
+    return {at.removeprefix(only): code for at, code in error_codes(problem).items()}
 
 
-def rows() -> dict[str, int]:
-    """How many rows each table of ours has, without counts of requests and refusals."""
+def count_rows() -> dict[str, int]:
+    """Count the rows of our tables, without counts of requests and refusals."""
     ours = (m for m in apps.get_models() if m.__module__.split(".")[0] in OURS)
     counted = {
         model._meta.label: model._default_manager.count()
@@ -81,12 +81,12 @@ STATUSES = [
 
 
 def two_checks(**subject: Any) -> dict[str, Any]:
-    """IDENTITY and KRA_PIN of a person, each for 50."""
+    """Return an item of IDENTITY and KRA_PIN of a person, each for 50."""
     return {**person(**subject), "checksRequested": TWO}
 
 
-def report_in(api: Api, status: str) -> str:
-    """The id of a report that got into one of STATUSES by what its client did."""
+def create_report_with_status(api: Api, status: str) -> str:
+    """Lead a report to one of STATUSES through the API; return its id."""
     items = {
         "DRAFT": {**two_checks(), "draft": True},
         "PENDING_CONSENT": {**two_checks(), "consent": HOSTED},
@@ -105,6 +105,6 @@ def report_in(api: Api, status: str) -> str:
 
 
 def movements(api: Api) -> list[tuple[str, int, int]]:
-    """(kind, amount, attempt) of each entry of the client's ledger, in order."""
+    """Return (kind, amount, attempt) of the client's ledger entries, in order."""
     entries = api.account.entries.order_by("created_at", "id")
     return [(e.kind, int(e.amount), e.attempt) for e in entries]

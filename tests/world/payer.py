@@ -1,4 +1,4 @@
-"""A payer with a browser, without one: follows the link, pays, and comes back."""
+"""The payer, who follows the link, pays, and comes back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from tests.world.clients import Api
-from tests.world.payments import candidate
-from tests.world.subject import Visitor, words
+from tests.world.payments import candidate_item
+from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.payments.models import Checkout, Payment
 from verification.payments.settlement import poll_due_checkouts
@@ -27,48 +27,48 @@ class Payer(Visitor):
 
     @property
     def checkout(self) -> Checkout:
-        """The newest."""
+        """Return the newest checkout."""
         found = Checkout.objects.filter(report_id=self.report_id)
         return found.order_by("-id")[0]
 
     def pay(self) -> str:
-        """Click the button; the path of the provider's page it leads to."""
+        """Press the button; return the path of the provider's page."""
         answer = self.post("pay")
         assert answer.status_code == 303, answer.content
         return answer["Location"].removeprefix(settings.BASE_URL)
 
     def choose(self, choice: str, at: str = "") -> str:
-        """Pay in the sandbox; the path that its page sends back to."""
+        """Choose an outcome on the sandbox's page; return the path back."""
         answer = self.browser.post(at or self.pay(), {"choice": choice})
         assert answer.status_code == 303, answer.content
         return answer["Location"].removeprefix(settings.BASE_URL)
 
     def come_back(self, path: str) -> str:
-        """Follow it; what is read in the end."""
+        """Follow the path back; return the text of the last page."""
         answer = self.browser.get(path, follow=True)
         self.path = answer.redirect_chain[-1][0] if answer.redirect_chain else path
-        return words(answer.content.decode())
+        return visible_text(answer.content.decode())
 
     def reload(self) -> str:
-        return words(self.browser.get(self.path).content.decode())
+        return visible_text(self.browser.get(self.path).content.decode())
 
     def reads(self, **query: str) -> str:
-        return words(self.get(**query).content.decode())
+        return visible_text(self.get(**query).content.decode())
 
 
-def payer(api: Api, **item: Any) -> Payer:
-    """Who was asked to pay, with the page open."""
-    made = api.create(candidate(**item))
+def create_payer(api: Api, **item: Any) -> Payer:
+    """Create a report that a payer pays, and open the payment page."""
+    made = api.create(candidate_item(**item))
     found = Payer(made["id"])
     found.open()
     return found
 
 
 def is_due(checkout: Checkout) -> bool:
-    """Whether its provider is to be asked now."""
+    """Return whether the checkout is due for a poll."""
     return checkout.next_poll_at is not None and checkout.next_poll_at <= now()
 
 
-def work() -> None:
-    """What the jobs do that ask providers."""
+def poll_providers() -> None:
+    """Run the job that polls providers."""
     poll_due_checkouts()

@@ -1,4 +1,4 @@
-"""What tests of payments do: open checkouts, pay in the sandbox, and look."""
+"""Open checkouts, pay in the sandbox or at a fake provider, and poll."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ EVENTS = "/api/v1/webhooks/payment-provider"
 PROVIDERS = ["paystack", "stripe"]
 
 
-def candidate(**item: Any) -> dict[str, Any]:
-    """A request item whose subject pays, KES 250 for its three checks."""
+def candidate_item(**item: Any) -> dict[str, Any]:
+    """Return an item whose subject pays KES 250 for three checks."""
     return {**person(email=EMAIL), "paymentMode": "CANDIDATE", **item}
 
 
@@ -34,8 +34,8 @@ def payment_of(report: dict[str, Any]) -> Payment:
     return Payment.objects.get(report_id=report["id"])
 
 
-def opened(report: dict[str, Any]) -> Checkout:
-    """A checkout at the sandbox's provider, as the payer's click opens it."""
+def open_page(report: dict[str, Any]) -> Checkout:
+    """Open a checkout at the sandbox's provider, as the payer's click does."""
     payment = payment_of(report)
     checkout = open_checkout(payment.pk, payment.generation)
     if not checkout.url:
@@ -44,53 +44,53 @@ def opened(report: dict[str, Any]) -> Checkout:
     return checkout
 
 
-def paid(taker: CheckoutServer, api: Api) -> Checkout:
-    """A checkout whose payer has paid, which nobody has told us yet."""
-    checkout = opened(api.create(candidate()))
+def create_checkout_paid_at_provider(taker: CheckoutServer, api: Api) -> Checkout:
+    """Create a checkout that is paid, but was not polled since."""
+    checkout = open_page(api.create(candidate_item()))
     taker.pay(checkout.reference)
     return checkout
 
 
-def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
+def assert_refused(answer: Any, status: int, code: str) -> dict[str, Any]:
     assert answer["Content-Type"] == "application/problem+json"
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer["X-Request-Id"] == answer.json()["requestId"]
     return answer.json()
 
 
-def end(
+def end_checkout(
     checkout: Checkout,
     state: CheckoutState = CheckoutState.PAID,
     *,
     pays: int | None = None,
     currency: str = "KES",
 ) -> Checkout:
-    """The payer does so at the provider, and we look."""
+    """End a checkout at the sandbox's provider and poll it."""
     amount = None if pays is None else Decimal(pays)
     SandboxCheckout.objects.update(currency=currency)
     end_sandbox_checkout(checkout.reference, state, pays=amount)
-    look(checkout)
+    poll_checkouts(checkout)
     return checkout
 
 
-def look(*checkouts: Checkout) -> None:
+def poll_checkouts(*checkouts: Checkout) -> None:
     poll_now(*(checkout.pk for checkout in checkouts))
     poll_due_checkouts()
     for checkout in checkouts:
         checkout.refresh_from_db()
 
 
-def pay(api: Api, report: dict[str, Any]) -> dict[str, Any]:
-    """The report after its payer has paid."""
-    end(opened(report))
+def pay_report(api: Api, report: dict[str, Any]) -> dict[str, Any]:
+    """Pay a report; return the report afterwards."""
+    end_checkout(open_page(report))
     return api.report(report["id"])
 
 
 PRICE = Decimal(250)
 
 
-def configuration(fake: CheckoutServer) -> tuple[str, tuple[str, dict[str, Any]]]:
-    """What PAYMENT_PROVIDERS has for this fake: its name, and how it is asked."""
+def provider_settings(fake: CheckoutServer) -> tuple[str, tuple[str, dict[str, Any]]]:
+    """Return the name and the entry of this fake in PAYMENT_PROVIDERS."""
     options = {"url": fake.url, "opened": [fake.host], "checkout_origin": fake.url}
     if isinstance(fake, FakePaystack):
         path = "verification.providers.paystack.Paystack"
@@ -103,15 +103,15 @@ def configuration(fake: CheckoutServer) -> tuple[str, tuple[str, dict[str, Any]]
 
 @pytest.fixture(params=PROVIDERS)
 def taker(request: pytest.FixtureRequest, settings: Any) -> Iterator[CheckoutServer]:
-    """The fake of the provider that takes payments in production; one test for each."""
+    """Run the test once for each fake payment provider of production."""
     fake = FakePaystack() if request.param == "paystack" else FakeStripe()
-    yield from taking(fake, settings)
+    yield from run_provider(fake, settings)
 
 
-def taking(fake: Any, settings: Any) -> Iterator[Any]:
-    """Run it as the provider that takes payments."""
+def run_provider(fake: Any, settings: Any) -> Iterator[Any]:
+    """Run a fake as the provider of payments."""
     with fake:
-        name, configured = configuration(fake)
+        name, configured = provider_settings(fake)
         settings.PAYMENT_PROVIDER = name
         settings.PAYMENT_PROVIDERS = {name: configured}
         _live.cache_clear()
@@ -119,14 +119,14 @@ def taking(fake: Any, settings: Any) -> Iterator[Any]:
     _live.cache_clear()
 
 
-def send(fake: CheckoutServer, event: dict[str, Any] | None = None) -> None:
-    """An event, or the latest, comes in as the provider sends it."""
+def send_event(fake: CheckoutServer, event: dict[str, Any] | None = None) -> None:
+    """Post an event, or the latest, as the provider sends it."""
     body, headers = fake.signed(event or fake.events[-1])
-    answer = sent(body, headers)
+    answer = post_event(body, headers)
     assert (answer.status_code, answer.content) == (200, b"{}")
 
 
-def sent(body: bytes, headers: dict[str, str]) -> Any:
+def post_event(body: bytes, headers: dict[str, str]) -> Any:
     return HttpClient(enforce_csrf_checks=True, raise_request_exception=False).post(
         EVENTS, body, content_type="application/json", headers=headers
     )

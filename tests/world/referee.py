@@ -1,11 +1,11 @@
-"""Who is asked for a reference, and what they may answer."""
+"""The referee, who answers questions about employment."""
 
 import re
 
 import pytest
 
-from tests.references.employment import asked
 from tests.world.clients import Api
+from tests.world.employer import create_reference
 from tests.world.subject import Visitor
 from verification import links
 from verification.references.models import Reference
@@ -32,21 +32,21 @@ PLACES = ["", "submit", "decline"]
 
 @pytest.fixture
 def referee(paying_api: Api) -> Visitor:
-    return visitor(asked(paying_api))
+    return visit_as_referee(create_reference(paying_api))
 
 
 class Referee(Visitor):
     def post(self, at: str = "", **form: str):
-        """As the page sends it: with what it has shown."""
+        """Post a form with the version of the notice that the page showed."""
         shown = re.search(r'name="shown" value="(\w+)"', self.text())
         return super().post(at, **({"shown": shown[1]} if shown else {}) | form)
 
 
-def visitor(reference: Reference) -> Visitor:
+def visit_as_referee(reference: Reference) -> Visitor:
     found = Referee(links.reference_url(reference.pk, reference.generation))
     found.reference = reference
     return found
 
 
-def said(referee: Visitor) -> Reference:
+def saved_reference(referee: Visitor) -> Reference:
     return Reference.objects.get(pk=referee.reference.pk)

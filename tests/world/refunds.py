@@ -1,4 +1,4 @@
-"""What tests of refunds do: have money paid, ask for it back, and send it.
+"""Paid checkouts and their refunds.
 
 def test_something(paystack_api, paystack):
     checkout = paid(paystack_api, paystack)
@@ -15,7 +15,7 @@ from django.utils.timezone import now
 
 from tests.fakes.paystack import FakePaystack
 from tests.world.clients import Api
-from tests.world.payments import candidate, look, opened
+from tests.world.payments import candidate_item, open_page, poll_checkouts
 from verification.backoffice.approvals import StaffActor
 from verification.payments import registry
 from verification.payments.checkouts import open_at_provider, open_top_up
@@ -59,42 +59,46 @@ def paystack_api(live_api: Api, paystack: FakePaystack, settings: Any) -> Iterat
     registry._live.cache_clear()
 
 
-def paid(api: Api, paystack: FakePaystack | None = None, **item: Any) -> Checkout:
-    """A report's checkout after its payer has paid."""
-    return received(opened(api.create(candidate(**item))), paystack)
+def create_paid_checkout(
+    api: Api, paystack: FakePaystack | None = None, **item: Any
+) -> Checkout:
+    """Create a report and pay it; return the checkout."""
+    return settle_payment(open_page(api.create(candidate_item(**item))), paystack)
 
 
-def topped_up(api: Api, amount: int, paystack: FakePaystack | None = None) -> Checkout:
+def create_paid_top_up(
+    api: Api, amount: int, paystack: FakePaystack | None = None
+) -> Checkout:
     checkout = open_top_up(api.account, Decimal(amount), "owner")
     open_at_provider(checkout, "en")
-    return received(checkout, paystack)
+    return settle_payment(checkout, paystack)
 
 
-def received(checkout: Checkout, paystack: FakePaystack | None) -> Checkout:
+def settle_payment(checkout: Checkout, paystack: FakePaystack | None) -> Checkout:
     if paystack:
         paystack.pay(checkout.reference)
     else:
         end_sandbox_checkout(checkout.reference, CheckoutState.PAID)
-    look(checkout)
+    poll_checkouts(checkout)
     return checkout
 
 
-def ask(
+def create_refund(
     checkout: Checkout, amount: Any = None, by: StaffActor = GRACE, **more: Any
 ) -> Refund:
-    """All that is left, unless an amount is given."""
+    """Request a refund of an amount, or of everything that is refundable."""
     checkout.refresh_from_db()
     asked = checkout.refundable if amount is None else Decimal(amount)
     return request_refund(checkout.pk, asked, reason="They asked", by=by, **more)
 
 
-def send() -> None:
-    """As the job does, for all that wait, whatever time it is."""
+def send_waiting_refunds() -> None:
+    """Send all refunds that wait, as the job does, without waiting for their time."""
     Refund.objects.filter(next_try_at__isnull=False).update(next_try_at=now())
     send_refunds()
 
 
-def posted(paystack: FakePaystack) -> int:
-    """How many times it was asked to give money back."""
+def count_refund_requests(paystack: FakePaystack) -> int:
+    """Count the refunds that the provider was asked for."""
     asked = [(r.method, r.path) for r in paystack.requests]
     return asked.count(("POST", "/refund"))

@@ -1,14 +1,14 @@
-"""The real service, run for tests: web server and job cluster as they run anywhere.
+"""The running service: web server and job cluster, as in an installation.
 
 `service` (session-scoped; `tests/conftest.py` offers it everywhere) starts both on a
 free port with a database of their own, migrated and seeded. Tests talk to it over HTTP
-at `service.url`, prepare things by `service.manage("create_workspace", ...)`, kill and
-start its halves, and read what it logged by `service.log()`. They share one service:
-one that kills or stops a half starts it again before it ends.
+at `service.url`, prepare it with `service.manage("create_workspace", ...)`, kill and
+start its two parts, and read its log with `service.log()`. All tests share one service:
+a test that stops a part starts it again.
 
-`service.connect()` is a psycopg connection to its database, for looking, as the owner
-of the tables, who web server and jobs are not; Django's `connection` in the test
-process is another database.
+`service.connect()` is a psycopg connection to its database as the owner of the tables;
+web server and jobs connect as a role without tables. Django's `connection` in the test
+process leads to another database.
 """
 
 import os
@@ -35,11 +35,11 @@ from verification.db import embedded
 from verification.jobs.processes import parent_death_hook
 
 NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
-# Each worker of pytest-xdist would have a service of its own.
+# Each worker of pytest-xdist has its own service.
 DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
-# Web server and jobs connect as this one, which owns no table.
+# The role of web server and jobs, which owns no table.
 ROLE = f"{DATABASE}_served"
-# Where the tests are that use it: `tests/conftest.py` gives them to two workers.
+# Tests that use the service; `tests/conftest.py` gives them to two workers.
 SERVED = (
     "tests/browser/",
     "tests/docs/test_monitoring_page.py",
@@ -63,7 +63,7 @@ class Service:
             "DATA_DIR": str(folder),
             "PORT": str(self.port),
             "BASE_URL": self.url,
-            # Checks whose worker was killed come due again while a test waits.
+            # The checks of a killed worker are due again soon.
             "CHECK_LEASE_SECONDS": "5",
             "JOB_WORKERS": "2",
         }
@@ -71,15 +71,15 @@ class Service:
         self._jobs: subprocess.Popen[bytes] | None = None
 
     def set_environment(self, **variables: str) -> None:
-        """For the halves that are started from now on."""
+        """Set variables for parts that are started later."""
         self._environment |= variables
 
     def manage(self, *arguments: str) -> str:
-        """Run a management command against this service; what it printed."""
+        """Run a management command on this service; return its output."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=settings.BASE_DIR,
-            # As the owner of the tables, who web server and jobs are not.
+            # As the owner of the tables.
             env=self._environment | {"DATABASE_URL": self.database_url},
             capture_output=True,
             text=True,
@@ -90,14 +90,14 @@ class Service:
 
     @property
     def database_url(self) -> str:
-        """The database's, as the owner of its tables."""
+        """The database's URL for the owner of its tables."""
         return _database_url(DATABASE)
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.database_url, autocommit=True)
 
     def log(self) -> str:
-        """All that web and jobs have written so far."""
+        """Return the log of web server and jobs."""
         return self._log.read_text()
 
     def start_web(self) -> None:
@@ -118,31 +118,31 @@ class Service:
                 time.sleep(0.05)
 
     def kill_web(self) -> None:
-        """kill -9 of the web server, all of it."""
+        """Kill all processes of the web server."""
         self._web = _end(self._web, kill=True)
 
     def kill_jobs(self) -> None:
-        """kill -9 of the supervisor and its whole cluster."""
+        """Kill the supervisor and its whole cluster."""
         self._jobs = _end(self._jobs, kill=True)
 
     def stop_web(self) -> None:
-        """Stop the web server as an operator would."""
+        """Stop the web server as an operator does."""
         self._web = _end(self._web, kill=False)
 
     def stop_jobs(self) -> None:
-        """Stop the job cluster as an operator would: running jobs end first."""
+        """Stop the job cluster as an operator does: running jobs end first."""
         self._jobs = _end(self._jobs, kill=False)
 
     def processes(self) -> list[psutil.Process]:
-        """Every running process of the service: the two roots and all below them."""
+        """Return all running processes of the service."""
         return _family(self._web) + _family(self._jobs)
 
     def jobs_processes(self) -> list[psutil.Process]:
-        """Supervisor, main, sentinel, then the workers, monitor and pusher."""
+        """Return supervisor, main, sentinel, workers, monitor and pusher."""
         return _family(self._jobs)
 
     def everything(self) -> list[psutil.Process]:
-        """Whatever runs on this machine with our environment, an orphan included."""
+        """Return all processes with our environment, also orphans."""
         ours = self._environment["BASE_URL"]
         found = []
         for process in psutil.process_iter():
@@ -163,7 +163,7 @@ class Service:
                 env=self._environment,
                 stdout=log,
                 stderr=log,
-                # A test run that is killed leaves nothing behind.
+                # The processes end with the test run.
                 preexec_fn=parent_death_hook(),
             )
 

@@ -15,9 +15,9 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.golive.applications import submitted
-from tests.monitoring.rules import watched
 from tests.world.clients import Api, person
-from tests.world.members import member
+from tests.world.members import create_member
+from tests.world.rules import raise_alert_of_a_run
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.notifications.models import Block
@@ -34,21 +34,21 @@ CHANGE = {
 
 @pytest.fixture
 def rows(api: Api) -> Api:
-    """At least one row of everything."""
+    """Create at least one row of every model."""
     api.create(person(idNumber="98765432"), person(idNumber="90000008"))
     payer = {"name": "Amina", "email": "amina@payer.test"}
     api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
-    watched(api, changes=[CHANGE])
-    submitted(member(api.workspace, "OWNER"))
+    raise_alert_of_a_run(api, changes=[CHANGE])
+    submitted(create_member(api.workspace, "OWNER"))
     api.work()
-    a_call(CheckResult.objects.first().report_id)
+    create_call(CheckResult.objects.first().report_id)
     Source.objects.create(name="acme")
     block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
     return api
 
 
-def a_call(report, **fields) -> Call:
-    """One of a source, for some check of this report."""
+def create_call(report, **fields) -> Call:
+    """Create a call of a source for the first check of this report."""
     result = CheckResult.objects.filter(report=report).first()
     made = {"source": "acme", "reference": "r", "attempt": 1, "tries": 0}
     return Call.objects.create(result=result, **made, **fields)
@@ -63,7 +63,7 @@ def superuser(admin_user) -> Client:
 
 @pytest.fixture
 def staff(db: None) -> Client:
-    """May do everything in the admin, and is no superuser."""
+    """Grace has every permission in the admin, but is no superuser."""
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.all())
     client = Client()
@@ -73,12 +73,12 @@ def staff(db: None) -> Client:
 
 @pytest.fixture
 def admin_client(superuser: Client) -> Client:
-    """In place of pytest-django's, which has no second factor."""
+    """Replace pytest-django's client, which has no second factor."""
     return superuser
 
 
 def log_in(client: Client, user: User) -> None:
-    """With a second factor, a code of which was typed in this session."""
+    """Log in with a second factor."""
     give_factor(user)
     client.force_login(user)
     session = client.session
@@ -90,7 +90,7 @@ def log_in(client: Client, user: User) -> None:
 
 
 def give_factor(user: User) -> str:
-    """The secret of an app for one-time codes; the address is confirmed, too."""
+    """Give the user an app for one-time codes; return its secret."""
     secret: str = generate_totp_secret()
     if not user.authenticator_set.exists():
         TOTP.activate(user, secret)
@@ -105,46 +105,46 @@ def confirm_address(user: User) -> None:
     )
 
 
-def page(model, name: str, *arguments) -> str:
+def admin_url(model, name: str, *arguments) -> str:
     meta = model._meta
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_{name}", args=arguments)
 
 
-def listing(model) -> str:
-    return page(model, "changelist")
+def list_url(model) -> str:
+    return admin_url(model, "changelist")
 
 
-def change(row) -> str:
-    return page(type(row), "change", row.pk)
+def change_url(row) -> str:
+    return admin_url(type(row), "change", row.pk)
 
 
-def opened(client: Client, url: str, **query: str) -> str:
+def read_page(client: Client, url: str, **query: str) -> str:
     answer = client.get(url, query)
     assert answer.status_code == 200
     return answer.content.decode()
 
 
-def act(client: Client, action: str, *chosen, **fields) -> list[str]:
-    """What the list says after this action on the chosen rows."""
+def run_action(client: Client, action: str, *chosen, **fields) -> list[str]:
+    """Run an action on rows of the list; return the messages of the page."""
     data = {"action": action, "_selected_action": [row.pk for row in chosen]}
-    # As who has said yes on the page that some actions ask by.
+    # As if staff had confirmed the action on its page.
     data = {"_sure": "yes", **data, **fields}
-    answer = client.post(listing(type(chosen[0])), data, follow=True)
+    answer = client.post(list_url(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 
 
-def press(client: Client, button: str, row, **fields) -> list[str]:
-    """What is said once this button of the row's page and its dialog are pressed."""
-    answer = client.post(dialog_url(button, row), sent(**fields), follow=True)
+def press_button(client: Client, button: str, row, **fields) -> list[str]:
+    """Press a button of the row's page and its dialog; return the messages."""
+    answer = client.post(dialog_url(button, row), dialog_fields(**fields), follow=True)
     return [str(message) for message in (answer.context or {}).get("messages", [])]
 
 
 def dialog_url(button: str, row) -> str:
-    return page(type(row), button, row.pk)
+    return admin_url(type(row), button, row.pk)
 
 
-def sent(**fields) -> dict[str, str]:
-    """What the last step of a dialog sends."""
+def dialog_fields(**fields) -> dict[str, str]:
+    """Return the fields that a dialog's last step sends."""
     return {"_form_submitted": "on", "sure": "on", "page": str(uuid7()), **fields}
 
 
@@ -158,5 +158,5 @@ def reveal_url(row) -> str:
 
 
 def listed_ids(client: Client, model, **query: str) -> set[str]:
-    html = opened(client, listing(model), **query)
+    html = read_page(client, list_url(model), **query)
     return set(re.findall(r"[0-9a-f-]{36}(?=/change/)", html))

@@ -1,4 +1,4 @@
-"""A subject with a browser, without one: follows the link and posts the forms."""
+"""The subject, who follows the consent link and posts the forms."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Visitor:
         self.browser = Client(headers=headers)
 
     def open(self) -> str:
-        """Follow the link; the path of the page it leads to."""
+        """Follow the link; return the path of the page."""
         answer = self.browser.get(self.link)
         assert answer.status_code == 303, answer.content
         self.page = answer["Location"]
@@ -35,7 +35,7 @@ class Visitor:
         return self.post("confirm", **(answer or BORN))
 
     def enter(self):
-        """Up to the page that asks."""
+        """Answer the challenge and return the page that asks for consent."""
         self.open()
         self.confirm()
         page = self.get()
@@ -48,17 +48,17 @@ class Visitor:
         return self.post("grant", **(self.form() | form))
 
     def form(self) -> dict[str, str]:
-        """What a person would send who agrees to what the page shows now."""
+        """Return the form of a person who agrees to the page as it is now."""
         shown = re.search(r'name="shown" value="(\w+)"', self.text())
         assert shown
         return {"name": NAME, "agreed": "on", "shown": shown[1]}
 
     def text(self, name: str = "") -> str:
-        """The page, as HTML."""
+        """Return the page as HTML."""
         return self.get(name).content.decode()
 
     def script(self, path: str) -> Callable[[], bool]:
-        """What the page's script asks every five seconds: whether to load it anew."""
+        """Return the check of the page's script: must the page be reloaded?"""
         page = self.browser.get(path).content.decode()
         found = re.search(r'data-ask="([^"]+)".* data-state="([^"]+)"', page)
         assert found, page
@@ -67,13 +67,13 @@ class Visitor:
 
 
 def newest_code() -> str:
-    """The code that was sent last to the subject of a consent."""
+    """Return the code that was sent last to the subject of a consent."""
     message = Notification.objects.filter(kind=Kind.CONSENT_CODE).latest("id")
     return str((message.context or {})["code"])
 
 
-def words(html: str) -> str:
-    """What a person reads of a page."""
-    # Within a sentence, this one parts no words.
+def visible_text(html: str) -> str:
+    """Return the text of a page without its tags."""
+    # `bdi` stands within a sentence and separates no words.
     html = re.sub(r"</?bdi>", "", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

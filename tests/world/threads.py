@@ -1,4 +1,4 @@
-"""Doing the same thing in many threads at once, each with its own connection."""
+"""Run an action in many threads at once, each with its own connection."""
 
 import threading
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Any
 from django.db import connection
 
 
-def at_once(
+def run_at_once(
     times: int, do: Callable[[int], Any], *, connected: bool = False
 ) -> list[Any]:
-    """What each answered, or the exception it raised. Needs a transactional_db.
+    """Return each thread's result or exception. Needs a transactional_db.
 
-    `connected`: nobody begins before all have their connections.
+    With `connected`, no thread starts before all have their connections.
     """
     ready = threading.Barrier(times)
 

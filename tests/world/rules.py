@@ -1,4 +1,4 @@
-"""What tests of monitoring do: make rules, let time pass, and look."""
+"""Create monitoring rules, run them as time passes, and list their alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitoring.models import Alert, Rule, Run, next_run_time
 from monitoring.rules import attestation, read_rule, set_subject
 from monitoring.runs import launch_due_runs
 from tests.world.clients import Api
-from tests.world.orders import report_in
+from tests.world.orders import create_report_with_status
 from verification.reports.models import Report
 from verification.reports.request import catalogue
 from workspaces import ledger
@@ -24,8 +24,10 @@ CHANGING = "90000007"
 DAY = timedelta(days=1)
 
 
-def rule(*checks: str, id_number: str = "12345678", **members: Any) -> dict[str, Any]:
-    """A request that creates a rule on a person."""
+def rule_request(
+    *checks: str, id_number: str = "12345678", **members: Any
+) -> dict[str, Any]:
+    """Return the request for a rule on a person."""
     return {
         "subject": {
             "subjectType": "INDIVIDUAL",
@@ -38,15 +40,17 @@ def rule(*checks: str, id_number: str = "12345678", **members: Any) -> dict[str,
     }
 
 
-def make(api: Api, *checks: str, **members: Any) -> dict[str, Any]:
-    answer = api.post("/monitoring", rule(*checks, **members))
+def create_rule(api: Api, *checks: str, **members: Any) -> dict[str, Any]:
+    answer = api.post("/monitoring", rule_request(*checks, **members))
     assert answer.status_code == 201, answer.content
     return answer.json()
 
 
-def stored(api: Api, *checks: str, **members: Any) -> Rule:
-    """A rule that has run never, without a report, a charge or a word to anybody."""
-    asked, order = read_rule(rule(*checks, **members), api.environment, catalogue())
+def store_rule(api: Api, *checks: str, **members: Any) -> Rule:
+    """Store a rule without its first run: no report, no charge, no message."""
+    asked, order = read_rule(
+        rule_request(*checks, **members), api.environment, catalogue()
+    )
     at = now()
     made = Rule(
         workspace=api.workspace,
@@ -64,9 +68,9 @@ def stored(api: Api, *checks: str, **members: Any) -> Rule:
     return made
 
 
-def raised(api: Api, made: Rule | None = None, **members: Any) -> Alert:
-    """An alert, as a run of the rule would raise it."""
-    made = made or stored(api)
+def raise_alert(api: Api, made: Rule | None = None, **members: Any) -> Alert:
+    """Store an alert of a rule, as one of its runs raises it."""
+    made = made or store_rule(api)
     values = {
         "title": "IDENTITY: risk level changed",
         "message": "IDENTITY: risk level went from LOW to HIGH.",
@@ -75,7 +79,7 @@ def raised(api: Api, made: Rule | None = None, **members: Any) -> Alert:
         **members,
     }
     if "report_id" not in values:
-        values["report_id"] = report_in(api, "DRAFT")
+        values["report_id"] = create_report_with_status(api, "DRAFT")
     return Alert.objects.create(
         workspace=api.workspace,
         environment=api.environment,
@@ -84,52 +88,52 @@ def raised(api: Api, made: Rule | None = None, **members: Any) -> Alert:
     )
 
 
-def watched(api: Api, **alert: Any) -> Alert:
-    """A rule whose run made the newest report there is, and raised this alert."""
-    made = stored(api, id_number="98765432")
+def raise_alert_of_a_run(api: Api, **alert: Any) -> Alert:
+    """Store a rule, a run of it with the newest report, and an alert of the run."""
+    made = store_rule(api, id_number="98765432")
     report = Report.objects.latest("id")
     Run.objects.create(rule=made, report=report, number=1, due_at=now())
-    return raised(api, made, report_id=report.pk, **alert)
+    return raise_alert(api, made, report_id=report.pk, **alert)
 
 
-def let_pass(time: timedelta) -> None:
-    """All that rules have to do with time lies so much further back."""
+def move_rules_back(time: timedelta) -> None:
+    """Move the times of all rules and runs into the past."""
     Rule.objects.update(
         starts_at=F("starts_at") - time,
         next_run_at=F("next_run_at") - time,
         put_off_until=F("put_off_until") - time,
     )
-    # One after another: no two may be due at the same moment in between.
+    # One by one, so that no two runs are due at the same time meanwhile.
     for run in Run.objects.order_by("due_at"):
         Run.objects.filter(pk=run.pk).update(due_at=run.due_at - time)
 
 
-def launch(passed: timedelta = DAY) -> list[Run]:
-    """The runs that are launched when this time has passed."""
-    let_pass(passed)
+def launch_runs(passed: timedelta = DAY) -> list[Run]:
+    """Let this time pass and launch what is due; return the new runs."""
+    move_rules_back(passed)
     before = set(Run.objects.values_list("pk", flat=True))
     launch_due_runs()
     return list(Run.objects.exclude(pk__in=before).order_by("created_at", "id"))
 
 
-def pay_in(api: Api, amount: int) -> None:
+def top_up_account(api: Api, amount: int) -> None:
     ledger.top_up(api.workspace, api.environment, Decimal(amount), actor="t", note="")
 
 
-def standing(made: Rule) -> tuple[str, str]:
+def rule_status(made: Rule) -> tuple[str, str]:
     made.refresh_from_db()
     return made.status, made.pause_reason
 
 
-def work(api: Api) -> None:
-    """What clusters do: launch what is due, ask sources, compare."""
+def run_rules(api: Api) -> None:
+    """Do the work of the jobs: launch due runs, run their checks, compare."""
     launch_due_runs()
     api.work()
     waiting = Run.objects.filter(compared_at=None, report__completed_at__isnull=False)
     compare_runs(*map(str, waiting.values_list("report_id", flat=True)))
 
 
-def alerts(api: Api, **query: Any) -> list[dict[str, Any]]:
+def list_alerts(api: Api, **query: Any) -> list[dict[str, Any]]:
     answer = api.get("/monitoring/alerts", **query)
     assert answer.status_code == 200, answer.content
     return answer.json()["content"]

@@ -1,11 +1,11 @@
-"""A real TLS receiver on loopback, told by path how to behave.
+"""A TLS receiver on loopback, with a script for each path.
 
 def test_something(receiver, settings):
     receiver.scripts["/busy"] = Script(status=503, headers={"Retry-After": "7"})
-    ...  # have something sent to receiver.url("/busy")
+    ...  # send something to receiver.url("/busy")
     assert receiver.received[0].headers["webhook-id"] == ...
 
-Its authority is trusted and its host opened for as long as the fixture lasts.
+While the fixture lasts, the service trusts its authority and allows its host.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 import trustme
 
-# Resolved by `lookup_here`, and by nothing else.
+# Only `lookup_here` resolves this name.
 HOST = "hooks.acacia.test"
-# What a client begins with, seen by a receiver that has no TLS.
+# The first byte of a client that begins TLS.
 TLS_HANDSHAKE = b"\x16"
 
 
@@ -40,7 +40,7 @@ class Received:
 
 @dataclass
 class Script:
-    """How a request is answered."""
+    """The answer to a request."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Script:
     hangs: bool = False
     # Closes after this many bytes of head and body.
     cut_after: int | None = None
-    # Closes after the answer without having said so.
+    # Closes after the answer without announcing it.
     closes: bool = False
     # Sent instead of all the above.
     raw: bytes | None = None
@@ -66,7 +66,7 @@ class Script:
 
 
 class Authority:
-    """Issues certificates; `file` is what has to be trusted."""
+    """Issues certificates; `file` is its own certificate."""
 
     def __init__(self, file: Path) -> None:
         self._ca = trustme.CA()
@@ -122,7 +122,7 @@ class Receiver:
         return self.received
 
     def drop_connections(self) -> None:
-        """Close all of them, as a receiver does that was idle for long."""
+        """Close all connections, as a receiver does after an idle time."""
         self._call(self._drop())
 
     def _call(self, coroutine: Any) -> Any:
@@ -142,7 +142,7 @@ class Receiver:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop()
-        # And those in their handshake, to which no public name leads.
+        # Also connections in their handshake, which have no public name.
         for transport in list(self._loop._transports.values()):
             transport.abort()
         await asyncio.sleep(0.02)
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def lookup_here(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
-    """Every name is here, as `loop.getaddrinfo` would say it."""
+    """Resolve every name to this machine, in the form of `loop.getaddrinfo`."""
     return await asyncio.get_running_loop().getaddrinfo("127.0.0.1", port, **options)
 
 
