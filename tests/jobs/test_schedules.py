@@ -13,7 +13,7 @@ from verification.jobs.queue import is_job
 from verification.jobs.schedules import FAILURE_RETENTION, SCHEDULES, purge_failures
 
 
-def test_declaring_schedules_again_keeps_when_each_is_due(db):
+def test_setup_keeps_the_next_times_when_run_again(db):
     call_command("setup_schedules")
     Schedule.objects.update(next_run=timezone.now() + timedelta(days=1))
     before = list(Schedule.objects.order_by("pk").values())
@@ -23,21 +23,21 @@ def test_declaring_schedules_again_keeps_when_each_is_due(db):
     assert list(Schedule.objects.order_by("pk").values()) == before
 
 
-def test_a_schedule_that_is_no_longer_declared_goes(db):
+def test_setup_deletes_removed_schedules(db):
     Schedule.objects.create(name="Old", func="tests.jobs.tasks.nothing")
 
     call_command("setup_schedules")
 
-    assert {s.name for s in Schedule.objects.all()} == {s.name for s in SCHEDULES}
+    assert {s.func for s in Schedule.objects.all()} == set(SCHEDULES)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_what_is_scheduled_exists_and_is_a_job(schedule):
-    assert is_job(schedule.function)
+@pytest.mark.parametrize("function", SCHEDULES)
+def test_scheduled_function_is_a_job(function):
+    assert is_job(function)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_any_number_of_clusters_run_a_schedule_once():
+def test_several_clusters_run_a_schedule_once():
     call_command("setup_schedules")
     Schedule.objects.update(next_run=timezone.now() - timedelta(hours=2))
 
@@ -52,11 +52,11 @@ def test_any_number_of_clusters_run_a_schedule_once():
         cluster.join()
 
     functions = sorted(Job.objects.values_list("function", flat=True))
-    assert functions == sorted(s.function for s in SCHEDULES)
+    assert functions == sorted(SCHEDULES)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_wrong_schedule_does_not_hold_up_the_others():
+def test_wrong_schedule_does_not_stop_the_others():
     due = timezone.now() - timedelta(hours=1)
     call_command("setup_schedules")
     Schedule.objects.create(name="Wrong", func="os.abort", next_run=due)
@@ -67,7 +67,7 @@ def test_a_wrong_schedule_does_not_hold_up_the_others():
     assert Job.objects.count() == len(SCHEDULES)
 
 
-def test_failures_are_forgotten_after_a_month(db):
+def test_purge_deletes_failures_after_a_month(db):
     old, new = timezone.now() - FAILURE_RETENTION - timedelta(days=1), timezone.now()
     for id, at in (("old", old), ("new", new)):
         Failure.objects.create(id=id, started=at, stopped=at, success=False)

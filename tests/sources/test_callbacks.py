@@ -122,7 +122,7 @@ def test_a_job_that_is_not_ours_is_received_and_logged(
     assert answer.status_code == 200
     assert not is_due()
     told = [line["message"] for line in log_lines()]
-    assert "smile_id called back about what it was not asked" in told
+    assert "callback of smile_id names no inquiry of ours" in told
 
 
 @pytest.mark.django_db(transaction=True)

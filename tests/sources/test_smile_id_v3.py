@@ -179,7 +179,7 @@ def test_callback_about_a_question_that_was_not_asked_changes_nothing(
 
     assert_nothing_changed(post(client, v3, v3.events[-1]))
     told = [line["message"] for line in log_lines()]
-    assert f"{V3} called back about what it was not asked" in told
+    assert f"callback of {V3} names no inquiry of ours" in told
 
 
 def test_callback_of_another_job_changes_nothing(v3, ordered, client):

@@ -68,7 +68,7 @@ class CheckDefinitionAdmin(BackofficeAdmin):
     search_exact = ("name__iexact",)
     ordering = ["position", "name"]
     also_written = ("retry_policy",)
-    # These belong to the code: each start writes them again.
+    # These belong to the code: `setup_checks` writes them at each start.
     readonly_fields = [
         "name",
         "category",
@@ -111,7 +111,7 @@ class StuckFilter(admin.SimpleListFilter):
 
     def queryset(self, request, results):
         if self.value() == "waiting":
-            # In two parts, as the indexes of what waits are.
+            # Two conditions, because two partial indexes hold the waiting rows.
             waits = Q(next_attempt_at__isnull=False)
             waits = (waits & Q(waits_for="")) | (waits & ~Q(waits_for=""))
             hour_ago = now() - timedelta(hours=1)
@@ -133,7 +133,7 @@ class StatusFilter(admin.SimpleListFilter):
     def queryset(self, request, results):
         status = self.value()
         if status == ResultStatus.RUNNING:
-            # All of them are due some time, by which the index finds them.
+            # Every running check has a due time; the index of due rows finds them.
             results = results.filter(next_attempt_at__isnull=False)
         return results.filter(status=status) if status else results
 
@@ -176,7 +176,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Report")
     def report_page(self, result):
-        # By hand: the report itself is not needed.
+        # Made from the id, so that no query loads the report.
         report = result._meta.get_field("report").related_model(pk=result.report_id)
         return link(report)
 

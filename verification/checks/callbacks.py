@@ -1,7 +1,7 @@
 """Callbacks: a source has the answer to an inquiry, and its check is due at once.
 
-The check then calls the source, as it would have done later. If a source gives its
-answer in the callback alone, the sealed body is kept until the check has read it.
+The check then calls the source, as it would have done later. If only the callback has
+the answer, its sealed body is stored until the check has read it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def record_callback(source: str, job: str) -> bool:
     calls = Call.objects.select_for_update().order_by("-id")
     call = calls.filter(source=source, reference__in=names).first()
     if call is None:
-        logger.warning("%s called back about what it was not asked", source)
+        logger.warning("callback of %s names no inquiry of ours", source)
         return False
     if call.called_back_at is not None:
         return False
@@ -51,7 +51,7 @@ def record_callback(source: str, job: str) -> bool:
 
 @transaction.atomic
 def store_answer(source: str, callback: Callback) -> bool:
-    """Keep the first answer to an open call, for its check to read.
+    """Store the first answer to an open call, for its check to read.
 
     Returns False for a second answer, and for one that comes too late.
     """
@@ -61,7 +61,7 @@ def store_answer(source: str, callback: Callback) -> bool:
     newest = calls.select_for_update(of=("self",)).select_related("result")
     call = newest.order_by("-id").first()
     if call is None or call.job not in {"", callback.job}:
-        logger.warning("%s called back about what it was not asked", source)
+        logger.warning("callback of %s names no inquiry of ours", source)
         return False
     # Read after the lock: another callback may have been faster.
     is_first = not calls.exclude(called_back_at=None).exists()

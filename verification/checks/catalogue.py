@@ -1,8 +1,8 @@
-"""The checks as they are first set up; afterwards staff edit them in the admin.
+"""The catalogue: the check definitions as `manage.py setup_checks` first creates them.
 
-What a check takes, answers and flags belongs to the code and is kept in step by
-`manage.py setup_checks`; its price, its texts, its freshness and whether it is
-offered belong to staff. `docs/checks.md` says what the fields and flags mean.
+The inputs, output fields and flags of a check belong to the code; each start updates
+them. Its price, texts, freshness and `active` belong to staff, who edit them in the
+admin. `docs/checks.md` describes the fields and flags.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ BEHAVIOUR_FIELDS = [
     "fraudAlert",
 ]
 
-# What the name of a record that was found can raise.
+# Flags about the name in a record that was found.
 NAME_FLAGS = ["NAME_MISMATCH", "NAME_NOT_COMPARED"]
 SCORE_FLAGS = ["NO_CREDIT_RECORD", *NAME_FLAGS, "LOW_CREDIT_SCORE"]
 ACCOUNT_FLAGS = [*SCORE_FLAGS, "NON_PERFORMING_ACCOUNT", "PAST_DELINQUENCY"]
@@ -411,7 +411,7 @@ CATALOGUE = [
             "hits",
         ],
         flag_codes=["SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"],
-        # Until there is a source: a yente, or lists that were loaded.
+        # It needs a source first: a yente server, or loaded lists.
         active=False,
     ),
 ]

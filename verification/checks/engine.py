@@ -214,7 +214,7 @@ def _start_calls(
 
 
 def _outcome_without_call(claimed: Claim) -> Outcome | None:
-    """Return the outcome of a check that may not or need not call a source, or None."""
+    """Return the outcome if the check must not or need not call a source, else None."""
     report = claimed.report
     if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
         return Cancelled()
@@ -238,7 +238,7 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
 def _reuse_finding(result_id: UUID) -> Completed | None:
     """Return the earlier finding, or None if it was erased or cannot be read.
 
-    Without it the engine calls the source, for the promised price.
+    If it returns None, the engine calls the source, for the promised price.
     """
     earlier = CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()
     try:

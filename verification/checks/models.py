@@ -106,7 +106,7 @@ class CheckResult(models.Model):
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(null=True)
-    # The same for equal workspace, environment, check, subject and inputs.
+    # Equal for the same workspace, environment, check, subject and inputs.
     question = KeyedHashField()
     # The earlier result whose finding this one reuses.
     reused_from_id = models.UUIDField(null=True)

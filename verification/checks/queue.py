@@ -125,8 +125,7 @@ class Claim:
     queued_source: str = ""
     # True if this claim begins the run, at `started_at`.
     is_first: bool = False
-    # From `CallPermit`: the call, whether the route has another source, and the time of
-    # this source's first call.
+    # These are copied from `CallPermit`.
     call_id: UUID | None = None
     more: bool = False
     asked_at: datetime | None = None

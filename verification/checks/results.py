@@ -59,7 +59,7 @@ class Failed:
 class Retry:
     """There is no answer yet: the check is due again at this time.
 
-    With `waits_for`, the check is due when that source has room for it.
+    If `waits_for` names a source, the check is due when that source has room for it.
     """
 
     at: datetime

@@ -22,7 +22,7 @@ from django.db import connection, models
 
 from verification.db.encryption import EncryptedJSONField
 
-# From this many rows, a COPY for each table takes less time than one JSON statement.
+# One COPY for each table is faster than one JSON statement for this many rows or more.
 COPY_THRESHOLD = 100
 
 # A row's values by the model's attribute names (`report_id`, not `report`)
@@ -63,7 +63,7 @@ class Update:
 
 
 def insert(*tables: Rows) -> None:
-    """Insert all rows; a table comes after those that its foreign keys point to."""
+    """Insert all rows. A table comes after the tables that its foreign keys name."""
     filled = [rows for rows in tables if rows.records]
     if sum(len(rows.records) for rows in filled) < COPY_THRESHOLD:
         _insert_together(filled)

@@ -2,8 +2,7 @@
 
 A sealed value is AES-256-GCM under a key of its own column (HKDF from the ring
 FIELD_KEYS), bound to column and row: a value copied to another row or column, a changed
-byte or an unknown key raises `cryptography.exceptions.InvalidTag` or `UnknownKey`; a
-stored value is never returned without decryption.
+byte or an unknown key raises `cryptography.exceptions.InvalidTag` or `UnknownKey`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class UnknownKey(Exception):
 
 
 def seal(plaintext: bytes, *, column: str, row: object) -> bytes:
-    """version, length of key id, key id, nonce, ciphertext with its tag."""
+    """Return version, length of key id, key id, nonce, and ciphertext with its tag."""
     key_id, _ = settings.FIELD_KEYS[0]
     nonce = os.urandom(NONCE_BYTES)
     sealed = _cipher(key_id, column).encrypt(
@@ -54,7 +53,7 @@ def unseal(sealed: bytes, *, column: str, row: object) -> bytes:
 
 
 def key_id_of(sealed: bytes) -> str:
-    """The id of the key that sealed this value."""
+    """Return the id of the key that sealed this value."""
     if len(sealed) < 2 or sealed[0] != VERSION:
         raise UnknownKey("not a sealed value, or one of an unknown version")
     return sealed[2 : 2 + sealed[1]].decode("ascii", "replace")
@@ -74,7 +73,7 @@ def _cipher(key_id: str, column: str) -> AESGCM:
 
 
 class _SealedValue(bytes):
-    """A value as it stands in the table, not opened yet."""
+    """A value as the table has it, which is not decrypted yet."""
 
 
 class _UnsealOnAccess(DeferredAttribute):
@@ -90,15 +89,15 @@ class _UnsealOnAccess(DeferredAttribute):
         return value
 
     def __set__(self, instance: Any, value: Any) -> None:
-        # With `__set__`, Python calls the descriptor before it reads the instance's
-        # dictionary.
+        # Because of `__set__`, Python calls the descriptor before it reads the
+        # instance's dictionary.
         instance.__dict__[self.field.attname] = value
 
 
 class EncryptedJSONField(models.BinaryField):
-    """A JSON value, sealed to its row, opened when it is first read.
+    """A JSON value, sealed to its row and decrypted when it is first read.
 
-    The row needs its primary key before it is saved, as all of ours have.
+    The row needs its primary key before it is saved, as all our models have.
     """
 
     descriptor_class = _UnsealOnAccess

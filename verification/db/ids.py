@@ -11,12 +11,12 @@ from uuid_utils.compat import uuid7
 
 __all__ = ["NUMBER_DIGITS", "RANDOM_BITS", "filter_by_number", "time_of_id", "uuid7"]
 
-# Below the milliseconds of its time.
+# The bits of an id below the milliseconds of its time.
 RANDOM_BITS = 80
 
-# Of the id, in the number that is printed and read out: P-1234-ABCD-5678.
+# The last digits of an id make the number that people read out: P-1234-ABCD-5678.
 NUMBER_DIGITS = 12
-# A number in the form that people type.
+# A number as people type it.
 FOUR_DIGITS = "([0-9A-F]{4})"
 NUMBER = re.compile(
     rf"([A-Z])[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}", re.IGNORECASE
@@ -40,6 +40,6 @@ def filter_by_number(
     if found is None or found[1].upper() != letter:
         return None
     last = Right(Cast("id", TextField()), NUMBER_DIGITS)
-    matching: Any = rows.alias(last=last)
-    kept: QuerySet[Row] = matching.filter(last="".join(found.groups()[1:]).lower())
-    return kept
+    numbered: Any = rows.alias(last=last)
+    matching: QuerySet[Row] = numbered.filter(last="".join(found.groups()[1:]).lower())
+    return matching

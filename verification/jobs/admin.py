@@ -47,7 +47,7 @@ for model in (Success, Failure, Schedule):
 
 @admin.register(Schedule)
 class ScheduleAdmin(ReadOnlyAdmin):
-    """Show the schedules, which `setup_schedules` alone changes."""
+    """Show the schedules, which only `setup_schedules` changes."""
 
     list_display = ["name", "func", "minutes", "next_run"]
     search_ids = ()

@@ -168,8 +168,8 @@ class Supervisor:
 @cache
 def preload() -> None:
     """Load what jobs need before anything is forked, so that workers share it."""
-    for schedule in SCHEDULES:
-        import_module(schedule.function.rpartition(".")[0])
+    for function in SCHEDULES:
+        import_module(function.rpartition(".")[0])
     gc.collect()
     # The collector skips frozen objects; it would write to them and so copy shared
     # memory.

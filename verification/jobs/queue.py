@@ -81,8 +81,8 @@ def schedule_job(
 ) -> None:
     """Run a job soon after the current transaction commits.
 
-    With `at`, the job runs at that time or up to a second later. A dotted path in
-    place of the function is for callers that cannot import it, as it lies above them.
+    If `at` is given, the job runs at that time or up to a second later. Callers in a
+    lower layer, which cannot import the function, pass its dotted path.
     """
     enqueue(function, _arguments(ids), at=at)
 
@@ -134,8 +134,8 @@ def enqueue(
 def ensure_job_by(function: JobOrPath, due: datetime | None) -> None:
     """Run a job without ids by this time, unless it will run by then anyway.
 
-    A job calls this at its end for the work that is left. Nothing happens if `due` is
-    None.
+    A job calls this at its end for the work that is left. It does nothing if
+    `due` is None.
     """
     if due is None:
         return

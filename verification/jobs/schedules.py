@@ -1,140 +1,54 @@
-"""The jobs that run by the clock.
+"""The jobs that run by the clock, and how often.
 
 A missed time runs once, however many clusters there are: every half minute each of them
 claims the due schedules under a lock.
 """
 
 from datetime import timedelta
-from typing import NamedTuple
 
-from django.db import transaction
 from django.utils.timezone import now
-from django_q.models import Failure, Schedule
+from django_q.models import Failure
 
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import job
 
 FAILURE_RETENTION = timedelta(days=30)
-
-
-class ScheduledJob(NamedTuple):
-    name: str
-    minutes: int
-    function: str
-
-
-SCHEDULES = [
-    ScheduledJob("Run due checks", 1, "verification.checks.engine.run_due_checks"),
-    ScheduledJob("Expire consents", 1, "verification.consents.links.expire_consents"),
-    ScheduledJob("Remind subjects", 10, "verification.consents.links.remind_subjects"),
-    ScheduledJob(
-        "Remind referees and expire references",
-        10,
-        "verification.references.requests.remind_and_expire_references",
-    ),
-    ScheduledJob(
-        "Look at checkouts", 1, "verification.payments.settlement.poll_due_checkouts"
-    ),
-    ScheduledJob("Send refunds", 1, "verification.payments.refunds.send_refunds"),
-    ScheduledJob(
-        "Give back what was not done",
-        1,
-        "verification.payments.refunds.refund_unfinished_parts",
-    ),
-    ScheduledJob("Expire payments", 1, "verification.payments.links.expire_payments"),
-    ScheduledJob("Remind payers", 10, "verification.payments.links.remind_payers"),
-    ScheduledJob(
-        "Reconcile payments",
-        24 * 60,
-        "verification.payments.reconciliation.reconcile_yesterday",
-    ),
-    ScheduledJob(
-        "Alert operators of payments",
-        1,
-        "verification.payments.alerts.send_urgent_alerts",
-    ),
-    ScheduledJob(
-        "Tell operators of payments",
-        24 * 60,
-        "verification.payments.alerts.send_daily_alerts",
-    ),
-    ScheduledJob(
-        "Purge events of payment providers",
-        60,
-        "verification.payments.provider_events.purge_payment_events",
-    ),
-    ScheduledJob(
-        "Purge operator alerts",
-        60,
-        "verification.payments.alerts.purge_operator_alerts",
-    ),
-    ScheduledJob("Run monitoring rules", 1, "monitoring.runs.launch_due_runs"),
-    ScheduledJob("Compare what was left", 5, "monitoring.alerts.compare_lost_runs"),
-    ScheduledJob("Tell of paused rules", 10, "monitoring.pauses.notify_paused"),
-    ScheduledJob("Purge old alerts", 60, "monitoring.alerts.purge_alerts"),
-    ScheduledJob("Send due deliveries", 1, "webhooks.delivery.send_due_deliveries"),
-    ScheduledJob(
-        "Send due notifications",
-        1,
-        "verification.notifications.delivery.send_due_notifications",
-    ),
-    ScheduledJob(
-        "Purge recipients of old notifications",
-        60,
-        "verification.notifications.outbox.purge_recipients",
-    ),
-    ScheduledJob("Purge old events", 60, "webhooks.events.purge_events"),
-    ScheduledJob(
-        "Purge used idempotency keys",
-        60,
-        "verification.reports.idempotency.purge_idempotency_records",
-    ),
-    ScheduledJob("Tell low balances", 10, "workspaces.ledger.notify_low_balances"),
-    ScheduledJob("Purge old notes of staff", 24 * 60, "workspaces.models.purge_notes"),
-    ScheduledJob(
-        "Purge counts of past minutes", 10, "workspaces.rate_limits.purge_counts"
-    ),
-    ScheduledJob(
-        "End expired invitations",
-        24 * 60,
-        "workspaces.members.end_expired_invitations",
-    ),
-    ScheduledJob(
-        "Purge ended sessions", 24 * 60, "verification.accounts.sessions.purge_sessions"
-    ),
-    ScheduledJob(
-        "Purge sign-ups that nobody confirmed",
-        24 * 60,
-        "verification.accounts.models.purge_unconfirmed_users",
-    ),
-    ScheduledJob(
-        "Purge counts of sources", 60, "verification.sources.health.purge_old_minutes"
-    ),
-    ScheduledJob(
-        "Erase callbacks that no check has read",
-        60,
-        "verification.checks.callbacks.erase_unread_answers",
-    ),
-    ScheduledJob(
-        "Purge old job failures", 24 * 60, "verification.jobs.schedules.purge_failures"
-    ),
-]
-
-
-@transaction.atomic
-def sync_schedules() -> None:
-    """Store the schedules of this file, and keep the next time of each."""
-    Schedule.objects.exclude(name__in=[s.name for s in SCHEDULES]).delete()
-    for schedule in SCHEDULES:
-        Schedule.objects.update_or_create(
-            name=schedule.name,
-            defaults={
-                "func": schedule.function,
-                "schedule_type": Schedule.MINUTES,
-                "minutes": schedule.minutes,
-                "repeats": -1,
-            },
-        )
+DAILY = 24 * 60
+# job -> minutes from one run to the next
+SCHEDULES = {
+    "verification.checks.engine.run_due_checks": 1,
+    "verification.consents.links.expire_consents": 1,
+    "verification.consents.links.remind_subjects": 10,
+    "verification.references.requests.remind_and_expire_references": 10,
+    "verification.payments.settlement.poll_due_checkouts": 1,
+    "verification.payments.refunds.send_refunds": 1,
+    "verification.payments.refunds.refund_unfinished_parts": 1,
+    "verification.payments.links.expire_payments": 1,
+    "verification.payments.links.remind_payers": 10,
+    "verification.payments.reconciliation.reconcile_yesterday": DAILY,
+    "verification.payments.alerts.send_urgent_alerts": 1,
+    "verification.payments.alerts.send_daily_alerts": DAILY,
+    "verification.payments.provider_events.purge_payment_events": 60,
+    "verification.payments.alerts.purge_operator_alerts": 60,
+    "monitoring.runs.launch_due_runs": 1,
+    "monitoring.alerts.compare_lost_runs": 5,
+    "monitoring.pauses.notify_paused": 10,
+    "monitoring.alerts.purge_alerts": 60,
+    "webhooks.delivery.send_due_deliveries": 1,
+    "verification.notifications.delivery.send_due_notifications": 1,
+    "verification.notifications.outbox.purge_recipients": 60,
+    "webhooks.events.purge_events": 60,
+    "verification.reports.idempotency.purge_idempotency_records": 60,
+    "workspaces.ledger.notify_low_balances": 10,
+    "workspaces.models.purge_notes": DAILY,
+    "workspaces.rate_limits.purge_counts": 10,
+    "workspaces.members.end_expired_invitations": DAILY,
+    "verification.accounts.sessions.purge_sessions": DAILY,
+    "verification.accounts.models.purge_unconfirmed_users": DAILY,
+    "verification.sources.health.purge_old_minutes": 60,
+    "verification.checks.callbacks.erase_unread_answers": 60,
+    "verification.jobs.schedules.purge_failures": DAILY,
+}
 
 
 @job

@@ -24,7 +24,7 @@ from verification.providers.name_comparison import (
 )
 
 # Least likeness of two words, and the least share of letters in common: "Kamau" only
-# begins like "Kamande". With another first letter one slip is allowed.
+# begins like "Kamande". Words with different first letters may differ by one slip.
 SAME_WORD, SAME_LETTERS = 0.86, 0.7
 # Loss for each word that only one name has, and the most for all such words.
 MISSING, MOST_MISSING = 0.05, 0.15

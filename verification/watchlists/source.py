@@ -87,7 +87,7 @@ class WatchLists:
         self, subject: Mapping[str, Any], name: str, editions: Sequence[Edition]
     ) -> list[Hit]:
         kind = EntryKind.COMPANY if is_company(subject) else EntryKind.PERSON
-        # The same date of birth may lift an entry over the threshold.
+        # A date of birth in common may lift an entry over the threshold.
         bonus = SAME_BIRTH if subject.get("dateOfBirth") else 0
         least = self._threshold - bonus - ROUNDING
         try:
