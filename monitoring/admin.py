@@ -2,7 +2,6 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db import transaction
-from django.urls import reverse
 from django.utils.html import format_html
 
 from monitoring.alerts import describe_changes
@@ -11,15 +10,14 @@ from monitoring.models import Alert, Rule, Run, Severity, check_states
 from monitoring.pauses import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.rules import find_run_obstacle, price_of
 from monitoring.runs import RunRefused, accounts_of, run_now
-from verification.backoffice import audit
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     SEARCHED_LIST_TEMPLATE,
     ReadOnlyAdmin,
+    choice_filter,
     confirmation_page,
 )
-from verification.backoffice.widgets import json_block, link, table
-from verification.reports.models import Report
+from verification.backoffice.widgets import json_block, link, link_by_id, table
 from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance
 
@@ -31,15 +29,16 @@ COSTS = {
 }
 
 
-class NotLaunchedFilter(admin.SimpleListFilter):
-    title = "cannot be launched"
-    parameter_name = "not_launched"
-
-    def lookups(self, request, model_admin):
-        return [("yes", "Cannot be launched")]
-
-    def queryset(self, request, rules):
-        return rules.filter(launch_failures__gt=0) if self.value() == "yes" else rules
+NotLaunchedFilter = choice_filter(
+    "cannot be launched",
+    "not_launched",
+    {
+        "yes": (
+            "Cannot be launched",
+            lambda rules: rules.filter(launch_failures__gt=0),
+        )
+    },
+)
 
 
 @admin.register(Rule)
@@ -65,8 +64,8 @@ class RuleAdmin(ReadOnlyAdmin):
     search_ids = ("id", "workspace_id", "subject_id")
     search_exact = ("reference",)
     change_list_template = SEARCHED_LIST_TEMPLATE
-    actions = ["pause", "resume", "run_now"]  # type: ignore[assignment]
-    sure = {"pause": "They make no runs until staff resume them."}
+    actions = ["pause", "resume", "run_now"]
+    confirm = {"pause": "They make no runs until staff resume them."}
     fields = [
         "id",
         "workspace",
@@ -93,6 +92,7 @@ class RuleAdmin(ReadOnlyAdmin):
         "alerts",
     ]
     personal_fields = ("subject_opened", "consent_opened")
+    audits_opening = True
 
     def get_object(self, request, object_id, from_field=None):
         rule: Any = super().get_object(request, object_id, from_field)
@@ -105,11 +105,6 @@ class RuleAdmin(ReadOnlyAdmin):
             rule.shown_checks = check_states([rule])[rule.pk]
             rule.shown_runs = list(rule.runs.order_by("-number")[:MAX_ROWS])
         return rule
-
-    def render_change_form(self, request, context, *arguments, **more):
-        # The page shows a name, and what became of it: who looks is written down.
-        audit.record("rule.opened", audit.actor_of(request), more["obj"])
-        return super().render_change_form(request, context, *arguments, **more)
 
     @admin.display(description="Status", ordering="status")
     def standing(self, rule):
@@ -151,7 +146,7 @@ class RuleAdmin(ReadOnlyAdmin):
                     run.created_at,
                     run.compared_at or "-",
                     severities.get(run.report_id, "-"),
-                    link(Report(pk=run.report_id)),
+                    link_by_id("reports.report", run.report_id),
                 )
                 for run in rule.shown_runs
             ],
@@ -174,9 +169,6 @@ class RuleAdmin(ReadOnlyAdmin):
     @admin.display(description="Consent (personal data)")
     def consent_opened(self, rule):
         return json_block(rule.consent)
-
-    def has_act_permission(self, request):
-        return request.user.has_perm("monitoring.change_rule")
 
     @admin.action(description="Pause", permissions=["act"])
     def pause(self, request, rules):
@@ -215,7 +207,8 @@ class RuleAdmin(ReadOnlyAdmin):
             except RunRefused as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
                 continue
-            told = format_html("{}: {}", rule.pk, link(Report(pk=report_id)))
+            report = link_by_id("reports.report", report_id)
+            told = format_html("{}: {}", rule.pk, report)
             self.message_user(request, told, messages.SUCCESS)
         return None
 
@@ -262,11 +255,7 @@ class RunAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Rule")
     def rule_page(self, run):
-        return _rule_link(run.rule_id)
-
-    @admin.display(description="Report")
-    def report_page(self, run):
-        return link(Report(pk=run.report_id))
+        return link_by_id("monitoring.rule", run.rule_id)
 
 
 @admin.register(Alert)
@@ -305,11 +294,7 @@ class AlertAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Rule")
     def rule_page(self, alert):
-        return _rule_link(alert.rule_id)
-
-    @admin.display(description="Report")
-    def report_page(self, alert):
-        return link(Report(pk=alert.report_id))
+        return link_by_id("monitoring.rule", alert.rule_id)
 
     @admin.display(description="Changes (personal data)")
     def changes_opened(self, alert):
@@ -331,9 +316,3 @@ def _severities(rule):
         others = gravest.get(alert.report_id, alert.severity)
         gravest[alert.report_id] = max(others, alert.severity, key=order.index)
     return gravest
-
-
-def _rule_link(rule_id):
-    # By hand: the rule itself is not needed, and may be deleted.
-    url = reverse("admin:monitoring_rule_change", args=[rule_id])
-    return format_html('<a href="{}">{}</a>', url, rule_id)

@@ -3,13 +3,13 @@ import json
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Q
-from django.http import Http404
 from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     cached_display,
+    choice_filter,
     link,
     table,
 )
@@ -73,29 +73,19 @@ def failing(configurations):
     )
 
 
-class HealthFilter(admin.SimpleListFilter):
-    title = "trouble"
-    parameter_name = "trouble"
-
-    def lookups(self, request, model_admin):
-        return [
-            ("any", "failing or disabled"),
-            ("failing", "failing"),
-            ("resting", "resting"),
-            ("disabled", "disabled by the service"),
-        ]
-
-    def queryset(self, request, configurations):
-        match self.value():
-            case "any":
-                return failing(configurations)
-            case "failing":
-                return configurations.filter(failures_in_row__gt=0)
-            case "resting":
-                return configurations.filter(resting_until__gt=now())
-            case "disabled":
-                return configurations.filter(disabled_at__isnull=False)
-        return configurations
+HealthFilter = choice_filter(
+    "trouble",
+    "trouble",
+    {
+        "any": ("failing or disabled", failing),
+        "failing": ("failing", lambda rows: rows.filter(failures_in_row__gt=0)),
+        "resting": ("resting", lambda rows: rows.filter(resting_until__gt=now())),
+        "disabled": (
+            "disabled by the service",
+            lambda rows: rows.filter(disabled_at__isnull=False),
+        ),
+    },
+)
 
 
 @admin.register(Configuration)
@@ -156,9 +146,11 @@ class DeliveryAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("event_id", "event__report_id", "configuration")
     ordering = ["-event"]
-    actions = ["redeliver"]  # type: ignore[assignment]
+    actions = ["redeliver"]
     actions_detail = ["redeliver_this", "reveal"]
-    sure = {"redeliver": "The receiver gets it again, by a schedule that begins anew."}
+    confirm = {
+        "redeliver": "The receiver gets it again, by a schedule that begins anew."
+    }
     fields = [
         "event_link",
         "configuration_link",
@@ -223,7 +215,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
 
     def has_redeliver_permission(self, request, object_id=None):
         """On its own page only where it can work; a list tells of each."""
-        if not request.user.has_perm("webhooks.change_delivery"):
+        if not self.has_act_permission(request):
             return False
         delivery = self.get_object(request, object_id) if object_id else None
         return delivery is None or not _refusal(delivery)
@@ -232,12 +224,10 @@ class DeliveryAdmin(ReadOnlyAdmin):
         description="Redeliver",
         icon="replay",
         permissions=["redeliver"],
-        dialog=dialog("Send it again", sure["redeliver"], "Redeliver"),
+        dialog=dialog("Send it again", confirm["redeliver"], "Redeliver"),
     )
     def redeliver_this(self, request, form, object_id):
-        delivery = self.get_object(request, object_id)
-        if delivery is None:
-            raise Http404
+        delivery = self.get_row(request, object_id)
         self._redeliver(request, delivery)
         return redirect_back(request, delivery)
 

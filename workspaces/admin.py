@@ -1,5 +1,4 @@
 from io import BytesIO
-from typing import Any
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -16,7 +15,6 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification import links
-from verification.backoffice import audit
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     SEARCHED_LIST_TEMPLATE,
@@ -24,6 +22,7 @@ from verification.backoffice.model_admin import (
     BackofficeAdmin,
     ReadOnlyAdmin,
     RevealingAdmin,
+    choice_filter,
     is_uuid,
 )
 from verification.backoffice.widgets import dialog, redirect_back
@@ -52,7 +51,7 @@ ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
+class WorkspaceAdmin(RevealingAdmin):
     """The page of a customer: what there is beside the row, `CUSTOMER_PAGE` says."""
 
     list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
@@ -60,6 +59,7 @@ class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
     search_exact = ("name__iexact",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/workspace.html"
+    audits_opening = True
     # All else is drawn by the template.
     fields = [
         "name",
@@ -77,8 +77,6 @@ class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
     def render_change_form(self, request, context, *arguments, **more):
         workspace = more.get("obj")
         if workspace:
-            # Names of people are here: who looks is written down.
-            audit.record("workspace.opened", audit.actor_of(request), workspace)
             sections = import_string(settings.CUSTOMER_PAGE)
             context |= {"workspace": workspace, **sections(request, workspace)}
         return super().render_change_form(request, context, *arguments, **more)
@@ -139,9 +137,7 @@ class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
         ),
     )
     def add_note(self, request, form, object_id):
-        workspace: Any = self.get_object(request, object_id)
-        if workspace is None:
-            raise Http404
+        workspace = self.get_row(request, object_id)
         with transaction.atomic():
             author, text = request.user.get_username(), form.cleaned_data["text"]
             Note.objects.create(workspace=workspace, author=author, text=text)
@@ -156,9 +152,7 @@ class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
         return self._may_act(request, object_id, suspended=True)
 
     def _may_act(self, request, object_id, *, suspended):
-        if not self.has_change_permission(request):
-            return False
-        workspace: Any = object_id and self.get_object(request, object_id)
+        workspace = self.changeable_row(request, object_id)
         return bool(workspace and workspace.is_suspended == suspended)
 
     @action(
@@ -176,7 +170,7 @@ class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
     )
     def suspend(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
-        workspace: Any = self.get_object(request, object_id)
+        workspace = self.get_row(request, object_id)
         with transaction.atomic():
             if workspace.suspend(reason):
                 told = "is suspended"
@@ -196,7 +190,7 @@ class WorkspaceAdmin(RevealingAdmin, BackofficeAdmin):
         ),
     )
     def resume(self, request, form, object_id):
-        workspace: Any = self.get_object(request, object_id)
+        workspace = self.get_row(request, object_id)
         with transaction.atomic():
             if workspace.resume():
                 self._tell(request, workspace, "works again", verb="resumed")
@@ -212,15 +206,9 @@ def filter_low_balance(accounts):
     return accounts.filter(low_balance_notified_at__isnull=False)
 
 
-class LowBalanceFilter(admin.SimpleListFilter):
-    title = "balance"
-    parameter_name = "balance"
-
-    def lookups(self, request, model_admin):
-        return [("low", "low")]
-
-    def queryset(self, request, accounts):
-        return filter_low_balance(accounts) if self.value() == "low" else accounts
+LowBalanceFilter = choice_filter(
+    "balance", "balance", {"low": ("low", filter_low_balance)}
+)
 
 
 @admin.register(Account)
@@ -332,22 +320,19 @@ class AccountAdmin(BackofficeAdmin):
     def _move(self, request, form):
         account, kind, typed = form.account, form.kind, form.cleaned_data
         note, amount = typed["note"], typed["amount"]
-        try:
-            with transaction.atomic():
-                by = staff_actor(request)
-                entry = staff_entries.request_entry(
-                    typed["page"], account.pk, kind, amount, note, by
-                )
-                verb = VERBS[kind] + ("-asked" if entry.needs_second else "")
-                told = f"{kind} {entry.money} ({entry.pk})"
-                self.log_change(request, account, told, verb=verb, reason=note)
-        except (ledger.InsufficientBalance, staff_entries.NotBooked) as e:
-            self.message_user(request, str(e), messages.ERROR)
-            return redirect_back(request, account)
-        done = f"{NOUNS[kind]} of {entry.money} on {account}"
-        waits = " waits for a second person" if entry.needs_second else ""
-        self.message_user(request, f"{done}{waits}.", messages.SUCCESS)
-        return redirect_back(request, account)
+
+        def run():
+            entry = staff_entries.request_entry(
+                typed["page"], account.pk, kind, amount, note, staff_actor(request)
+            )
+            verb = VERBS[kind] + ("-asked" if entry.needs_second else "")
+            change = f"{kind} {entry.money} ({entry.pk})"
+            self.log_change(request, account, change, verb=verb, reason=note)
+            waits = " waits for a second person" if entry.needs_second else ""
+            return f"{NOUNS[kind]} of {entry.money} on {account}{waits}."
+
+        refusals = (ledger.InsufficientBalance, staff_entries.NotBooked)
+        return self.run_dialog(request, account, run, refusals)
 
 
 def _statement_url(account, month, kind):
@@ -425,7 +410,7 @@ class StaffEntryAdmin(ApprovalAdmin):
 
 
 @admin.register(Member)
-class MemberAdmin(RevealingAdmin, PeopleAdmin):
+class MemberAdmin(ReadOnlyAdmin, PeopleAdmin):
     """People of the clients, a row for each workspace; roles are the owners' affair."""
 
     person = "user"
@@ -444,15 +429,6 @@ class MemberAdmin(RevealingAdmin, PeopleAdmin):
     readonly_fields = [*fields]
     personal_fields = ("address",)
     actions_detail = ["change_email", "remove_factor", "end_sessions", "reveal"]
-
-    def get_fields(self, request, obj=None):
-        return [*self.fields, *self.personal_fields]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
 
     @admin.display(description="Name", ordering="user__first_name")
     def name(self, member):
@@ -500,7 +476,7 @@ class ApiKeyAdmin(BackofficeAdmin):
     ]
     actions = ["revoke"]
     actions_detail = ["revoke_key"]
-    sure = {"revoke": "Who uses it is refused at once. This cannot be undone."}
+    confirm = {"revoke": "Who uses it is refused at once. This cannot be undone."}
 
     @admin.display(boolean=True)
     def works(self, key):
@@ -540,8 +516,8 @@ class ApiKeyAdmin(BackofficeAdmin):
             self._revoke(request, key)
 
     def has_revoke_permission(self, request, object_id=None):
-        key = self.get_object(request, object_id) if object_id else None
-        return bool(key and key.is_usable and self.has_change_permission(request))
+        key = self.changeable_row(request, object_id)
+        return bool(key and key.is_usable)
 
     @action(
         description="Revoke",
@@ -556,7 +532,7 @@ class ApiKeyAdmin(BackofficeAdmin):
         ),
     )
     def revoke_key(self, request, form, object_id):
-        key = self.get_object(request, object_id)
+        key = self.get_row(request, object_id)
         self._revoke(request, key)
         return redirect_back(request, key)
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Exists, Model, OuterRef, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
@@ -127,7 +127,7 @@ class PeopleAdmin(BackofficeAdmin):
     def remove_factor(
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
-        row, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
             remove_second_factors(self.user_of(row))
             told = "second factor removed"
@@ -158,7 +158,7 @@ class PeopleAdmin(BackofficeAdmin):
     def change_email(
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
-        row, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         user = self.user_of(row)
         if user.pk == request.user.pk:
             told = "Change your own address where you change your password."
@@ -197,7 +197,7 @@ class PeopleAdmin(BackofficeAdmin):
     def end_sessions(
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
-        row, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
             self.user_of(row).sessions.all().delete()
             told = "sessions ended"
@@ -207,9 +207,3 @@ class PeopleAdmin(BackofficeAdmin):
 
     def address_changed(self, request: HttpRequest, user: User) -> None:
         """What else follows from it, in the same transaction."""
-
-    def _row(self, request: HttpRequest, object_id: str) -> Any:
-        row = self.get_object(request, object_id)
-        if row is None:
-            raise Http404
-        return row

@@ -336,7 +336,7 @@ ROWS = {
     "payments.refund.approve": refund,
     "payments.refund.reject": refund,
     "references.reference.reveal": reference,
-    "references.reference.send_new_link": reference,
+    "references.reference.resend": reference,
     "reports.report.cancel": waiting_for_consent,
     "reports.report.pdf": report,
     "reports.report.resend_consent": waiting_for_consent,

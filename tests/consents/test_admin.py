@@ -49,7 +49,7 @@ def staff(*permissions: str) -> Client:
 
 def act(client: Client, action: str, consent: Consent, **more: str):
     data = {"action": action, "_selected_action": [str(consent.pk)], **more}
-    data["_sure"] = "yes"
+    data["_confirmed"] = "yes"
     return client.post(list_url(Consent), data, follow=True)
 
 

@@ -28,7 +28,7 @@ def staff(*permissions: str) -> Client:
 
 
 def send_again(client: Client, row: Notification) -> list[str]:
-    data = {"_sure": "yes", "action": "send_again", "_selected_action": [row.pk]}
+    data = {"_confirmed": "yes", "action": "send_again", "_selected_action": [row.pk]}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 
@@ -89,7 +89,7 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
     to_review = f"{BLOCKS}?review=open"
     client = staff("view_block", "change_block")
     assert "1 block" in visible_text(client.get(to_review).content.decode())
-    data = {"_sure": "yes", "action": "mark_reviewed", "_selected_action": ids}
+    data = {"_confirmed": "yes", "action": "mark_reviewed", "_selected_action": ids}
     client.post(BLOCKS, data)
 
     assert "0 blocks" in visible_text(client.get(to_review).content.decode())
@@ -100,7 +100,7 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
 def test_staff_who_only_look_cannot_mark_as_reviewed(workspace):
     block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
     data = {
-        "_sure": "yes",
+        "_confirmed": "yes",
         "action": "mark_reviewed",
         "_selected_action": [Block.objects.get().pk],
     }

@@ -26,8 +26,8 @@ def change(reference: Reference) -> str:
 
 
 def send_new_link(client: Client, reference: Reference) -> list[str]:
-    chosen = {"action": "send_new_link", "_selected_action": [reference.pk]}
-    data = {"_sure": "yes", **chosen}
+    chosen = {"action": "resend", "_selected_action": [reference.pk]}
+    data = {"_confirmed": "yes", **chosen}
     answer = client.post(LIST, data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

@@ -128,7 +128,7 @@ def run_action(client: Client, action: str, *chosen, **fields) -> list[str]:
     """Run an action on rows of the list; return the messages of the page."""
     data = {"action": action, "_selected_action": [row.pk for row in chosen]}
     # As if staff had confirmed the action on its page.
-    data = {"_sure": "yes", **data, **fields}
+    data = {"_confirmed": "yes", **data, **fields}
     answer = client.post(list_url(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
 

@@ -18,7 +18,6 @@ from unfold.widgets import (
 from verification.accounts import colleagues
 from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, StaffRequest
-from verification.backoffice.model_admin import run_dialog
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.backoffice.widgets import FactsForm, ReasonForm, dialog
 from verification.values.wire import format_nairobi
@@ -265,29 +264,27 @@ class ColleagueAdmin(PeopleAdmin):
         return f"invited until {format_nairobi(invitation.expires_at, 'j F')}"
 
     def has_invite_permission(self, request, object_id=None):
-        colleague = self._changed(request, object_id)
+        colleague = self.changeable_row(request, object_id)
         return bool(
             colleague and colleague.is_active and not colleague.has_usable_password()
         )
 
     def has_deactivate_permission(self, request, object_id=None):
-        colleague = self._changed(request, object_id)
+        colleague = self.changeable_row(request, object_id)
         return bool(
             colleague and colleague.is_active and colleague.pk != request.user.pk
         )
 
     def has_reactivate_permission(self, request, object_id=None):
-        colleague = self._changed(request, object_id)
+        colleague = self.changeable_row(request, object_id)
         return bool(colleague and not colleague.is_active)
 
     def has_promote_permission(self, request, object_id=None):
-        colleague = self._changed(request, object_id)
+        colleague = self.changeable_row(request, object_id)
         return bool(colleague and colleague.is_active and not is_superuser(colleague))
 
-    def _changed(self, request, object_id):
-        if not (object_id and self.has_change_permission(request)):
-            return None
-        return self.get_object(request, object_id)
+    def has_act_permission(self, request, object_id=None):
+        return self.has_change_permission(request)
 
     def address_changed(self, request, user):
         if not user.has_usable_password():
@@ -395,7 +392,8 @@ class ColleagueAdmin(PeopleAdmin):
         self, request, form, object_id, verb, *, approved, requested, done
     ):
         """Run a verb that needs two superusers, and audit which of the two acts."""
-        colleague, reason = self._row(request, object_id), form.cleaned_data["reason"]
+        colleague = self.get_row(request, object_id)
+        reason = form.cleaned_data["reason"]
 
         def run():
             is_done = verb(colleague, by=request.user, reason=reason)
@@ -403,14 +401,14 @@ class ColleagueAdmin(PeopleAdmin):
             self.log_change(request, colleague, action, verb=action, reason=reason)
             return done if is_done else REQUESTED_NOTICE
 
-        return run_dialog(self, request, colleague, run)
+        return self.run_dialog(request, colleague, run)
 
     def _act(self, request, object_id, verb, action, done, reason=""):
-        colleague = self._row(request, object_id)
+        colleague = self.get_row(request, object_id)
 
         def run():
             verb(colleague, by=request.user)
             self.log_change(request, colleague, action, verb=action, reason=reason)
             return done
 
-        return run_dialog(self, request, colleague, run)
+        return self.run_dialog(request, colleague, run)

@@ -12,7 +12,7 @@ Jobs and the API import `audit` and `approvals`, not this module: unfold needs m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import wraps
 from typing import Any, ClassVar
@@ -35,7 +35,12 @@ from unfold.decorators import action
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, staff_actor
-from verification.backoffice.widgets import ReasonForm, dialog, redirect_back
+from verification.backoffice.widgets import (
+    ReasonForm,
+    dialog,
+    link_by_id,
+    redirect_back,
+)
 from verification.backoffice.widgets import cached_display as cached_display
 from verification.backoffice.widgets import json_block as json_block
 from verification.backoffice.widgets import link as link
@@ -43,12 +48,10 @@ from verification.backoffice.widgets import table as table
 from verification.values.personal import DOTS, mask
 
 # The confirmation page sends this field.
-CONFIRMED_FIELD = "_sure"
-
+CONFIRMED_FIELD = "_confirmed"
 # The search field of these lists posts to the search of the back office, which finds
 # rows by names of people and workspaces.
 SEARCHED_LIST_TEMPLATE = "admin/searched_list.html"
-
 # The confirmation page names this many rows, and counts the others.
 MAX_NAMED_ROWS = 20
 
@@ -59,6 +62,8 @@ SESSION_KEY = "revealed"
 REVEAL = "backoffice.reveal_personal"
 
 REVEAL_NOTICE = "Who you are, what you open and the reason are recorded for good."
+# The exceptions by which a verb refuses, and whose text the page shows.
+Refusals = type[Exception] | tuple[type[Exception], ...]
 
 
 class CheapPaginator(Paginator):
@@ -76,14 +81,14 @@ class BackofficeAdmin(ModelAdmin):
     """A page that deletes nothing and writes only the fields that a form changed.
 
     The search compares `search_ids` with a whole UUID, and `search_exact` with the
-    whole text. `also_written` names fields that a form sets besides its own. `sure`
-    maps an action to the text of the page that asks for confirmation.
+    whole text. `also_written` names fields that a form sets besides its own.
+    `confirm` maps an action to the text of the page that asks before it.
     """
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
     also_written: tuple[str, ...] = ()
-    sure: dict[str, str] = {}
+    confirm: dict[str, str] = {}
 
     paginator: Any = CheapPaginator
     show_full_result_count = False
@@ -94,6 +99,77 @@ class BackofficeAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def has_act_permission(
+        self, request: HttpRequest, object_id: str | None = None
+    ) -> bool:
+        """Return whether the user may run the page's actions.
+
+        Read-only rows have no form, so `change` allows only their actions.
+        """
+        meta = self.opts
+        return request.user.has_perm(f"{meta.app_label}.change_{meta.model_name}")
+
+    def changeable_row(self, request: HttpRequest, object_id: str | None) -> Any:
+        """Return the row if there is one and the user may run its actions, or None."""
+        if not (object_id and self.has_act_permission(request)):
+            return None
+        return self.get_object(request, object_id)
+
+    def get_row(self, request: HttpRequest, object_id: str) -> Any:
+        """Return the row, or raise Http404."""
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        return row
+
+    def run_dialog(
+        self,
+        request: HttpRequest,
+        row: Model,
+        verb: Callable[[], str],
+        refusals: Refusals = DecisionRefused,
+    ) -> HttpResponse:
+        """Run the verb of a dialog in a transaction and return to the row's page.
+
+        The page shows the text that the verb returns, or why it refuses.
+        """
+        try:
+            with transaction.atomic():
+                done = verb()
+        except refusals as e:
+            self.message_user(request, str(e), messages.ERROR)
+        else:
+            self.message_user(request, done, messages.SUCCESS)
+        return redirect_back(request, row)
+
+    def run_on_each(
+        self,
+        request: HttpRequest,
+        rows: Iterable[Any],
+        verb: Callable[[Any], object],
+        done: str,
+        *,
+        audited: str,
+        change: str = "",
+        reason: str = "",
+        refusals: Refusals = DecisionRefused,
+    ) -> None:
+        """Run the verb of an action on each row, in a transaction of its own.
+
+        The page shows `done` for each row, or why the verb refuses. `audited` is the
+        act in the audit trail, `change` the same in the page's history.
+        """
+        change = change or audited.replace("-", " ")
+        for row in rows:
+            try:
+                with transaction.atomic():
+                    verb(row)
+                    self.log_change(request, row, change, verb=audited, reason=reason)
+            except refusals as e:
+                self.message_user(request, f"{row.pk}: {e}", messages.ERROR)
+            else:
+                self.message_user(request, f"{row.pk}: {done}", messages.SUCCESS)
 
     def lookup_allowed(
         self, lookup: str, value: str, request: HttpRequest | None = None
@@ -129,21 +205,19 @@ class BackofficeAdmin(ModelAdmin):
     ) -> Any:
         name = request.POST.get("action", "")
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        needs_page = (
-            name in self.sure and CONFIRMED_FIELD not in request.POST and chosen
-        )
-        if not (needs_page and name in self.get_actions(request)):
+        asks = name in self.confirm and name in self.get_actions(request)
+        if not (asks and chosen and CONFIRMED_FIELD not in request.POST):
             return super().response_action(request, queryset)
         if request.POST.get("select_across", "0") != "1":
             queryset = queryset.filter(pk__in=chosen)
         return confirmation_page(
             self,
             request,
-            "admin/sure.html",
+            "admin/confirm.html",
             action=name,
             title=self.get_actions(request)[name][2],
-            told=self.sure[name],
-            kept=[
+            told=self.confirm[name],
+            fields=[
                 (key, value)
                 for key, values in request.POST.lists()
                 for value in values
@@ -203,7 +277,7 @@ class BackofficeAdmin(ModelAdmin):
         audit.record(action, actor, obj, fields=fields, reason=reason)
 
 
-class RevealingAdmin(ModelAdmin):
+class RevealingAdmin(BackofficeAdmin):
     """An admin page with masked values.
 
     `personal_fields` names encrypted fields, and methods that return data, not HTML.
@@ -212,6 +286,8 @@ class RevealingAdmin(ModelAdmin):
     personal_fields: tuple[str, ...] = ()
     # Names for the audit trail of other values that a reveal shows.
     also_revealed: tuple[str, ...] = ()
+    # Whether the audit trail records who opens a page, as it shows names of people.
+    audits_opening = False
     actions_detail: Any = ["reveal"]
 
     def __init__(self, *arguments: Any) -> None:
@@ -225,12 +301,23 @@ class RevealingAdmin(ModelAdmin):
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Model | None:
-        obj = super().get_object(request, object_id, from_field)
-        if obj is not None:
-            may = request.user.has_perm(REVEAL)
-            obj.is_revealed = may and is_revealed(request, obj)
-        return obj
+    ) -> Any:
+        # The page and each of its buttons read the row.
+        cache = request.__dict__.setdefault("_rows", {})
+        key = self.opts.label, str(object_id)
+        if key not in cache:
+            cache[key] = obj = super().get_object(request, object_id, from_field)
+            if obj is not None:
+                may = request.user.has_perm(REVEAL)
+                obj.is_revealed = may and is_revealed(request, obj)
+        return cache[key]
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *arguments: Any, **more: Any
+    ) -> Any:
+        if self.audits_opening and (obj := more.get("obj")):
+            audit.record(f"{audit.noun(obj)}.opened", audit.actor_of(request), obj)
+        return super().render_change_form(request, context, *arguments, **more)
 
     def has_reveal_permission(
         self, request: HttpRequest, object_id: str | None = None
@@ -255,10 +342,7 @@ class RevealingAdmin(ModelAdmin):
     def reveal(
         self, request: HttpRequest, form: ReasonForm, object_id: str
     ) -> HttpResponse:
-        obj = self.get_object(request, object_id)
-        if obj is None:
-            raise Http404
-        reason = form.cleaned_data["reason"]
+        obj, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         names = [name.removesuffix("_opened") for name in self.personal_fields]
         names += self.also_revealed
         act = f"{audit.noun(obj)}.revealed"
@@ -305,10 +389,14 @@ def _mask_until_revealed(
     return masked
 
 
-class ReadOnlyAdmin(RevealingAdmin, BackofficeAdmin):
+class ReadOnlyAdmin(RevealingAdmin):
     """Rows that staff read and no form changes."""
 
-    actions = None
+    actions: Any = None
+
+    @admin.display(description="Report")
+    def report_page(self, row: Any) -> str:
+        return link_by_id("reports.report", row.report_id)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return [*(self.fields or ()), *self.personal_fields]
@@ -343,23 +431,18 @@ class ApprovalAdmin(ReadOnlyAdmin):
     the texts of the confirmation pages, `columns` the attributes of a row they show.
     """
 
-    actions: Any = ["approve", "reject"]
+    actions = ["approve", "reject"]
     verbs: ClassVar[dict[str, Callable[..., Any]]]
     consequences: ClassVar[dict[str, str]]
     columns: ClassVar[Sequence[str]]
 
-    def has_decide_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm(
-            f"{self.opts.app_label}.change_{self.opts.model_name}"
-        )
-
-    @admin.action(description="Approve", permissions=["decide"])
+    @admin.action(description="Approve", permissions=["act"])
     def approve(
         self, request: HttpRequest, rows: QuerySet[Any]
     ) -> TemplateResponse | None:
         return self._decide(request, rows, "approve", "approved")
 
-    @admin.action(description="Reject", permissions=["decide"])
+    @admin.action(description="Reject", permissions=["act"])
     def reject(
         self, request: HttpRequest, rows: QuerySet[Any]
     ) -> TemplateResponse | None:
@@ -370,15 +453,14 @@ class ApprovalAdmin(ReadOnlyAdmin):
     ) -> TemplateResponse | None:
         if "confirmed" not in request.POST:
             return self._confirmation_page(request, rows, action)
-        for row in rows:
-            try:
-                with transaction.atomic():
-                    self.verbs[action](row.pk, by=staff_actor(request))
-                    self.log_change(request, row, done, verb=done)
-            except DecisionRefused as e:
-                self.message_user(request, f"{row.pk}: {e}", messages.ERROR)
-            else:
-                self.message_user(request, f"{row.pk}: {done}.", messages.SUCCESS)
+        by = staff_actor(request)
+        self.run_on_each(
+            request,
+            rows,
+            lambda row: self.verbs[action](row.pk, by=by),
+            f"{done}.",
+            audited=done,
+        )
         return None
 
     def _confirmation_page(
@@ -397,23 +479,6 @@ class ApprovalAdmin(ReadOnlyAdmin):
         )
 
 
-def run_dialog(
-    page: admin.ModelAdmin, request: HttpRequest, row: Model, verb: Callable[[], str]
-) -> HttpResponse:
-    """Run the verb of a dialog in a transaction and return to the row's page.
-
-    The page shows the text that the verb returns, or why it refuses.
-    """
-    try:
-        with transaction.atomic():
-            done = verb()
-    except DecisionRefused as e:
-        page.message_user(request, str(e), messages.ERROR)
-    else:
-        page.message_user(request, done, messages.SUCCESS)
-    return redirect_back(request, row)
-
-
 def confirmation_page(
     page: admin.ModelAdmin,
     request: HttpRequest,
@@ -426,6 +491,23 @@ def confirmation_page(
     """Return the page that asks before an action. Its form repeats the action."""
     context = {**page.admin_site.each_context(request), "title": title, **more}
     return TemplateResponse(request, template, {**context, "action": action})
+
+
+def choice_filter(
+    title: str, parameter: str, choices: dict[str, tuple[str, Callable[[Any], Any]]]
+) -> type[admin.SimpleListFilter]:
+    """Return a filter; `choices` maps a value to its label and to what filters rows."""
+
+    class ChoiceFilter(admin.SimpleListFilter):
+        def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+            return [(value, label) for value, (label, _) in choices.items()]
+
+        def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+            value = self.value()
+            return choices[value][1](rows) if value in choices else rows
+
+    ChoiceFilter.title, ChoiceFilter.parameter_name = title, parameter
+    return ChoiceFilter
 
 
 class ExactFilter(TextFilter):

@@ -95,9 +95,13 @@ def cached_display(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
 
 def link(obj: Any, text: str | None = None) -> str:
     """Return a link to the row's page in the admin."""
-    meta = obj._meta
-    url = reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[obj.pk])
-    return format_html('<a href="{}">{}</a>', url, text or obj)
+    return link_by_id(obj._meta.label_lower, obj.pk, text or str(obj))
+
+
+def link_by_id(label: str, pk: Any, text: str | None = None) -> str:
+    """Return a link to a page without reading its row; `label` is "app.model"."""
+    url = reverse(f"admin:{label.replace('.', '_')}_change", args=[pk])
+    return format_html('<a href="{}">{}</a>', url, text or pk)
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -1,4 +1,5 @@
 from datetime import timedelta
+from functools import partial
 
 from django import forms
 from django.contrib import admin
@@ -8,8 +9,8 @@ from django.utils.timezone import now
 from verification.backoffice.model_admin import (
     BackofficeAdmin,
     ReadOnlyAdmin,
+    choice_filter,
     json_block,
-    link,
 )
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 
@@ -99,43 +100,43 @@ class CheckDefinitionAdmin(BackofficeAdmin):
         return False
 
 
-class StuckFilter(admin.SimpleListFilter):
-    title = "trouble"
-    parameter_name = "trouble"
+def filter_waiting(results):
+    """Return results that wait for over an hour.
 
-    def lookups(self, request, model_admin):
-        return [
-            ("waiting", "waiting for over an hour"),
-            ("gave-up", "the engine gave it up"),
-        ]
-
-    def queryset(self, request, results):
-        if self.value() == "waiting":
-            # Two conditions, because two partial indexes hold the waiting rows.
-            waits = Q(next_attempt_at__isnull=False)
-            waits = (waits & Q(waits_for="")) | (waits & ~Q(waits_for=""))
-            hour_ago = now() - timedelta(hours=1)
-            return results.filter(waits, report__updated_at__lt=hour_ago)
-        if self.value() == "gave-up":
-            return results.filter(
-                status=ResultStatus.FAILED, failure_code="ENGINE_GAVE_UP"
-            )
-        return results
+    There are two conditions, because two partial indexes hold the waiting rows.
+    """
+    waits = Q(next_attempt_at__isnull=False)
+    waits = (waits & Q(waits_for="")) | (waits & ~Q(waits_for=""))
+    return results.filter(waits, report__updated_at__lt=now() - timedelta(hours=1))
 
 
-class StatusFilter(admin.SimpleListFilter):
-    title = "status"
-    parameter_name = "status"
+def filter_given_up(results):
+    return results.filter(status=ResultStatus.FAILED, failure_code="ENGINE_GAVE_UP")
 
-    def lookups(self, request, model_admin):
-        return ResultStatus.choices
 
-    def queryset(self, request, results):
-        status = self.value()
-        if status == ResultStatus.RUNNING:
-            # Every running check has a due time; the index of due rows finds them.
-            results = results.filter(next_attempt_at__isnull=False)
-        return results.filter(status=status) if status else results
+def filter_status(status, results):
+    if status == ResultStatus.RUNNING:
+        # Every running check has a due time; the index of due rows finds them.
+        results = results.filter(next_attempt_at__isnull=False)
+    return results.filter(status=status)
+
+
+StuckFilter = choice_filter(
+    "trouble",
+    "trouble",
+    {
+        "waiting": ("waiting for over an hour", filter_waiting),
+        "gave-up": ("the engine gave it up", filter_given_up),
+    },
+)
+StatusFilter = choice_filter(
+    "status",
+    "status",
+    {
+        value: (label, partial(filter_status, value))
+        for value, label in ResultStatus.choices
+    },
+)
 
 
 @admin.register(CheckResult)
@@ -173,12 +174,6 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "created_at",
     ]
     personal_fields = ("finding_opened",)
-
-    @admin.display(description="Report")
-    def report_page(self, result):
-        # Made from the id, so that no query loads the report.
-        report = result._meta.get_field("report").related_model(pk=result.report_id)
-        return link(report)
 
     @admin.display(description="Finding")
     def finding_opened(self, result):

@@ -13,7 +13,11 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
-from verification.backoffice.model_admin import ReadOnlyAdmin, is_revealed, run_dialog
+from verification.backoffice.model_admin import (
+    ReadOnlyAdmin,
+    choice_filter,
+    is_revealed,
+)
 from verification.backoffice.widgets import ReasonForm, dialog
 from verification.checks.models import CheckResult, ResultStatus
 from verification.golive import decisions, names
@@ -48,15 +52,9 @@ def filter_waiting(applications):
     return applications.filter(status__in=WAITING)
 
 
-class WaitingFilter(admin.SimpleListFilter):
-    title = "waits"
-    parameter_name = "waits"
-
-    def lookups(self, request, model_admin):
-        return [("staff", "for a review")]
-
-    def queryset(self, request, applications):
-        return filter_waiting(applications) if self.value() == "staff" else applications
+WaitingFilter = choice_filter(
+    "waits", "waits", {"staff": ("for a review", filter_waiting)}
+)
 
 
 class ReviewAdmin(ReadOnlyAdmin):
@@ -64,16 +62,14 @@ class ReviewAdmin(ReadOnlyAdmin):
 
     def decide(self, request, object_id, verb, done, *arguments):
         """Call a verb with the row's id, the reviewer and `arguments`."""
-        row = self.get_object(request, object_id)
-        if row is None:
-            raise Http404
+        row = self.get_row(request, object_id)
         by = ActingUser(request.user, audit.actor_of(request))
 
         def run():
             verb(row.pk, by, *arguments)
             return done
 
-        return run_dialog(self, request, row, run)
+        return self.run_dialog(request, row, run)
 
 
 @admin.register(Application)
@@ -84,6 +80,7 @@ class ApplicationAdmin(ReviewAdmin):
     search_ids = ("id", "workspace_id")
     search_exact = ("company_name__iexact",)
     change_form_template = "admin/golive.html"
+    audits_opening = True
     # The template draws the rest from the review.
     fields = ["id"]
     personal_fields = ("told",)
@@ -108,18 +105,8 @@ class ApplicationAdmin(ReviewAdmin):
         )
         return [document, *super().get_urls()]
 
-    def get_object(self, request, object_id, from_field=None):
-        # The page and each of its buttons call this method.
-        cached = request.__dict__.setdefault("_applications", {})
-        if object_id not in cached:
-            cached[object_id] = super().get_object(request, object_id, from_field)
-        return cached[object_id]
-
     def render_change_form(self, request, context, *arguments, **more):
         application = more["obj"]
-        # The page shows names of people, so the audit trail records who opens it.
-        opened = f"{audit.noun(application)}.opened"
-        audit.record(opened, audit.actor_of(request), application)
         review = review_of(application)
         context |= {"review": review, "application": application}
         context["runs"] = is_running(review.result)

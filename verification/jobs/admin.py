@@ -16,7 +16,7 @@ class JobAdmin(BackofficeAdmin):
     search_ids = ()
     search_exact = ("function",)
     actions = ["run_again"]
-    sure = {"run_again": "Each is run as if it had never been tried."}
+    confirm = {"run_again": "Each is run as if it had never been tried."}
 
     def has_add_permission(self, request):
         return False
@@ -24,10 +24,7 @@ class JobAdmin(BackofficeAdmin):
     def has_change_permission(self, request, obj=None):
         return False
 
-    def has_run_again_permission(self, request):
-        return request.user.has_perm("jobs.change_job")
-
-    @admin.action(description="Run the selected jobs again", permissions=["run_again"])
+    @admin.action(description="Run the selected jobs again", permissions=["act"])
     def run_again(self, request, jobs):
         count = 0
         for job in jobs.filter(gave_up_at__isnull=False):

@@ -1,8 +1,7 @@
-from django.contrib import admin, messages
-from django.db import transaction
+from django.contrib import admin
 from django.utils.timezone import now
 
-from verification.backoffice.model_admin import ReadOnlyAdmin
+from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
 from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import NotResendable, send_again
 
@@ -14,8 +13,8 @@ class NotificationAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace")
     search_exact = ("cause", "provider_reference")
-    actions = ["send_again"]  # type: ignore[assignment]
-    sure = {"send_again": "Who has it already gets it a second time."}
+    actions = ["send_again"]
+    confirm = {"send_again": "Who has it already gets it a second time."}
     # What it says holds a link and is shown to nobody.
     fields = [
         "id",
@@ -45,24 +44,16 @@ class NotificationAdmin(ReadOnlyAdmin):
             return "kept no longer"
         return mask_recipient(notification.recipient, notification.channel)
 
-    def has_send_again_permission(self, request):
-        return request.user.has_perm("notifications.change_notification")
-
-    @admin.action(description="Send again", permissions=["send_again"])
+    @admin.action(description="Send again", permissions=["act"])
     def send_again(self, request, notifications):
-        for notification in notifications:
-            try:
-                with transaction.atomic():
-                    send_again(notification)
-                    told = "sent again"
-                    self.log_change(request, notification, told, verb="sent-again")
-            except NotResendable:
-                told = f"{notification} waits already, was cancelled or is too old."
-                self.message_user(request, told, messages.ERROR)
-                continue
-            self.message_user(
-                request, f"{notification} is sent again.", messages.SUCCESS
-            )
+        self.run_on_each(
+            request,
+            notifications,
+            send_again,
+            "it is sent again.",
+            audited="sent-again",
+            refusals=NotResendable,
+        )
 
 
 def to_review(blocks):
@@ -70,15 +61,7 @@ def to_review(blocks):
     return blocks.filter(reason=Block.Reason.UNKNOWN, lifted_at=None, reviewed_at=None)
 
 
-class ReviewFilter(admin.SimpleListFilter):
-    title = "review"
-    parameter_name = "review"
-
-    def lookups(self, request, model_admin):
-        return [("open", "to review")]
-
-    def queryset(self, request, blocks):
-        return to_review(blocks) if self.value() == "open" else blocks
+ReviewFilter = choice_filter("review", "review", {"open": ("to review", to_review)})
 
 
 @admin.register(Block)
@@ -87,8 +70,10 @@ class BlockAdmin(ReadOnlyAdmin):
     list_filter = [ReviewFilter, "reason", ("lifted_at", admin.EmptyFieldListFilter)]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace")
-    actions = ["mark_reviewed"]  # type: ignore[assignment]
-    sure = {"mark_reviewed": "They leave the list of blocks that a person must read."}
+    actions = ["mark_reviewed"]
+    confirm = {
+        "mark_reviewed": "They leave the list of blocks that a person must read."
+    }
     fields = [
         "id",
         "workspace",
@@ -104,16 +89,15 @@ class BlockAdmin(ReadOnlyAdmin):
     def is_active(self, block):
         return block.lifted_at is None
 
-    def has_mark_reviewed_permission(self, request):
-        return request.user.has_perm("notifications.change_block")
-
-    @admin.action(description="Mark as reviewed", permissions=["mark_reviewed"])
+    @admin.action(description="Mark as reviewed", permissions=["act"])
     def mark_reviewed(self, request, blocks):
-        for block in to_review(blocks):
-            with transaction.atomic():
-                Block.objects.filter(pk=block.pk).update(reviewed_at=now())
-                self.log_change(request, block, "reviewed", verb="reviewed")
-            self.message_user(request, f"{block} is reviewed.", messages.SUCCESS)
+        self.run_on_each(
+            request,
+            to_review(blocks),
+            lambda row: Block.objects.filter(pk=row.pk).update(reviewed_at=now()),
+            "it is reviewed.",
+            audited="reviewed",
+        )
 
 
 def mask_recipient(recipient, channel):

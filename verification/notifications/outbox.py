@@ -43,7 +43,10 @@ SEND_DUE = "verification.notifications.delivery.send_due_notifications"
 
 
 class NotResendable(Exception):
-    """It waits or was cancelled, or whom it went to is kept no longer."""
+    """The notification waits, was cancelled, or has no recipient any more."""
+
+    def __init__(self) -> None:
+        super().__init__("It waits already, was cancelled or is too old.")
 
 
 class MessageWithheld(Exception):

@@ -23,8 +23,10 @@ from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     ApprovalAdmin,
     ReadOnlyAdmin,
+    choice_filter,
     confirmation_page,
     link,
+    link_by_id,
     table,
 )
 from verification.db.ids import filter_by_number
@@ -54,9 +56,7 @@ from verification.payments.refunds import (
 from verification.payments.registry import PROVIDER_NAMES, provider_named
 from verification.payments.settlement import poll_now
 from verification.providers.base import ProviderError
-from verification.reports.links import NotRenewable, ResendTooSoon
-from verification.reports.models import Report
-from workspaces.models import Account
+from verification.reports.admin import HostedLinkAdmin
 
 MAX_ROWS_SHOWN = 50
 
@@ -76,14 +76,14 @@ class CheckoutNumberAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Payment)
-class PaymentAdmin(CheckoutNumberAdmin):
+class PaymentAdmin(HostedLinkAdmin, CheckoutNumberAdmin):
+    links = payment_links
+    visitor = "payer"
     checkouts_id = "payment_id"
     list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
     list_filter = ["status"]
     list_select_related = ["report"]
     search_ids = ("id", "report_id")
-    actions = ["resend"]  # type: ignore[assignment]
-    sure = {"resend": "A new link goes to the payer; the old one stops working."}
     fields = [
         "id",
         "report",
@@ -109,64 +109,38 @@ class PaymentAdmin(CheckoutNumberAdmin):
     def decrypted_payer(self, payment: Payment) -> dict[str, str] | None:
         return payment.payer
 
-    def has_act_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("payments.change_payment")
 
-    @admin.action(description="Send a new link", permissions=["act"])
-    def resend(self, request: HttpRequest, payments: QuerySet[Payment]) -> None:
-        for payment in payments:
-            try:
-                with transaction.atomic():
-                    payment_links.renew(payment.pk)
-                    change = "sent a new link"
-                    self.log_change(request, payment, change, verb="link-sent")
-            except (NotRenewable, ResendTooSoon) as e:
-                self.message_user(request, f"{payment.pk}: {e}", messages.ERROR)
-            else:
-                message = f"{payment.pk}: a new link goes to the payer."
-                self.message_user(request, message, messages.SUCCESS)
+def filter_flagged(flag: str, checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
+    flagged = checkouts.exclude(review_flags=[])
+    return flagged.filter(review_flags__contains=[flag]) if flag else flagged
 
 
-class ReviewFlagFilter(admin.SimpleListFilter):
-    title = "review flag"
-    parameter_name = "review_flag"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [("any", "a person must look"), *ReviewFlag.choices]
-
-    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        flagged = checkouts.exclude(review_flags=[])
-        match self.value():
-            case None:
-                return checkouts
-            case "any":
-                return flagged
-            case flag:
-                return flagged.filter(review_flags__contains=[flag])
+def filter_provider(name: str, checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
+    return checkouts.filter(provider=name)
 
 
-class UnfinishedPartFilter(admin.SimpleListFilter):
-    title = "not done"
-    parameter_name = "undone"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [("part", "has a part that was not done")]
-
-    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        return with_unfinished_part(checkouts) if self.value() else checkouts
-
-
-class ProviderFilter(admin.SimpleListFilter):
-    # Django's own filter would read the whole table to list the providers.
-    title = "provider"
-    parameter_name = "provider"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [(name, name) for name in PROVIDER_NAMES]
-
-    def queryset(self, request: HttpRequest, checkouts: QuerySet[Any]) -> QuerySet[Any]:
-        name = self.value()
-        return checkouts.filter(provider=name) if name else checkouts
+ReviewFlagFilter = choice_filter(
+    "review flag",
+    "review_flag",
+    {
+        "any": ("a person must look", partial(filter_flagged, "")),
+        **{
+            flag: (label, partial(filter_flagged, flag))
+            for flag, label in ReviewFlag.choices
+        },
+    },
+)
+UnfinishedPartFilter = choice_filter(
+    "not done",
+    "undone",
+    {"part": ("has a part that was not done", with_unfinished_part)},
+)
+# Django's own filter would read the whole table to list the providers.
+ProviderFilter = choice_filter(
+    "provider",
+    "provider",
+    {name: (name, partial(filter_provider, name)) for name in PROVIDER_NAMES},
+)
 
 
 class RefundForm(forms.Form):
@@ -200,8 +174,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         "environment",
     ]
     search_ids = ("id", "report_id", "payment_id", "account_id")
-    actions = ["poll", "refund", "record_elsewhere", "clear_flags"]  # type: ignore[assignment]
-    sure = {"poll": "The service asks the provider for the payment. No money moves."}
+    actions = ["poll", "refund", "record_elsewhere", "clear_flags"]
+    confirm = {"poll": "The service asks the provider for the payment. No money moves."}
     fields = [
         "id",
         "number",
@@ -238,10 +212,11 @@ class CheckoutAdmin(CheckoutNumberAdmin):
 
     @admin.display(description="For")
     def purpose_page(self, checkout: Checkout) -> str:
-        # The link needs only the id, which saves a query.
         if checkout.report_id:
-            return link(Report(pk=checkout.report_id), f"report {checkout.report_id}")
-        return link(Account(pk=checkout.account_id), f"top-up of {checkout.account_id}")
+            text = f"report {checkout.report_id}"
+            return link_by_id("reports.report", checkout.report_id, text)
+        text = f"top-up of {checkout.account_id}"
+        return link_by_id("workspaces.account", checkout.account_id, text)
 
     @admin.display(description="Review flags")
     def review_flags_text(self, checkout: Checkout) -> str:
@@ -262,9 +237,6 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         events = checkout.events.defer("body").order_by("-id")[:MAX_ROWS_SHOWN]
         rows = ((event.received_at, link(event)) for event in events)
         return table(["received", "event"], rows)
-
-    def has_act_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("payments.change_checkout")
 
     def has_refund_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("payments.change_refund")
@@ -498,10 +470,9 @@ class PaymentEventAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Checkout")
     def checkout_page(self, event):
-        # The link needs only the id, which saves a query for each row.
         if event.checkout_id is None:
             return "-"
-        return link(Checkout(pk=event.checkout_id), str(event.checkout_id))
+        return link_by_id("payments.checkout", event.checkout_id)
 
     @admin.display(description="SHA-256 of the body")
     def body_hash(self, event):

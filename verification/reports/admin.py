@@ -9,20 +9,21 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.contrib import admin, messages
-from django.db import transaction
+from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
-from django.utils.html import format_html
 from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice import audit
+from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     REVEAL_NOTICE,
     SEARCHED_LIST_TEMPLATE,
     ReadOnlyAdmin,
+    Refusals,
+    choice_filter,
     is_revealed,
     remember_reveal,
 )
@@ -32,12 +33,11 @@ from verification.backoffice.widgets import (
     ReasonForm,
     dialog,
     link,
+    link_by_id,
     redirect_back,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.links import (
-    consent_links,
-)
+from verification.consents.links import consent_links
 from verification.consents.models import ConsentRecord
 from verification.documents.report import report_pdf
 from verification.notifications.models import Notification
@@ -46,7 +46,12 @@ from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.cancel import cancel
 from verification.reports.launch import check_retryable, failed_checks, retry
-from verification.reports.links import NotRenewable, ResendTooSoon, message_causes
+from verification.reports.links import (
+    HostedLinks,
+    NotRenewable,
+    ResendTooSoon,
+    message_causes,
+)
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import NotCancellable, NotRetryable
@@ -185,17 +190,6 @@ def _page(row: Model) -> str:
     return link(row, "open")
 
 
-class StuckFilter(admin.SimpleListFilter):
-    title = "stuck"
-    parameter_name = "stuck"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return [("hour", "running for over an hour")]
-
-    def queryset(self, request: HttpRequest, reports: QuerySet[Any]) -> QuerySet[Any]:
-        return filter_stuck(reports) if self.value() == "hour" else reports
-
-
 def filter_stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
     """Return reports that run for over an hour; uses the index `reports_under_way`."""
     return reports.filter(
@@ -203,6 +197,11 @@ def filter_stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
         completed_at=None,
         updated_at__lt=now() - timedelta(hours=1),
     )
+
+
+StuckFilter = choice_filter(
+    "stuck", "stuck", {"hour": ("running for over an hour", filter_stuck)}
+)
 
 
 def not_retryable_reason(report: Any) -> str:
@@ -281,6 +280,7 @@ class ReportAdmin(ReadOnlyAdmin):
     search_exact = ("reference",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/report.html"
+    audits_opening = True
     # The template shows everything else from the history.
     fields = [
         "subject_type",
@@ -309,8 +309,7 @@ class ReportAdmin(ReadOnlyAdmin):
         if not report.monitoring_id:
             return "-"
         # By the URL's name, as `reports` does not import `monitoring`
-        url = reverse("admin:monitoring_rule_change", args=[report.monitoring_id])
-        return format_html('<a href="{}">{}</a>', url, report.monitoring_id)
+        return link_by_id("monitoring.rule", report.monitoring_id)
 
     def get_urls(self) -> list[Any]:
         document = path(
@@ -320,21 +319,10 @@ class ReportAdmin(ReadOnlyAdmin):
         )
         return [document, *super().get_urls()]
 
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        # Cached, as the page and each of its buttons read the report.
-        cache = request.__dict__.setdefault("_reports", {})
-        if object_id not in cache:
-            cache[object_id] = super().get_object(request, object_id, from_field)
-        return cache[object_id]
-
     def render_change_form(
         self, request: HttpRequest, context: Any, *arguments: Any, **more: Any
     ) -> Any:
         report = more["obj"]
-        # The page shows a name and findings about it, so each look at it is recorded.
-        audit.record("report.opened", audit.actor_of(request), report)
         history = load_history(report)
         context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
@@ -342,7 +330,7 @@ class ReportAdmin(ReadOnlyAdmin):
         if (
             has_failed
             and report.is_ended
-            and self._get_changeable_report(request, str(report.pk))
+            and self.changeable_row(request, str(report.pk))
         ):
             context["why_not_retried"] = not_retryable_reason(report)
         return super().render_change_form(request, context, *arguments, **more)
@@ -350,32 +338,24 @@ class ReportAdmin(ReadOnlyAdmin):
     def has_cancel_permission(
         self, request: HttpRequest, object_id: Any = None
     ) -> bool:
-        report = self._get_changeable_report(request, object_id)
+        report = self.changeable_row(request, object_id)
         return report is not None and not report.is_ended
 
     def has_retry_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        report = self._get_changeable_report(request, object_id)
+        report = self.changeable_row(request, object_id)
         return report is not None and not not_retryable_reason(report)
 
     def has_consent_permission(
         self, request: HttpRequest, object_id: Any = None
     ) -> bool:
-        report = self._get_changeable_report(request, object_id)
+        report = self.changeable_row(request, object_id)
         return bool(report and hasattr(report, "consent") and not report.is_ended)
 
     def has_payment_permission(
         self, request: HttpRequest, object_id: Any = None
     ) -> bool:
-        report = self._get_changeable_report(request, object_id)
+        report = self.changeable_row(request, object_id)
         return bool(report and hasattr(report, "payment") and not report.is_ended)
-
-    def _get_changeable_report(
-        self, request: HttpRequest, object_id: Any
-    ) -> Report | None:
-        """Return the report if this member of staff may change it."""
-        if not request.user.has_perm("reports.change_report"):
-            return None
-        return self.get_object(request, object_id) if object_id else None
 
     @action(
         description="Cancel",
@@ -444,21 +424,17 @@ class ReportAdmin(ReadOnlyAdmin):
         done: str,
         reason: str = "",
     ) -> HttpResponse:
-        report = self.get_object(request, object_id)
+        report = self.get_row(request, object_id)
         accounts = Account.objects.filter(environment=report.environment)
         account = accounts.get(workspace_id=report.workspace_id)
-        actor = f"staff {request.user.get_username()}"[:100]
-        client = Client(report.workspace, account, actor)
-        try:
-            with transaction.atomic():
-                verb(client, report.pk)
-                self.log_change(request, report, done, verb=done, reason=reason)
-        except REFUSALS as e:
-            self.message_user(request, str(e), messages.ERROR)
-        else:
-            text = f"Done: {done.replace('-', ' ')}."
-            self.message_user(request, text, messages.SUCCESS)
-        return redirect_back(request, report)
+        client = Client(report.workspace, account, staff_actor(request).name)
+
+        def run() -> str:
+            verb(client, report.pk)
+            self.log_change(request, report, done, verb=done, reason=reason)
+            return f"Done: {done.replace('-', ' ')}."
+
+        return self.run_dialog(request, report, run, REFUSALS)
 
     @action(
         description="PDF",
@@ -470,9 +446,7 @@ class ReportAdmin(ReadOnlyAdmin):
         ),
     )
     def pdf(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        report = self.get_object(request, object_id)
-        if report is None:
-            raise Http404
+        report = self.get_row(request, object_id)
         reason = form.cleaned_data["reason"]
         who = audit.actor_of(request)
         audit.record("report.pdf-taken", who, report, fields=["pdf"], reason=reason)
@@ -494,4 +468,26 @@ class ReportAdmin(ReadOnlyAdmin):
             report_pdf(report),
             content_type="application/pdf",
             headers={"Content-Disposition": name},
+        )
+
+
+class HostedLinkAdmin(ReadOnlyAdmin):
+    """Consents, payments or references, to whose `visitor` staff send a new link."""
+
+    links: HostedLinks[Any]
+    visitor: str
+    refusals: Refusals = (NotRenewable, ResendTooSoon)
+    actions = ["resend"]
+    confirm = {"resend": "A new link goes out; the old one stops working."}
+
+    @admin.action(description="Send a new link", permissions=["act"])
+    def resend(self, request: HttpRequest, rows: QuerySet[Any]) -> None:
+        self.run_on_each(
+            request,
+            rows,
+            lambda row: self.links.renew(row.pk),
+            f"a new link goes to the {self.visitor}.",
+            audited="link-sent",
+            change="sent a new link",
+            refusals=self.refusals,
         )

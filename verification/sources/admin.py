@@ -2,7 +2,7 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin, link
+from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter, link
 from verification.providers.registry import live_sources
 from verification.sources.health import health_of
 from verification.sources.models import Call, CallOutcome, Source
@@ -68,28 +68,27 @@ def _milliseconds(value):
     return "-" if value is None else f"{value:,} ms"
 
 
-class InDoubtFilter(admin.SimpleListFilter):
-    title = "what needs a person"
-    parameter_name = "doubt"
-
-    def lookups(self, request, model_admin):
-        return [("open", "in doubt"), ("settled", "was in doubt")]
-
-    def queryset(self, request, calls):
-        if self.value() == "open":
-            return calls_in_doubt(calls)
-        if self.value() == "settled":
-            return calls.filter(end=CallOutcome.IN_DOUBT, settled_at__isnull=False)
-        return calls
-
-
 def calls_in_doubt(calls):
     """Return the calls that may have been charged and that staff have not settled."""
     return calls.filter(end=CallOutcome.IN_DOUBT, settled_at=None)
 
 
+def settled_calls(calls):
+    return calls.filter(end=CallOutcome.IN_DOUBT, settled_at__isnull=False)
+
+
+InDoubtFilter = choice_filter(
+    "what needs a person",
+    "doubt",
+    {
+        "open": ("in doubt", calls_in_doubt),
+        "settled": ("was in doubt", settled_calls),
+    },
+)
+
+
 @admin.register(Call)
-class CallAdmin(BackofficeAdmin):
+class CallAdmin(ReadOnlyAdmin):
     list_display = [
         "source",
         "check_page",
@@ -103,7 +102,7 @@ class CallAdmin(BackofficeAdmin):
     search_ids = ("id", "result_id", "result__report_id")
     search_exact = ("reference",)
     actions = ["settle_as_paid", "settle_as_unpaid"]
-    sure = {
+    confirm = {
         "settle_as_paid": "The source has charged for these, and no answer came of it.",
         "settle_as_unpaid": "The source has not charged for these.",
     }
@@ -125,7 +124,6 @@ class CallAdmin(BackofficeAdmin):
         "settled_at",
         "was_paid",
     ]
-    readonly_fields = ["check_page", "skipped_text", "outcome_text"]
 
     @admin.display(description="Check")
     def check_page(self, call):
@@ -139,20 +137,11 @@ class CallAdmin(BackofficeAdmin):
     def skipped_text(self, call):
         return ", ".join(f"{name}: {why}" for name, why in call.passed_over) or "-"
 
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
-
-    def has_settle_permission(self, request):
-        return request.user.has_perm("sources.change_call")
-
-    @admin.action(description="Settle: the source was paid", permissions=["settle"])
+    @admin.action(description="Settle: the source was paid", permissions=["act"])
     def settle_as_paid(self, request, calls):
         self._settle(request, calls, was_paid=True)
 
-    @admin.action(description="Settle: the source was not paid", permissions=["settle"])
+    @admin.action(description="Settle: the source was not paid", permissions=["act"])
     def settle_as_unpaid(self, request, calls):
         self._settle(request, calls, was_paid=False)
 
