@@ -52,7 +52,7 @@ ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
 
 @admin.register(Workspace)
 class WorkspaceAdmin(RevealingAdmin):
-    """The page of a customer: what there is beside the row, `CUSTOMER_PAGE` says."""
+    """The page of a customer; the setting CUSTOMER_PAGE names its sections."""
 
     list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
     list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
@@ -60,7 +60,7 @@ class WorkspaceAdmin(RevealingAdmin):
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/workspace.html"
     audits_opening = True
-    # All else is drawn by the template.
+    # The template shows everything else.
     fields = [
         "name",
         "legal_name",
@@ -113,7 +113,7 @@ class WorkspaceAdmin(RevealingAdmin):
     def get_readonly_fields(self, request, obj=None):
         if obj is None:
             return []
-        # Of an approved one a reviewed change of its names alone sets it.
+        # Only a reviewed change sets the name of an approved workspace.
         is_reviewed = obj.requester.is_reviewed
         return self.readonly_fields + (["name"] if is_reviewed else [])
 
@@ -173,8 +173,13 @@ class WorkspaceAdmin(RevealingAdmin):
         workspace = self.get_row(request, object_id)
         with transaction.atomic():
             if workspace.suspend(reason):
-                told = "is suspended"
-                self._tell(request, workspace, told, verb="suspended", reason=reason)
+                self._record_and_show(
+                    request,
+                    workspace,
+                    "is suspended",
+                    verb="suspended",
+                    reason=reason,
+                )
         return redirect_back(request, workspace)
 
     @action(
@@ -193,16 +198,16 @@ class WorkspaceAdmin(RevealingAdmin):
         workspace = self.get_row(request, object_id)
         with transaction.atomic():
             if workspace.resume():
-                self._tell(request, workspace, "works again", verb="resumed")
+                self._record_and_show(request, workspace, "works again", verb="resumed")
         return redirect_back(request, workspace)
 
-    def _tell(self, request, workspace, outcome, **more):
+    def _record_and_show(self, request, workspace, outcome, **more):
         self.log_change(request, workspace, outcome, **more)
         self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
 
 
 def filter_low_balance(accounts):
-    """Those whose owners were told that little is left."""
+    """Return the accounts whose owners were notified of a low balance."""
     return accounts.filter(low_balance_notified_at__isnull=False)
 
 
@@ -358,7 +363,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
     search_ids = ("id", "result_id", "account_id", "checkout_id")
 
     def get_search_results(self, request, queryset, search_term):
-        """By a report, too: through its results, whose index entries have."""
+        """Search by a report's id too, through the index of its results."""
         found, again = super().get_search_results(request, queryset, search_term)
         term = search_term.strip()
         if is_uuid(term) and not found.exists():
@@ -411,7 +416,7 @@ class StaffEntryAdmin(ApprovalAdmin):
 
 @admin.register(Member)
 class MemberAdmin(ReadOnlyAdmin, PeopleAdmin):
-    """People of the clients, a row for each workspace; roles are the owners' affair."""
+    """Members of workspaces. Their owners change roles, staff do not."""
 
     person = "user"
     list_display = [
@@ -505,7 +510,7 @@ class ApiKeyAdmin(BackofficeAdmin):
         obj.text = form.text
 
     def response_add(self, request, obj, post_url_continue=None):
-        # Not told on the next page: what is said there travels in a cookie.
+        # A message on the next page would be in a cookie.
         context = self.admin_site.each_context(request)
         context |= {"title": "The new key", "key": obj, "text": obj.text}
         return TemplateResponse(request, "admin/key_shown.html", context)

@@ -11,7 +11,7 @@ from django.db import transaction
 from workspaces.ledger import open_accounts
 from workspaces.models import Account, Member, Role, Workspace
 
-# No id that is made is this one, as they begin with the time.
+# uuid7() never returns this id, as its ids begin with the time.
 OPERATOR_ID = UUID("00000000-0000-7000-8000-000000000001")
 
 
@@ -24,9 +24,9 @@ def create_workspace(
     billing: Account.Billing = Account.Billing.PREPAID,
     contact: str = "",
 ) -> Workspace:
-    """A workspace with its play money and its real money, billed as told.
+    """Create a workspace with its two accounts.
 
-    `contact` is what people outside are shown; the owner's address if it is empty.
+    People outside see `contact`; it is the owner's address if it is empty.
     """
     workspace = Workspace.objects.create(
         name=name, owner_email=owner_email, kind=kind, contact=contact or owner_email
@@ -37,7 +37,7 @@ def create_workspace(
 
 @transaction.atomic
 def create_own_workspace(user: User) -> Workspace:
-    """Somebody's own workspace, which they own; they may call it otherwise later."""
+    """Create a workspace that the user owns, under the user's name."""
     workspace = create_workspace(
         name=user.first_name or "My workspace",
         owner_email=user.email,
@@ -49,7 +49,10 @@ def create_own_workspace(user: User) -> Workspace:
 
 @transaction.atomic
 def operator_account(environment: str) -> Account:
-    """Opened when it is first asked for; two who ask at once get the same."""
+    """Return the operator's account, and create its workspace at the first call.
+
+    The operator pays from it for the reports that the service itself orders.
+    """
     workspace, is_new = Workspace.objects.get_or_create(
         pk=OPERATOR_ID,
         defaults={

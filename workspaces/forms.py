@@ -1,4 +1,4 @@
-"""What staff fill in about workspaces, their keys and their money."""
+"""Forms of the admin for workspaces, their keys and their money."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from workspaces.models import (
 )
 
 APPROVAL_NOTICE = "Needed: it is booked once another person approves it"
-# Play money is for the sandbox, and the sandbox is for play money.
+# Production bills real money; only the sandbox has play money.
 REAL_MONEY = [c for c in Account.Billing.choices if c[0] != Account.Billing.PLAY]
 
 
@@ -70,7 +70,7 @@ class ApiKeyForm(forms.ModelForm):
         model = ApiKey
         fields = ["workspace", "environment", "name", "expires_at"]
 
-    # Known once it is saved, and nowhere else.
+    # The key itself; `save` sets it, and nothing else has it.
     text = ""
 
     def clean(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class ApiKeyForm(forms.ModelForm):
 
 
 class AccountTermsForm(forms.ModelForm):
-    """How a workspace pays in production."""
+    """The terms by which a workspace pays in production."""
 
     billing = forms.ChoiceField(choices=REAL_MONEY, widget=UnfoldAdminSelectWidget)
 
@@ -152,9 +152,9 @@ class NoteForm(FactsForm):
 
 
 class MovementForm(FactsForm):
-    """Money by hand, in two steps: what is typed, then what follows from it.
+    """A top-up or adjustment in two steps: the amount, then its consequences.
 
-    `page` is the id that the entry gets: sent twice, it is booked once.
+    `page` is the id of the entry, so a form that is sent twice books once.
     """
 
     kind: ClassVar[LedgerEntry.Kind]
@@ -168,7 +168,7 @@ class MovementForm(FactsForm):
         max_length=200, required=False, widget=UnfoldAdminTextInputWidget
     )
     page = forms.UUIDField(widget=forms.HiddenInput, initial=uuid7)
-    sure = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    confirmed = forms.BooleanField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -182,22 +182,22 @@ class MovementForm(FactsForm):
         is_short = (
             account.billing == Account.Billing.PREPAID and amount < 0 and left < 0
         )
-        # The second step is decided where it is booked: it may have been sent before.
-        if is_short and not cleaned["sure"]:
+        # In the second step the verb decides, as the form may have been sent before.
+        if is_short and not cleaned["confirmed"]:
             raise ValidationError(str(InsufficientBalance(-amount, account)))
         return cleaned
 
     def is_valid(self) -> bool:
-        """True once the second step is sent; the first one asks."""
+        """Return True for the second step. The first step shows the form again."""
         if not super().is_valid():
             return False
-        if not self.cleaned_data["sure"]:
-            self._ask()
-        return bool(self.cleaned_data["sure"])
+        if not self.cleaned_data["confirmed"]:
+            self._show_consequences()
+        return bool(self.cleaned_data["confirmed"])
 
-    def _ask(self) -> None:
-        # What came with a request cannot be written to.
-        self.data = {**self.data.dict(), "sure": "on"}
+    def _show_consequences(self) -> None:
+        # The data of a request is read-only.
+        self.data = {**self.data.dict(), "confirmed": "on"}
         for name in ("amount", "note"):
             self.fields[name].widget = forms.HiddenInput()
         self.submit_text = f"{self.verb} {self.money(self.amount_moved)}"

@@ -1,7 +1,7 @@
-"""API keys: made, recognised and ended.
+"""Issue, find, rotate and revoke API keys.
 
-A key is `vrf_test_` or `vrf_live_`, 32 random base62 characters, and the CRC32 of all
-before it in 6 more. Only its SHA-256 is kept.
+A key is `vrf_test_` or `vrf_live_`, 32 random base62 characters, and 6 characters with
+the CRC32 of these. The database has only its SHA-256.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ RANDOM_CHARACTERS = 32
 CHECKSUM_CHARACTERS = 6
 SHAPE = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
-# How long a key still works beside its successor, unless told otherwise.
+# A rotated key works for this long beside its successor, if the caller names no time.
 OVERLAP = timedelta(hours=24)
 
 
 class NotApproved(Exception):
-    """A production key needs a workspace that was approved to go live."""
+    """The workspace is not approved to go live, so it gets no production key."""
 
 
 class KeyHasEnded(Exception):
-    """The key is revoked, expired or about to be: it can have no successor."""
+    """The key has ended, or its end is set, so it can have no successor."""
 
 
 def issue(
@@ -59,10 +59,10 @@ def issue(
     expires_at: datetime | None = None,
     force: bool = False,
 ) -> tuple[ApiKey, str]:
-    """A new key and its text, which nothing can show again.
+    """Create a key, and return it with its text, which is stored nowhere.
 
-    Raises ValueError for an unknown environment or scope, and NotApproved for a
-    production key of a workspace that is not approved, unless `force` is set.
+    Raises ValueError for an unknown environment or scope. Raises NotApproved for a
+    production key of an unapproved workspace; `force` allows it.
     """
     environment = Environment(environment)
     approved = workspace.go_live == Workspace.GoLive.APPROVED
@@ -83,7 +83,7 @@ def issue(
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether shape and checksum are right; asks nobody."""
+    """Return whether shape and checksum are right, without the database."""
     body, checksum = text[:-CHECKSUM_CHARACTERS], text[-CHECKSUM_CHARACTERS:]
     return bool(SHAPE.fullmatch(text)) and hmac.compare_digest(
         _checksum(body), checksum
@@ -95,9 +95,9 @@ def digest(text: str) -> bytes:
 
 
 def find(text: str) -> ApiKey | None:
-    """The usable key with this text, its workspace loaded and its `account` set.
+    """Return the usable key with this text, its workspace loaded and `account` set.
 
-    None says nothing about why: unknown, revoked and expired are not told apart.
+    Returns None for an unknown, a revoked and an expired key alike.
     """
     if not is_well_formed(text):
         return None
@@ -111,34 +111,36 @@ def find(text: str) -> ApiKey | None:
 
 
 def record_use(key: ApiKey, address: str) -> bool:
-    """Note that the key is used from this network address; False if a use was noted
-    within the last minute."""
+    """Record that the key is used from this network address.
+
+    Returns False if a use was recorded within the last minute.
+    """
     moment = now()
-    seen = key.last_used_at
-    if seen and moment - seen < ApiKey.LAST_USED_RESOLUTION:
+    last_used_at = key.last_used_at
+    if last_used_at and moment - last_used_at < ApiKey.LAST_USED_RESOLUTION:
         return False
-    # Names what was read, so that of many requests at once one writes.
-    unchanged = ApiKey.objects.filter(pk=key.pk, last_used_at=seen)
+    # The filter lets one of many concurrent requests write.
+    unchanged = ApiKey.objects.filter(pk=key.pk, last_used_at=last_used_at)
     key.last_used_at = moment
     used_from = address_hash(key.workspace_id, address)
     return bool(unchanged.update(last_used_at=moment, last_used_address_hash=used_from))
 
 
 def is_used_from(workspace: Workspace, address: str) -> bool:
-    """Whether one of its keys was last used from this network address."""
+    """Return whether a key of the workspace was last used from this address."""
     hashed = address_hash(workspace.pk, address)
     return workspace.api_keys.filter(last_used_address_hash=hashed).exists()
 
 
 def address_hash(workspace_id: UUID, address: str) -> bytes:
-    """The keyed hash of a network address, another one for each workspace."""
+    """Return the keyed hash of a network address, which differs by workspace."""
     return keyed_hash("client address", workspace_id, address)
 
 
 def revoke(key: ApiKey, at: datetime | None = None) -> bool:
-    """End the key now, or at a time to come; False if it ends before that anyway.
+    """End the key now or `at` a later time. Returns False if it ends sooner anyway.
 
-    An end that is set can be brought forward and never put off.
+    An end that is set can only move to an earlier time.
     """
     moment = max(at or now(), now())
     later = Q(revoked_at__isnull=True) | Q(revoked_at__gt=moment)
@@ -149,9 +151,9 @@ def revoke(key: ApiKey, at: datetime | None = None) -> bool:
 
 @transaction.atomic
 def rotate(key: ApiKey, *, old_ends_at: datetime | None = None) -> tuple[ApiKey, str]:
-    """A successor that may do the same, and the end of the old key (in OVERLAP).
+    """Issue a successor with the same permissions, and set the end of the old key.
 
-    A key that was to live for a time has a successor that lives as long.
+    The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
     """
     if not key.is_usable or not revoke(key, old_ends_at or now() + OVERLAP):
         raise KeyHasEnded(f"{key} has ended, or is being replaced already.")
@@ -162,7 +164,7 @@ def rotate(key: ApiKey, *, old_ends_at: datetime | None = None) -> tuple[ApiKey,
         name=key.name,
         scopes=key.scopes,
         expires_at=now() + lifetime if lifetime else None,
-        # Whoever let the old key be made has let this one be made.
+        # The old key had the approval.
         force=True,
     )
     successor.creates_per_minute = key.creates_per_minute
@@ -171,8 +173,7 @@ def rotate(key: ApiKey, *, old_ends_at: datetime | None = None) -> tuple[ApiKey,
     return successor, text
 
 
-# Every request finds its key. Building this statement with the ORM takes longer than
-# running it.
+# Every request runs this statement. The ORM takes longer to build it than to run it.
 @cache
 def _find_statement() -> str:
     columns = ", ".join(
@@ -180,7 +181,7 @@ def _find_statement() -> str:
         for model in (ApiKey, Workspace, Account)
         for name in _names(model)
     )
-    # Every name comes from a model; the digest is a parameter.
+    # All names come from models; the digest is a parameter.
     return f"""
         SELECT {columns} FROM workspaces_apikey
         JOIN workspaces_workspace
@@ -194,7 +195,7 @@ def _find_statement() -> str:
 
 @cache
 def _names(model: type[Model]) -> list[str]:
-    """All columns but the sealed ones, which are deferred."""
+    """Return all columns except encrypted ones, which are deferred."""
     fields = model._meta.concrete_fields
     return [f.attname for f in fields if not isinstance(f, EncryptedJSONField)]
 

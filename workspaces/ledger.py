@@ -1,8 +1,8 @@
-"""Money of a workspace: entries that are only ever added, and the balance they make.
+"""The ledger: append-only entries, and the balance that is their sum.
 
-Every movement writes its entries and moves the balance in the caller's transaction.
-The rows of an account are updated in the order of their ids and as late as can be, so
-that two transactions neither deadlock nor wait for longer than they must.
+A movement writes its entry and the balance in the caller's transaction. Accounts are
+updated in the order of their ids, so that transactions do not deadlock, and as late as
+possible, so that they do not wait for long.
 
 `notify_low_balances` tells owners before what they have paid in advance is used up.
 """
@@ -41,30 +41,30 @@ OVERDRAFT_CONSTRAINTS = {
 
 
 class InsufficientBalance(Exception):
-    """The account cannot pay, or may not owe more; nothing was moved."""
+    """The account cannot pay or may not owe more. No money was moved."""
 
     def __init__(self, needed: Decimal, account: Account) -> None:
         available, currency = account.spendable or Decimal(0), account.currency
-        told = f"This needs {currency} {needed:.2f} and the workspace "
+        message = f"This needs {currency} {needed:.2f} and the workspace "
         if account.billing == Account.Billing.POSTPAID:
-            told += (
+            message += (
                 f"owes {currency} {-account.balance:.2f}, of {currency} "
                 f"{account.ceiling:.2f} that it may owe (its ceiling). Pay what is "
                 "owed, or ask for a higher ceiling, and try again."
             )
         else:
-            told += (
+            message += (
                 f"has {currency} {available:.2f}, its credit included. Top up and "
                 "try again."
             )
-        super().__init__(told)
+        super().__init__(message)
         self.needed, self.available = needed, available
         self.account_id, self.environment = account.pk, account.environment
 
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """One entry to be; `amount` is what it does to the balance."""
+    """An entry that is about to be written; `amount` is added to the balance."""
 
     account_id: UUID
     kind: Kind
@@ -120,18 +120,18 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
 
 @contextmanager
 def balance_update(movements: Sequence[Movement]) -> Iterator[Update | None]:
-    """What moves the balance of their one account, for `insert_and_update`.
+    """Yield the update of one account's balance, for `insert_and_update`.
 
-    Raises InsufficientBalance when the account cannot pay, and then nothing was
-    written. One statement with the rows, because until its commit every other order of
-    the account waits for it: so nobody waits for this process to go on.
+    The update is in one statement with the rows: other orders of the account wait for
+    its lock until the commit, and must not wait for this process in between. Raises
+    InsufficientBalance if the account cannot pay; then nothing is written.
     """
     amount = sum((movement.amount for movement in movements), Decimal(0))
     if not amount:
         yield None
         return
     (account_id,) = {movement.account_id for movement in movements}
-    # A statement that fails ends a transaction that it is part of.
+    # A failed statement ends its transaction, so an outer one gets a savepoint.
     in_transaction = connection.in_atomic_block
     try:
         with transaction.atomic() if in_transaction else nullcontext():
@@ -152,17 +152,17 @@ def _is_overdraft(error: IntegrityError) -> bool:
 
 @transaction.atomic
 def record_movements(*movements: Movement) -> None:
-    """Movements that stand alone, such as a top-up."""
+    """Write movements that belong to no other rows, such as a top-up."""
     move_balances(movements)
     insert(entries(movements, now()))
 
 
 @transaction.atomic
 def take_back(movement: Movement) -> None:
-    """Book what a bank or a provider took of a top-up, or has returned.
+    """Write what a bank or provider took back of a top-up, or returned.
 
-    Not refused where the money is spent: the balance falls below its limit, and the
-    account orders nothing until it is made up.
+    The balance may fall below its limit. Then the account can order nothing until it
+    is topped up.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -185,7 +185,7 @@ def top_up(
     note: str,
     checkout_id: UUID | None = None,
 ) -> None:
-    """With a checkout, which tops up once: again, it raises IntegrityError."""
+    """Write a top-up. Raises IntegrityError if the checkout has topped up already."""
     account = account_of(workspace, environment)
     record_movements(
         Movement(
@@ -200,7 +200,7 @@ def top_up(
 
 
 def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
-    """The two accounts every workspace has: play money, and real money."""
+    """Create the accounts of a workspace: play money and real money."""
     Account.objects.create(
         workspace=workspace,
         environment=Environment.SANDBOX,
@@ -212,7 +212,7 @@ def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
 
 
 def _move_balance(account_id: UUID, amount: Decimal) -> None:
-    # The condition holds for what gives money back, whatever the balance is.
+    # The condition allows every positive amount, whatever the balance is.
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -230,7 +230,7 @@ def _move_balance(account_id: UUID, amount: Decimal) -> None:
     raise InsufficientBalance(-amount, Account.objects.get(pk=account_id))
 
 
-# As `Account.spendable`.
+# `Account.spendable` in SQL.
 SPENDABLE = F("balance") + Case(
     When(billing=Account.Billing.PREPAID, then=F("credit_limit")),
     When(billing=Account.Billing.POSTPAID, then=F("ceiling")),
@@ -239,13 +239,16 @@ SPENDABLE = F("balance") + Case(
 
 @job
 def notify_low_balances() -> None:
-    """Any number of these may run at once; nobody is told of one crossing twice."""
-    told = Account.objects.filter(low_balance_notified_at__isnull=False)
-    told.exclude(pk__in=_low_accounts()).update(low_balance_notified_at=None)
+    """Notify the owners of low accounts, once for each fall below the threshold.
+
+    Any number of these jobs may run at once.
+    """
+    notified = Account.objects.filter(low_balance_notified_at__isnull=False)
+    notified.exclude(pk__in=_low_accounts()).update(low_balance_notified_at=None)
     charges = LedgerEntry.objects.filter(
         account=OuterRef("pk"), kind=LedgerEntry.Kind.CHARGE
     )
-    # Who never bought anything expects no balance.
+    # An owner who has bought nothing expects no balance.
     low = _low_accounts().filter(
         Exists(charges), low_balance_notified_at=None, workspace__suspended_at=None
     )
@@ -254,16 +257,16 @@ def notify_low_balances() -> None:
 
 
 def _low_accounts() -> QuerySet[Account]:
-    """Accounts that can spend no more than the owner wants to be told at."""
-    accounts = Account.objects.alias(left=SPENDABLE)
-    return accounts.filter(left__lte=F("low_balance_at"))
+    """Return the accounts at or below the threshold that their owners have set."""
+    accounts = Account.objects.alias(spendable_sum=SPENDABLE)
+    return accounts.filter(spendable_sum__lte=F("low_balance_at"))
 
 
 @transaction.atomic
 def _notify_owner(account_id: UUID) -> None:
     moment = now()
-    untold = _low_accounts().filter(pk=account_id, low_balance_notified_at=None)
-    if not untold.update(low_balance_notified_at=moment):
+    unnotified = _low_accounts().filter(pk=account_id, low_balance_notified_at=None)
+    if not unnotified.update(low_balance_notified_at=moment):
         return
     account = Account.objects.select_related("workspace").get(pk=account_id)
     notify(
@@ -287,7 +290,7 @@ def _low_balance_context(account: Account) -> dict[str, str]:
         "credit": _money(account.limit) if account.limit else "",
         "available": _money(account.spendable or Decimal(0)),
         "threshold": _money(account.low_balance_at or Decimal(0)),
-        # The page where the workspace pays, where somebody takes the money.
+        # Without a payment provider there is no page to pay on.
         "topUpUrl": top_up_url(account.pk) if settings.PAYMENT_PROVIDER else "",
     }
 

@@ -1,7 +1,7 @@
-"""Who may do what in a workspace: members, their roles, and invitations to become one.
+"""Members of workspaces: their roles and permissions, and invitations to join.
 
-Every verb takes the member who acts and refuses what their role does not allow, so
-that no page can forget to ask.
+Every verb takes the acting member and checks their permission itself, so no page can
+forget the check.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verification.values.wire import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 
 INVITATION_LIFETIME = timedelta(days=7)
-# Invitations carry words of the workspace to whoever it names: not to many.
+# An invitation brings text of the workspace to any address, so a day has few of them.
 INVITATIONS_PER_DAY, ONE_DAY = 50, timedelta(days=1)
 
 
@@ -55,7 +55,7 @@ _ADMIN = {
     P.MANAGE_MAILBOX,
     P.GO_LIVE,
 }
-# The only place that says what a role may do.
+# The permissions of each role; nothing else decides what a role may do.
 ALLOWED: dict[str, frozenset[Permission]] = {
     Role.OWNER: frozenset(Permission),
     Role.ADMIN: frozenset(_ADMIN),
@@ -64,7 +64,7 @@ ALLOWED: dict[str, frozenset[Permission]] = {
 
 
 class NotAllowed(Exception):
-    """The member's role does not allow it."""
+    """The member's role lacks the permission."""
 
 
 class LastOwner(Exception):
@@ -72,15 +72,15 @@ class LastOwner(Exception):
 
 
 class AlreadyMember(Exception):
-    """Whoever has this address is a member already."""
+    """A member of the workspace has this address already."""
 
 
 class TooManyInvitations(Exception):
-    """A workspace invites only so many people a day."""
+    """The workspace has sent INVITATIONS_PER_DAY within a day."""
 
 
 class InvitationEnded(Exception):
-    """Unknown, used, withdrawn, expired, or meant for another address."""
+    """The invitation is unknown, used, withdrawn, expired, or for another address."""
 
 
 def has_permission(member: Member, permission: Permission) -> bool:
@@ -94,7 +94,7 @@ def require_permission(member: Member, permission: Permission) -> None:
 
 @transaction.atomic
 def invite(actor: Member, email: str, role: Role) -> Invitation:
-    """Ask somebody by e-mail; an open invitation of the address is replaced.
+    """Invite a person by e-mail, in place of an open invitation of the address.
 
     Raises NotAllowed, AlreadyMember and TooManyInvitations.
     """
@@ -108,8 +108,10 @@ def invite(actor: Member, email: str, role: Role) -> Invitation:
 
 @transaction.atomic
 def assign_owner(workspace: Workspace, email: str) -> bool:
-    """By an operator, who made it for somebody: whoever logs in with this address owns
-    it at once, and anybody else is invited to. True for the former."""
+    """Make the user with this address the owner, or invite the address to be it.
+
+    Staff call this for a workspace that they create. Returns False for an invitation.
+    """
     user = _find_user(email)
     if user:
         Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
@@ -120,28 +122,25 @@ def assign_owner(workspace: Workspace, email: str) -> bool:
 
 @transaction.atomic
 def withdraw_invitation(actor: Member, invitation: Invitation) -> None:
-    """Its link works no more. Raises NotAllowed and InvitationOver."""
+    """End the invitation's link. Raises NotAllowed and InvitationEnded."""
     lock_workspace(invitation.workspace_id)
     _require_authority_over(actor, invitation.workspace_id, Role(invitation.role))
-    # Anew: it may have been accepted while the page was open.
-    held = open_invitations().select_for_update(of=("self",))
-    if (waiting := held.filter(pk=invitation.pk).first()) is None:
+    # The invitee may have accepted it while the page was open.
+    unanswered = open_invitations().select_for_update(of=("self",))
+    if (waiting := unanswered.filter(pk=invitation.pk).first()) is None:
         raise InvitationEnded
     _end_invitation(waiting)
 
 
 def withdraw_all_invitations(workspace: Workspace) -> None:
-    """In a transaction: of a workspace that is closed."""
+    """End all open invitations of a workspace that closes. Needs a transaction."""
     for invitation in _unanswered(workspace.invitations).select_for_update():
         _end_invitation(invitation)
 
 
 @job
 def end_expired_invitations() -> int:
-    """End invitations that were not accepted in time, and return how many.
-
-    It goes in steps, so that no transaction holds many rows.
-    """
+    """End expired invitations, at most 1,000 in a transaction. Returns how many."""
     ended = 0
     while count := _end_some_expired_invitations():
         ended += count
@@ -159,7 +158,7 @@ def _end_some_expired_invitations() -> int:
 
 @transaction.atomic
 def accept(user: User, token: str) -> Member:
-    """Make the user a member, once. Raises InvitationOver."""
+    """Make the user a member. Raises InvitationEnded, also at the second call."""
     found = _usable_invitations().select_for_update(of=("self",))
     invitation = found.filter(token_digest=_digest(token)).first()
     if invitation is None or bytes(invitation.email_hash) != email_hash(user.email):
@@ -189,13 +188,13 @@ def _unanswered(invitations: Any) -> Any:
 
 
 def _usable_invitations() -> QuerySet[Invitation]:
-    """Nobody joins a workspace while it is suspended, or after it was closed."""
+    """Return open invitations of workspaces that are not suspended."""
     return open_invitations().filter(workspace__suspended_at=None)
 
 
 @transaction.atomic
 def change_role(actor: Member, member: Member, role: Role) -> None:
-    """Raises NotAllowed and LastOwner."""
+    """Change the role of a member. Raises NotAllowed and LastOwner."""
     member = _lock_member(member)
     _require_authority_over(actor, member.workspace_id, Role(member.role))
     _require_authority_over(actor, member.workspace_id, role)
@@ -207,7 +206,7 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
 
 @transaction.atomic
 def remove(actor: Member, member: Member) -> None:
-    """Raises NotAllowed and LastOwner."""
+    """Remove a member. Raises NotAllowed and LastOwner."""
     member = _lock_member(member)
     _require_authority_over(actor, member.workspace_id, Role(member.role))
     _require_another_owner(member)
@@ -216,7 +215,7 @@ def remove(actor: Member, member: Member) -> None:
 
 @transaction.atomic
 def leave(member: Member) -> None:
-    """Everybody may go, but the last owner. Raises LastOwner."""
+    """Let a member leave, except the last owner. Raises LastOwner."""
     member = _lock_member(member)
     _require_another_owner(member)
     member.delete()
@@ -227,7 +226,10 @@ def email_hash(email: str) -> bytes:
 
 
 def _find_user(email: str) -> User | None:
-    """Whoever has confirmed this address: anybody can sign up with one."""
+    """Return the active user who has confirmed this address.
+
+    Anybody can sign up with an address that they do not own.
+    """
     return User.objects.filter(
         is_active=True,
         emailaddress__email__iexact=email.strip(),
@@ -236,9 +238,9 @@ def _find_user(email: str) -> User | None:
 
 
 def _require_authority_over(actor: Member, workspace_id: UUID, role: Role) -> None:
-    """That the actor may give this role there, or take it."""
+    """Raise NotAllowed unless the actor may give and take this role there."""
     needed = P.MANAGE_OWNERS if role == Role.OWNER else P.MANAGE_MEMBERS
-    # As they are by now: somebody may have removed them while the page was open.
+    # Another owner may have removed the actor while the page was open.
     found = Member.objects.filter(pk=actor.pk, workspace=workspace_id).first()
     if found is None:
         raise NotAllowed(needed)
@@ -246,12 +248,12 @@ def _require_authority_over(actor: Member, workspace_id: UUID, role: Role) -> No
 
 
 def lock_workspace(workspace_id: UUID) -> None:
-    """Nobody else changes who belongs to the workspace meanwhile."""
+    """Lock the workspace, so that no other transaction changes its members."""
     Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
 
 
 def _lock_member(member: Member) -> Member:
-    """Anew, as nobody else changes them meanwhile."""
+    """Re-read the member under the workspace's lock."""
     lock_workspace(member.workspace_id)
     return Member.objects.select_related("workspace", "user").get(pk=member.pk)
 
@@ -307,7 +309,7 @@ def _send_invitation(invitation: Invitation, token: str) -> None:
                 "expiresAt": utc_text(invitation.expires_at),
                 "operator": settings.OPERATOR_NAME,
             },
-            # Nobody knows yet which language is read.
+            # The language of the invitee is not known.
             language=BILINGUAL,
             workspace_id=invitation.workspace_id,
         )

@@ -1,4 +1,4 @@
-"""Who orders: a workspace in one environment, acting through a key or a person."""
+"""Workspaces with their keys, members, notes, accounts and ledger; and the client."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def all_scopes() -> list[str]:
 
 
 def full_name(legal_name: str, trading_name: str) -> str:
-    """`Acacia Lenders Limited (Acacia)`"""
+    """Return a name like `Acacia Lenders Limited (Acacia)`."""
     legal, trading = one_line(legal_name), one_line(trading_name)
     return f"{legal} ({trading})" if trading else legal
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The client as people outside its workspace read it: on pages, in mails, on paper.
+    """The client as people outside its workspace see it: on pages, in mails, on paper.
 
-    `legal_name` and `trading_name` are those that staff have reviewed; an unreviewed
-    workspace has neither. `contact` is an e-mail address, a phone number or both.
+    `legal_name` and `trading_name` are empty until staff have reviewed them. `contact`
+    is an e-mail address, a phone number or both.
     """
 
     name: str
@@ -60,15 +60,15 @@ class Requester:
 
     @property
     def message_context(self) -> dict[str, str]:
-        """What every message to a person outside says of the client."""
+        """Return what every message to a person outside says about the client."""
         return {"requester": self.name, "requesterContact": self.contact}
 
 
 class Workspace(models.Model):
-    """A client of the service: whose reports, keys and money these are.
+    """A customer of the service, who owns reports, keys and money.
 
-    Once it is approved its name is one that staff have reviewed, and changes by a
-    review alone. People outside are shown `requester`, not `name`.
+    Staff review the name of an approved workspace, and each change of it. Pages and
+    messages for people outside show `requester`, not `name`.
     """
 
     class Kind(models.TextChoices):
@@ -84,13 +84,13 @@ class Workspace(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200)
-    # Both names are empty until staff have reviewed them. From then on `name` is the
-    # trading name, or the legal name of a workspace without one.
+    # Both names are empty until staff have reviewed them. After that, `name` is the
+    # trading name, or the legal name if there is no trading name.
     legal_name = models.CharField(max_length=200, blank=True)
     trading_name = models.CharField(max_length=200, blank=True)
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.BUSINESS)
     owner_email = EncryptedJSONField()
-    # Where people ask the client about their details.
+    # The address or number for people who ask the client about their details.
     contact = EncryptedJSONField()
     go_live = models.CharField(max_length=10, choices=GoLive, default=GoLive.NONE)
     retention_days = models.PositiveIntegerField(default=365)
@@ -130,8 +130,10 @@ class Workspace(models.Model):
 
     @property
     def contact_email(self) -> str:
-        """Of whoever has owned it for longest, as it is by now; before anybody does,
-        of whom the operator named."""
+        """Return the e-mail address of the longest-standing owner.
+
+        It is `owner_email` until the workspace has an owner.
+        """
         owners = self.members.filter(role=Role.OWNER, user__is_active=True)
         found = owners.order_by("id").values_list("user__email", flat=True)
         return found.first() or self.owner_email
@@ -142,19 +144,19 @@ class Workspace(models.Model):
         return Requester(name, self.legal_name, self.trading_name, self.contact)
 
     def set_reviewed_names(self, legal_name: str, trading_name: str) -> list[str]:
-        """The names of the columns that the caller saves."""
+        """Set the names, and return the columns that the caller has to save."""
         self.legal_name, self.trading_name = legal_name, trading_name
         self.name = trading_name or legal_name
         return ["legal_name", "trading_name", "name"]
 
     def suspend(self, reason: str) -> bool:
-        """Refuse its keys and hold its jobs; False if it is suspended already."""
+        """Refuse its keys and hold its jobs. Returns False if it is suspended."""
         return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)
 
     @transaction.atomic
     def resume(self) -> bool:
-        """False if it is not suspended. What waited for it goes on."""
-        # Paths, because these modules import this one.
+        """Accept its keys and run its jobs. Returns False if it is not suspended."""
+        # Paths and not functions, because these modules import this one.
         schedule_job("webhooks.delivery.send_due_deliveries")
         schedule_job("verification.notifications.delivery.send_due_notifications")
         schedule_job("monitoring.runs.release_rules", self.pk)
@@ -170,8 +172,8 @@ class Workspace(models.Model):
 class Account(models.Model):
     """A workspace's money in one environment.
 
-    `balance` is the sum of the entries, kept beside them so that one conditional
-    update both charges and refuses; `audit_ledger` recomputes it.
+    `balance` is the sum of the ledger entries. It is a column, so that one conditional
+    update charges or refuses; `audit_ledger` recomputes it.
     """
 
     class Billing(models.TextChoices):
@@ -195,12 +197,12 @@ class Account(models.Model):
         blank=True,
         help_text="How much a postpaid workspace may owe; empty for any amount.",
     )
-    # What banks and providers took back of top-ups, whether or not it was spent. Only
-    # this brings the balance below its limit: a trigger refuses every other fall.
+    # The sum that banks and providers took back of top-ups, spent or not. Only this
+    # can bring the balance below its limit: a trigger refuses every other fall.
     taken_back = models.DecimalField(
         max_digits=14, decimal_places=2, default=Decimal(0), editable=False
     )
-    # The owner is told when no more than this can be spent.
+    # The service notifies the owner when the account can spend no more than this.
     low_balance_at = models.DecimalField(
         "tell the owner at",
         max_digits=14,
@@ -210,7 +212,7 @@ class Account(models.Model):
         default=Decimal(1000),
         help_text="When balance and credit are no more than this; empty for never.",
     )
-    # Null while more than that is left.
+    # Null while the account can spend more than that.
     low_balance_notified_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
@@ -256,19 +258,19 @@ class Account(models.Model):
 
     @property
     def limit(self) -> Decimal | None:
-        """How far below zero the balance may go; None for any amount."""
+        """Return how far below zero the balance may go; None means any amount."""
         if self.billing == self.Billing.PREPAID:
             return self.credit_limit
         return self.ceiling if self.billing == self.Billing.POSTPAID else None
 
     @property
     def spendable(self) -> Decimal | None:
-        """What orders can still cost; None for any amount."""
+        """Return the highest cost of another order; None means any amount."""
         return None if self.limit is None else self.balance + self.limit
 
 
 class LedgerEntry(models.Model):
-    """One movement of money, for good: a mistake is put right by another entry."""
+    """One movement of money. It never changes: another entry corrects a mistake."""
 
     class Kind(models.TextChoices):
         CHARGE = "CHARGE"
@@ -277,20 +279,20 @@ class LedgerEntry(models.Model):
         ADJUSTMENT = "ADJUSTMENT"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # Found by the index of the statement.
+    # The index `statement` begins with the account.
     account = models.ForeignKey(
         Account, models.PROTECT, related_name="entries", db_index=False
     )
     kind = models.CharField(max_length=10, choices=Kind)
-    # What it does to the balance: a charge is below zero.
+    # The change of the balance: a charge is negative.
     amount = models.DecimalField(max_digits=14, decimal_places=2)
     report_id = models.UUIDField(null=True)
     result_id = models.UUIDField(null=True)
-    # Which time the result was run: a retry is charged anew.
+    # The number of the run of the check: each retry has its own charge.
     attempt = models.PositiveSmallIntegerField(null=True)
-    # What was paid through a payment provider's page.
+    # The payment by which the account was topped up.
     checkout_id = models.UUIDField(null=True)
-    # Found by the constraint's index: few entries have one.
+    # The constraint has an index.
     staff_entry = models.ForeignKey(
         "StaffEntry", models.PROTECT, null=True, related_name="entries", db_index=False
     )
@@ -347,7 +349,7 @@ class LedgerEntry(models.Model):
 
 
 class ApiKey(models.Model):
-    """A client's key. The key itself is shown once and never kept."""
+    """A key of a client. Its text is shown once and stored nowhere."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="api_keys")
@@ -363,16 +365,16 @@ class ApiKey(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)
-    # A keyed hash of the network address it was used from then.
+    # A keyed hash of the network address of that use.
     last_used_address_hash = KeyedHashField(null=True, editable=False)
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)
 
-    # The money of its workspace in its environment, set by `keys.find`.
+    # The workspace's account in the environment; `keys.find` sets it.
     account: Account
 
-    # How stale `last_used_at` may be: it is written at most this often.
+    # `last_used_at` is written at most this often.
     LAST_USED_RESOLUTION = timedelta(minutes=1)
 
     def __str__(self) -> str:
@@ -394,7 +396,7 @@ class Role(models.TextChoices):
 
 
 class Member(models.Model):
-    """A person who may open a workspace in the console, and as what."""
+    """A person with a role in a workspace, who may open it in the console."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
@@ -421,8 +423,10 @@ class Member(models.Model):
 
 
 class Note(models.Model):
-    """What a colleague writes down about a workspace. The database refuses changes,
-    and only lets the text be erased."""
+    """A note of staff about a workspace.
+
+    A trigger refuses changes, except to erase the text.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="notes")
@@ -441,7 +445,7 @@ class Note(models.Model):
 
 @job
 def purge_notes() -> None:
-    """Erase notes that are older than the workspace keeps its results."""
+    """Erase the text of notes that are older than the workspace's retention."""
     days = F("workspace__retention_days") * timedelta(days=1)
     retention = ExpressionWrapper(days, output_field=models.DurationField())
     old = Note.objects.filter(text__isnull=False, created_at__lt=now() - retention)
@@ -449,18 +453,18 @@ def purge_notes() -> None:
 
 
 class Invitation(models.Model):
-    """A link that makes whoever has this e-mail address a member, once."""
+    """A link that makes the reader of an e-mail address a member, once."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="invitations")
-    # Null once it has ended: who was asked and did not come is nobody's business.
+    # Null once it has ended, as the address of a person who did not join is not needed.
     email = EncryptedJSONField(null=True)
-    # A keyed hash of the address, by which invitations for it are found.
+    # A keyed hash of the address, to find its invitations.
     email_hash = KeyedHashField(db_index=True)
     role = models.CharField(max_length=6, choices=Role)
-    # SHA-256 of the link's token, which is random and kept nowhere.
+    # SHA-256 of the link's random token, which is stored nowhere.
     token_digest = models.BinaryField(unique=True)
-    # Null where an operator invites the first owner.
+    # Null if staff invite the first owner.
     invited_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         models.PROTECT,
@@ -495,9 +499,9 @@ class Invitation(models.Model):
 
 
 class RateCount(models.Model):
-    """How often something was done in one minute, counted over all processes.
+    """A count of acts of one subject in one minute, over all processes.
 
-    The table is UNLOGGED: a crash of the database forgets a minute's counts.
+    The table is UNLOGGED: a crash of the database loses the counts.
     """
 
     pk = models.CompositePrimaryKey("subject", "minute")
@@ -522,10 +526,10 @@ class StaffEntryStatus(models.TextChoices):
 
 
 class StaffEntry(models.Model):
-    """Money that staff put on an account, or take from it, by hand.
+    """A top-up or adjustment by staff.
 
-    Its id is that of the page it was asked by, so that a page that is sent twice is
-    one entry.
+    The id comes from the page with the form, so a form that is sent twice makes one
+    entry.
     """
 
     Kind = StaffEntryKind
@@ -536,14 +540,14 @@ class StaffEntry(models.Model):
         "workspaces.Account", models.PROTECT, related_name="staff_entries"
     )
     kind = models.CharField(max_length=10, choices=StaffEntryKind)
-    # What it does to the balance.
+    # The change of the balance.
     amount = models.DecimalField(max_digits=14, decimal_places=2)
     note = models.CharField(max_length=200, blank=True)
     status = models.CharField(max_length=9, choices=StaffEntryStatus)
-    # Above an amount that the operator sets, another person must agree.
+    # Above STAFF_ENTRY_NEEDS_SECOND_ABOVE, a second person must approve.
     needs_second = models.BooleanField(default=False)
     requested_by = models.CharField(max_length=100)
-    # Users of the back office by their ids, since names can be changed.
+    # The ids of users, as their names can change.
     requested_by_user = models.BigIntegerField()
     decided_by = models.CharField(max_length=100, blank=True)
     decided_by_user = models.BigIntegerField(null=True)
@@ -574,7 +578,7 @@ class StaffEntry(models.Model):
             ),
         ]
         indexes = [
-            # What waits for a second person.
+            # Entries that wait for a second person.
             models.Index(
                 fields=["id"],
                 condition=Q(status="REQUESTED"),

@@ -1,4 +1,4 @@
-"""What the pages of staff and of members share: people who log in."""
+"""The base of the admin pages of staff and of members: people who log in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from verification.notifications.outbox import notify_account_holder
 
 
 def validate_free_address(email: str) -> str:
-    """Return the address as people log in by it, if it is nobody else's."""
+    """Return the address in lower case. Raises ValidationError if a user has it."""
     email = email.strip().lower()
     if filter_users_by_email(email):
         raise ValidationError("Somebody has this address already.")
@@ -33,17 +33,17 @@ def validate_free_address(email: str) -> str:
 
 
 def remove_second_factors(user: User) -> None:
-    """Remove all factors, end all sessions, and tell the person."""
+    """Remove all factors, end all sessions, and notify the user."""
     Authenticator.objects.filter(user=user.pk).delete()
     user.sessions.all().delete()
     notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
 
 
 def address_change_refusal(user: User) -> str:
-    """Return why a superuser alone must not change the address of this colleague.
+    """Return why one superuser must not change the address of this colleague.
 
-    Without a second factor, whoever reads the new mailbox takes over the account.
-    Empty for members, and for an invitation.
+    Without a second factor, the reader of the new mailbox takes over the account. The
+    reason is empty for members, and for colleagues who have not accepted an invitation.
     """
     if not user.is_staff or Authenticator.objects.filter(user=user.pk).exists():
         return ""
@@ -65,11 +65,12 @@ class AddressForm(ReasonForm):
 class PeopleAdmin(BackofficeAdmin):
     """Rows of people; `person` is the path from a row to its user.
 
-    People are found by their names and addresses, which must not stand in a URL.
+    The list's search posts to the back office's search, as names and addresses of
+    people must not be in a URL.
     """
 
     person = ""
-    # The list of staff alone does, where another superuser has to agree.
+    # Only the list of staff removes factors of staff, with a second superuser.
     removes_factors_of_staff = False
     search_ids: tuple[str, ...] = ()
     change_list_template = SEARCHED_LIST_TEMPLATE
@@ -93,9 +94,10 @@ class PeopleAdmin(BackofficeAdmin):
     def has_people_permission(
         self, request: HttpRequest, object_id: str | None = None
     ) -> bool:
-        """Return whether the user may change how people log in.
+        """Return whether the user may change how the person logs in.
 
-        Of staff only a superuser may, wherever else they are listed."""
+        Only a superuser may for staff, who can be members of workspaces too.
+        """
         if not request.user.has_perm("auth.change_user"):
             return False
         row = self.get_object(request, object_id) if object_id else None
@@ -130,8 +132,8 @@ class PeopleAdmin(BackofficeAdmin):
         row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
             remove_second_factors(self.user_of(row))
-            told = "second factor removed"
-            self.log_change(request, row, told, verb="factor-removed", reason=reason)
+            change = "second factor removed"
+            self.log_change(request, row, change, verb="factor-removed", reason=reason)
         self.message_user(request, "The second factor is removed.", messages.SUCCESS)
         return redirect_back(request, row)
 
@@ -161,15 +163,15 @@ class PeopleAdmin(BackofficeAdmin):
         row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         user = self.user_of(row)
         if user.pk == request.user.pk:
-            told = "Change your own address where you change your password."
-            self.message_user(request, told, messages.ERROR)
+            refusal = "Change your own address where you change your password."
+            self.message_user(request, refusal, messages.ERROR)
             return redirect_back(request, row)
         with transaction.atomic():
             user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-            if told := address_change_refusal(user):
-                self.message_user(request, told, messages.ERROR)
+            if refusal := address_change_refusal(user):
+                self.message_user(request, refusal, messages.ERROR)
                 return redirect_back(request, row)
-            # A request for the old address is not approved for the new one.
+            # The approver of an open request knew the old address.
             user.staff_requests.all().delete()
             notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")
             user.email = form.cleaned_data["email"]
@@ -178,8 +180,8 @@ class PeopleAdmin(BackofficeAdmin):
             EmailAddress.objects.create(user_id=user.pk, email=user.email, primary=True)
             user.sessions.all().delete()
             self.address_changed(request, user)
-            told = "e-mail address changed"
-            self.log_change(request, row, told, verb="email-changed", reason=reason)
+            change = "e-mail address changed"
+            self.log_change(request, row, change, verb="email-changed", reason=reason)
         self.message_user(request, "The address is changed.", messages.SUCCESS)
         return redirect_back(request, row)
 
@@ -200,10 +202,10 @@ class PeopleAdmin(BackofficeAdmin):
         row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
             self.user_of(row).sessions.all().delete()
-            told = "sessions ended"
-            self.log_change(request, row, told, verb="sessions-ended", reason=reason)
+            change = "sessions ended"
+            self.log_change(request, row, change, verb="sessions-ended", reason=reason)
         self.message_user(request, "The sessions are ended.", messages.SUCCESS)
         return redirect_back(request, row)
 
     def address_changed(self, request: HttpRequest, user: User) -> None:
-        """What else follows from it, in the same transaction."""
+        """Hook for what a new address causes, in the same transaction."""

@@ -1,7 +1,7 @@
-"""How often something is done a minute, counted over all processes and machines.
+"""Counts of acts a minute, over all processes and machines.
 
-Windows are the minutes of the clock. They are counted in PostgreSQL, or in Redis when
-REDIS_URL is set; while Redis is away, PostgreSQL counts.
+Windows are the minutes of the clock. PostgreSQL counts, or Redis if REDIS_URL is set;
+while Redis is unavailable, PostgreSQL counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verification.jobs.queue import job
 from workspaces.models import RateCount
 
 WINDOW_SECONDS = 60
-# How long counts are kept after their minute: nobody reads them any more.
+# Counts are deleted this long after their minute.
 RETENTION = timedelta(minutes=5)
 
 logger = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ class Rate:
 
 
 def count(subject: str, limit: int, by: int = 1) -> Rate:
-    """Count one more for this subject, or several, and say where that leaves it.
+    """Count `by` more for this subject, and return its rate.
 
-    Call it outside of a transaction: the count stands whatever becomes of the
-    request, and its row must not stay locked.
+    Call it outside a transaction, so that the count stays if the request fails, and its
+    row is not locked for long.
     """
     moment = int(time.time())
     used_of_window = moment % WINDOW_SECONDS
@@ -55,9 +55,9 @@ def count(subject: str, limit: int, by: int = 1) -> Rate:
 
 
 def claim_once(subject: str, at: int) -> bool:
-    """Whether nobody has called this for the subject and the moment `at` before.
+    """Return True for the first call with this subject and moment.
 
-    PostgreSQL says so even where Redis counts: it may have gone away in between.
+    PostgreSQL decides even if Redis counts, as Redis may lose its data in between.
     """
     return _count_in_database(subject, at, 1) == 1
 
@@ -77,20 +77,22 @@ def count_for_address(address: str, purpose: str, limit: int) -> Rate:
 
 @job
 def purge_counts() -> int:
-    """Delete the counts of past minutes, for a scheduled job to call."""
+    """Delete the counts of past minutes."""
     deleted, _ = RateCount.objects.filter(minute__lt=now() - RETENTION).delete()
     return deleted
 
 
 def _count(subject: str, window: int, by: int) -> int:
     if settings.REDIS_URL:
-        # Loaded where it is used: it takes 5 MB of every process.
+        # Imported here, as it needs 5 MB in every process.
         from redis.exceptions import RedisError
 
         try:
             return _count_in_redis(subject, window, by)
         except RedisError:
-            logger.warning("Redis is away; PostgreSQL counts rates", exc_info=True)
+            logger.warning(
+                "Redis is unavailable; PostgreSQL counts rates", exc_info=True
+            )
     return _count_in_database(subject, window, by)
 
 
@@ -116,7 +118,7 @@ def _count_in_redis(subject: str, window: int, by: int) -> int:
 
 
 def _network(address: str) -> str:
-    """What one client has: an IPv4 address, or the /64 of an IPv6 address."""
+    """Return the network of one client: an IPv4 address, or the /64 of IPv6."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Addresses that get the messages of a workspace's sandbox beside its members.
+"""Addresses besides the members' that get the messages of a workspace's sandbox.
 
-A member adds an address, a code is sent to it, and the member types the code: so
-nobody's address gets messages of a sandbox without its reader.
+A member adds an address, the service sends it a code, and the member types the code. So
+the reader of each address has agreed to get messages of the sandbox.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ CODE_LIFETIME, MAX_TRIES = timedelta(minutes=30), 5
 
 
 class TooManyAddresses(Exception):
-    """The workspace has, or has tried today, as many as it may."""
+    """The workspace has MAX_ADDRESSES, or has sent CODES_PER_DAY today."""
 
 
 class WrongCode(Exception):
-    """The code is wrong, or was tried too often, or too late."""
+    """The code is wrong or too old, or there were too many wrong codes."""
 
 
 @transaction.atomic
 def add(actor: Member, channel: Channel, address: str, language: str) -> SandboxAddress:
-    """Send a code to the address. One that waits for a code gets a new code.
+    """Send a code to the address, unless it is confirmed. Returns its row.
 
-    Raises NotAllowed and TooManyAddresses. A confirmed address is left as it is.
+    A new code replaces the last one. Raises NotAllowed and TooManyAddresses.
     """
     require_permission(actor, Permission.MANAGE_MAILBOX)
     workspace = actor.workspace
@@ -56,7 +56,7 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
     ):
         raise TooManyAddresses
     row, code = uuid7(), f"{secrets.randbelow(10**6):06}"
-    made = SandboxAddress.objects.create(
+    added = SandboxAddress.objects.create(
         id=row,
         workspace=workspace,
         channel=channel,
@@ -79,35 +79,35 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
             workspace.pk,
         )
     )
-    return made
+    return added
 
 
 def confirm(actor: Member, row: UUID, code: str) -> None:
-    """Let the address have messages from now on.
+    """Confirm the address by its code, so that it gets messages.
 
     Raises NotAllowed, WrongCode and SandboxAddress.DoesNotExist.
     """
     require_permission(actor, Permission.MANAGE_MAILBOX)
     waiting = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
-    open_ = waiting.filter(
+    open_rows = waiting.filter(
         confirmed_at=None,
         wrong_codes__lt=MAX_TRIES,
         created_at__gt=now() - CODE_LIFETIME,
     )
-    # Counted before it is compared, so that tries at once are as few.
-    tried = open_.update(wrong_codes=F("wrong_codes") + 1)
+    # Count before the comparison, so that concurrent tries are limited too.
+    may_try = open_rows.update(wrong_codes=F("wrong_codes") + 1)
     found = waiting.get()
     if found.confirmed_at:
         return
     known = bytes(found.code_hash or b"")
-    if not (tried and constant_time_compare(known, _code_hash(row, code.strip()))):
+    if not (may_try and constant_time_compare(known, _code_hash(row, code.strip()))):
         raise WrongCode
     waiting.update(confirmed_at=now(), code_hash=None)
 
 
 @transaction.atomic
 def remove(actor: Member, row: UUID) -> None:
-    """Raises NotAllowed."""
+    """Remove an address and cancel its code's message. Raises NotAllowed."""
     require_permission(actor, Permission.MANAGE_MAILBOX)
     found = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
     if found.delete()[0]:

@@ -1,7 +1,7 @@
-"""Top-ups and adjustments by staff, each booked once and the large ones by two people.
+"""Top-ups and adjustments by staff. Large ones need the approval of a second person.
 
-A page that asks for one has an id, and so has what it asks for: sent again, by a double
-click or after going back, it books nothing.
+The page with the form has an id, which is the id of its entry. So a form that is sent
+twice, by a double click or after going back, books once.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from verification.backoffice.approvals import (
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record_movements
 from workspaces.models import Account, StaffEntry, StaffEntryStatus
 
-# Several small entries within this time are one large one.
+# All entries within this time count as one for the limit.
 COMBINED_PERIOD = timedelta(days=1)
 
 
 class NotBooked(DecisionRefused):
-    """Nothing was changed; the text says why."""
+    """Nothing was booked; the text says why."""
 
 
 class AlreadySent(NotBooked):
-    """The page that asks for it was sent already."""
+    """The form was sent before."""
 
 
 def needs_approval(account: Account, amount: Decimal) -> bool:
-    """Whether staff have moved so much here within a day that another must agree."""
+    """Return whether staff move so much within a day that a second person approves."""
     if account.billing == Account.Billing.PLAY:
         return False
     lately = account.staff_entries.filter(created_at__gt=now() - COMBINED_PERIOD)
@@ -51,14 +51,14 @@ def needs_approval(account: Account, amount: Decimal) -> bool:
 def request_entry(
     page: UUID, account_id: UUID, kind: Kind, amount: Decimal, note: str, by: StaffActor
 ) -> StaffEntry:
-    """Book this, or have it wait for a second person where all that staff moved on the
-    account within a day is above STAFF_ENTRY_NEEDS_SECOND_ABOVE.
+    """Book the entry, or let it wait for a second person.
 
-    Raises NotBooked, and InsufficientBalance.
+    It waits if staff move more than STAFF_ENTRY_NEEDS_SECOND_ABOVE on the account in
+    a day. Raises NotBooked and InsufficientBalance.
     """
     if by.user is None:
         raise NotBooked("Only a person moves money by hand.")
-    # Held, so that of two at once the second sees the first.
+    # Under this lock, the second of two concurrent requests sees the first.
     account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
     if before := StaffEntry.objects.filter(pk=page).first():
         raise AlreadySent(f"This page was sent before: {before}. Nothing was added.")
@@ -83,7 +83,7 @@ def request_entry(
 
 @transaction.atomic
 def approve(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
-    """Raises NotBooked for the person who asked, and when it was decided."""
+    """Book an entry. Raises NotBooked for its requester, and if it has a decision."""
     entry = _lock_entry(entry_id)
     record_approval(entry, by, NotBooked)
     entry.status = StaffEntryStatus.BOOKED
@@ -97,7 +97,7 @@ def approve(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
 
 @transaction.atomic
 def reject(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
-    """Who asked for it may, too. Raises NotBooked when it was decided."""
+    """Reject an entry; its requester may too. Raises NotBooked if it has a decision."""
     entry = _lock_entry(entry_id)
     record_rejection(entry, by, NotBooked)
     entry.status = StaffEntryStatus.REJECTED

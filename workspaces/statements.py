@@ -1,7 +1,7 @@
-"""What a month did to an account: the balance before, the entries, the balance after.
+"""The statement of a month: opening balance, entries, closing balance.
 
-Months and times are those of Nairobi, as in the books and tax returns that a statement
-is for: a charge at 22:30 UTC on the 31st belongs to the next month.
+Months and times are those of Nairobi, as in the books and tax returns for which the
+statement is made: a charge at 22:30 UTC on the 31st belongs to the next month.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.utils.timezone import now
 from verification.values.wire import NAIROBI
 from workspaces.models import Account, LedgerEntry
 
-# A month of a million entries is added up in a second or two.
+# A month of a million entries takes a second or two.
 TIMEOUT = "60s"
 FETCHED = 5_000
 
@@ -35,7 +35,7 @@ FROM workspaces_ledgerentry
 WHERE account_id = %(account)s AND created_at >= %(start)s
 GROUP BY kind
 """
-# A line names its check. Nothing else about money reads the table of checks.
+# Each line names its check, so only this statement about money reads check results.
 LINES = """
 SELECT e.id, e.created_at, e.kind, e.amount, e.report_id, coalesce(r.name, ''),
     e.note, e.actor
@@ -45,7 +45,7 @@ WHERE e.account_id = %(account)s
     AND e.created_at >= %(start)s AND e.created_at < %(end)s
 ORDER BY e.created_at, e.id
 """
-# One look into the index for each month that has entries, however many they are.
+# One read of the index for each month with entries, whatever their number.
 MONTHS = """
 WITH RECURSIVE months(start) AS (
     SELECT date_trunc('month', min(created_at), 'Africa/Nairobi')
@@ -88,7 +88,7 @@ class Month(NamedTuple):
 
     @property
     def end(self) -> datetime:
-        """When the next one begins."""
+        """The start of the next month."""
         years, month = divmod(self.month, 12)
         return datetime(self.year + years, month + 1, 1, tzinfo=NAIROBI)
 
@@ -104,7 +104,7 @@ class Line(NamedTuple):
     at: datetime
     kind: str
     amount: Decimal
-    # After it.
+    # The balance after the entry.
     balance: Decimal
     report_id: UUID | None
     check: str
@@ -118,11 +118,11 @@ class Statement:
     month: Month
     opening: Decimal
     closing: Decimal
-    # Of every kind.
+    # One for each kind of entry.
     totals: list[Total]
-    # The month goes on: `closing` is the balance so far.
+    # The month is not over, so `closing` is the balance so far.
     is_partial: bool
-    # When a month that is over was, and when the last entry so far; Nairobi's time.
+    # The end of the month, or the last entry of a partial one, in Nairobi's time.
     until: datetime
 
     @property
@@ -130,7 +130,7 @@ class Statement:
         return sum(total.entries for total in self.totals)
 
     def lines(self) -> Iterator[Line]:
-        """Oldest first and not all in memory; while the statement is `opened`."""
+        """Yield the lines, oldest first, in the transaction of `open_statement`."""
         balance = self.opening
         with connection.chunked_cursor() as cursor:
             cursor.execute(LINES, _query_parameters(self.account, self.month))
@@ -142,7 +142,7 @@ class Statement:
 
 @contextmanager
 def open_statement(account_id: UUID, month: Month) -> Iterator[Statement]:
-    """A statement as of one moment: what is charged meanwhile is in none of it."""
+    """Open a statement in one snapshot, which later charges do not change."""
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

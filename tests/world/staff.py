@@ -145,7 +145,7 @@ def dialog_url(button: str, row) -> str:
 
 def dialog_fields(**fields) -> dict[str, str]:
     """Return the fields that a dialog's last step sends."""
-    return {"_form_submitted": "on", "sure": "on", "page": str(uuid7()), **fields}
+    return {"_form_submitted": "on", "confirmed": "on", "page": str(uuid7()), **fields}
 
 
 def reveal(client: Client, row, reason: str = "The subject asked") -> None:

@@ -15,7 +15,7 @@ class NotificationAdmin(ReadOnlyAdmin):
     search_exact = ("cause", "provider_reference")
     actions = ["send_again"]
     confirm = {"send_again": "Who has it already gets it a second time."}
-    # What it says holds a link and is shown to nobody.
+    # The context holds a link, so no page shows it.
     fields = [
         "id",
         "kind",
@@ -41,7 +41,7 @@ class NotificationAdmin(ReadOnlyAdmin):
     @admin.display(description="Recipient")
     def masked_recipient(self, notification):
         if notification.recipient is None:
-            return "kept no longer"
+            return "erased"
         return mask_recipient(notification.recipient, notification.channel)
 
     @admin.action(description="Send again", permissions=["act"])
@@ -57,7 +57,7 @@ class NotificationAdmin(ReadOnlyAdmin):
 
 
 def to_review(blocks):
-    """Those of recipients who do not know the workspace, which nobody looked into."""
+    """Return unreviewed blocks by recipients who do not know the workspace."""
     return blocks.filter(reason=Block.Reason.UNKNOWN, lifted_at=None, reviewed_at=None)
 
 

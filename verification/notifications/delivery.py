@@ -37,7 +37,7 @@ from verification.notifications.sms import send_sms
 from verification.notifications.templates import EmailText, write_email, write_sms
 
 logger = logging.getLogger(__name__)
-# After the attempt before: six attempts over eight and a half hours.
+# The waits between six attempts, over eight and a half hours.
 RETRY_DELAYS = (
     timedelta(minutes=1),
     timedelta(minutes=5),
@@ -46,17 +46,17 @@ RETRY_DELAYS = (
     timedelta(hours=6),
 )
 MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
-# Longer than any job may run: the holder of a lease that has ended is dead.
+# No job runs as long, so the sender is dead when its lease has ended.
 LEASE = timedelta(seconds=150)
-# One job sends for so long; another goes on.
+# One job sends for this long; the next one continues.
 RUN_SECONDS = 60
-# For how long a code is worth sending.
+# A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
 
 
 @job
 def send_due_notifications() -> None:
-    """Send one after another until none is due. Any number of these may run at once."""
+    """Send due notifications one by one. Any number of these jobs may run at once."""
     end = time.monotonic() + RUN_SECONDS
     with Mailer() as mailer:
         while beat() and time.monotonic() < end:
@@ -73,7 +73,7 @@ def next_retry_delay(attempts: int) -> timedelta | None:
 
 
 def _waiting() -> QuerySet[Notification]:
-    """Return what is to be sent: not what a suspended workspace would send."""
+    """Return the unsent notifications, without those of suspended workspaces."""
     return Notification.objects.filter(
         next_attempt_at__isnull=False, workspace__suspended_at=None
     )
@@ -82,8 +82,7 @@ def _waiting() -> QuerySet[Notification]:
 def claim() -> Notification | None:
     """Claim the notification that has been due longest, and count the attempt.
 
-    The attempt counts from here on, so that the attempts of a message that kills its
-    sender come to an end.
+    The claim counts it, so that the attempts of a message that kills its sender end.
     """
     due = _waiting().filter(next_attempt_at__lte=Now())
     claimed = claim_due(
@@ -96,7 +95,7 @@ def claim() -> Notification | None:
 
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:
-    """Errors are outcomes; nothing is raised for them."""
+    """Send the notification, or find why not. Returns errors as outcomes."""
     if notification.attempts > MAX_ATTEMPTS:
         return Outcome(NotificationError.INTERRUPTED, permanent=True)
     if reason := count_or_withhold(notification):
@@ -106,7 +105,7 @@ def attempt(notification: Notification, mailer: Mailer) -> Outcome:
             return mailer.send(notification, write_email(notification))
         return send_sms(str(notification.recipient), write_sms(notification))
     except Exception as e:
-        # Without the exception's message, which may hold personal data.
+        # The text of the exception may hold personal data, so only its name is logged.
         logger.error("%s was not written: %s", notification.pk, type(e).__name__)
         return Outcome(NotificationError.NOT_WRITTEN)
 
@@ -116,7 +115,7 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     at = now()
     wait = None if outcome.permanent else next_retry_delay(notification.attempts)
     if wait and notification.kind in CODE_KINDS:
-        # A code that comes late works no more.
+        # A late code does not work.
         in_time = notification.created_at + CODE_LIFETIME > at + wait
         wait = wait if in_time else None
     if outcome.error is None:
@@ -125,11 +124,11 @@ def record(notification: Notification, outcome: Outcome) -> bool:
         status = NotificationStatus.WITHHELD
     else:
         status = NotificationStatus.PENDING if wait else NotificationStatus.FAILED
-    ours = Notification.objects.filter(
+    own_claim = Notification.objects.filter(
         pk=notification.pk, fence=notification.fence, leased_until__isnull=False
     )
     return bool(
-        ours.update(
+        own_claim.update(
             status=status,
             next_attempt_at=at + wait if wait else None,
             leased_until=None,
@@ -141,7 +140,7 @@ def record(notification: Notification, outcome: Outcome) -> bool:
 
 
 class Mailer:
-    """Sends letters one after another. Use it as a context manager."""
+    """A connection for sending letters one by one. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._connection = get_connection()
@@ -158,15 +157,15 @@ class Mailer:
         self._close()
 
     def send(self, notification: Notification, letter: EmailText) -> Outcome:
-        """Errors are outcomes; nothing is raised for them."""
+        """Send a letter. Returns errors as outcomes."""
         try:
             self._connection.open()
             message = _message(notification, letter)
             self._connection.send_messages([message])
         except Exception as e:
-            # What the connection was in the middle of is unknown now.
+            # The state of the connection is not known.
             self._close()
-            # By name alone: the message of an error repeats the address.
+            # The text of the error repeats the address, so only its name is logged.
             logger.warning("%s was not mailed: %s", notification.pk, type(e).__name__)
             return _mail_outcome(e)
         return Outcome()
@@ -179,7 +178,7 @@ class Mailer:
 def _message(notification: Notification, letter: EmailText) -> EmailMessage:
     headers = {
         "Message-ID": message_id(notification),
-        # So that nobody's absence is answered to us.
+        # Mail systems send no absence notes to automatic mail.
         "Auto-Submitted": "auto-generated",
     }
     if notification.kind in BLOCKABLE_KINDS:
@@ -198,7 +197,10 @@ def _message(notification: Notification, letter: EmailText) -> EmailMessage:
 
 
 def message_id(notification: Notification) -> str:
-    """The same at every attempt, so that mail systems can drop a second copy."""
+    """Return the id of the mail, the same for each attempt of a round.
+
+    So mail systems can drop a second copy.
+    """
     _, address = parseaddr(settings.DEFAULT_FROM_EMAIL)
     domain = address.rpartition("@")[2]
     return f"<{notification.pk.hex}.{notification.rounds}@{domain}>"
@@ -212,7 +214,7 @@ def _mail_outcome(e: Exception) -> Outcome:
                 return Outcome(NotificationError.REFUSED, permanent=True)
             return Outcome(NotificationError.NOT_TAKEN)
         case ValueError():
-            # Django's word for an address that is none.
+            # Django raises it for a malformed address.
             return Outcome(NotificationError.REFUSED, permanent=True)
         case smtplib.SMTPConnectError() | smtplib.SMTPServerDisconnected():
             return Outcome(NotificationError.UNREACHABLE)

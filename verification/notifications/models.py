@@ -1,4 +1,4 @@
-"""What came of an attempt to send a message."""
+"""Notifications, blocks by recipients, sandbox addresses and daily counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verification.db.ids import uuid7
 
 
 class Kind(models.TextChoices):
-    """What is told; each has templates of its own."""
+    """The messages; each has its templates in `templates/notifications/`."""
 
     CONSENT_REQUEST = "CONSENT_REQUEST"
     CONSENT_REMINDER = "CONSENT_REMINDER"
@@ -49,7 +49,7 @@ class Kind(models.TextChoices):
     SANDBOX_ADDRESS = "SANDBOX_ADDRESS"
 
 
-# To people whom a workspace names: subjects, payers and referees.
+# Messages to subjects, payers and referees, whose addresses the client gives.
 THIRD_PARTY_KINDS = frozenset(
     k for k in Kind if k.startswith(("CONSENT_", "REFERENCE_"))
 ) | {
@@ -59,7 +59,7 @@ THIRD_PARTY_KINDS = frozenset(
     Kind.PAYMENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
 }
-# To people who may never have heard of the workspace: they can block it.
+# Messages to people who may not know the workspace, and who can block it.
 BLOCKABLE_KINDS = THIRD_PARTY_KINDS | {Kind.INVITATION, Kind.SANDBOX_ADDRESS}
 
 
@@ -73,7 +73,7 @@ class Language(models.TextChoices):
     KISWAHILI = "sw"
 
 
-# In place of a language, where nobody knows which one is read.
+# In place of a language, if that of the recipient is not known.
 BILINGUAL = ""
 
 
@@ -82,12 +82,12 @@ class NotificationStatus(models.TextChoices):
     SENT = "SENT"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
-    # Nobody may be sent it; `error` says why.
+    # The recipient must not get it; `error` says why.
     WITHHELD = "WITHHELD"
 
 
 class NotificationError(models.TextChoices):
-    """Why the last attempt came to nothing. Blank when it did not."""
+    """Why the last attempt failed; blank if it did not."""
 
     REFUSED = "REFUSED", "The address or number was refused."
     NOT_TAKEN = "NOT_TAKEN", "The mail server or gateway would not take it now."
@@ -104,11 +104,11 @@ S = NotificationStatus
 
 
 class Notification(models.Model):
-    """One message to one person. The row is the queue.
+    """One message to one person. The table is the queue.
 
-    It is due when `next_attempt_at` has passed. A sender claims it by moving that past
-    its lease (`leased_until`) and counting `fence`; what it then writes names the
-    fence, so that one that comes late overwrites nothing.
+    The row is due when `next_attempt_at` has passed. A sender claims it: it moves that
+    time to the end of its lease (`leased_until`) and counts `fence`. The sender writes
+    the outcome only if the fence is still the same, so a late one overwrites nothing.
     """
 
     Kind = Kind
@@ -125,29 +125,29 @@ class Notification(models.Model):
     )
     kind = models.CharField(max_length=18, choices=Kind)
     channel = models.CharField(max_length=5, choices=Channel)
-    # What it is sent for, such as a consent and its link: one cause, one message.
+    # Such as a consent and its link. A cause has one message for each channel.
     cause = models.CharField(max_length=150)
-    # An e-mail address, or a number in E.164. Both are forgotten after 30 days.
+    # An e-mail address, or a number in E.164; erased with `context` after 30 days.
     recipient = EncryptedJSONField(null=True)
-    # What the templates need.
+    # The values for the templates.
     context = EncryptedJSONField(null=True)
     language = models.CharField(max_length=2, choices=Language)
     sandbox = models.BooleanField()
     status = models.CharField(
         max_length=9, choices=NotificationStatus, db_default=S.PENDING
     )
-    # How often it was asked for: once, and again by staff.
+    # 1, and one more each time that staff send it again.
     rounds = models.PositiveSmallIntegerField(db_default=1)
-    # Attempts of the present round that were begun.
+    # Attempts of the present round, the current one included.
     attempts = models.PositiveSmallIntegerField(db_default=0)
-    # Every claim ever, which fences a late sender off.
+    # Counts all claims.
     fence = models.PositiveIntegerField(db_default=0)
     next_attempt_at = models.DateTimeField(null=True, editable=False)
     leased_until = models.DateTimeField(null=True, editable=False)
     error = models.CharField(max_length=15, choices=NotificationError, db_default="")
-    # When it was counted against the limits of a day.
+    # When the limits of a day counted it.
     counted_at = models.DateTimeField(null=True, editable=False)
-    # What the gateway calls the message.
+    # The gateway's id of the message.
     provider_reference = models.CharField(max_length=100, db_default="")
     created_at = models.DateTimeField(default=now, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)
@@ -182,7 +182,7 @@ class Notification(models.Model):
                 condition=Q(next_attempt_at__isnull=False),
                 name="notifications_due",
             ),
-            # What staff look at.
+            # The list of failed messages in the admin.
             models.Index(
                 fields=["id"],
                 condition=Q(status=S.FAILED),
@@ -194,7 +194,7 @@ class Notification(models.Model):
                 condition=Q(sandbox=True),
                 name="notifications_mailbox",
             ),
-            # What the purge looks for.
+            # The rows that the purge erases.
             models.Index(
                 fields=["created_at"],
                 condition=Q(recipient__isnull=False),
@@ -242,7 +242,7 @@ class Block(models.Model):
             ),
         ]
         indexes = [
-            # What staff look at.
+            # The list of blocks to review in the admin.
             models.Index(
                 fields=["id"],
                 condition=Q(reason="UNKNOWN", lifted_at=None, reviewed_at=None),
@@ -255,8 +255,10 @@ class Block(models.Model):
 
 
 class SandboxAddress(models.Model):
-    """An address that gets the sandbox messages of a workspace once it is confirmed:
-    a member has typed the code that was sent to it."""
+    """An address that gets the sandbox messages of a workspace.
+
+    A member confirms it by a code that the service sends to it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # Found by the index of the constraint.
@@ -270,7 +272,7 @@ class SandboxAddress(models.Model):
     # An e-mail address, or a number in E.164.
     address = EncryptedJSONField()
     address_hash = KeyedHashField()
-    # A keyed hash; null once the code was typed.
+    # A keyed hash; null once the address is confirmed.
     code_hash = KeyedHashField(null=True)
     wrong_codes = models.PositiveSmallIntegerField(db_default=0)
     confirmed_at = models.DateTimeField(null=True, editable=False)
@@ -293,8 +295,10 @@ class SandboxAddress(models.Model):
 
 
 class DailyCount(models.Model):
-    """How many messages were sent to a recipient, or by a workspace, or prompts to a
-    phone, on a day (UTC)."""
+    """The messages to a recipient or by a workspace, or prompts to a phone, in a day.
+
+    Days are those of UTC.
+    """
 
     pk = models.CompositePrimaryKey("subject", "day")
     # Of an address: "requests:production:<keyed hash>" ("receipts", "codes" and
@@ -310,11 +314,11 @@ class DailyCount(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Sent, unless it names an error. A permanent one would be the same next time."""
+    """The outcome of an attempt: sent if it has no error. Permanent errors end it."""
 
     error: NotificationError | None = None
     permanent: bool = False
-    # The recipient may not be written to.
+    # The recipient must not get the message.
     withheld: bool = False
-    # What the gateway calls the message.
+    # The gateway's id of the message.
     reference: str = ""

@@ -1,8 +1,7 @@
-"""Wanting messages sent, in the transaction that causes them, and unwanting them.
+"""The outbox: send and cancel messages in the transaction that causes them.
 
-Forgetting whom notifications went to, and what they said, after a month.
-
-The skeleton stays: what was sent for which cause, when, and how it ended.
+`purge_recipients` erases recipients and contents after a month. The row stays, with its
+cause, times and outcome.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ class NotResendable(Exception):
 
 
 class MessageWithheld(Exception):
-    """Nobody may be sent the message; nothing was changed."""
+    """The recipient must not get the message; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be; of two with the same cause and channel only one is sent.
+    """A message that is about to be stored; a cause has one for each channel.
 
-    `recipient` is an e-mail address, or a number in E.164; `context` is what the
-    templates of the kind need.
+    `recipient` is an e-mail address, or a number in E.164; `context` has the values for
+    the templates of the kind.
     """
 
     kind: Kind
@@ -71,10 +70,10 @@ class OutgoingMessage:
     sandbox: bool = False
 
 
-def notification_rows(wanted: Iterable[OutgoingMessage], at: datetime) -> Rows:
-    """Their rows, due at once; inserting a cause again raises IntegrityError.
+def notification_rows(outgoing: Iterable[OutgoingMessage], at: datetime) -> Rows:
+    """Return rows that are due at once, for a caller who inserts `wake_up_row` too.
 
-    Whoever inserts them inserts `wake_up_row(at)` with them.
+    The insert raises IntegrityError for a cause that has a message already.
     """
     rows = [
         {
@@ -90,25 +89,25 @@ def notification_rows(wanted: Iterable[OutgoingMessage], at: datetime) -> Rows:
             "next_attempt_at": at,
             "created_at": at,
         }
-        for one in wanted
-        # The sandbox's mailbox shows SMS without a gateway, too.
+        for one in outgoing
+        # Without a gateway, the sandbox's mailbox still shows SMS.
         if one.channel == Channel.EMAIL or one.sandbox or sms_is_configured()
     ]
     return Rows(Notification, rows)
 
 
-def is_sendable(wanted: OutgoingMessage) -> bool:
-    """Whether this message would be sent now, by the rules that hold at sending."""
-    if wanted.channel == Channel.SMS and not sms_is_configured():
+def is_sendable(message: OutgoingMessage) -> bool:
+    """Return whether the message would be sent now, by the rules of `recipients`."""
+    if message.channel == Channel.SMS and not sms_is_configured():
         return False
-    message = Notification(
-        kind=wanted.kind,
-        channel=wanted.channel,
-        recipient=wanted.recipient,
-        workspace_id=wanted.workspace_id,
-        sandbox=wanted.sandbox,
+    row = Notification(
+        kind=message.kind,
+        channel=message.channel,
+        recipient=message.recipient,
+        workspace_id=message.workspace_id,
+        sandbox=message.sandbox,
     )
-    return find_withhold_reason(message) is None
+    return find_withhold_reason(row) is None
 
 
 def wake_up_row(at: datetime) -> Rows:
@@ -116,12 +115,12 @@ def wake_up_row(at: datetime) -> Rows:
 
 
 @transaction.atomic
-def notify(*wanted: OutgoingMessage) -> None:
-    """Have these sent soon after the current transaction commits.
+def notify(*outgoing: OutgoingMessage) -> None:
+    """Send these messages soon after the current transaction commits.
 
-    Of a cause that was told before, nothing is sent.
+    A message is left out if its cause has one already.
     """
-    rows = notification_rows(wanted, now()).records
+    rows = notification_rows(outgoing, now()).records
     if not rows:
         return
     Notification.objects.bulk_create(
@@ -131,7 +130,7 @@ def notify(*wanted: OutgoingMessage) -> None:
 
 
 def notify_account_holder(kind: Kind, email: str, **context: str) -> None:
-    """Write to somebody about their own account, in the language of the page."""
+    """Write to a user about their own account, in the language of the page."""
     reset = settings.BASE_URL + reverse("account_reset_password")
     known = {"operator": settings.OPERATOR_NAME, "resetUrl": reset}
     notify(
@@ -147,18 +146,18 @@ def notify_account_holder(kind: Kind, email: str, **context: str) -> None:
 
 
 @transaction.atomic
-def notify_within_limits(wanted: OutgoingMessage) -> None:
-    """The same of one message, counted now. Raises Withheld if it may not be sent."""
-    notify(wanted)
-    row = Notification.objects.get(cause=wanted.cause, channel=wanted.channel)
+def notify_within_limits(message: OutgoingMessage) -> None:
+    """Send a message and count it now. Raises MessageWithheld if it exceeds a limit."""
+    notify(message)
+    row = Notification.objects.get(cause=message.cause, channel=message.channel)
     if count_or_withhold(row):
         raise MessageWithheld
 
 
 def cancel(*causes: str) -> int:
-    """Do not send what still waits for these causes; how many that were.
+    """Cancel unsent messages of these causes. Returns their number.
 
-    One that is being sent at this moment goes out.
+    A message that a sender has claimed is still sent.
     """
     waiting = Notification.objects.filter(
         Q(leased_until=None) | Q(leased_until__lte=Now()),
@@ -172,7 +171,7 @@ def cancel(*causes: str) -> int:
 
 @transaction.atomic
 def send_again(notification: Notification) -> None:
-    """Begin anew with one that was sent or withheld, or failed. Raises CannotBeSent."""
+    """Send a notification again that has ended. Raises NotResendable."""
     ended = Notification.objects.filter(
         pk=notification.pk,
         status__in=[
@@ -183,7 +182,7 @@ def send_again(notification: Notification) -> None:
         recipient__isnull=False,
         context__isnull=False,
     )
-    begun = ended.update(
+    restarted = ended.update(
         status=NotificationStatus.PENDING,
         rounds=F("rounds") + 1,
         attempts=0,
@@ -193,13 +192,13 @@ def send_again(notification: Notification) -> None:
         sent_at=None,
         next_attempt_at=now(),
     )
-    if not begun:
+    if not restarted:
         raise NotResendable
     schedule_job(SEND_DUE)
 
 
 RETENTION = timedelta(days=30)
-# What still waits after a month has failed, unless staff have just begun it anew.
+# A message that waits for a month has failed, unless staff have just sent it again.
 GIVE_UP = """
 UPDATE notifications_notification
 SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
@@ -216,8 +215,7 @@ UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id 
 )
 """
 
-
-# Codes that nobody typed.
+# Addresses whose code nobody has typed.
 DELETE_UNCONFIRMED = """
 DELETE FROM notifications_sandboxaddress WHERE id IN (
     SELECT id FROM notifications_sandboxaddress

@@ -1,19 +1,16 @@
-"""Recipients who do not want messages of a workspace: block it, and lift the block.
+"""The rules for recipients: blocks, the sandbox, and limits of messages a day.
 
-A block is about one workspace and one address, an e-mail address or a phone number.
-Whoever sends a message looks here first (`recipients.count_or_withhold`), so a block
-also stops messages that wait.
+`delivery` calls `count_or_withhold` for each message before it is sent:
 
-Who may be sent a message. Every message is decided here, when it is about to go.
+1. Recipients get no messages of a workspace that they have blocked. A block is about
+   one workspace and one e-mail address or phone number. It stops unsent messages too.
+2. Messages of the sandbox go only to active members of the workspace, and to addresses
+   that its members have confirmed.
+3. A recipient gets a limited number of requests a day, over all workspaces, and of
+   codes from each workspace. A workspace sends a limited number of requests and codes a
+   day. Sandbox and production have separate counts.
 
-1. Nobody gets a message of a workspace that they have blocked.
-2. Messages of the sandbox go to active members of the workspace, and to addresses that
-   its members have confirmed, and to nobody else.
-3. A recipient gets so many requests a day, over all workspaces, and as many codes of
-   each workspace; a workspace sends so many requests and codes a day. Sandbox and
-   production are counted apart.
-
-Members, accounts and operators always get their own messages.
+Members, account holders and operators always get their own messages.
 """
 
 from __future__ import annotations
@@ -41,13 +38,13 @@ from verification.notifications.models import (
     SandboxAddress,
 )
 
-# Mail that goes to one mailbox whatever stands before the @ after a plus sign; these
-# ignore full stops as well.
+# Providers that ignore full stops in a name. A plus sign and the text after it are
+# ignored for all providers.
 DOTLESS = {"gmail.com": "gmail.com", "googlemail.com": "gmail.com"}
 
 
 def address_hash(channel: str, address: str) -> bytes:
-    """The same for all spellings of an address that reach one mailbox."""
+    """Return a keyed hash, the same for all spellings that reach one mailbox."""
     if channel == Channel.EMAIL:
         address = _mailbox(address)
     return keyed_hash("message recipient", channel, address)
@@ -84,7 +81,7 @@ def block(
 def active_blocks(
     workspace_id: UUID | None, addresses: Iterable[tuple[str, str]]
 ) -> QuerySet[Block]:
-    hashes = [address_hash(*one) for one in addresses]
+    hashes = [address_hash(*pair) for pair in addresses]
     return _active(workspace_id).filter(address_hash__in=hashes)
 
 
@@ -101,17 +98,17 @@ def lift_blocks(notification: Notification) -> None:
 
 
 def blocks_of(notification: Notification) -> QuerySet[Block]:
-    """Active blocks of the message's sender, for the addresses that got the message.
+    """Return active blocks of the message's sender, for the addresses that got it.
 
-    Blocks that were made by the message are found when its addresses are forgotten.
+    Blocks that were made by the message are found even after its addresses are erased.
     """
-    where = notification.workspace_id
-    known = active_blocks(where, addresses_of(notification))
-    return known | _active(where).filter(notification=notification)
+    workspace = notification.workspace_id
+    by_address = active_blocks(workspace, addresses_of(notification))
+    return by_address | _active(workspace).filter(notification=notification)
 
 
 def addresses_of(notification: Notification) -> list[tuple[str, str]]:
-    """(channel, address) of the message and of the same message by other channels."""
+    """Return (channel, address) of the message, and of its copies by other channels."""
     same = Notification.objects.filter(
         cause=notification.cause, workspace=notification.workspace_id
     )
@@ -131,7 +128,7 @@ def _mailbox(address: str) -> str:
 
 
 REMINDER_KINDS = frozenset(kind for kind in Kind if kind.endswith("_REMINDER"))
-# Of what the recipient did: only more than anybody does in a day is held back.
+# Messages about acts of the recipient. A person reaches their limit only by abuse.
 RECEIPT_KINDS = frozenset(
     kind for kind in THIRD_PARTY_KINDS if kind.endswith("_RECEIPT")
 ) | {
@@ -140,11 +137,11 @@ RECEIPT_KINDS = frozenset(
     Kind.PAYMENT_SHORT,
 }
 RECEIPTS_PER_REQUEST = 5
-# What somebody asked for who had opened the recipient's link.
+# Messages that a visitor of the recipient's link has asked for.
 CODE_KINDS = frozenset({Kind.CONSENT_CODE})
-# Of all workspaces together, as a multiple of what each may send.
+# The limit of codes from all workspaces, as a multiple of that from each.
 TOTAL_CODES_FACTOR = 3
-# Counts one more, unless that would be too many. Senders at once wait for one another.
+# Count one more, unless the limit is reached. Concurrent senders wait for the lock.
 INCREMENT_COUNT = """
 INSERT INTO notifications_dailycount AS counted (subject, day, count)
 VALUES (%s, (statement_timestamp() AT TIME ZONE 'UTC')::date, 1)
@@ -160,7 +157,7 @@ WHERE subject = %s AND day = (statement_timestamp() AT TIME ZONE 'UTC')::date
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """So many messages a day that count for one subject of `DailyCount`."""
+    """A limit of messages a day for one subject of `DailyCount`."""
 
     subject: str
     most: int
@@ -177,23 +174,25 @@ class _Limit:
 
 
 def count_or_withhold(notification: Notification) -> NotificationError | None:
-    """Why the message must not be sent, or None. One that may be sent is counted."""
+    """Return why the message is withheld, or count it and return None."""
     if notification.kind not in BLOCKABLE_KINDS:
         return None
     return _refusal_reason(notification) or _exceeded_limit(notification)
 
 
 def find_withhold_reason(notification: Notification) -> NotificationError | None:
-    """Why the message would be withheld if it were sent now, or None. Counts nothing;
-    the message need not be saved."""
+    """Return why the message would be withheld now, or None, without counting it.
+
+    The notification may be unsaved.
+    """
     if notification.kind not in BLOCKABLE_KINDS:
         return None
-    full = (limit.error for limit in _limits(notification) if limit.is_reached())
-    return _refusal_reason(notification) or next(full, None)
+    reached = (limit.error for limit in _limits(notification) if limit.is_reached())
+    return _refusal_reason(notification) or next(reached, None)
 
 
 def _refusal_reason(notification: Notification) -> NotificationError | None:
-    """Why this recipient gets no such message of the workspace at all."""
+    """Return why the recipient gets no such message of the workspace, or None."""
     address = notification.channel, str(notification.recipient)
     if active_blocks(notification.workspace_id, [address]).exists():
         return NotificationError.BLOCKED
@@ -204,12 +203,12 @@ def _refusal_reason(notification: Notification) -> NotificationError | None:
 
 
 def exact_address_hash(channel: str, address: str) -> bytes:
-    """Of one spelling: whoever reads `a+b@` may not be who reads `a@`."""
+    """Return a keyed hash of one spelling, as `a+b@` and `a@` may differ in readers."""
     return keyed_hash("sandbox address", channel, address.strip().casefold())
 
 
 def count_today(subject: str, most: int) -> bool:
-    """Count one more of the day, unless that would be more than `most`."""
+    """Count one more for today and return True, or False if `most` is reached."""
     if most < 1:
         return False
     with connection.cursor() as cursor:
@@ -218,7 +217,7 @@ def count_today(subject: str, most: int) -> bool:
 
 
 def _is_tester(notification: Notification) -> bool:
-    """Whether the recipient has agreed to get messages of this sandbox."""
+    """Return whether the recipient has agreed to get messages of this sandbox."""
     workspace, channel = notification.workspace, notification.channel
     if workspace is None:
         return False
@@ -236,14 +235,13 @@ def _is_tester(notification: Notification) -> bool:
 
 
 def _exceeded_limit(notification: Notification) -> NotificationError | None:
-    """The limit that the message would exceed. It is counted once, however often it is
-    tried."""
+    """Count the message, once for all attempts. Returns the limit that it exceeds."""
     if notification.counted_at or _is_reminder_of_sent_request(notification):
         return None
     with transaction.atomic():
         for limit in _limits(notification):
             if not limit.count():
-                # What was counted before, for the recipient, is not sent.
+                # The message is not sent, so the other limits must not count it.
                 transaction.set_rollback(True)
                 return limit.error
         Notification.objects.filter(pk=notification.pk).update(counted_at=Now())
@@ -251,25 +249,25 @@ def _exceeded_limit(notification: Notification) -> NotificationError | None:
 
 
 def _limits(notification: Notification) -> list[_Limit]:
-    """The limits that the message counts for: the recipient's and the workspace's."""
+    """Return the limits that count the message: the recipient's and the workspace's."""
     environment = "sandbox" if notification.sandbox else "production"
     hashed = address_hash(notification.channel, str(notification.recipient)).hex()
     most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
     by_recipient = NotificationError.RECIPIENT_LIMIT
     if notification.kind in CODE_KINDS:
-        # So that one workspace cannot use up what others may send the same person.
-        mine = f"codes:{environment}:{notification.workspace_id}:{hashed[:32]}"
-        in_all = f"codes:{environment}:{hashed}"
+        # One workspace must not use up the codes that others may send to a person.
+        from_workspace = f"codes:{environment}:{notification.workspace_id}"
+        from_all = f"codes:{environment}:{hashed}"
         limits = [
-            _Limit(mine, most, by_recipient),
-            _Limit(in_all, most * TOTAL_CODES_FACTOR, by_recipient),
+            _Limit(f"{from_workspace}:{hashed[:32]}", most, by_recipient),
+            _Limit(from_all, most * TOTAL_CODES_FACTOR, by_recipient),
         ]
         return limits + _workspace_limits(notification, "codes:workspace")
     if notification.kind in RECEIPT_KINDS:
         subject = f"receipts:{environment}:{hashed}"
         return [_Limit(subject, most * RECEIPTS_PER_REQUEST, by_recipient)]
-    asked = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
-    return [asked, *_workspace_limits(notification, "workspace")]
+    requests = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
+    return [requests, *_workspace_limits(notification, "workspace")]
 
 
 def _workspace_limits(notification: Notification, kind: str) -> list[_Limit]:
@@ -284,7 +282,11 @@ def _workspace_limits(notification: Notification, kind: str) -> list[_Limit]:
 
 
 def _is_reminder_of_sent_request(notification: Notification) -> bool:
-    """A reminder of a request that was withheld is a request itself."""
+    """Return whether the message reminds of a request that the recipient got.
+
+    Such a reminder does not count. If the request was withheld, the reminder counts as
+    a request.
+    """
     if notification.kind not in REMINDER_KINDS:
         return False
     return Notification.objects.filter(

@@ -41,7 +41,7 @@ def sms_is_configured() -> bool:
 
 
 def gateway_url() -> str:
-    """The address of the account's server, without a slash at its end."""
+    """Return the URL of the account's server, without a slash at its end."""
     if settings.SMS_URL:
         return str(settings.SMS_URL).rstrip("/")
     is_sandbox = settings.AFRICASTALKING_USERNAME == SANDBOX_USERNAME
@@ -49,9 +49,9 @@ def gateway_url() -> str:
 
 
 def send_sms(number: str, text: str) -> Outcome:
-    """`number` is in E.164. Errors are outcomes; nothing is raised for them."""
+    """Send an SMS to a number in E.164. Returns errors as outcomes."""
     if not sms_is_configured():
-        # The settings changed after the message was recorded.
+        # The settings have changed since the message was stored.
         return Outcome(NotificationError.UNREACHABLE)
     if not NUMBER.fullmatch(number):
         return Outcome(NotificationError.REFUSED, permanent=True)

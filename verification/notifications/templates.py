@@ -1,18 +1,13 @@
-"""GSM 7-bit text (3GPP TS 23.038): what fits into one SMS, at the lowest price.
+"""Write messages from their templates: `notifications/<kind>.<channel>.<language>`.
 
-A single character outside of it would make the whole message UCS-2, of which 70
-characters fit.
-
-Writing messages from their templates: `notifications/<kind>.<channel>.<language>`.
-
-The first line of an e-mail is its subject. What people typed is put in as it is, on
-one line and without control characters, and is never markup.
-
-Where the language is not known an e-mail is that of each language, one below the other.
-Every message ends with `footer.<channel>.<language>`: who operates the service and
-where to write to it. What goes to people who may not know the sender has a link to
-block the sender there.
-An SMS has templates of its own for it (`both`), because a link is said only once.
+- The first line of an e-mail is its subject.
+- Text that people typed appears on one line, without control characters, as plain text.
+- Without a known language, an e-mail has the texts of all languages one below the
+  other. An SMS has templates in both languages (`both`), as it has its link only once.
+- Each message ends with `footer.<channel>.<language>`: the operator and its address. A
+  message to people who may not know the sender has a link there to block the sender.
+- An SMS has only characters of GSM 7-bit text (3GPP TS 23.038). One other character
+  would turn it into UCS-2, with 70 characters in a part instead of 160.
 """
 
 from __future__ import annotations
@@ -37,14 +32,14 @@ from verification.notifications.models import (
 )
 from verification.values.wire import NAIROBI, one_line
 
-# Characters of two parts, each of which says to which message it belongs.
+# The characters of two parts, without the header that joins them.
 MAX_SMS_LENGTH = 2 * 153
 
 GSM_BASIC = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-# Each takes the place of two.
+# Each counts as two characters.
 GSM_EXTENDED = frozenset("^{}\\[~]|€")
 ASCII_PUNCTUATION = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-"}  # noqa: RUF001
@@ -56,7 +51,7 @@ def gsm_length(text: str) -> int:
 
 
 def to_gsm(text: str) -> str:
-    """Accents that GSM lacks are left out, and what has no likeness becomes `?`."""
+    """Remove accents that GSM lacks, and replace other characters by `?`."""
     return "".join(map(_to_gsm, text.translate(ASCII_PUNCTUATION)))
 
 
@@ -64,11 +59,11 @@ def _to_gsm(character: str) -> str:
     if character in GSM_BASIC or character in GSM_EXTENDED:
         return character
     plain = unicodedata.normalize("NFKD", character)
-    kept = "".join(c for c in plain if c in GSM_BASIC)
-    return kept or ("" if unicodedata.combining(character) else "?")
+    basic = "".join(c for c in plain if c in GSM_BASIC)
+    return basic or ("" if unicodedata.combining(character) else "?")
 
 
-# What is left of a name in an SMS, at least.
+# A name is not shortened to less than this in an SMS.
 MIN_NAME_LENGTH = 12
 KISWAHILI_BELOW = "Kiswahili hapa chini."
 SEPARATOR = "-" * 40
@@ -87,7 +82,7 @@ class EmailText:
 def write_email(
     notification: Notification, *, block_link: str = "", attach: bool = True
 ) -> EmailText:
-    """`block_link` takes the place of the recipient's own link to block the sender."""
+    """Write an e-mail; `block_link` replaces the recipient's link to block."""
     context = _context(notification, block_link)
     languages = [notification.language] if notification.language else Language.values
     written = [
@@ -105,19 +100,19 @@ def write_email(
 
 
 def write_sms(notification: Notification, *, block_link: str = "") -> str:
-    """Write an SMS of two parts at most: long names are shortened for it.
+    """Write an SMS of two parts at most, with shortened names if they are long.
 
     `block_link` is as in `write_email`.
     """
     context = _context(notification, block_link)
     text = _sms(notification, context)
-    for who in ("requester", "operator"):
+    for role in ("requester", "operator"):
         excess = gsm_length(text) - MAX_SMS_LENGTH
-        name = to_gsm(context.get(who, "")).strip()
+        name = to_gsm(context.get(role, "")).strip()
         if excess > 0 and len(name) > MIN_NAME_LENGTH:
-            # Two full stops take the place of the end.
+            # Two full stops replace the end of the name.
             short = name[: max(MIN_NAME_LENGTH, len(name) - excess) - 2].rstrip()
-            context[who] = f"{short}.."
+            context[role] = f"{short}.."
             text = _sms(notification, context)
     return text
 
@@ -145,7 +140,7 @@ def _render(name: str, context: dict[str, Any], language: str) -> str:
     engine = engines["django"].engine  # type: ignore[attr-defined]
     template = engine.get_template(f"notifications/{name}.txt")
     with translation.override("en" if language == "both" else language):
-        # Plain text: an ampersand in a name stays one. Times are in their zone already.
+        # The text is not HTML, and `_clean_context` has converted times to their zone.
         plain = Context(context, autoescape=False, use_tz=False)
         return str(template.render(plain))
 

@@ -486,7 +486,7 @@ class HostedLinkAdmin(ReadOnlyAdmin):
             request,
             rows,
             lambda row: self.links.renew(row.pk),
-            f"a new link goes to the {self.visitor}.",
+            f"A new link goes to the {self.visitor}.",
             audited="link-sent",
             change="sent a new link",
             refusals=self.refusals,
