@@ -1,4 +1,4 @@
-"""`docs/architecture.md` names only what is there."""
+"""`docs/architecture.md` names existing files, functions and packages."""
 
 import ast
 import re
@@ -32,17 +32,17 @@ def names_in(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("file", sorted({match[0] for match in NAMED.findall(PAGE)}))
-def test_architecture_names_only_files_that_exist(file: str):
+def test_page_names_existing_files(file: str):
     assert path_of(file).is_file()
 
 
-def test_architecture_names_only_functions_and_classes_of_the_file():
+def test_page_names_existing_functions_and_classes():
     for file, *names in NAMED.findall(PAGE):
         for name in filter(None, names):
             assert name in names_in(path_of(file)), (file, name)
 
 
-def test_architecture_names_every_package_and_no_other():
+def test_page_names_all_packages():
     rooms = PAGE.split("## Rooms")[1].split("## Layers")[0]
     named = {room for line in rooms.splitlines() for room in FOLDERS.findall(line)[:1]}
 

@@ -19,7 +19,7 @@ LIMITS = ("AT_ONCE", "A_MINUTE", "PAID_AGAIN")
 PER_SOURCE = re.compile(rf"\w+_({'|'.join(LIMITS)})|SOURCES_")
 
 
-def test_every_setting_that_is_read_is_documented_and_no_other():
+def test_page_documents_the_settings_that_the_code_reads():
     read = _found(READS) - INTERNAL
     documented = {name for name in DOCUMENTED if not PER_SOURCE.fullmatch(name)}
 
@@ -27,7 +27,7 @@ def test_every_setting_that_is_read_is_documented_and_no_other():
     assert documented == read
 
 
-def test_limits_of_every_source_are_documented_and_no_other():
+def test_page_documents_the_limits_of_all_sources():
     limits = {
         f"{name.upper()}_{limit}" for name in checks_by_source() for limit in LIMITS
     }
@@ -37,19 +37,19 @@ def test_limits_of_every_source_are_documented_and_no_other():
     assert documented - limits == {"SOURCES_"}
 
 
-def test_each_setting_is_documented_once_with_a_sentence():
+def test_page_documents_each_setting_once_in_sentences():
     assert sorted(NAMES) == sorted(DOCUMENTED)
     assert [text for _, _, text in ROWS if not re.fullmatch(r"[A-Z].+[.]", text)] == []
 
 
-def test_settings_marked_secret_are_those_read_from_files():
+def test_page_marks_the_secrets_that_files_can_hold():
     marked = {cell.split("`")[1] for cell, _, _ in ROWS if cell.endswith("*secret*")}
 
     assert marked == _found(READS_SECRET)
 
 
 def _found(pattern: str) -> set[str]:
-    """The names in the product's code that the pattern captures."""
+    """Return the names in the product's code that the pattern captures."""
     return {
         name
         for package in ("verification", "workspaces", "monitoring", "webhooks")
@@ -58,7 +58,7 @@ def _found(pattern: str) -> set[str]:
     }
 
 
-def test_the_commands_that_make_secrets_make_usable_ones():
+def test_commands_make_usable_secrets():
     commands = re.findall(r'^python3 -c "(.*)" +# (\w+)$', PAGE, re.MULTILINE)
 
     made = {name: _printed(code) for code, name in commands}

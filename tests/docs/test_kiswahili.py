@@ -1,4 +1,4 @@
-"""`docs/kiswahili.md` is the vocabulary; its third column is used nowhere."""
+"""All Kiswahili texts follow the vocabulary of `docs/kiswahili.md`."""
 
 import re
 from hashlib import sha256
@@ -19,7 +19,7 @@ ROWS = [
     for line in GLOSSARY.splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| English"))
 ]
-# SHA-256 of texts that were published: consents were given to them, word for word.
+# SHA-256 of published notices. Subjects have consented to these exact texts.
 PUBLISHED = {
     "ke-2026-11.en": "abc6d308e7aae77c7c3bb9572c2588977d816f67039905e96035f80268a85842",
     "ke-2026-11.sw": "faad852d1854c7c14b007dae589f64f76f380c634c060c83ad87dd7bf12ccb3d",
@@ -32,7 +32,7 @@ def listed(cell: str) -> list[str]:
 
 
 def kiswahili() -> dict[str, str]:
-    """Everything that is shown to people in Kiswahili, by file."""
+    """Return {file or source: Kiswahili text} of everything that people see."""
     texts = {
         str(path.relative_to(ROOT)): path.read_text()
         for folder in ("verification", "workspaces", "webhooks", "templates")
@@ -58,7 +58,7 @@ def kiswahili() -> dict[str, str]:
 WORDS = [word for row in ROWS for word in listed(row[2])]
 
 
-def test_every_place_with_kiswahili_is_looked_at():
+def test_texts_come_from_all_places():
     assert len(WORDS) > 15
     found = " ".join(kiswahili())
     for place in ("consent_request.email", "hosted/locale", "api/locale", ".typ"):
@@ -66,14 +66,14 @@ def test_every_place_with_kiswahili_is_looked_at():
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_one_thing_has_one_name_in_kiswahili(word):
+def test_texts_avoid_rejected_words(word):
     used = re.compile(rf"\b{word}\b", re.IGNORECASE)
 
     assert [name for name, text in kiswahili().items() if used.search(text)] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_what_the_vocabulary_says_is_what_is_written(row):
+def test_texts_use_the_words_of_the_vocabulary(row):
     everything = "\n".join(kiswahili().values()).lower()
 
     for term in listed(row[1]):
@@ -83,7 +83,7 @@ def test_what_the_vocabulary_says_is_what_is_written(row):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_notice_that_was_published_is_not_edited(name):
+def test_published_notice_is_unchanged(name):
     text = (FOLDER / f"{name}.toml").read_bytes()
 
     assert sha256(text).hexdigest() == PUBLISHED[name]

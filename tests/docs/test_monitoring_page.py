@@ -1,36 +1,36 @@
-"""The commands of `docs/monitoring.md`, run as they stand there, and its words."""
+"""The commands of `docs/monitoring.md` work, and it explains all coded words."""
 
-import json
 import re
-import subprocess
 import time
-from typing import Any
 
 from django.conf import settings
 
 from monitoring.models import PauseReason, Severity
 from monitoring.pauses import NOTIFIED_REASONS
+from tests.docs.commands import create_test_key, run_command
 from tests.world.service import Service
 
 PAGE = (settings.BASE_DIR / "docs" / "monitoring.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_commands_of_the_page_work(service: Service):
+def test_commands_of_the_page_work(service: Service):
     create, read, read_all, resume = COMMANDS
-    key = _test_key(service)
+    key = create_test_key(service)
 
-    made = _run(create, service, KEY=key)
+    made = run_command(create, service, KEY=key)
     assert (made["status"], made["cadence"]) == ("ACTIVE", "MONTHLY")
     _until_it_has_changed(service, made["id"])
-    (alert,) = _run(read, service, KEY=key)["content"]
+    (alert,) = run_command(read, service, KEY=key)["content"]
     assert alert["monitoringId"] == made["id"]
-    assert _run(read_all, service, KEY=key) is None
-    assert _run(read, service, KEY=key)["content"] == []
-    assert _run(resume, service, KEY=key, RULE_ID=made["id"])["status"] == "ACTIVE"
+    assert run_command(read_all, service, KEY=key) is None
+    assert run_command(read, service, KEY=key)["content"] == []
+    assert (
+        run_command(resume, service, KEY=key, RULE_ID=made["id"])["status"] == "ACTIVE"
+    )
 
 
-def test_every_severity_and_reason_is_explained():
+def test_page_explains_severities_and_pause_reasons():
     for name in (*Severity.values, *PauseReason.values):
         assert f"| `{name}` |" in PAGE
     assert "For the first three the owner" in PAGE
@@ -57,18 +57,3 @@ def _until_it_has_changed(service: Service, rule_id: str) -> None:
                     "INSERT INTO jobs_job (function, arguments)"
                     " VALUES ('monitoring.runs.launch_due_runs', '[]')"
                 )
-
-
-def _test_key(service: Service) -> str:
-    made = service.manage("create_workspace", "Watcher", "--owner", "o@watcher.test")
-    workspace = json.loads(made)["workspaceId"]
-    made = service.manage("create_key", workspace, "--environment", "sandbox")
-    return json.loads(made)["key"]
-
-
-def _run(command: str, service: Service, **variables: str) -> Any:
-    here = command.replace("http://localhost:8000", service.url)
-    done = subprocess.run(
-        ["bash", "-c", here], env=variables, capture_output=True, check=True
-    )
-    return json.loads(done.stdout) if done.stdout else None

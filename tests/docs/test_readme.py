@@ -1,6 +1,5 @@
-"""The commands, links and picture of the README and of the pages beside it."""
+"""The README and the other pages: commands work, links lead somewhere."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 import requests
 from django.conf import settings
 
+from tests.docs.commands import create_test_key, headings, read_guide, run_command
 from tests.world.service import Service
 
 README = (settings.BASE_DIR / "README.md").read_text()
@@ -29,9 +29,9 @@ LINK = re.compile(r"\]\(((?!https?:)[\w./-]*)(?:#([\w-]+))?\)")
 
 def test_readme_command_orders_a_report_that_becomes_ready(service: Service):
     (order,) = COMMANDS
-    key = _test_key(service)
+    key = create_test_key(service)
 
-    created = _run(order, service, KEY=key)
+    created = run_command(order, service, KEY=key)
 
     address = f"{service.url}/api/v1/reports/{created['reports'][0]['id']}"
     status, deadline = "", time.monotonic() + 10
@@ -42,7 +42,7 @@ def test_readme_command_orders_a_report_that_becomes_ready(service: Service):
     assert status == "READY"
 
 
-def test_the_commands_of_the_documentation_work_as_copied(service: Service, tmp_path):
+def test_commands_of_the_api_document_work_as_copied(service: Service, tmp_path):
     html = requests.get(f"{service.url}/docs", timeout=10).text
     commands = {
         name: unescape(text)
@@ -50,14 +50,14 @@ def test_the_commands_of_the_documentation_work_as_copied(service: Service, tmp_
             r'data-run="(\w+)"><code>(.*?)</code>', html, re.DOTALL
         )
     }
-    key = _test_key(service)
+    key = create_test_key(service)
 
-    created = _run(commands["order"], service, KEY=key)
+    created = run_command(commands["order"], service, KEY=key)
     report_id = created["reports"][0]["id"]
-    again = _run(commands["order"], service, KEY=key)
-    read = _run(commands["read"], service, KEY=key, REPORT_ID=report_id)
-    subjects = _run(commands["subjects"], service, KEY=key)
-    problem = _run(commands["problem"], service, KEY=key)
+    again = run_command(commands["order"], service, KEY=key)
+    read = run_command(commands["read"], service, KEY=key, REPORT_ID=report_id)
+    subjects = run_command(commands["subjects"], service, KEY=key)
+    problem = run_command(commands["problem"], service, KEY=key)
     done = subprocess.run(
         ["bash", "-c", commands["pdf"]],
         env={"KEY": key, "REPORT_ID": report_id, "PATH": os.environ["PATH"]},
@@ -72,7 +72,7 @@ def test_the_commands_of_the_documentation_work_as_copied(service: Service, tmp_
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_order_is_the_same_everywhere(service: Service):
+def test_examples_of_an_order_are_equal(service: Service):
     html = unescape(requests.get(f"{service.url}/docs", timeout=10).text)
     body = (settings.BASE_DIR / "docs" / "order.json").read_text().strip()
 
@@ -84,7 +84,7 @@ def test_order_is_the_same_everywhere(service: Service):
 def test_make_commands_exist(page: str):
     makefile = (settings.BASE_DIR / "Makefile").read_text()
 
-    for target in re.findall(r"^make (\S+)", _text(page), re.MULTILINE):
+    for target in re.findall(r"^make (\S+)", read_guide(page), re.MULTILINE):
         assert f"\n{target}:" in makefile
 
 
@@ -93,9 +93,9 @@ def test_links_lead_to_files_and_headings(page: str):
     folder = (settings.BASE_DIR / page).parent
     gone = [
         f"{file}#{heading}"
-        for file, heading in LINK.findall(_text(page))
+        for file, heading in LINK.findall(read_guide(page))
         if not (folder / (file or Path(page).name)).exists()
-        or (heading and heading not in _headings(folder / (file or Path(page).name)))
+        or (heading and heading not in headings(folder / (file or Path(page).name)))
     ]
 
     assert gone == []
@@ -109,34 +109,9 @@ def test_picture_is_small_and_shown_by_the_readme():
 
 
 def test_list_of_decisions_stays_a_list():
-    page = _text("docs/decisions.md")
+    page = read_guide("docs/decisions.md")
     rows = [line for line in page.splitlines() if line.startswith("| 1")]
 
     assert len(page.encode()) <= 5_000
     assert all(re.fullmatch(r"\| \d\d-\d\d \| .+[.] \| \[.+\) \|", r) for r in rows)
     assert len(rows) > 30
-
-
-def _text(page: str) -> str:
-    return (settings.BASE_DIR / page).read_text()
-
-
-def _headings(page: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
-
-
-def _test_key(service: Service) -> str:
-    made = json.loads(
-        service.manage("create_workspace", "Readme", "--owner", "o@readme.test")
-    )
-    arguments = ["create_key", made["workspaceId"], "--environment", "sandbox"]
-    return json.loads(service.manage(*arguments))["key"]
-
-
-def _run(command: str, service: Service, **variables: str) -> dict:
-    here = command.replace("http://localhost:8000", service.url)
-    done = subprocess.run(
-        ["bash", "-c", here], env=variables, capture_output=True, check=True
-    )
-    return json.loads(done.stdout)

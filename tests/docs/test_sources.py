@@ -7,13 +7,13 @@ PLACES = {HOME_COUNTRY: {"Kenya"}, "GB": {"the United Kingdom"}, EVERYWHERE: {"a
 PLACES[EVERYWHERE] |= {"all others"}
 
 
-def test_the_page_on_sources_has_every_route():
+def test_page_lists_all_default_routes():
     rows = [
         [cell.strip() for cell in line.strip("|\n").split("|")]
         for line in (DOCS / "providers.md").read_text().splitlines()
         if line.startswith("| ")
     ]
-    told = {
+    listed = {
         (check, place): names.strip("`").split("`, `")
         for checks, place, names in (row for row in rows if len(row) == 3)
         for check in checks.split(", ")
@@ -21,5 +21,5 @@ def test_the_page_on_sources_has_every_route():
 
     for check, by_country in DEFAULT_ROUTES.items():
         for country, names in by_country.items():
-            (row,) = (told[check, p] for p in PLACES[country] if (check, p) in told)
+            (row,) = (listed[check, p] for p in PLACES[country] if (check, p) in listed)
             assert row == list(names)

@@ -1,4 +1,4 @@
-"""What `docs/webhooks.md` shows, compared with what the service does."""
+"""Compare the examples and rules of `docs/webhooks.md` with the service."""
 
 import copy
 import json
@@ -14,6 +14,7 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
+from tests.docs.commands import create_test_key, run_command
 from tests.world.clients import Api
 from tests.world.deliveries import SECRET, configure_receiver
 from tests.world.service import Service, free_port
@@ -46,7 +47,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
-    """With what differs from run to run replaced; equal ids stay equal."""
+    """Replace values that differ between runs; equal ids stay equal."""
     ids = {} if ids is None else ids
     if isinstance(value, dict):
         return {
@@ -64,7 +65,7 @@ def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
 
 @pytest.fixture
 def raised(api: Api) -> dict[str, Event]:
-    """name -> what the service recorded for the reports of the examples."""
+    """Return {event name: event} for the reports of the examples."""
     configure_receiver(api.workspace)
     refused = copy.deepcopy(examples.CREATE_REQUEST)
     refused["reports"][0]["subject"]["idNumber"] = "90000008"
@@ -119,7 +120,7 @@ def test_rules_of_the_page_match_the_code():
 
 
 class Running:
-    """The receiver of the page, in a process of its own."""
+    """The page's receiver, which runs in a process of its own."""
 
     def __init__(self) -> None:
         port = free_port()
@@ -132,7 +133,7 @@ class Running:
         )
 
     def post(self, event: Event, secret: str) -> int | None:
-        """The status it answers with; None without an answer."""
+        """Return the status of its answer, or None without an answer."""
         body, at = envelope(event), int(now().timestamp())
         headers = {
             "webhook-id": str(event.pk),
@@ -152,7 +153,7 @@ class Running:
                 return answer.status_code
 
     def stop(self) -> list[str]:
-        """The lines it printed."""
+        """Return the lines that it printed."""
         if self.process.poll() is not None:
             return []
         self.process.kill()
@@ -178,38 +179,23 @@ def test_receiver_takes_signed_events_once(raised: dict[str, Event], receiver: R
     assert printed == ["report.ready", "report.failed"]
 
 
-def test_the_receiver_is_as_short_as_promised():
+def test_receiver_is_as_short_as_the_page_says():
     assert len([line for line in RECEIVER.splitlines() if line.strip()]) <= 15
 
 
-def test_the_commands_of_the_page_work(service: Service):
+def test_commands_of_the_page_work(service: Service):
     configure, test, look, redeliver, recover = COMMANDS
-    key = _test_key(service)
+    key = create_test_key(service)
     service.start_web()
 
-    configuration = _run(configure, service, KEY=key)
+    configuration = run_command(configure, service, KEY=key)
     assert (
         configuration["enabledEvents"]
         == examples.CONFIGURATION_REQUEST["enabledEvents"]
     )
-    sent = _run(test, service, KEY=key)
+    sent = run_command(test, service, KEY=key)
     assert sent["event"] == "webhook.test"
-    assert _run(look, service, KEY=key)["size"] == 20
-    again = _run(redeliver, service, KEY=key, DELIVERY_ID=sent["id"])
+    assert run_command(look, service, KEY=key)["size"] == 20
+    again = run_command(redeliver, service, KEY=key, DELIVERY_ID=sent["id"])
     assert again["id"] == sent["id"]
-    assert _run(recover, service, KEY=key).keys() == {"count"}
-
-
-def _test_key(service: Service) -> str:
-    made = service.manage("create_workspace", "Webhooks", "--owner", "o@webhooks.test")
-    workspace = json.loads(made)["workspaceId"]
-    made = service.manage("create_key", workspace, "--environment", "sandbox")
-    return json.loads(made)["key"]
-
-
-def _run(command: str, service: Service, **variables: str) -> dict[str, Any]:
-    here = command.replace("http://localhost:8000", service.url)
-    done = subprocess.run(
-        ["bash", "-c", here], env=variables, capture_output=True, check=True
-    )
-    return json.loads(done.stdout)
+    assert run_command(recover, service, KEY=key).keys() == {"count"}

@@ -177,7 +177,7 @@ def test_receipt_words_the_reason_code():
     text = receipt_text({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
     assert "a parent or guardian decides" in text
     assert "UNDER_AGE" not in text
-    # What a person typed is no key of ours.
+    # A reason that the subject typed is no code.
     assert "steps" in receipt_text({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
 
 
@@ -237,7 +237,7 @@ def test_receipt_is_made_when_no_font_has_a_letter():
 def test_receipt_draws_every_script(name: str):
     pdf = consent_receipt_pdf(build_record({**EVIDENCE, "typedName": name}))
 
-    # The standard for accessible documents allows no letter that a font lacks.
+    # PDF/UA forbids letters that the fonts lack.
     assert b"pdfuaid" in pdf
     assert set(name.split()[0]) <= set(pdf_text(pdf))
 

@@ -1,9 +1,7 @@
-import io
-
 import pytest
 from django.core import mail
-from pypdf import PdfReader
 
+from tests.documents.test_consent_receipts import pdf_text
 from tests.world.clients import Api
 from tests.world.payments import candidate_item, end_checkout, open_page, pay_report
 from tests.world.refunds import create_paid_top_up, create_refund, send_waiting_refunds
@@ -15,11 +13,6 @@ from verification.payments.models import Checkout, Payment
 pytestmark = pytest.mark.django_db
 
 TURNED = "Acme\u202e\n\n\u2066PAY ME\u2028"
-
-
-def pdf_text(pdf: bytes) -> str:
-    pages = PdfReader(io.BytesIO(pdf)).pages
-    return "\n".join(page.extract_text() for page in pages)
 
 
 def create_paid_checkout(api: Api, **item) -> Checkout:

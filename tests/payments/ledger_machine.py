@@ -1,12 +1,12 @@
-"""One workspace's money under anything its client, staff, workers and crashes do.
+"""A state machine of one workspace's money: its client, staff, workers and crashes.
 
-The machine keeps a model of its own: what each check should have cost when it was
-ordered, and what was put in or taken out. The balance must be what that model says
-after every step, whatever happened; it never looks at the ledger's entries. Its checks
-run on a played source, and a step may crash at any SQL statement.
+The machine has a model of its own: the price of each check at its order, and the money
+that came in or went out. After every step the balance equals the model's, which never
+reads the ledger's entries. The checks run on a played source, and a step may crash at
+any SQL statement.
 
-To add rules, subclass `Machine`: wrap whatever might crash in `attempt`, and what it
-moves in `put_in`. `play` runs a machine.
+A subclass of `Machine` adds rules: `attempt` wraps a step that may crash, and `put_in`
+a step that moves money. `play` runs a machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from workspaces.models import Account
 
 
 class Source(Sandbox):
-    """A live source that plays what the sandbox plays for the same last digit."""
+    """A live source that answers as the sandbox does for the same last digit."""
 
     name = "played"
 
@@ -69,12 +69,12 @@ def played_source() -> Iterator[None]:
 
 
 class Killed(BaseException):
-    """A process that dies; nothing of ours catches it."""
+    """The process dies. No code of the service catches this."""
 
 
 @contextmanager
 def crash_at(number: int, done: Counter[str], *, killed: bool) -> Iterator[None]:
-    """At the statement of this number the process dies, or loses the database."""
+    """Kill the process at the SQL statement with this number, or its connection."""
     left = number
 
     def execute(run: Callable[..., Any], sql: Any, *rest: Any) -> Any:
@@ -84,9 +84,9 @@ def crash_at(number: int, done: Counter[str], *, killed: bool) -> Iterator[None]
             return run(sql, *rest)
         done["crash"] += 1
         if str(sql).startswith("ROLLBACK"):
-            # What is not kept is gone all the same.
+            # A lost rollback still rolls back.
             run(sql, *rest)
-        # To lose the database at a commit is to see it rolled back.
+        # A lost connection at a commit looks like a rollback.
         if killed and not str(sql).startswith("RELEASE"):
             raise Killed
         raise OperationalError("the server closed the connection")
@@ -95,7 +95,7 @@ def crash_at(number: int, done: Counter[str], *, killed: bool) -> Iterator[None]
         yield
 
 
-# Clear, recovers, down for good, slow, refused.
+# The source is clear, recovers, stays down, is slow, or refuses.
 DIGITS = some.sampled_from("04568")
 CHECKS = some.lists(
     some.sampled_from(["IDENTITY", "KRA_PIN", "CRB_SCORE"]), min_size=1, unique=True
@@ -107,7 +107,7 @@ GIVEN_BACK = {"FAILED", "CANCELLED"}
 
 @dataclass
 class Order:
-    """A report as the model knows it, and what it should cost."""
+    """The model of one report, with the price of each check."""
 
     reference: str
     digit: str
@@ -131,19 +131,19 @@ class Machine(RuleBasedStateMachine):
         self.savepoint = transaction.savepoint()
         self.orders: dict[str, Order] = {}
         self.prices = {entry.name: entry.price for entry in CATALOGUE}
-        # What was put in, less what was taken out.
+        # The money that came in, less the money that went out.
         self.paid_in = Decimal(0)
-        # How far below zero the balance may go; None for any amount.
+        # The balance may go this far below zero, or any amount if this is None.
         self.limit: Decimal | None = Decimal(0)
         self.numbers = count()
-        # What workers that were slow or died hold in their hands.
+        # Claims of workers that are slow or have died.
         self.late: list[Claim] = []
         self.crash: tuple[int, bool] | None = None
 
-    # What the model knows
+    # The model
 
     def spent(self) -> Decimal:
-        """What was launched and not given back, at the prices it was ordered for."""
+        """Return the prices of the launched checks whose charge was not reversed."""
         results = CheckResult.objects.filter(
             report__payment_mode="SELF", report__launched_at__isnull=False
         ).exclude(status__in=GIVEN_BACK)
@@ -159,7 +159,7 @@ class Machine(RuleBasedStateMachine):
         return self.balance() + self.limit >= amount
 
     def priced(self, order: Order) -> Order:
-        """The same at today's prices; what was answered before is free."""
+        """Return the order at today's prices. A check that reuses a result is free."""
         results = CheckResult.objects.filter(status="COMPLETED", reused_from_id=None)
         answered = {
             (self.orders[of].digit, name)
@@ -174,15 +174,17 @@ class Machine(RuleBasedStateMachine):
         return replace(order, prices=prices)
 
     def report(self, pick: int, **wanted: Any) -> Report | None:
-        """One of those there are, the same for the same number."""
+        """Pick one of these reports, the same for the same number."""
         found = list(Report.objects.filter(**wanted).order_by("reference"))
         return found[pick % len(found)] if found else None
 
-    # What happens
+    # The client and staff
 
     def attempt(self, what: str, do: Callable[[], Any]) -> Any:
-        """What it answered, or None: it crashed, and who asked for it cannot know how
-        far it came."""
+        """Return the step's answer, or None after a crash.
+
+        The caller cannot know how far a crashed step came.
+        """
         self.done[what] += 1
         if self.crash is None:
             return do()
@@ -193,7 +195,7 @@ class Machine(RuleBasedStateMachine):
         except (Killed, OperationalError, transaction.TransactionManagementError):
             return None
         finally:
-            # What runs outside of any transaction but the test's has marked that one.
+            # A failed statement outside of other transactions marks the test's own.
             transaction.set_rollback(False)
 
     def post(self, what: str, path: str, body: Any = None) -> int | None:
@@ -203,7 +205,7 @@ class Machine(RuleBasedStateMachine):
         return int(answer.status_code)
 
     def put_in(self, what: str, amount: Decimal, do: Callable[[], Any]) -> None:
-        """Money in, or out when below 0; refused when an account may not pay it."""
+        """Move money in, or out if the amount is negative and the limit allows it."""
         allowed = amount > 0 or self.can_pay(-amount)
         before = self.api.account.balance
 
@@ -225,7 +227,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(digits=some.permutations("058"), checks=CHECKS)
     def begin(self, digits: list[str], checks: list[str]) -> None:
-        """With something for every rule: ended in each way, on its way, a draft."""
+        """Create reports with every status, so that each rule has one to act on."""
         self.top_up(Decimal(5000))
         self.order(digits, checks, reuse=False, draft=False)
         self.work(much_later=False)
@@ -379,7 +381,7 @@ class Machine(RuleBasedStateMachine):
             definition.price = price
             definition.save()
 
-    # What workers do
+    # Workers
 
     @rule(much_later=some.booleans())
     def work(self, much_later: bool) -> None:
@@ -401,8 +403,8 @@ class Machine(RuleBasedStateMachine):
             code = self.post("cancel", f"/reports/{report_id}/cancel")
             assert code in {None, 200, 409}
 
-    # Without a precondition, as all rules here: when a check is due depends on the
-    # clock, and what Hypothesis draws may not.
+    # No rule has a precondition: a check is due by the clock, and the draws of
+    # Hypothesis must not depend on the clock.
     @rule()
     def a_slow_worker_comes_back(self) -> None:
         if not self.late:
@@ -412,7 +414,7 @@ class Machine(RuleBasedStateMachine):
         answers = [_answer_to(one, known) for one in claims]
         self.attempt("late", lambda: record_outcomes(answers, known))
 
-    # What must hold
+    # The invariant
 
     @invariant()
     def the_balance_is_what_the_model_says(self) -> None:
@@ -434,19 +436,19 @@ def play(
     operations: int,
     steps: int,
 ) -> Counter[str]:
-    """Run machines until so many operations were done; what was done how often."""
+    """Run machines for this many operations. Return the count of each operation."""
     done: Counter[str] = Counter()
     while done.total() - done["crash"] < operations:
         run_state_machine_as_test(
             lambda: machine(done),
             settings=settings(
-                # The first is always the simplest there is, and half of the steps
-                # find nothing to do.
+                # The first example is the simplest one, and half of the steps find
+                # nothing to do.
                 max_examples=1 + 2 * operations // steps,
                 stateful_step_count=steps,
                 deadline=None,
                 database=None,
-                # Making a failing example smaller would take minutes.
+                # Shrinking a failing example would take minutes.
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             ),

@@ -1,7 +1,7 @@
-"""The same account, with payers, checkouts, refunds and a payment provider that fails.
+"""The ledger's machine with payers, checkouts, refunds and a failing provider.
 
-The provider keeps books of its own, which no crash of ours undoes. Once everything has
-healed, both books must say the same, and the audit that all of it adds up.
+The provider has books of its own, which no crash of the service undoes. After the
+machine has healed, both books agree, and the audit finds no difference.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ from verification.payments.refunds import (
     refund_unfinished_parts,
     reject_refund,
     request_refund,
-    request_unfinished_part_refund,
     send_refunds,
 )
 from verification.payments.settlement import poll_due_checkouts, poll_now, settle
@@ -82,16 +81,16 @@ class PaymentMachine(Machine):
     def __init__(self, api: Api, done: Counter[str]) -> None:
         super().__init__(api, done)
         the_shop.open()
-        # What slow workers hold in their hands.
+        # Answers and refunds that slow workers have not recorded yet.
         self.seen_late: list[tuple[UUID, CheckoutSnapshot, datetime]] = []
         self.refunds_late: list[Refund] = []
-        # Made in the dashboard; a crash may have kept them from being recorded.
+        # Refunds from the dashboard. A crash may have prevented their record.
         self.elsewhere: list[tuple[UUID, ProviderRefund]] = []
 
-    # What the model knows
+    # The model
 
     def report(self, pick: int, **wanted: Any) -> Report | None:
-        """The rules about reports of the workspace's own keep to those."""
+        """Pick a report that the workspace pays for, as the ledger's rules expect."""
         return super().report(pick, **{"payment_mode": "SELF", **wanted})
 
     def paid_by_others(self, pick: int, **wanted: Any) -> Report | None:
@@ -100,13 +99,13 @@ class PaymentMachine(Machine):
         return found[pick % len(found)] if found else None
 
     def balance(self) -> Decimal:
-        """With what came by checkouts, as far as it was noticed."""
+        """Add the top-ups by checkouts that the service has recorded."""
         counted = Checkout.objects.filter(account__isnull=False, is_counted=True)
         left = F("counted_amount") - F("refunded") - F("disputed")
         topped_up = counted.aggregate(sum=Sum(left))["sum"]
         return super().balance() + (topped_up or 0)
 
-    # Whatever a rule needs is made where there is none, or most would do nothing.
+    # Each rule creates the row that it needs, so that most steps have an effect.
 
     def page(self, pick: int, *, unpaid: bool = False) -> Page | None:
         def found() -> list[Page]:
@@ -137,7 +136,7 @@ class PaymentMachine(Machine):
         return checkouts[pick % len(checkouts)] if checkouts else None
 
     def quiet(self, what: str, do: Callable[[], Any], *errors: type[Exception]) -> Any:
-        """Attempted, and these errors are answers."""
+        """Attempt a step. These errors are answers and no failures."""
 
         def tried() -> Any:
             with suppress(*errors):
@@ -145,7 +144,7 @@ class PaymentMachine(Machine):
 
         return self.attempt(what, tried)
 
-    # What clients do
+    # Clients
 
     @rule(
         digit=DIGITS,
@@ -197,7 +196,7 @@ class PaymentMachine(Machine):
 
         self.attempt("top up by checkout", opened)
 
-    # What payers do
+    # Payers
 
     def begun(self, checkout: Checkout) -> None:
         if not checkout.url:
@@ -282,7 +281,7 @@ class PaymentMachine(Machine):
 
     @rule(pick=PICK)
     def give_back_elsewhere(self, pick: int) -> None:
-        """Somebody does so in the provider's dashboard, and staff record it."""
+        """Refund in the provider's dashboard, and record the refund as staff do."""
         checkout = self.paid(pick)
         if checkout is None or checkout.transaction == "" or checkout.disputed:
             return
@@ -306,7 +305,7 @@ class PaymentMachine(Machine):
         else:
             the_shop.given.remove(given)
 
-    # What time and the provider do
+    # The clock and the provider
 
     @rule(weather=WEATHER)
     def the_weather_changes(self, weather: str) -> None:
@@ -334,7 +333,7 @@ class PaymentMachine(Machine):
             if given.state == RefundState.PENDING:
                 given.state = RefundState.FAILED if fails else RefundState.DONE
 
-    # What staff and workers do
+    # Staff and workers
 
     @rule(
         pick=PICK,
@@ -349,7 +348,7 @@ class PaymentMachine(Machine):
 
         def asked() -> None:
             if undone == "yes":
-                request_unfinished_part_refund(checkout.pk, reason="Undone", by=GRACE)
+                request_refund(checkout.pk, None, reason="Undone", by=GRACE)
             else:
                 request_refund(checkout.pk, amount, reason="They asked", by=GRACE)
 
@@ -369,7 +368,7 @@ class PaymentMachine(Machine):
 
     @rule()
     def undone_work_is_given_back(self) -> None:
-        # Some of what was just ended can still be retried.
+        # The client can still retry some of the reports that have just ended.
         ended = Report.objects.filter(completed_at__isnull=False).order_by("id")
         for report in ended[: self.done["give back undone"] % 3]:
             report.completed_at = now() - timedelta(hours=1)
@@ -404,10 +403,10 @@ class PaymentMachine(Machine):
         for refund in refunds:
             self.attempt("late refund", partial(payment_refunds._send, refund))
 
-    # What must hold in the end
+    # Checks at the end
 
     def payers_paid_for_what_was_done(self) -> None:
-        """Exactly, unless staff decide about it, or gave back more."""
+        """The service keeps the price of completed checks, unless staff refund more."""
         for payment in Payment.objects.filter(report__completed_at__isnull=False):
             paying = Checkout.objects.paying(payment.pk)
             refunds = Refund.objects.filter(checkout__in=paying)
@@ -446,7 +445,7 @@ class PaymentMachine(Machine):
         while Refund.objects.filter(status="APPROVED").exists():
             self.send()
             self.the_banks_answer(fails=False)
-        # A refund that failed has left its money to the checkout's disputes.
+        # The money of a failed refund now belongs to the checkout's disputes.
         self.the_clock_has_us_look()
 
     def both_books_agree(self) -> None:
@@ -464,10 +463,10 @@ class PaymentMachine(Machine):
             if page.dispute in {None, DisputeState.WON}:
                 assert checkout.disputed == 0
             assert checkout.disputed + checkout.refunded <= page.paid
-            # None of them was given back twice.
+            # The provider made each refund once.
             assert len({one.reference for one in done}) == len(done)
             assert checkout.review_flags != ["CONTRADICTED"]
             if page.paid and not (checkout.review_flags or checkout.is_part):
-                # Nothing is kept that counts for nothing.
+                # All the money that stays pays for something.
                 kept = checkout.counted_amount + checkout.disputed
                 assert given + asked >= page.paid - kept

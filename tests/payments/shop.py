@@ -1,6 +1,6 @@
-"""A payment provider that runs in the test's process and has every weather.
+"""A payment provider in the test's process that can be down or lose its answers.
 
-Its books are not in our database, so that no crash of ours undoes them.
+Its books are outside of the database, so that no crash of the service undoes them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Given:
 
 
 class Shop:
-    """A provider without idempotency keys: what is asked twice is done twice."""
+    """A provider without idempotency keys: it executes a repeated request again."""
 
     name: ClassVar[str] = "shop"
     payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (PaymentMethod.CARD,)
@@ -63,7 +63,7 @@ class Shop:
     def open(self) -> None:
         self.pages: dict[str, Page] = {}
         self.given: list[Given] = []
-        # down: nothing is done; lost: it is done and the answer is lost.
+        # down: it executes no request; lost: it executes it and the answer is lost.
         self.weather = "fine"
 
     def _begin_call(self) -> None:
@@ -127,7 +127,7 @@ class Shop:
         return self._seen(found[0]) if found else None
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
-        # It tells of nothing: it is looked at.
+        # It sends no events, so the service polls it.
         raise BadSignature
 
     def payments_between(

@@ -1,4 +1,4 @@
-"""Operators are told by e-mail of what needs somebody about payments, once a cause."""
+"""E-mails to operators about payments that need a person, once for each cause."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -54,20 +54,20 @@ def operators(settings: Any) -> None:
     settings.OPERATOR_ALERTS = ["ops@operator.test", "cfo@operator.test"]
 
 
-def doubted(api: Api) -> Checkout:
+def create_flagged_checkout(api: Api) -> Checkout:
     return end_checkout(open_page(api.create(candidate_item())), currency="USD")
 
 
-def letters() -> list[Notification]:
+def alert_emails() -> list[Notification]:
     return list(Notification.objects.filter(kind="PAYMENT_TROUBLE").order_by("id"))
 
 
-def told(**later: float) -> list[str]:
-    """What the next e-mail says, which goes to both and names nobody."""
-    before = {one.pk for one in letters()}
+def daily_lines(**later: float) -> list[str]:
+    """Return the lines of the next daily e-mail, which contains no personal data."""
+    before = {one.pk for one in alert_emails()}
     with time_machine.travel(now() + timedelta(**later), tick=False):
         send_daily_alerts()
-    new = [one for one in letters() if one.pk not in before]
+    new = [one for one in alert_emails() if one.pk not in before]
     if not new:
         return []
     assert [one.recipient for one in new] == ["ops@operator.test", "cfo@operator.test"]
@@ -79,28 +79,28 @@ def told(**later: float) -> list[str]:
 
 
 def test_review_flag_alerts_operators_once(api: Api):
-    checkout = doubted(api)
+    checkout = create_flagged_checkout(api)
 
-    assert told() == [
+    assert daily_lines() == [
         f"Payment to review: {checkout.number} Paid in another currency than requested"
     ]
-    assert told(days=1) == []
+    assert daily_lines(days=1) == []
 
 
 def test_daily_email_is_not_sent_without_alerts(api: Api):
     end_checkout(open_page(api.create(candidate_item())))
 
-    assert told() == []
+    assert daily_lines() == []
 
 
 def test_cleared_flag_alerts_nobody_until_raised_again(api: Api):
-    checkout = doubted(api)
+    checkout = create_flagged_checkout(api)
     resolve_review_flags(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
 
-    assert told() == []
-    # The same doubt of the same payment, but another time.
+    assert daily_lines() == []
+    # The same flag of the same payment is a new cause.
     raise_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
-    assert len(told(days=1)) == 1
+    assert len(daily_lines(days=1)) == 1
 
 
 def test_each_failed_refund_alerts_operators(paystack_api: Api, paystack: FakePaystack):
@@ -113,7 +113,7 @@ def test_each_failed_refund_alerts_operators(paystack_api: Api, paystack: FakePa
         send_waiting_refunds()
 
     line = f"Refund needs a person: {checkout.number} A refund has failed"
-    assert told() == [line, line]
+    assert daily_lines() == [line, line]
 
 
 def test_wrong_signatures_alert_once_when_their_day_is_over(
@@ -122,15 +122,15 @@ def test_wrong_signatures_alert_once_when_their_day_is_over(
     day = f"{now():%Y-%m-%d}"
     for signature in ("0", "1", ""):
         assert post_event(b"{}", {SIGNATURE: signature}).status_code == 401
-    # What strays in here claims to be nobody's.
+    # A request without a signature claims to be no provider.
     assert post_event(b"{}", {}).status_code == 401
 
-    assert told() == []
-    assert told(days=1) == [
+    assert daily_lines() == []
+    assert daily_lines(days=1) == [
         f"Signatures refused: 3 events of {day} were refused,"
         " as their signature was wrong"
     ]
-    assert told(days=2) == []
+    assert daily_lines(days=2) == []
 
 
 def test_difference_in_books_alerts_once(paystack_api: Api, paystack: FakePaystack):
@@ -148,7 +148,7 @@ def test_difference_in_books_alerts_once(paystack_api: Api, paystack: FakePaysta
         with time_machine.travel(now() + timedelta(days=day), tick=False):
             reconcile_yesterday()
             transaction.paid_at = now()
-            assert told() == expected
+            assert daily_lines() == expected
 
 
 def test_unread_books_alert_operators(paystack_api: Api, paystack: FakePaystack):
@@ -158,7 +158,9 @@ def test_unread_books_alert_operators(paystack_api: Api, paystack: FakePaystack)
     for _ in range(2):
         reconcile_yesterday()
 
-    assert told() == [f"Books not read: paystack, {yesterday}: SOURCE_UNAVAILABLE"]
+    assert daily_lines() == [
+        f"Books not read: paystack, {yesterday}: SOURCE_UNAVAILABLE"
+    ]
 
 
 def test_difference_of_a_checkout_alerts_as_its_flag(
@@ -169,20 +171,20 @@ def test_difference_of_a_checkout_alerts_as_its_flag(
 
     with time_machine.travel(now() + timedelta(days=1), tick=False):
         reconcile_yesterday()
-        (line,) = told()
+        (line,) = daily_lines()
 
     assert line.endswith("The provider's books differ")
 
 
 def test_email_lists_50_alerts_and_counts_the_rest(api: Api):
-    checkout = doubted(api)
+    checkout = create_flagged_checkout(api)
     OperatorAlert.objects.all().delete()
     OperatorAlert.objects.bulk_create(
         OperatorAlert(kind="BOOKS", cause=str(n), message=f"T{n}", checkout=checkout)
         for n in range(53)
     )
 
-    lines = told()
+    lines = daily_lines()
 
     assert lines[49].endswith("T49")
     assert lines[50:] == ["and 3 more"]
@@ -190,15 +192,15 @@ def test_email_lists_50_alerts_and_counts_the_rest(api: Api):
 
 def test_alert_waits_until_an_address_is_configured(api: Api, settings: Any):
     settings.OPERATOR_ALERTS, addresses = [], settings.OPERATOR_ALERTS
-    doubted(api)
-    assert told() == []
+    create_flagged_checkout(api)
+    assert daily_lines() == []
 
     settings.OPERATOR_ALERTS = addresses
-    assert len(told(days=1)) == 1
+    assert len(daily_lines(days=1)) == 1
 
 
 def test_purge_deletes_alerts_after_90_days(api: Api):
-    doubted(api)
+    create_flagged_checkout(api)
 
     for days, left in ((89, 1), (91, 0)):
         with time_machine.travel(now() + timedelta(days=days)):
@@ -213,11 +215,11 @@ def test_parallel_jobs_send_one_email():
 
     run_at_once(3, lambda number: send_daily_alerts())
 
-    assert len(letters()) == 2
+    assert len(alert_emails()) == 2
 
 
 def test_readiness_counts_flagged_payments(api: Api, client: Any):
-    doubted(api)
+    create_flagged_checkout(api)
 
     assert client.get("/readyz").json()["paymentsInDoubt"] == 1
 
@@ -240,7 +242,7 @@ def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
 
     checkout.refresh_from_db()
     assert (checkout.refundable, checkout.review_flags) == (100, ["PAYS_NOTHING"])
-    assert [line.split(" ", 4)[4] for line in told()] == [
+    assert [line.split(" ", 4)[4] for line in daily_lines()] == [
         "It holds money that pays for nothing"
     ]
     resolve_review_flags(
@@ -248,7 +250,6 @@ def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
     )
     checkout.refresh_from_db()
     assert checkout.reason_to_keep
-    # And the ledger adds up, as after every test.
 
 
 def test_rejected_refund_raises_no_flag_when_money_still_pays(api: Api, settings: Any):
@@ -264,12 +265,12 @@ def test_rejected_refund_raises_no_flag_when_money_still_pays(api: Api, settings
 # Alerts within minutes
 
 
-def alerted(**later: float) -> list[str]:
-    """What the next alert says."""
-    before = {one.pk for one in letters()}
+def urgent_lines(**later: float) -> list[str]:
+    """Return the lines of the next e-mail about urgent alerts."""
+    before = {one.pk for one in alert_emails()}
     with time_machine.travel(now() + timedelta(**later), tick=False):
         send_urgent_alerts()
-    new = [one for one in letters() if one.pk not in before]
+    new = [one for one in alert_emails() if one.pk not in before]
     assert len(new) in {0, 2}
     texts = {write_email(one).text for one in new}
     return [
@@ -287,23 +288,23 @@ def test_unopened_checkouts_alert_once_an_hour(
             open_page(made)
 
     with time_machine.travel(now().replace(minute=59), tick=False):
-        (line,) = alerted()
+        (line,) = urgent_lines()
     assert line.startswith("Checkout not opened: 2 pages of paystack to pay on did not")
     assert client.get("/readyz").json()["checkoutsNotOpened"] == 2
 
     with pytest.raises(CheckoutNotOpened):
         open_page(made)
-    assert alerted() == []
+    assert urgent_lines() == []
     hour = OperatorAlert.objects.get()
     assert hour.times == 3
-    # The next hour's is told when the pause is over.
+    # The e-mail about the next hour waits for the pause.
     OperatorAlert.objects.create(
         kind="UNOPENED", cause=hour.cause[:-2] + "99", message="pages", times=4
     )
-    assert alerted(minutes=40) == []
-    (line,) = alerted(minutes=130)
+    assert urgent_lines(minutes=40) == []
+    (line,) = urgent_lines(minutes=130)
     assert line == "Checkout not opened: 4 pages"
-    assert told(days=1) == []
+    assert daily_lines(days=1) == []
 
 
 def test_missing_provider_alerts_operators(live_api: Api, settings: Any):
@@ -315,7 +316,7 @@ def test_missing_provider_alerts_operators(live_api: Api, settings: Any):
     with pytest.raises(CheckoutNotOpened):
         open_page(made)
 
-    (line,) = alerted()
+    (line,) = urgent_lines()
     assert "pages of nobody to pay on did not open: PAYMENT_PROVIDER_NOT" in line
     assert not Checkout.objects.exists()
 
@@ -326,14 +327,14 @@ def test_stuck_refund_alerts_within_minutes(
     checkout = create_paid_checkout(paystack_api, paystack)
     create_refund(checkout, 10)
     send_waiting_refunds()
-    assert alerted() == []
+    assert urgent_lines() == []
 
     paystack.refunds[0].status = "needs-attention"
     send_waiting_refunds()
 
-    (line,) = alerted()
-    told = "A refund waits for a person, or for days"
-    assert line == f"Refund needs a person: {checkout.number} {told}"
+    (line,) = urgent_lines()
+    flag = "A refund waits for a person, or for days"
+    assert line == f"Refund needs a person: {checkout.number} {flag}"
     assert client.get("/readyz").json()["refundsWaiting"] == 1
     paystack.refunds[0].status = "pending"
     paystack.settle_refunds()
@@ -343,7 +344,7 @@ def test_stuck_refund_alerts_within_minutes(
 
 @pytest.fixture
 def parts(api: Api) -> list[Checkout]:
-    """Two checkouts of 100 and 150 that together paid for a cancelled report."""
+    """Create two checkouts, of 100 and 150, that paid for a cancelled report."""
     made = api.create(candidate_item())
     found = [
         end_checkout(open_page(made), pays=100),
@@ -354,8 +355,8 @@ def parts(api: Api) -> list[Checkout]:
 
 
 def left_to_staff(checkout: Checkout, amount: str) -> str:
-    told = f"{checkout.number} KES {amount} of it was not done: staff decide"
-    return f"Refund needs a person: {told}"
+    message = f"{checkout.number} KES {amount} of it was not done: staff decide"
+    return f"Refund needs a person: {message}"
 
 
 def test_each_part_is_alerted_when_one_is_flagged(parts: list[Checkout]):
@@ -365,10 +366,10 @@ def test_each_part_is_alerted_when_one_is_flagged(parts: list[Checkout]):
     refund_unfinished_parts()
 
     assert not Refund.objects.exists()
-    assert sorted(alerted()) == sorted(
+    assert sorted(urgent_lines()) == sorted(
         [left_to_staff(first, "100.00"), left_to_staff(second, "150.00")]
     )
-    assert alerted() == []
+    assert urgent_lines() == []
 
 
 def test_part_is_alerted_when_money_was_refunded_elsewhere(api: Api):
@@ -379,7 +380,7 @@ def test_part_is_alerted_when_money_was_refunded_elsewhere(api: Api):
 
     refund_unfinished_parts()
 
-    assert alerted() == [left_to_staff(checkout, "250.00")]
+    assert urgent_lines() == [left_to_staff(checkout, "250.00")]
 
 
 def test_part_is_not_alerted_when_staff_have_decided(parts: list[Checkout]):
@@ -388,10 +389,10 @@ def test_part_is_not_alerted_when_staff_have_decided(parts: list[Checkout]):
     refund_unfinished_parts()
 
     resolve_review_flags(first.pk, ["DISPUTED"], "The bank took it all")
-    # Nothing is decided about the other part before the rule has looked at it again.
-    assert alerted() == []
+    # The other part waits for the next run of the job.
+    assert urgent_lines() == []
     refund_unfinished_parts()
-    assert alerted() == [left_to_staff(second, "150.00")]
+    assert urgent_lines() == [left_to_staff(second, "150.00")]
 
 
 @pytest.mark.parametrize("by_staff", [True, False])
@@ -406,11 +407,11 @@ def test_part_is_not_alerted_when_it_is_refunded(parts: list[Checkout], by_staff
         clear_review_flag(first.pk, ReviewFlag.DISPUTED)
         refund_unfinished_parts()
 
-    assert left_to_staff(second, "150.00") not in alerted()
+    assert left_to_staff(second, "150.00") not in urgent_lines()
 
 
 def test_other_alerts_wait_for_the_daily_email(api: Api):
-    doubted(api)
+    create_flagged_checkout(api)
 
-    assert alerted() == []
-    assert len(told()) == 1
+    assert urgent_lines() == []
+    assert len(daily_lines()) == 1

@@ -1,4 +1,4 @@
-"""Another amount than was asked: too much goes back, too little waits for the rest."""
+"""Payments of another amount: a surplus goes back, and a part waits for the rest."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -43,7 +43,7 @@ from verification.providers.payment_provider import CheckoutSnapshot, CheckoutSt
 
 
 def came(made: dict[str, Any], amount: int) -> Checkout:
-    """This much is paid for what is asked for now."""
+    """Pay this much of the amount that is missing now."""
     return end_checkout(open_page(made), pays=amount)
 
 
@@ -53,7 +53,7 @@ def messages(kind: str) -> list[dict[str, Any]]:
 
 
 def given_back() -> dict[str, Decimal]:
-    """What each cause has given back, once the provider has done so."""
+    """Send the refunds, and return {cause: amount} of the done ones."""
     send_refunds()
     refunds = Refund.objects.filter(status="DONE").order_by("id")
     return {refund.cause: refund.amount for refund in refunds}
@@ -299,7 +299,7 @@ def test_staff_refund_a_part_only_whole(api: Api, settings: Any):
     assert not part.is_part
     reject_refund(refund.pk, by=WANGARI)
     part.refresh_from_db()
-    # It waits for no rest any more, and somebody has to say what becomes of it.
+    # The part no longer waits for the rest, so staff must decide.
     assert part.review_flags == ["PAYS_NOTHING"]
 
 
@@ -357,7 +357,7 @@ def test_open_checkout_expires_at_the_provider_when_its_payment_ends(
     first, second = open_page(made), None
     Checkout.objects.update(url="")
     second = open_page(made)
-    # The payer of one is faster.
+    # The payer pays the second one before the service expires it.
     stripe_taker.pay(second.reference)
     path, body = f"/reports/{made['id']}/cancel", None
     if how == "edit":

@@ -1,4 +1,4 @@
-"""Every rule of the audit: rows that break it, by hand, are found."""
+"""Each rule of the audit finds the rows that break it."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -28,18 +28,17 @@ from verification.payments.refunds import (
 )
 from verification.reports.models import Report
 
-# Breaks rows on purpose, which the check after each test of this folder would find.
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
 def _the_ledger_adds_up():
-    """In place of the one that looks after each test: here the ledger is broken."""
+    """Replace the check of the ledger after each test: these tests break it."""
 
 
 @pytest.fixture
 def busy(api: Api, settings) -> Api:
-    """Payments and top-ups in every state that money can be in."""
+    """Create payments, top-ups and refunds with every status."""
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(300)
     create_paid_checkout(api)
     create_refund(create_paid_checkout(api), 100)
@@ -363,7 +362,7 @@ def test_audit_finds_money_kept_for_unfinished_checks(api: Api):
     Checkout.objects.update(accounted_at=now())
     assert differences() == [kept]
 
-    # Nobody looked for days.
+    # No job has accounted for the checkout for days.
     Checkout.objects.update(accounted_at=None)
     Report.objects.update(completed_at=now() - timedelta(days=2))
     assert differences() == [kept]

@@ -170,7 +170,7 @@ def test_refunded_draft_refuses_launch_until_an_edit_requests_payment(api: Api):
     request_refund(checkout.pk, checkout.amount, reason="Asked for", by=ada)
     launch = f"/reports/{made['id']}/launch"
 
-    # Also while it is on its way.
+    # The refund is still under way.
     assert api.refused(launch)["reasons"] == ["PAYMENT_OUTSTANDING"]
     send_refunds()
     refunded = api.report(made["id"])["paymentState"]

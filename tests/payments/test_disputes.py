@@ -1,4 +1,4 @@
-"""Disputes and refunds at the provider itself: entries, holds, and what is polled."""
+"""Disputes and refunds at the provider: ledger entries, held money and polls."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -42,7 +42,7 @@ from verification.providers.payment_provider import DisputeSnapshot, DisputeStat
 from workspaces import ledger
 from workspaces.models import Account
 
-# As each of them writes it.
+# The ends of a dispute, in the words of each provider.
 WON = {"paystack": {"resolution": "declined"}, "stripe": {"status": "won"}}
 LOST = {"paystack": {"resolution": "merchant-accepted"}, "stripe": {"status": "lost"}}
 ENDED = {"paystack": "resolve", "stripe": "closed"}
@@ -57,7 +57,7 @@ def topped_up(api: Api, taker: CheckoutServer, amount: int = 500) -> Checkout:
 
 
 def end(taker: Any, checkout: Checkout, how: dict[str, Any]) -> None:
-    """The dispute ends so, and the provider tells of it."""
+    """End the dispute at the provider, which sends an event."""
     name = checkout.provider
     taker.dispute(checkout.reference, ENDED[name], **how[name])
     send_event(taker)
@@ -167,7 +167,7 @@ def test_reconciliation_finds_a_dispute_without_event(
     poll_checkouts(checkout)
     assert Dispute.objects.get().status == "OPEN"
 
-    # Nor is its end told, days later.
+    # The dispute ends days later, again without an event.
     name = checkout.provider
     taker.dispute(checkout.reference, ENDED[name], **LOST[name])
     with time_machine.travel(now() + timedelta(days=9)):
@@ -177,7 +177,7 @@ def test_reconciliation_finds_a_dispute_without_event(
 
 
 def dispute_during_refund(taker: Any, api: Api, how: dict[str, Any] | None) -> Checkout:
-    """A disputed top-up of 500 whose refund was under way, and then fails."""
+    """Create a disputed top-up of 500 whose refund fails at the provider."""
     checkout = topped_up(api, taker)
     taker.refund_fails = True
     create_refund(checkout)
@@ -311,7 +311,7 @@ def test_dispute_holds_less_when_a_refund_elsewhere_becomes_known(
     assert (checkout.refunded, checkout.disputed) == (200, 300)
     assert Dispute.objects.get().held_amount == 300
     assert live_api.account.balance == before
-    # It raises an error if the books do not add up.
+    # The command raises an error if the books do not add up.
     call_command("audit_ledger")
 
 

@@ -21,7 +21,7 @@ HAPPENED = [
 
 @pytest.fixture
 def prepaid_api(live_api: Api):
-    """A prepaid client whose checks are answered, and who is not held up by limits."""
+    """Return a prepaid client without rate limits, whose source answers."""
     limits = {"creates_per_minute": 10**6, "requests_per_minute": 10**6}
     ApiKey.objects.update(**limits)
     with played_source():

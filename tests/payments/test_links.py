@@ -1,4 +1,4 @@
-"""`POST /reports/{id}/payment/resend`: another link, and the one before is dead."""
+"""`POST /reports/{id}/payment/resend` sends a new link and ends the old one."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""A draft that was paid: for whom, by whom, and what the payer was told."""
+"""Paid drafts: their subject and payer, edits, receipts and refund notices."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 from verification.payments.management.commands.audit_ledger import DIFFERENCES
-from verification.payments.models import Checkout, Refund
+from verification.payments.models import Checkout
 from verification.payments.refunds import reject_refund
 
 pytestmark = pytest.mark.django_db
@@ -158,7 +158,7 @@ def test_edit_requests_payment_only_after_the_refund_is_decided(
     settings.REFUND_NEEDS_SECOND_ABOVE = 100
     launch = f"/reports/{paid['id']}/launch"
     refund = create_refund(Checkout.objects.get(), 200)
-    assert refund.status == Refund.Status.REQUESTED
+    assert refund.status == "REQUESTED"
 
     edited = api.post(draft(paid), {"purpose": "Other"})
 

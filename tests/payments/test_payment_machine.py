@@ -40,7 +40,7 @@ HAPPENED = [
 
 @pytest.fixture
 def paid_api(prepaid_api: Api, settings: Any) -> Iterator[Api]:
-    """The same client, of an installation that takes payments by the shop."""
+    """Return the prepaid client of an installation whose provider is the shop."""
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(150)

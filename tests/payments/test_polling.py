@@ -1,4 +1,4 @@
-"""Polls of checkouts: on schedule, after events, and for payers who wait."""
+"""Polls of checkouts: on schedule, after events, and for waiting payers."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -314,7 +314,7 @@ def test_provider_is_called_outside_transactions(
     monkeypatch.setattr(adapter, "look", watched)
     poll_checkouts(checkout)
 
-    # In a thread of its own, whose connection nobody has used.
+    # The thread of the call has opened no database connection.
     assert depth == [False]
 
 
@@ -350,7 +350,7 @@ def test_waiting_payer_causes_one_poll_in_five_seconds(api: Api):
         for _ in range(3):
             assert poll_soon(checkout.pk)
         assert looks(checkout) == 1
-        # It was answered within the last seconds.
+        # The last poll ended within the interval.
         assert not poll_soon(checkout.pk)
         assert looks(checkout) == 0
         clock.shift(MIN_POLL_INTERVAL)

@@ -1,4 +1,4 @@
-"""Which provider takes money: the sandbox its own, production what is configured."""
+"""The choice of the provider: built-in in the sandbox, configured in production."""
 
 from typing import Any
 

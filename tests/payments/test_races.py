@@ -1,4 +1,4 @@
-"""Paying while something else happens: whatever comes first, the money is right."""
+"""Payments at the same time as other verbs: the money is right in any order."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -34,7 +34,7 @@ PAID = CheckoutState.PAID
 
 
 def is_consistent(made: dict[str, Any]) -> None:
-    """What must hold of a report and its money, whoever came first."""
+    """Assert the rules between a report and its money, in any order of events."""
     report = Report.objects.select_related("payment").get(pk=made["id"])
     payment = report.payment
     checkouts = Checkout.objects.filter(report=report)
@@ -48,7 +48,7 @@ def is_consistent(made: dict[str, Any]) -> None:
     assert not report.results.filter(next_attempt_at__isnull=False).exists() or (
         report.status == "RUNNING"
     )
-    # What did not pay the report goes back, whole and once.
+    # Money that did not pay the report goes back whole, once.
     surplus = checkouts.filter(status="PAID", is_counted=False)
     assert not surplus.exclude(refunded=F("paid_amount")).exists()
     assert Refund.objects.filter(checkout__report=report).count() == surplus.count()
@@ -87,7 +87,7 @@ def test_one_of_two_simultaneous_payments_counts(api: Api, attempt: int):
 
 
 def settled() -> None:
-    """Whatever a look in another thread has left is looked at."""
+    """Poll the checkouts that polls of other threads have left."""
     Checkout.objects.update(next_poll_at=now())
     poll_due_checkouts()
 
@@ -182,7 +182,7 @@ def test_two_clusters_poll_each_checkout_once(taker: CheckoutServer, live_api: A
 
 @pytest.fixture(autouse=True)
 def _books_agree() -> Iterator[None]:
-    """The sandbox gives back no more than it took."""
+    """After each test, the sandbox has refunded no more than was paid."""
     yield
     for checkout in SandboxCheckout.objects.exclude(paid_amount=None):
         given = sum(float(amount) for amount in checkout.refunds.values())

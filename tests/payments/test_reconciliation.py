@@ -38,7 +38,7 @@ def today() -> str:
 
 
 def reconcile(*arguments: str) -> str:
-    """What it prints, when all agrees."""
+    """Run the command and return its output; it fails if the books differ."""
     out = io.StringIO()
     call_command("reconcile_payments", "--from", today(), *arguments, stdout=out)
     return out.getvalue()

@@ -60,7 +60,7 @@ def finance(name: str, **options: bool) -> Client:
 
 
 def answer(checkout: Checkout, **given: str) -> dict[str, str]:
-    """What the page of a refund sends."""
+    """Return the data of the refund form."""
     filled = {"amount": "250", "expected": str(checkout.refundable), "reason": "Closed"}
     return {"confirmed": "yes", **filled, **given}
 
@@ -323,13 +323,13 @@ def test_flag_raised_after_the_page_stays(api: Api, superuser):
 
 
 def why(client: Client, checkout: Checkout) -> str:
-    """The page that asks for the reason."""
+    """Return the page that asks for the reason."""
     data = {"action": "clear_flags", "_selected_action": [checkout.pk]}
     return client.post(list_url(Checkout), data).content.decode()
 
 
 def clear(client: Client, checkout: Checkout, asked: str) -> None:
-    """Answer the page that asks why, for the doubts that it named."""
+    """Send the form of the page, with the flags that it names."""
     member = f"review-flags-{checkout.pk}"
     seen = re.findall(rf'name="{member}" value="(\w+)"', asked)
     run_action(

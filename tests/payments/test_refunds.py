@@ -43,7 +43,6 @@ from verification.payments.refunds import (
     approve_refund,
     reject_refund,
     request_refund,
-    request_unfinished_part_refund,
     unfinished_part,
 )
 from verification.payments.registry import provider_named
@@ -53,7 +52,7 @@ from workspaces.models import Account, LedgerEntry
 
 pytestmark = pytest.mark.django_db
 
-# The source refuses it.
+# The source refuses this subject.
 FAILS = person(idNumber="90000008", email=EMAIL)["subject"]
 
 
@@ -250,11 +249,11 @@ def test_staff_refund_the_unfinished_part_once(api: Api):
     api.work()
     assert api.report(str(checkout.report_id))["status"] == "PARTIAL"
 
-    refund = request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
+    refund = request_refund(checkout.pk, None, reason="Not done", by=GRACE)
 
     assert refund.amount == 200
     with pytest.raises(NotRefundable, match="no part of checks"):
-        request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
+        request_refund(checkout.pk, None, reason="Not done", by=GRACE)
 
 
 def test_refunded_top_up_leaves_the_balance(api: Api):
@@ -323,7 +322,7 @@ def checkout(taker: CheckoutServer, live_api: Api) -> Checkout:
 
 
 def given_back_there(checkout: Checkout, amount: int = 100) -> str:
-    """By somebody at the dashboard; the refund's name."""
+    """Refund at the provider's dashboard; return the provider's id of the refund."""
     money = (Decimal(amount), "KES")
     names = (str(uuid4()), checkout.reference, checkout.transaction)
     return (
@@ -357,7 +356,7 @@ def test_refund_elsewhere_is_listed_and_flagged_once(checkout: Checkout):
     Checkout.objects.update(review_flags=[])
     assert differences(checkout) == [line]
     assert review_flags(checkout) == []
-    # More of it is news.
+    # A further refund raises the flag again.
     given_back_there(checkout, 50)
     assert len(differences(checkout)) == 2
     assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]

@@ -1,4 +1,4 @@
-"""What the provider's answer does to report, payment, ledger and refunds."""
+"""Settlement: the effects of a provider's answer on payment, ledger and refunds."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -50,7 +50,7 @@ def test_money_in_another_currency_pays_nothing(
 ):
     made = live_api.create(candidate_item())
     checkout = open_page(made)
-    # As each of them writes it.
+    # Each provider writes the currency in its own way.
     taker.pays, taker.currency = pays, "usd" if checkout.session else "USD"
     taker.pay(checkout.reference)
     send_event(taker)

@@ -1,4 +1,4 @@
-"""Payers get back by themselves what was not done."""
+"""The service refunds the price of checks that were not done."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -40,7 +40,7 @@ from verification.payments.refunds import (
     NotRefundable,
     refund_unfinished_parts,
     reject_refund,
-    request_unfinished_part_refund,
+    request_refund,
     resolve_review_flags,
     unfinished_part,
 )
@@ -49,12 +49,12 @@ from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
-# Of three checks IDENTITY (50) and CRB_SCORE (150) fail, and KRA_PIN (50) does not.
+# IDENTITY (50) and CRB_SCORE (150) fail, and KRA_PIN (50) succeeds.
 HALF = {"idNumber": REFUSED, "kraPin": CLEAR_PIN}
 
 
 def ended(api: Api, **subject: Any) -> Checkout:
-    """A checkout whose report has ended."""
+    """Create a paid checkout, and end its report."""
     checkout = create_paid_checkout(
         api, subject=person(email="w@x.test", **subject)["subject"]
     )
@@ -63,7 +63,7 @@ def ended(api: Api, **subject: Any) -> Checkout:
 
 
 def later(minutes: int = 11) -> list[tuple[str, Decimal, str]]:
-    """(cause, amount, status) of each refund, so many minutes and a job later."""
+    """Run the job this much later; return (cause, amount, status) of all refunds."""
     ended = Report.objects.filter(completed_at__isnull=False)
     ended.update(completed_at=F("completed_at") - timedelta(minutes=minutes))
     refund_unfinished_parts()
@@ -159,7 +159,7 @@ def test_retry_after_the_grace_does_not_stop_the_refund(api: Api, settings: Any)
     assert api.post(retry).status_code == 200
     api.work()
 
-    # The grace is over, counted from the first end; the last one was a moment ago.
+    # The time counts from the first end of the report, not from the retry's.
     settings.REFUND_UNDONE_AFTER_MINUTES = 0
     refused = api.refused(retry)
     assert refused["status"] == 409
@@ -238,7 +238,7 @@ def test_service_does_not_repeat_a_refund_by_staff(api: Api):
 
     assert later() == [("STAFF", 120, "APPROVED"), ("NOT_DONE", 80, "APPROVED")]
     with pytest.raises(NotRefundable):
-        request_unfinished_part_refund(checkout.pk, reason="Not done", by=GRACE)
+        request_refund(checkout.pk, None, reason="Not done", by=GRACE)
 
 
 def test_unfinished_part_is_refunded_after_a_rejected_refund(api: Api, settings: Any):
@@ -264,7 +264,7 @@ def test_parallel_jobs_refund_once(api: Api):
         assert checkout.refunded == 200
 
 
-# What staff decide
+# Parts that are left to staff
 
 
 def test_unfinished_part_of_a_flagged_payment_is_left_to_staff(api: Api):

@@ -1,4 +1,4 @@
-"""Unpaid payments are reminded of once and expire."""
+"""Unpaid payments: one reminder, and expiry."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ PAST = timedelta(minutes=1)
 
 
 def over(made: dict[str, Any]) -> None:
-    """The time to pay is over, as are the checkouts that were opened in it."""
+    """Let the time to pay end, and the checkouts that were opened in it."""
     Payment.objects.filter(report=made["id"]).update(expires_at=now() - PAST)
     Checkout.objects.update(created_at=now() - timedelta(hours=2))
     expire_payments()

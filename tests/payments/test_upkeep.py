@@ -1,4 +1,4 @@
-"""Forgetting what events said, and what is told of a wrong configuration."""
+"""The purge of provider events, and the checks of the configuration."""
 
 from datetime import timedelta
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Cast, Now, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import NUMBER_DIGITS, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.providers.base import ConsentEvidence
 from verification.reports.models import Report
 from verification.values.personal import normalise_identifier
@@ -230,8 +230,7 @@ class ConsentRecord(models.Model):
     @property
     def number(self) -> str:
         """The number on the receipt, in groups of four for reading it out."""
-        text = self.id.hex[-12:].upper()
-        return f"C-{text[:4]}-{text[4:8]}-{text[8:]}"
+        return number_of_id("C", self.id)
 
 
 def reason_of(consent: Consent) -> str | None:

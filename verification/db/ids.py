@@ -9,7 +9,14 @@ from django.db.models import Model, QuerySet, TextField
 from django.db.models.functions import Cast, Right
 from uuid_utils.compat import uuid7
 
-__all__ = ["NUMBER_DIGITS", "RANDOM_BITS", "filter_by_number", "time_of_id", "uuid7"]
+__all__ = [
+    "NUMBER_DIGITS",
+    "RANDOM_BITS",
+    "filter_by_number",
+    "number_of_id",
+    "time_of_id",
+    "uuid7",
+]
 
 # The bits of an id below the milliseconds of its time.
 RANDOM_BITS = 80
@@ -27,6 +34,12 @@ Row = TypeVar("Row", bound=Model)
 def time_of_id(row_id: UUID) -> datetime:
     """Return the time that is in an id."""
     return datetime.fromtimestamp((row_id.int >> RANDOM_BITS) / 1000, UTC)
+
+
+def number_of_id(letter: str, row_id: UUID) -> str:
+    """Return the number of a row for people to read out: `P-1234-ABCD-5678`."""
+    text = row_id.hex[-NUMBER_DIGITS:].upper()
+    return f"{letter}-{text[:4]}-{text[4:8]}-{text[8:]}"
 
 
 def filter_by_number(

@@ -1,7 +1,7 @@
 """Render PDF/UA documents from typst templates; equal data gives equal bytes anywhere.
 
-The template reads the data as JSON from `sys.inputs.data`. The fonts in
-`templates/pdf/fonts` cover the scripts in which names are written.
+The template reads the data as JSON from `sys.inputs.data`, with `date` in it. The fonts
+in `templates/pdf/fonts` cover the scripts in which names are written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import orjson
 import typst
 from django.conf import settings
 
+from verification.values.wire import NAIROBI
+
 FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
 
 
@@ -22,7 +24,9 @@ def render_document(
     template: str, at: datetime, data: dict[str, Any], **inputs: str
 ) -> bytes:
     """Render the template; `at` is the document's date, `inputs` are further inputs."""
-    inputs = {"data": orjson.dumps(data).decode(), **inputs}
+    day = at.astimezone(NAIROBI)
+    date = {"year": day.year, "month": day.month, "day": day.day}
+    inputs = {"data": orjson.dumps({**data, "date": date}).decode(), **inputs}
     try:
         return _compile(template, at, inputs, "ua-1")
     except typst.TypstError:

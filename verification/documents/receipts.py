@@ -18,9 +18,11 @@ from verification.payments.models import Checkout
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
 from verification.reports.models import Report
-from verification.values.wire import FULL_FORMAT, NAIROBI, format_nairobi, one_line
+from verification.values.wire import FULL_FORMAT, format_nairobi, one_line
 from workspaces.models import Environment
 
+# The name, content and type of a file.
+Attachment = tuple[str, bytes, str]
 LANGUAGES = frozenset({"en", "sw"})
 # Members of the evidence that the receipt shows as they are, on one line
 SHOWN_MEMBERS = ("purpose", "requester", "typedName", "position", "reason")
@@ -50,23 +52,6 @@ def reference_receipt_pdf(reference: Reference) -> bytes:
     return pdf.render_document("reference_receipt.typ", at, data)
 
 
-def reference_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
-    """Return a reference receipt for its e-mail, whose context has `referenceId`."""
-    rows = Reference.objects.select_related("report__workspace")
-    reference = rows.get(pk=context["referenceId"])
-    name = f"{reference.number}.pdf"
-    return [(name, reference_receipt_pdf(reference), "application/pdf")]
-
-
-def consent_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
-    """Return a consent receipt for its e-mail, whose context has `recordId`."""
-    record = ConsentRecord.objects.select_related("report__workspace").get(
-        pk=context["recordId"]
-    )
-    name = f"{record.number}.pdf"
-    return [(name, consent_receipt_pdf(record), "application/pdf")]
-
-
 def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
     """Render the receipt of a checkout that paid a report or topped up a balance."""
     with translation.override(language):
@@ -76,14 +61,30 @@ def payment_receipt_pdf(checkout: Checkout, language: str) -> bytes:
     )
 
 
-def payment_attachments(context: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+def reference_attachments(context: dict[str, Any]) -> list[Attachment]:
+    """Return a reference receipt for its e-mail, whose context has `referenceId`."""
+    rows = Reference.objects.select_related("report__workspace")
+    reference = rows.get(pk=context["referenceId"])
+    return _attachments(reference.number, reference_receipt_pdf(reference))
+
+
+def consent_attachments(context: dict[str, Any]) -> list[Attachment]:
+    """Return a consent receipt for its e-mail, whose context has `recordId`."""
+    rows = ConsentRecord.objects.select_related("report__workspace")
+    record = rows.get(pk=context["recordId"])
+    return _attachments(record.number, consent_receipt_pdf(record))
+
+
+def payment_attachments(context: dict[str, Any]) -> list[Attachment]:
     """Return a payment receipt for its e-mail, whose context has `checkoutId`."""
-    checkouts = Checkout.objects.select_related(
-        "report__workspace", "account__workspace"
-    )
-    checkout = checkouts.get(pk=context["checkoutId"])
+    rows = Checkout.objects.select_related("report__workspace", "account__workspace")
+    checkout = rows.get(pk=context["checkoutId"])
     document = payment_receipt_pdf(checkout, checkout.language or "en")
-    return [(f"{checkout.number}.pdf", document, "application/pdf")]
+    return _attachments(checkout.number, document)
+
+
+def _attachments(number: str, document: bytes) -> list[Attachment]:
+    return [(f"{number}.pdf", document, "application/pdf")]
 
 
 def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
@@ -140,16 +141,13 @@ def _contacts(report: Report) -> dict[str, str]:
 def _moment(at: datetime, language: str) -> dict[str, Any]:
     """Format the time in this language, or in English if the language is unknown."""
     language = language if language in LANGUAGES else "en"
-    at = at.astimezone(NAIROBI)
     with translation.override(language):
         text = format_nairobi(at, FULL_FORMAT)
-    date = {"year": at.year, "month": at.month, "day": at.day}
-    return {"language": language, "at": text, "date": date}
+    return {"language": language, "at": text}
 
 
 def _payment_receipt(checkout: Checkout, language: str) -> dict[str, Any]:
     receipt = receipt_of(checkout)
-    at = cast(datetime, checkout.paid_at).astimezone(NAIROBI)
     currency = checkout.paid_currency
     # Several checkouts may have paid one payment in parts.
     paid = [checkout]
@@ -161,8 +159,7 @@ def _payment_receipt(checkout: Checkout, language: str) -> dict[str, Any]:
     return {
         "language": language,
         "number": checkout.number,
-        "at": format_nairobi(at, FULL_FORMAT),
-        "date": {"year": at.year, "month": at.month, "day": at.day},
+        "at": format_nairobi(cast(datetime, checkout.paid_at), FULL_FORMAT),
         "amount": f"{currency} {total:,.2f}",
         "parts": parts if len(parts) > 1 else [],
         "surplus": f"{currency} {surplus:,.2f}" if surplus else "",

@@ -112,11 +112,6 @@ def _data(statement: Statement) -> dict[str, Any]:
         "isPlay": account.environment == Environment.SANDBOX,
         "currency": account.currency,
         "month": f"{statement.month.start:%B %Y}",
-        "until": {
-            "year": statement.until.year,
-            "month": statement.until.month,
-            "day": statement.until.day,
-        },
         "soFar": f"{statement.until:%Y-%m-%d %H:%M:%S}" if statement.is_partial else "",
         "opening": _money(statement.opening),
         "closing": _money(statement.closing),

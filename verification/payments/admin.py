@@ -48,7 +48,6 @@ from verification.payments.refunds import (
     record_refund_elsewhere,
     reject_refund,
     request_refund,
-    request_unfinished_part_refund,
     resolve_review_flags,
     unfinished_part,
     with_unfinished_part,
@@ -154,7 +153,7 @@ class RefundForm(forms.Form):
     )
 
 
-# What the message about a new refund says of it.
+# The end of the message about a new refund.
 OUTCOMES = {
     RefundStatus.REQUESTED: "waits for a second person",
     RefundStatus.APPROVED: "is given back",
@@ -315,15 +314,16 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 form=form,
                 part=unfinished_part(checkout),
             )
-        amount = form.cleaned_data.pop("amount")
-        options = {**form.cleaned_data, "by": staff_actor(request)}
-
-        def request_this() -> Refund:
-            if "part" in request.POST:
-                return request_unfinished_part_refund(checkout.pk, **options)
-            return request_refund(checkout.pk, amount, **options)
-
-        self._make_refund(request, checkout, "refund-requested", request_this)
+        given = form.cleaned_data
+        make = partial(
+            request_refund,
+            checkout.pk,
+            None if "part" in request.POST else given["amount"],
+            reason=given["reason"],
+            by=staff_actor(request),
+            expected=given["expected"],
+        )
+        self._make_refund(request, checkout, "refund-requested", make)
         return None
 
     @admin.action(
@@ -373,7 +373,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     def _only(
         self, request: HttpRequest, checkouts: QuerySet[Checkout]
     ) -> Checkout | None:
-        """Return the chosen checkout; None, with a message, if there are several."""
+        """Return the chosen checkout. Show a message if there are several."""
         if len(checkouts) == 1:
             return checkouts[0]
         self.message_user(request, "Choose one checkout.", messages.ERROR)

@@ -49,7 +49,7 @@ COUNTED = (
     OperatorAlertKind.UNOPENED,
     OperatorAlertKind.ACCESS,
 )
-# From this many refused attempts of one kind in an hour, operators get an e-mail.
+# Operators get an e-mail about this many refused attempts of one kind in an hour.
 MANY_ATTEMPTS = 100
 # The time between two e-mails about unopened checkouts with the same reason.
 PAUSE = timedelta(hours=1)

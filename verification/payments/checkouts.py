@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import wraps
-from typing import ParamSpec, cast
+from typing import Any, ParamSpec, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -130,7 +130,7 @@ def open_checkout(
     ).exclude(url="")
     if not beside and (checkout := reusable.order_by("-id").first()):
         return checkout
-    return _create_checkout(_build_checkout(report, payment, missing), at)
+    return _create_checkout(_checkout_for(report, payment, missing), at)
 
 
 @_alert_without_provider
@@ -157,9 +157,14 @@ def open_prompt(
     # The limits come first, so that a link reveals few blocks.
     if active_blocks(report.workspace_id, [(Channel.SMS, phone)]).exists():
         raise PhoneBlocked
-    checkout = _build_checkout(report, payment, missing)
-    checkout.kind, checkout.phone = CheckoutKind.PROMPT, phone
-    checkout.language = language
+    checkout = _checkout_for(
+        report,
+        payment,
+        missing,
+        kind=CheckoutKind.PROMPT,
+        phone=phone,
+        language=language,
+    )
     return _create_checkout(checkout, at)
 
 
@@ -215,7 +220,7 @@ def _lock_for_payment(
 def closed_reason(
     report: Report, payment: Payment, generation: int, at: datetime
 ) -> str | None:
-    """Return why this link takes no payment; None if it does.
+    """Return the reason why this link takes no payment, or None.
 
     A reason is a PaymentStatus, REPLACED (by a newer link), WAITS_FOR_CONSENT,
     REPORT_ENDED, SUSPENDED, SOURCES_CHANGED (a check can no longer run) or EXAMINED (a
@@ -252,7 +257,9 @@ def _is_consent_refused(report: Report) -> bool:
     return consent is not None and consent.status in REFUSED_CONSENTS
 
 
-def _build_checkout(report: Report, payment: Payment, missing: Decimal) -> Checkout:
+def _checkout_for(
+    report: Report, payment: Payment, missing: Decimal, **fields: Any
+) -> Checkout:
     return Checkout(
         report=report,
         payment_id=payment.pk,
@@ -260,6 +267,7 @@ def _build_checkout(report: Report, payment: Payment, missing: Decimal) -> Check
         amount=missing,
         currency=payment.currency,
         started_by=PAYER,
+        **fields,
     )
 
 

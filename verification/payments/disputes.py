@@ -71,7 +71,7 @@ def required_hold(
 def release_held_money(checkout: Checkout, amount: Decimal) -> None:
     """Let the disputes of a locked checkout hold this much less.
 
-    Do nothing if the amount is not positive.
+    A negative amount changes nothing.
     """
     for dispute in checkout.disputes.filter(held_amount__gt=0).order_by("id"):
         released = min(dispute.held_amount, amount)

@@ -38,7 +38,7 @@ from verification.reports.models import Report, ReportStatus
 
 UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
 EXPIRED_CODE, EXPIRED_MESSAGE = "PAYMENT_EXPIRED", "Nobody paid in time."
-# The link of a payer who is at the provider expires this much later.
+# The link expires this much later while the payer has an open checkout.
 CHECKOUT_GRACE = timedelta(minutes=5)
 
 

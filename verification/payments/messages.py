@@ -57,7 +57,7 @@ def payment_reminder(report: Report, payment: Payment) -> list[OutgoingMessage]:
 def payment_shortfall(
     report: Report, checkout: Checkout, missing: Decimal
 ) -> list[OutgoingMessage]:
-    """Return the messages to a payer who paid too little."""
+    """Return the messages that ask for the rest after a part."""
     payment = report.payment
     context = {
         **_payment_context(report, payment, missing),
@@ -86,7 +86,7 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]
         "surplus": f"{surplus:,.2f}" if surplus else "",
         **_money(report.payment.amount, checkout.currency),
     }
-    wanted = _payer_messages(
+    messages = _payer_messages(
         report,
         Kind.PAYMENT_RECEIPT,
         f"paid:{checkout.pk}",
@@ -95,11 +95,11 @@ def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]
         checkout.language or BILINGUAL,
         payer=_recorded_payer(checkout),
     )
-    return [one for one in wanted if one.channel == Channel.EMAIL]
+    return [one for one in messages if one.channel == Channel.EMAIL]
 
 
 def refund_notice(report: Report, refund: Refund) -> list[OutgoingMessage]:
-    """Notify the person who paid, even if the report names another payer now."""
+    """Return the messages to the payer of the checkout, not to a later payer."""
     checkout = refund.checkout
     payment: Payment | None = getattr(report, "payment", None)
     is_asked = payment is not None and payment.pk == checkout.payment_id
@@ -182,14 +182,14 @@ def _top_up_messages(
 def _payment_context(
     report: Report, payment: Payment, amount: Decimal
 ) -> dict[str, Any]:
-    named = [str(way) for way in payment_methods(report.environment)]
-    if named and can_prompt(report.environment, amount, payment.currency):
-        named.append("PROMPT")
+    methods = [str(method) for method in payment_methods(report.environment)]
+    if methods and can_prompt(report.environment, amount, payment.currency):
+        methods.append("PROMPT")
     return {
         **report.workspace.requester.message_context,
         "link": links.payment_url(payment.pk, payment.generation),
         "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
-        "ways": named,
+        "ways": methods,
         **_money(amount, payment.currency),
     }
 

@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, Floor, Now, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
 from workspaces.models import Account, Environment, Workspace
 
@@ -44,7 +44,6 @@ class Payment(models.Model):
     because an edit can give the report a price.
     """
 
-    Status = PaymentStatus
     # A payer can pay a payment with one of these statuses.
     OUTSTANDING = (PaymentStatus.PENDING, PaymentStatus.FAILED)
 
@@ -180,9 +179,6 @@ class Checkout(models.Model):
     A job polls the provider when `next_poll_at` has passed. Events of the provider only
     bring that time forward. The checkout's id is its reference at the provider.
     """
-
-    Status = CheckoutStatus
-    ReviewFlag = ReviewFlag
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(
@@ -408,8 +404,7 @@ class Checkout(models.Model):
     @property
     def number(self) -> str:
         """The receipt's number, in groups that a person can read out."""
-        text = self.id.hex[-NUMBER_DIGITS:].upper()
-        return f"P-{text[:4]}-{text[4:8]}-{text[8:]}"
+        return number_of_id("P", self.id)
 
     @property
     def is_prompt(self) -> bool:
@@ -472,9 +467,6 @@ class Refund(models.Model):
     A job sends or polls it when `next_try_at` has passed. Its id is its reference at
     the provider, so that a retry finds a refund whose answer was lost.
     """
-
-    Status = RefundStatus
-    Cause = RefundCause
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     checkout = models.ForeignKey(Checkout, models.PROTECT, related_name="refunds")
@@ -589,8 +581,6 @@ class Dispute(models.Model):
     top-up loses it.
     """
 
-    Status = DisputeStatus
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     checkout = models.ForeignKey(Checkout, models.PROTECT, related_name="disputes")
     # The provider's id of the dispute.
@@ -688,8 +678,6 @@ class OperatorAlert(models.Model):
 
     It holds ids and no personal data.
     """
-
-    Kind = OperatorAlertKind
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=9, choices=OperatorAlertKind)

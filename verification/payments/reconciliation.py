@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 CHUNK_SIZE = 500
 # The payer's bank can still send the money of a done refund back.
 REFUND_CHECK_DELAYS = [timedelta(days=days) for days in (0, 7, 30)]
-# The job goes this far back for books that it could not read.
+# The job reads books of this time that it could not read before.
 MAX_CATCH_UP = timedelta(days=30)
 
 

@@ -73,8 +73,7 @@ from workspaces.ledger import (
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
-UNFINISHED_STATUSES = [ResultStatus.PENDING, ResultStatus.RUNNING]
-# A consent with one of these statuses ends its draft.
+# The refusal of consent ends a draft.
 REFUSED_CONSENTS = [
     ConsentStatus.DECLINED,
     ConsentStatus.EXPIRED,
@@ -98,40 +97,21 @@ class NotRefundable(DecisionRefused):
 @transaction.atomic
 def request_refund(
     checkout_id: UUID,
-    amount: Decimal,
+    amount: Decimal | None,
     *,
     reason: str,
     by: StaffActor,
     expected: Decimal | None = None,
 ) -> Refund:
-    """Request a refund of this amount.
+    """Request a refund of this amount, or of the `unfinished_part`.
 
     It waits for a second person if all refunds of the checkout together exceed
     REFUND_NEEDS_SECOND_ABOVE. `expected` is the refundable amount that the person saw:
     a different amount means that a colleague was faster. Raises NotRefundable.
     """
-    return _request(lock_checkout(checkout_id), amount, reason, by, expected)
-
-
-@transaction.atomic
-def request_unfinished_part_refund(
-    checkout_id: UUID, *, reason: str, by: StaffActor, expected: Decimal | None = None
-) -> Refund:
-    """Request a refund of the `unfinished_part`. Raises NotRefundable."""
     checkout = lock_checkout(checkout_id)
-    part = unfinished_part(checkout)
-    if not part:
+    if amount is None and not (amount := unfinished_part(checkout)):
         raise NotRefundable("There is no part of checks that were not done.")
-    return _request(checkout, part, reason, by, expected)
-
-
-def _request(
-    checkout: Checkout,
-    amount: Decimal,
-    reason: str,
-    by: StaffActor,
-    expected: Decimal | None,
-) -> Refund:
     if not reason.strip():
         raise NotRefundable("Say why the money is given back.")
     if checkout.status != CheckoutStatus.PAID:
@@ -153,9 +133,7 @@ def _request(
 
 
 def _is_refundable_amount(amount: Decimal, most: Decimal) -> bool:
-    if not amount.is_finite():
-        return False
-    return 0 < amount <= most and amount == round(amount, 2)
+    return amount.is_finite() and 0 < amount <= most and amount == round(amount, 2)
 
 
 @transaction.atomic
@@ -166,7 +144,7 @@ def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """
     refund = lock_refund(refund_id)
     record_approval(refund, by, NotRefundable)
-    _approve(refund, now())
+    _approve(refund)
     return refund
 
 
@@ -230,7 +208,7 @@ def _create_refund(
     _take_from_balance(refund)
     refund.save(force_insert=True)
     if not large:
-        _approve(refund, now())
+        _approve(refund)
     return refund
 
 
@@ -249,8 +227,8 @@ def _take_from_balance(refund: Refund) -> None:
         raise NotRefundable("The workspace has spent that money.")
 
 
-def _approve(refund: Refund, at: datetime) -> None:
-    refund.status, refund.next_try_at = RefundStatus.APPROVED, at
+def _approve(refund: Refund) -> None:
+    refund.status, refund.next_try_at = RefundStatus.APPROVED, now()
     refund.save()
     # Always a new job: a job that waits already may run before this commits.
     schedule_job(send_refunds)
@@ -293,18 +271,14 @@ def _send(refund: Refund) -> None:
     # A worker that was suspended past its lease may still be calling the provider. Two
     # calls at once could make a provider without idempotency keys pay twice.
     with advisory_lock(f"refund {refund.pk}") as is_alone:
-        if not (is_alone and _is_claim_current(refund)):
+        current = Refund.objects.filter(
+            pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
+        )
+        if not (is_alone and current.exists()):
             return
         answer = _query_provider(refund)
     with transaction.atomic():
         _record(lock_refund(refund.pk), refund.tries, answer)
-
-
-def _is_claim_current(refund: Refund) -> bool:
-    """Return whether no later claim exists, and the refund has not ended."""
-    return Refund.objects.filter(
-        pk=refund.pk, tries=refund.tries, status=RefundStatus.APPROVED
-    ).exists()
 
 
 def _query_provider(refund: Refund) -> RefundSnapshot | ProviderError:
@@ -500,7 +474,8 @@ def _with_ended_report(
     A cancelled report, and a draft whose subject refuses consent, end at once.
     """
     results = CheckResult.objects.filter(
-        report=OuterRef("report"), status__in=UNFINISHED_STATUSES
+        report=OuterRef("report"),
+        status__in=[ResultStatus.PENDING, ResultStatus.RUNNING],
     )
     ended = Q(report__completed_at__lte=ended_by)
     cancelled = Q(report__status=ReportStatus.CANCELLED)
@@ -573,18 +548,14 @@ def flag_refunds_elsewhere(
     """
     checkout = lock_checkout(checkout_id)
     elsewhere = refunded - checkout.refunded
-    if checkout.status != CheckoutStatus.PAID:
-        return
-    if elsewhere <= checkout.refunded_elsewhere:
+    is_known = elsewhere <= checkout.refunded_elsewhere
+    if checkout.status != CheckoutStatus.PAID or is_known:
         return
     # The total may contain a refund that has failed since `asked_at`.
     if checkout.refunds.filter(ended_at__gte=asked_at).exists():
         return
-    logger.error(
-        "checkout %s: %s was refunded at the provider, not by us",
-        checkout.pk,
-        elsewhere,
-    )
+    message = "checkout %s: %s was refunded at the provider, not by us"
+    logger.error(message, checkout.pk, elsewhere)
     Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
     raise_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
 
@@ -653,9 +624,10 @@ def is_recorded(checkout: Checkout, found: ProviderRefund) -> bool:
 def resolve_review_flags(
     checkout_id: UUID, names: Iterable[str], reason: str
 ) -> list[str]:
-    """Clear the flags that the person saw, and return those that were cleared.
+    """Clear these flags of the checkout, and return the names of the cleared ones.
 
-    If money that pays for nothing stays on the checkout, the reason says why.
+    The page of the person names the flags. If money that pays for nothing stays on the
+    checkout, the reason says why.
     """
     if not reason.strip():
         raise ValueError("Say what was found.")
@@ -666,16 +638,17 @@ def resolve_review_flags(
     was_left = with_unfinished_part(accounted).exists()
     cleared = [flag.value for flag in known if clear_review_flag(checkout_id, flag)]
     if cleared:
-        with_surplus = Checkout.objects.filter(
-            Q(is_counted=False)
-            | Q(paid_amount__gt=F("refunded") + F("disputed") + F("counted_amount"))
-            | Q(disputed__gt=0)
-            | Q(pk__in=_without_payment())
-            | (Q(pk=checkout_id) if was_left else Q(pk__in=[]))
+        keeps_money = Checkout.objects.filter(
+            pk=checkout_id, status=CheckoutStatus.PAID
         )
-        with_surplus.filter(pk=checkout_id, status=CheckoutStatus.PAID).update(
-            reason_to_keep=reason[:500]
-        )
+        if not was_left:
+            keeps_money = keeps_money.filter(
+                Q(is_counted=False)
+                | Q(paid_amount__gt=F("refunded") + F("disputed") + F("counted_amount"))
+                | Q(disputed__gt=0)
+                | Q(pk__in=_without_payment())
+            )
+        keeps_money.update(reason_to_keep=reason[:500])
     return cleared
 
 
@@ -691,7 +664,7 @@ def _adjust_balance(refund: Refund, amount: Decimal) -> None:
 
 
 def _movement(refund: Refund, amount: Decimal) -> Movement | None:
-    """Return the movement on the balance of a top-up; None for a report's checkout."""
+    """Return the movement on the balance of a top-up. A report's checkout has none."""
     checkout = refund.checkout
     if checkout.account is None or not checkout.is_counted:
         return None

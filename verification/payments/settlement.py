@@ -93,7 +93,7 @@ HOLDING_STATUSES = [DisputeStatus.OPEN, DisputeStatus.LOST]
 # A call to a provider ends well within this time.
 LEASE = timedelta(minutes=2)
 BATCH_SIZE = 16
-# The least time between two polls for a payer who is waiting.
+# The least time between two polls for a waiting payer.
 MIN_POLL_INTERVAL = timedelta(seconds=5)
 # A job starts no batch after this time, so that its worker can stop.
 JOB_SECONDS = 20.0
@@ -140,7 +140,7 @@ def close_checkouts(payment_id: UUID) -> None:
 
 @transaction.atomic
 def poll_soon(checkout_id: UUID) -> bool:
-    """Poll within `MIN_POLL_INTERVAL` for a payer who is waiting.
+    """Poll within `MIN_POLL_INTERVAL`, as the payer is waiting.
 
     The answer of a poll that is under way may be older than the payment, so that
     another poll follows it. Returns False, and schedules nothing, if a poll ended
@@ -405,7 +405,7 @@ def _accept_money(
         raise_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
         logger.error("checkout %s was paid in another currency", checkout.pk)
         return
-    payment = getattr(report, "payment", None) if report else None
+    payment = getattr(report, "payment", None)
     if surplus := _surplus_cause(checkout, report, payment):
         checkout.save()
         refund_surplus(checkout, surplus)
@@ -422,7 +422,7 @@ def _accept_money(
 def _surplus_cause(
     checkout: Checkout, report: Report | None, payment: Payment | None
 ) -> RefundCause | None:
-    """Return why this money is surplus; None if it pays.
+    """Return why this money is surplus, unless it pays.
 
     A payment that expired after its checkout was opened still takes the money.
     """
@@ -516,7 +516,7 @@ def _record_unpaid(
     if checkout.is_prompt:
         checkout.failure = snapshot.failure or ""
     checkout.save(update_fields=["status", "message", "failure"])
-    payment = getattr(report, "payment", None) if report else None
+    payment = getattr(report, "payment", None)
     if (
         payment
         and payment.pk == checkout.payment_id

@@ -5,7 +5,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import uuid7
+from verification.db.ids import number_of_id, uuid7
 from verification.reports.models import Report
 
 
@@ -83,5 +83,4 @@ class Reference(models.Model):
     @property
     def number(self) -> str:
         """The number on the receipt, in groups of four for reading it out."""
-        text = self.id.hex[-12:].upper()
-        return f"R-{text[:4]}-{text[4:8]}-{text[8:]}"
+        return number_of_id("R", self.id)

@@ -1,6 +1,6 @@
-"""How many statements an order costs: it must not grow with what is ordered.
+"""The number of SQL statements of a request does not grow with its size.
 
-Django's log of statements is counted: BEGIN, COMMIT and each COPY are in it.
+The tests count Django's log of statements, with BEGIN, COMMIT and each COPY.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def warm(api: Api) -> Api:
-    """A client whose key was used within the minute, by a process that has ordered."""
+    """Return a client in a process whose caches are warm."""
     api.post("/reports/quote", {"reports": [person()]})
     return api
 
@@ -59,14 +59,14 @@ def test_report_without_key_is_written_by_one_statement(warm: Api):
     assert "workspaces_ratecount" in counted
     assert "reports_report" in written
     assert "workspaces_account" in written
-    # Workers are called when the rows are there to be seen.
+    # A notification calls the workers after the commit.
     assert seen.index(written) < len(seen) - 1
     assert "pg_notify" in seen[-1]
 
 
 def test_billing_adds_no_statement(warm: Api):
     def create() -> int:
-        # Nothing is used again, so the checks cost what they are priced at.
+        # Checks without reuse have their full price.
         return cost(lambda: warm.create({**person(), "reuse": False}))
 
     create()
@@ -86,7 +86,7 @@ def test_batch_of_500_costs_no_more_than_one_of_200(warm: Api):
         for n in (200, 500)
     ]
 
-    # One counts the checks beyond the first hundred as further requests.
+    # The further statement counts the checks above 100 as further requests.
     assert costs[0] == costs[1] <= 18
 
 
@@ -96,7 +96,7 @@ def test_refused_batch_costs_one_statement_more_than_a_refused_report(warm: Api)
     one = cost(lambda: warm.refused("/reports", {"reports": [wrong]}))
     many = cost(lambda: warm.refused("/reports", {"reports": [wrong] * 500}))
 
-    # One counts the checks beyond the first hundred as further requests.
+    # The further statement counts the checks above 100 as further requests.
     assert one + 1 == many <= 6
 
 
@@ -105,7 +105,7 @@ def test_quote_of_500_costs_one_statement_more_than_of_one(warm: Api):
         body = {"reports": [person(idNumber=str(n)) for n in range(count)]}
         return cost(lambda: warm.post("/reports/quote", body))
 
-    # One counts the checks beyond the first hundred as further requests.
+    # The further statement counts the checks above 100 as further requests.
     assert quote(1) + 1 == quote(500) <= 5
 
 

@@ -1,0 +1,37 @@
+"""Read the guides, and run their commands against a service."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from tests.world.service import Service
+
+
+def read_guide(page: str | Path) -> str:
+    return (settings.BASE_DIR / page).read_text()
+
+
+def headings(page: str | Path) -> set[str]:
+    """Return the anchors of the page's headings, as links name them."""
+    titles = re.findall(r"^#+ (.+)$", read_guide(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+
+
+def create_test_key(service: Service) -> str:
+    made = service.manage("create_workspace", "Reader", "--owner", "o@reader.test")
+    workspace = json.loads(made)["workspaceId"]
+    made = service.manage("create_key", workspace, "--environment", "sandbox")
+    return json.loads(made)["key"]
+
+
+def run_command(command: str, service: Service, **variables: str) -> Any:
+    """Run a shell command of a guide, and return the JSON that it prints."""
+    here = command.replace("http://localhost:8000", service.url)
+    done = subprocess.run(
+        ["bash", "-c", here], env=variables, capture_output=True, check=True
+    )
+    return json.loads(done.stdout) if done.stdout else None
