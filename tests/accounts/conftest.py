@@ -1,1 +1,1 @@
-from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
+from tests.accounts.visitor import empty_cache as empty_cache

@@ -8,7 +8,13 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import SIGN_UP, is_logged_in, known, log_in, path_mailed_to
+from tests.accounts.visitor import (
+    SIGN_UP,
+    create_user,
+    is_logged_in,
+    log_in,
+    path_mailed_to,
+)
 from tests.world.members import PASSWORD, create_member, invitation_token
 from verification.accounts.models import Session, purge_unconfirmed_users
 from verification.accounts.sessions import purge_sessions
@@ -17,20 +23,20 @@ from verification.notifications.models import Notification
 from workspaces import members
 from workspaces.models import Invitation, Member, Role, Workspace
 
-SIGNING_UP = {"name": "Grace", "password1": PASSWORD}
+SIGN_UP_FORM = {"name": "Grace", "password1": PASSWORD}
 PAGE, OLD, NEW = "/accounts/email/", "grace@people.test", "wambui@people.test"
 
 
 @pytest.fixture
 def client(db) -> Client:
-    known()
+    create_user()
     client = Client()
     log_in(client, OLD)
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
     return client
 
 
-def ask(client: Client, email: str = NEW) -> str:
+def request_change(client: Client, email: str = NEW) -> str:
     """Request a change; return the path of the link that the new address gets."""
     answer = client.post(PAGE, {"email": email, "action_add": ""})
     assert answer.status_code == 302
@@ -44,20 +50,20 @@ def can_log_in(email: str) -> bool:
 
 
 def test_confirmed_address_replaces_the_old_one_and_mails_it(client):
-    client.post(ask(client))
+    client.post(request_change(client))
 
     assert User.objects.get().email == NEW
     assert (can_log_in(NEW), can_log_in(OLD)) == (True, False)
     # A later mail is about the next login.
-    told = Notification.objects.filter(kind="ACCOUNT_CHANGED").earliest("id")
-    assert (told.recipient, told.context["what"]) == (OLD, "email")
+    mail = Notification.objects.filter(kind="ACCOUNT_CHANGED").earliest("id")
+    assert (mail.recipient, mail.context["what"]) == (OLD, "email")
     assert AuditEvent.objects.get().action == "user.email-changed"
     # Only the first confirmed address creates a workspace.
     assert not Workspace.objects.exists()
 
 
 def test_unconfirmed_address_changes_nothing(client, workspace):
-    link = ask(client)
+    link = request_change(client)
     owner = create_member(workspace, "OWNER", "owner")
     members.invite(owner, NEW, Role.VIEWER)
 
@@ -70,8 +76,8 @@ def test_unconfirmed_address_changes_nothing(client, workspace):
 
 
 def test_link_to_a_withdrawn_address_confirms_nothing(client):
-    link = ask(client, "mistyped@people.test")
-    ask(client)
+    link = request_change(client, "mistyped@people.test")
+    request_change(client)
 
     client.post(link)
 
@@ -80,7 +86,7 @@ def test_link_to_a_withdrawn_address_confirms_nothing(client):
 
 
 def test_forms_do_not_accept_an_unconfirmed_address(client):
-    ask(client)
+    request_change(client)
     EmailAddress.objects.update(verified=False)
 
     client.post(PAGE, {"email": NEW, "action_primary": ""})
@@ -91,7 +97,7 @@ def test_forms_do_not_accept_an_unconfirmed_address(client):
 def test_too_long_address_is_refused(client):
     long = "a" * 60 + "@" + ".".join(["b" * 60] * 4) + ".test"
 
-    for path, more in ((PAGE, {"action_add": ""}), (SIGN_UP, SIGNING_UP)):
+    for path, more in ((PAGE, {"action_add": ""}), (SIGN_UP, SIGN_UP_FORM)):
         visitor = client if path == PAGE else Client()
         answer = visitor.post(path, {"email": long, **more})
         assert "Enter an e-mail address" in answer.content.decode()
@@ -99,7 +105,7 @@ def test_too_long_address_is_refused(client):
 
 
 def test_present_address_can_be_kept(client):
-    link = ask(client)
+    link = request_change(client)
     assert NEW in client.get(PAGE).content.decode()
 
     client.post(PAGE, {"email": NEW, "action_remove": ""})
@@ -109,7 +115,7 @@ def test_present_address_can_be_kept(client):
 
 
 def test_taken_address_gets_the_same_answer_and_no_change(client):
-    known("otieno")
+    create_user("otieno")
     unknown = client.post(PAGE, {"email": NEW, "action_add": ""})
 
     taken = client.post(PAGE, {"email": "otieno@people.test", "action_add": ""})

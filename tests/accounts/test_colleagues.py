@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import is_logged_in, known, log_in, path_mailed_to
+from tests.accounts.visitor import create_user, is_logged_in, log_in, path_mailed_to
 from tests.world.members import create_member
 from tests.world.staff import (
     admin_url,
@@ -64,7 +64,7 @@ def colleague(user: User) -> Colleague:
 
 
 def another_superuser(name: str = "wangari") -> User:
-    return known(name, is_staff=True, is_superuser=True)
+    return create_user(name, is_staff=True, is_superuser=True)
 
 
 def link_of(email: str = NEW) -> str:
@@ -85,12 +85,12 @@ def second_superuser(name: str = "otieno") -> Client:
 
 def candidate() -> User:
     """Create a colleague with a password and a second factor."""
-    grace = known(is_staff=True)
+    grace = create_user(is_staff=True)
     give_factor(grace)
     return grace
 
 
-def audited() -> list[str]:
+def audited_actions() -> list[str]:
     return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
 
 
@@ -107,7 +107,7 @@ def test_new_colleague_gets_a_link_and_no_password(superuser):
     assert not njeri.has_usable_password()
     assert list(njeri.groups.all()) == [role()]
     assert link_of().startswith("/accounts/join/")
-    assert audited() == ["user.created"]
+    assert audited_actions() == ["user.created"]
 
 
 def test_invitation_sets_the_password_and_leads_to_the_factor(superuser):
@@ -122,7 +122,7 @@ def test_invitation_sets_the_password_and_leads_to_the_factor(superuser):
     # The new password counts as typed.
     assert client.get("/accounts/totp/activate/").status_code == 200
     assert EmailAddress.objects.get(email=NEW).verified
-    assert "user.joined" in audited()
+    assert "user.joined" in audited_actions()
 
 
 @pytest.mark.parametrize("password", ["nine hippos", "njeri.kamau@office.test"])
@@ -133,7 +133,7 @@ def test_weak_password_of_a_colleague_is_refused(superuser, password):
     assert not Colleague.objects.get(email=NEW).has_usable_password()
 
 
-def test_a_link_works_once(superuser):
+def test_link_works_once(superuser):
     add(superuser)
     path = link_of()
     join(path)
@@ -185,7 +185,7 @@ def test_opening_an_invitation_changes_nothing(superuser):
 
 
 def test_taken_address_of_a_colleague_is_refused(superuser):
-    known("grace")
+    create_user("grace")
 
     answer = add(superuser, "GRACE@people.test")
 
@@ -255,7 +255,7 @@ def test_promotion_takes_two_superusers(superuser):
 def test_promotion_mails_the_colleague_and_all_superusers(superuser, admin_user):
     grace, second = candidate(), second_superuser()
     row = colleague(grace)
-    told = {admin_user.email, grace.email, "otieno@people.test"}
+    recipients = {admin_user.email, grace.email, "otieno@people.test"}
 
     press_button(superuser, "promote", row, reason="Leads operations")
     asked = account_mails()
@@ -264,9 +264,9 @@ def test_promotion_mails_the_colleague_and_all_superusers(superuser, admin_user)
     press_button(second, "promote", row, reason="We met")
     made = account_mails()[len(asked) :]
 
-    assert {letter.recipient for letter in asked} == told
-    assert {letter.recipient for letter in made} == told
-    assert len(asked) == len(made) == len(told)
+    assert {letter.recipient for letter in asked} == recipients
+    assert {letter.recipient for letter in made} == recipients
+    assert len(asked) == len(made) == len(recipients)
     for letter in asked:
         mail = write_email(letter)
         assert mail.subject == "admin asks to make grace a superuser"
@@ -294,9 +294,9 @@ def test_request_ends_when_the_address_changes_by_hand(superuser, button):
     User.objects.filter(pk=grace.pk).update(email=NEW)
 
     assert "nobody yet" in read_page(second, dialog_url(button, colleague(grace)))
-    told = press_button(second, button, colleague(grace), reason="She called me")
+    message = press_button(second, button, colleague(grace), reason="She called me")
 
-    assert told == ["It is asked for. Another superuser has to agree within a day."]
+    assert message == ["It is asked for. Another superuser has to agree within a day."]
     grace.refresh_from_db()
     assert not is_superuser(grace)
     assert Authenticator.objects.filter(user=grace).exists()
@@ -305,14 +305,14 @@ def test_request_ends_when_the_address_changes_by_hand(superuser, button):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("button", ["promote", "remove_factor"])
 @pytest.mark.parametrize(
-    ("ends", "told"),
+    ("ends", "message"),
     [
         ("by", "You are no superuser any more."),
         ("user", "They are deactivated."),
         ("factor", "They have "),
     ],
 )
-def test_approval_checks_both_people_again(transactional_db, button, ends, told):
+def test_approval_checks_both_people_again(transactional_db, button, ends, message):
     write_roles()
     ann, second, grace = another_superuser("ann"), second_superuser(), candidate()
     client = Client()
@@ -332,7 +332,7 @@ def test_approval_checks_both_people_again(transactional_db, button, ends, told)
                 Authenticator.objects.filter(user=grace).delete()
         said = agrees.result(10)
 
-    assert told in said
+    assert message in said
     grace.refresh_from_db()
     assert not is_superuser(grace)
     assert (ends == "factor") != Authenticator.objects.filter(user=grace).exists()
@@ -367,11 +367,14 @@ def test_superuser_alone_makes_no_superuser(superuser):
 
 def test_promotion_needs_a_colleague_who_joined_with_a_factor(superuser):
     add(superuser)
-    njeri, wangari = Colleague.objects.get(email=NEW), known("wangari", is_staff=True)
+    njeri, wangari = (
+        Colleague.objects.get(email=NEW),
+        create_user("wangari", is_staff=True),
+    )
 
     for row in (njeri, colleague(wangari)):
-        told = press_button(superuser, "promote", row, reason="Leads operations")
-        assert told == ["They have to join and set up a second factor first."]
+        message = press_button(superuser, "promote", row, reason="Leads operations")
+        assert message == ["They have to join and set up a second factor first."]
 
     assert not StaffRequest.objects.exists()
 
@@ -397,15 +400,15 @@ def test_change_of_address_ends_requests(superuser, button):
     press_button(superuser, button, colleague(grace), reason="She called me")
     press_button(second, "change_email", colleague(grace), email=NEW, reason="Moved")
 
-    told = press_button(second, button, colleague(grace), reason="She called me")
+    message = press_button(second, button, colleague(grace), reason="She called me")
 
-    assert told == ["It is asked for. Another superuser has to agree within a day."]
+    assert message == ["It is asked for. Another superuser has to agree within a day."]
 
 
 @pytest.mark.parametrize("is_superuser", [True, False])
 def test_address_stays_while_a_colleague_has_no_factor(superuser, is_superuser):
     """The owner of the new mailbox could set a password, and then a factor."""
-    grace = known(is_staff=True, is_superuser=is_superuser)
+    grace = create_user(is_staff=True, is_superuser=is_superuser)
     if not is_superuser:
         log_in(Client(), grace.email)
 
@@ -426,7 +429,7 @@ def test_form_takes_the_superuser_role_away(superuser):
     assert save(superuser, wangari, "Finance").status_code == 302
 
     assert not is_superuser(User.objects.get(pk=wangari.pk))
-    assert audited() == ["user.changed"]
+    assert audited_actions() == ["user.changed"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -440,7 +443,7 @@ def test_stale_form_does_not_restore_an_ended_access(transactional_db, end):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             colleagues.lock_superusers()
-            saving = pool.submit(saved_apart, client, wangari, SUPERUSER)
+            saving = pool.submit(save_in_a_thread, client, wangari, SUPERUSER)
             wait_for_a_blocked_query()
             if end == "demote":
                 colleagues.set_roles(wangari, [role()])
@@ -460,7 +463,7 @@ def test_stale_form_does_not_restore_an_ended_access(transactional_db, end):
 @pytest.mark.django_db(transaction=True)
 def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
     write_roles()
-    ann, grace = another_superuser("ann"), known(is_staff=True)
+    ann, grace = another_superuser("ann"), create_user(is_staff=True)
     another_superuser()
     client = Client()
     log_in_staff(client, ann)
@@ -470,7 +473,7 @@ def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
             colleagues.lock_superusers()
             # The form waits for this row in any case.
             User.objects.select_for_update(no_key=True).get(pk=grace.pk)
-            saving = pool.submit(saved_apart, client, grace, "Finance")
+            saving = pool.submit(save_in_a_thread, client, grace, "Finance")
             wait_for_a_blocked_query()
             colleagues.set_roles(ann, [role()])
         assert saving.result(10).status_code == 403
@@ -478,7 +481,7 @@ def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
     assert not grace.groups.exists()
 
 
-def saved_apart(client: Client, user: User, *roles: str):
+def save_in_a_thread(client: Client, user: User, *roles: str):
     """Send a form in a thread, with its own database connection."""
     try:
         return save(client, user, *roles)
@@ -543,20 +546,22 @@ def test_two_superusers_who_deactivate_each_other_leave_one(transactional_db):
 
 
 def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
-    wangari = known("wangari", is_staff=True)
+    wangari = create_user("wangari", is_staff=True)
     client = Client()
     log_in_staff(client, wangari)
     assert client.get("/admin/").status_code == 200
 
     press_button(superuser, "deactivate", colleague(wangari))
     assert client.get("/admin/").status_code == 200
-    told = press_button(superuser, "deactivate", colleague(wangari), reason="Leaves")
-    assert told == ["The access is ended."]
+    message = press_button(superuser, "deactivate", colleague(wangari), reason="Leaves")
+    assert message == ["The access is ended."]
 
     assert client.get("/admin/").status_code == 302
     assert "deactivated" in read_page(superuser, list_url(Colleague))
-    told = press_button(superuser, "reactivate", colleague(wangari), reason="Is back")
-    assert told == ["An invitation is sent."]
+    message = press_button(
+        superuser, "reactivate", colleague(wangari), reason="Is back"
+    )
+    assert message == ["An invitation is sent."]
     assert client.get("/admin/").status_code == 302
     again = join(link_of(wangari.email))
     assert not is_logged_in(again)
@@ -572,7 +577,7 @@ def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
 @pytest.mark.parametrize("is_staff", [True, False])
 def test_session_of_a_deactivated_user_stays_ended(workspace, is_staff):
     """A trigger voids the password, so deactivation in SQL counts, too."""
-    grace = known(is_staff=is_staff)
+    grace = create_user(is_staff=is_staff)
     Member.objects.create(workspace=workspace, user=grace, role="OWNER")
     client = Client()
     log_in_staff(client, grace)
@@ -601,7 +606,7 @@ def test_deactivation_ends_the_invitation(superuser):
 
 
 def test_permission_over_users_alone_changes_no_staff(admin_user):
-    grace = known("grace", is_staff=True)
+    grace = create_user("grace", is_staff=True)
     grace.user_permissions.set(Permission.objects.all())
     client = Client()
     log_in_staff(client, grace)
@@ -615,7 +620,7 @@ def test_permission_over_users_alone_changes_no_staff(admin_user):
 
 
 def test_only_superusers_change_staff_among_members_and_roles(workspace, admin_user):
-    grace = known("grace", is_staff=True)
+    grace = create_user("grace", is_staff=True)
     grace.user_permissions.set(Permission.objects.all())
     client = Client()
     log_in_staff(client, grace)
@@ -630,7 +635,7 @@ def test_only_superusers_change_staff_among_members_and_roles(workspace, admin_u
 
 @pytest.mark.parametrize("is_staff", [True, False])
 def test_address_changed_by_staff_has_to_be_confirmed(workspace, superuser, is_staff):
-    grace = known(is_staff=is_staff)
+    grace = create_user(is_staff=is_staff)
     row = (
         colleague(grace)
         if is_staff
@@ -648,13 +653,13 @@ def test_address_changed_by_staff_has_to_be_confirmed(workspace, superuser, is_s
         client = Client()
         log_in(client, email)
         assert not is_logged_in(client)
-    assert audited() == ["user.email-changed"]
+    assert audited_actions() == ["user.email-changed"]
 
 
 @pytest.mark.parametrize("email", ["OTIENO@people.test", "", "x"])
 def test_staff_cannot_set_a_taken_or_empty_address(workspace, superuser, email):
     grace = create_member(workspace, "OWNER", "grace")
-    known("otieno")
+    create_user("otieno")
 
     press_button(superuser, "change_email", grace, email=email, reason="Asked for it")
 
@@ -662,7 +667,7 @@ def test_staff_cannot_set_a_taken_or_empty_address(workspace, superuser, email):
     assert grace.user.email == "grace@people.test"
 
 
-def test_an_invitation_follows_the_address(superuser):
+def test_new_address_gets_a_new_invitation(superuser):
     add(superuser, "njerri@office.test")
     path = link_of("njerri@office.test")
     njeri = Colleague.objects.get(email="njerri@office.test")

@@ -10,8 +10,8 @@ from django.test import Client
 
 from tests.accounts.visitor import (
     code_of,
+    create_user,
     is_logged_in,
-    known,
     log_in,
     path_mailed_to,
 )
@@ -34,7 +34,7 @@ def clock():
 
 @pytest.fixture
 def grace(db, clock):
-    return known()
+    return create_user()
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def guess_from_many_addresses(times: int) -> list[str]:
     return [answer.content.decode() for answer in answers]
 
 
-def letters(what: str) -> list[Notification]:
+def mails_about(what: str) -> list[Notification]:
     sent = Notification.objects.filter(kind="ACCOUNT_CHANGED").order_by("id")
     return [one for one in sent if one.context["what"] == what]
 
@@ -122,7 +122,7 @@ def test_unknown_account_gets_the_same_pause(db, clock):
 
 
 def test_forged_or_foreign_cookie_gets_a_pause(home):
-    known("otieno")
+    create_user("otieno")
     other = Client(REMOTE_ADDR="192.0.2.2")
     log_in(other, "otieno@people.test")
     other.post("/accounts/logout/")
@@ -143,31 +143,31 @@ def test_cookie_contains_no_address(home):
 
 
 def test_login_with_a_new_browser_sends_a_mail(home):
-    assert not letters("login")
+    assert not mails_about("login")
 
     log_in(home, EMAIL)
-    assert not letters("login")
+    assert not mails_about("login")
 
     there = Client(REMOTE_ADDR="192.0.2.9", headers={"user-agent": PHONE})
     log_in(there, EMAIL)
-    (letter,) = letters("login")
+    (letter,) = mails_about("login")
     assert letter.recipient == EMAIL
     text = write_email(letter).text
     assert "Chrome, Android, 192.0.2.9, 20 November 2026, 15:00 (Nairobi time)" in text
     there.post("/accounts/logout/")
     log_in(there, EMAIL)
-    assert len(letters("login")) == 1
+    assert len(mails_about("login")) == 1
 
 
 @pytest.mark.django_db(transaction=True)
 def test_changes_of_factors_and_codes_send_a_mail(clock):
-    grace = known()
+    grace = create_user()
     client = Client()
     client.force_login(grace)
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
     secret = client.get("/accounts/totp/activate/").context["form"].secret
     done = client.post("/accounts/totp/activate/", {"code": code_of(secret)})
-    assert len(letters("factor-on")) == 1
+    assert len(mails_about("factor-on")) == 1
 
     codes = client.get(done["Location"]).context["unused_codes"]
     assert client.get(done["Location"]).context["unused_codes"] == ["****"] * 10
@@ -175,10 +175,10 @@ def test_changes_of_factors_and_codes_send_a_mail(clock):
     log_in(again, EMAIL)
     again.post("/accounts/code/", {"code": codes[0]})
     assert is_logged_in(again)
-    assert len(letters("code-used")) == 1
+    assert len(mails_about("code-used")) == 1
 
     client.post("/accounts/recovery-codes/generate/")
-    assert len(letters("codes")) == 1
+    assert len(mails_about("codes")) == 1
     client.post("/accounts/totp/deactivate/")
     assert not Authenticator.objects.exists()
-    assert len(letters("factor-off")) == 1
+    assert len(mails_about("factor-off")) == 1

@@ -15,8 +15,8 @@ from tests.accounts.visitor import (
     LOGIN,
     RESET,
     SIGN_UP,
+    create_user,
     is_logged_in,
-    known,
     log_in,
     path_mailed_to,
 )
@@ -37,14 +37,14 @@ def client(db) -> Client:
     return Client()
 
 
-def signed_up(client: Client) -> str:
+def sign_up(client: Client) -> str:
     """Sign up; return the path of the link that confirms the address."""
     client.post(SIGN_UP, NEW)
     return path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
 
 
 def test_signing_up_and_confirming_makes_a_workspace_with_its_owner(client):
-    link = signed_up(client)
+    link = sign_up(client)
     assert not Workspace.objects.exists()
 
     client.post(link)
@@ -62,7 +62,7 @@ def test_signing_up_and_confirming_makes_a_workspace_with_its_owner(client):
 
 
 def test_opening_the_link_alone_confirms_nothing(client):
-    link = signed_up(client)
+    link = sign_up(client)
 
     assert client.get(link).status_code == 200
 
@@ -70,7 +70,7 @@ def test_opening_the_link_alone_confirms_nothing(client):
 
 
 def test_login_needs_a_confirmed_address(client):
-    link = signed_up(client)
+    link = sign_up(client)
     log_in(client, "grace@people.test")
     assert not is_logged_in(client)
 
@@ -80,7 +80,7 @@ def test_login_needs_a_confirmed_address(client):
 
 
 def test_confirmation_link_works_once(client):
-    link = signed_up(client)
+    link = sign_up(client)
     client.post(link)
 
     assert "does not work any more" in client.get(link).content.decode()
@@ -89,7 +89,7 @@ def test_confirmation_link_works_once(client):
 
 
 def test_confirmation_link_expires(client):
-    link = signed_up(client)
+    link = sign_up(client)
 
     with time_machine.travel(now() + timedelta(days=3, minutes=1), tick=False):
         client.post(link)
@@ -98,7 +98,7 @@ def test_confirmation_link_expires(client):
 
 
 def test_sign_up_does_not_reveal_accounts(client):
-    known()
+    create_user()
     there = client.post(SIGN_UP, NEW, follow=True)
     not_there = Client().post(SIGN_UP, {**NEW, "email": "new@people.test"}, follow=True)
 
@@ -131,7 +131,7 @@ def test_sign_up_takes_as_long_for_an_existing_account(client, settings):
 
 
 def test_password_reset_does_not_reveal_accounts(client):
-    known()
+    create_user()
     there = client.post(RESET, {"email": "grace@people.test"}, follow=True)
     not_there = Client().post(RESET, {"email": "new@people.test"}, follow=True)
 
@@ -141,7 +141,7 @@ def test_password_reset_does_not_reveal_accounts(client):
 
 
 def test_wrong_password_and_unknown_address_look_the_same(client):
-    known()
+    create_user()
     wrong = log_in(client, "grace@people.test", "not the password")
     unknown = log_in(Client(), "nobody@people.test", "not the password")
 
@@ -161,7 +161,7 @@ def reset_link(client: Client) -> str:
 
 
 def test_password_link_works_once(client):
-    known()
+    create_user()
     link = reset_link(client)
 
     new_password(client, link, "eight loud elephants")
@@ -172,7 +172,7 @@ def test_password_link_works_once(client):
 
 
 def test_password_link_expires(client):
-    known()
+    create_user()
     link = reset_link(client)
 
     with time_machine.travel(now() + timedelta(hours=1, minutes=1), tick=False):
@@ -183,7 +183,7 @@ def test_password_link_expires(client):
 
 @override_settings(ALLOWED_HOSTS=["*"])
 def test_links_ignore_the_host_header(client, settings):
-    known()
+    create_user()
     client.post(RESET, {"email": "grace@people.test"}, headers={"host": "evil.test"})
 
     url = Notification.objects.get().context["url"]
@@ -200,7 +200,7 @@ def test_links_ignore_the_host_header(client, settings):
     ],
 )
 def test_staff_need_a_longer_password(client, is_staff, password, is_taken):
-    known(is_staff=is_staff)
+    create_user(is_staff=is_staff)
 
     new_password(client, reset_link(client), password)
 
@@ -229,7 +229,7 @@ def test_staff_need_a_longer_password(client, is_staff, password, is_taken):
 def test_easily_guessed_password_is_refused(client, workspace, password, why):
     workspace.name = "Baobab Traders"
     workspace.save()
-    grace = known(first_name="Grace Kilonzi")
+    grace = create_user(first_name="Grace Kilonzi")
     Member.objects.create(workspace=workspace, user=grace, role=Role.OWNER)
 
     answer = new_password(client, reset_link(client), password)
@@ -247,7 +247,7 @@ def test_long_password_is_checked_quickly(db):
 
 
 def test_password_may_have_any_characters(client):
-    known()
+    create_user()
 
     new_password(client, reset_link(client), "830715294716")
 
@@ -267,7 +267,7 @@ def test_passwords_are_hashed_with_argon2(client, settings):
     from verification import settings as ours
 
     settings.PASSWORD_HASHERS = ours.PASSWORD_HASHERS
-    user = known()
+    user = create_user()
 
     assert identify_hasher(user.password).algorithm == "argon2"
 
@@ -277,7 +277,7 @@ def test_passwords_are_hashed_with_argon2(client, settings):
     ["https://evil.test/", "//evil.test/", "/\\evil.test", "javascript:alert(1)"],
 )
 def test_login_does_not_redirect_to_other_sites(client, elsewhere):
-    known()
+    create_user()
 
     answer = log_in(client, "grace@people.test", fields={"next": elsewhere})
 
@@ -285,7 +285,7 @@ def test_login_does_not_redirect_to_other_sites(client, elsewhere):
 
 
 def test_forms_without_a_csrf_token_are_refused(db):
-    known()
+    create_user()
     client = Client(enforce_csrf_checks=True)
 
     for path in (LOGIN, SIGN_UP, RESET):
@@ -299,7 +299,7 @@ def guess(client: Client, times: int, **more) -> int:
 
 
 def test_five_wrong_passwords_lock_the_account_for_one_address(client):
-    known()
+    create_user()
 
     assert guess(client, 5) == 429
     locked = log_in(client, "grace@people.test")
@@ -311,13 +311,13 @@ def test_five_wrong_passwords_lock_the_account_for_one_address(client):
     log_in(owner, "grace@people.test")
     assert is_logged_in(owner)
     # Nor is somebody else at the same address.
-    known("otieno")
+    create_user("otieno")
     log_in(client, "otieno@people.test")
     assert is_logged_in(client)
 
 
 def test_ipv6_network_counts_as_one_address(client):
-    known()
+    create_user()
     network = [f"2001:db8:0:1::{number:x}" for number in range(1, 7)]
     answers = [
         log_in(Client(REMOTE_ADDR=address), "grace@people.test", "not the password")
@@ -331,7 +331,7 @@ def test_ipv6_network_counts_as_one_address(client):
 
 
 def test_lock_ends_after_its_time(client):
-    known()
+    create_user()
     guess(client, 5)
 
     with time_machine.travel(now() + timedelta(minutes=15, seconds=5), tick=False):
@@ -340,7 +340,7 @@ def test_lock_ends_after_its_time(client):
 
 
 def test_lock_ignores_a_forged_client_address(client):
-    known()
+    create_user()
     for number in range(5):
         guess(client, 1, headers={"x-forwarded-for": f"203.0.113.{number}"})
 
@@ -348,7 +348,7 @@ def test_lock_ignores_a_forged_client_address(client):
 
 
 def test_typed_account_is_stored_nowhere(client):
-    known()
+    create_user()
     guess(client, 1)
 
     row = repr(AccessAttempt.objects.values().get())
@@ -358,7 +358,7 @@ def test_typed_account_is_stored_nowhere(client):
 
 @pytest.mark.parametrize(("minutes", "lives"), [(119, True), (121, False)])
 def test_idle_session_ends(client, minutes, lives):
-    known()
+    create_user()
     log_in(client, "grace@people.test")
 
     with time_machine.travel(now() + timedelta(minutes=minutes), tick=False):
@@ -366,7 +366,7 @@ def test_idle_session_ends(client, minutes, lives):
 
 
 def test_busy_session_ends_after_a_day(client):
-    known()
+    create_user()
     log_in(client, "grace@people.test")
     start = now()
 
@@ -393,7 +393,7 @@ def test_account_pages_are_not_cached_and_run_no_script(client, path, language):
 
 
 def test_mails_are_queued_and_not_sent_in_the_request(client, mailoutbox):
-    signed_up(client)
+    sign_up(client)
 
     assert mailoutbox == []
     assert Notification.objects.get().status == "PENDING"
@@ -433,10 +433,8 @@ def test_invited_person_signs_up_and_ends_at_the_invitation(client, workspace):
     assert [one.workspace for one in mine] == [workspace]
 
 
-def test_invited_person_with_an_account_is_led_back_to_the_invitation(
-    client, workspace
-):
-    known()
+def test_invited_person_with_an_account_returns_to_the_invitation(client, workspace):
+    create_user()
     members.invite(create_member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
     page = f"/console/invitations/{invitation_token('grace@people.test')}"
 

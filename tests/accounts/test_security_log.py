@@ -9,7 +9,7 @@ from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import is_logged_in, known, log_in
+from tests.accounts.visitor import create_user, is_logged_in, log_in
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.members import PASSWORD
@@ -30,7 +30,7 @@ def lines_of(log_lines: LogLines, *names: str) -> list[tuple]:
 
 def test_logins_are_logged_with_address_and_outcome(log_lines: LogLines):
     client = Client(REMOTE_ADDR=ADDRESS)
-    user = known()
+    user = create_user()
 
     log_in(client, "grace@people.test", "not the password")
     log_in(client, "grace@people.test")
@@ -41,7 +41,7 @@ def test_logins_are_logged_with_address_and_outcome(log_lines: LogLines):
     ]
 
 
-def test_a_lock_out_is_logged(log_lines: LogLines):
+def test_lock_out_is_logged(log_lines: LogLines):
     client = Client(REMOTE_ADDR=ADDRESS)
 
     for _ in range(5):
@@ -65,8 +65,8 @@ def test_log_lines_do_not_contain_the_typed_account(log_lines: LogLines):
     assert not re.search("people.test|secret|not the", repr(log_lines()))
 
 
-def test_a_wrong_code_is_logged(log_lines: LogLines):
-    client, user = Client(REMOTE_ADDR=ADDRESS), known()
+def test_wrong_code_is_logged(log_lines: LogLines):
+    client, user = Client(REMOTE_ADDR=ADDRESS), create_user()
     TOTP.activate(user, generate_totp_secret())
     log_in(client, "grace@people.test")
 
@@ -78,7 +78,7 @@ def test_a_wrong_code_is_logged(log_lines: LogLines):
     ]
 
 
-def test_a_refused_key_is_logged(log_lines: LogLines):
+def test_refused_key_is_logged(log_lines: LogLines):
     key = {"Authorization": "Bearer vrf_test_nobody"}
 
     Client(REMOTE_ADDR=ADDRESS).get("/api/v1/reports", headers=key)
@@ -89,7 +89,7 @@ def test_a_refused_key_is_logged(log_lines: LogLines):
 
 
 def test_audit_events_are_logged_without_names(log_lines: LogLines):
-    user = known()
+    user = create_user()
     client = Client(REMOTE_ADDR=ADDRESS)
     log_in(client, "grace@people.test")
     words = "three plain words together"

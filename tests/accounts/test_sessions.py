@@ -10,8 +10,8 @@ from django.test import Client
 
 from tests.accounts.visitor import (
     code_of,
+    create_user,
     is_logged_in,
-    known,
     log_in,
     path_mailed_to,
 )
@@ -31,33 +31,33 @@ ELSEWHERE = "198.51.100.7"
 
 @pytest.fixture
 def grace(db):
-    return known()
+    return create_user()
 
 
-def logged_in(**more) -> Client:
+def open_session(**more) -> Client:
     client = Client(**more)
     log_in(client, EMAIL)
     assert is_logged_in(client)
     return client
 
 
-def confirmed(client: Client, page: str, secret: str = "") -> Client:
+def confirm_identity(client: Client, page: str, secret: str = "") -> Client:
     """Type the password or a code again."""
     again = client.get(page)["Location"]
     client.post(again, {"code": code_of(secret)} if secret else {"password": PASSWORD})
     return client
 
 
-def lives(client: Client) -> bool:
+def is_open(client: Client) -> bool:
     return client.get("/accounts/security/").status_code == 200
 
 
-def test_people_see_their_open_sessions(grace):
-    other = logged_in(headers={"user-agent": PHONE}, REMOTE_ADDR=ELSEWHERE)
-    known("otieno")
+def test_session_page_lists_open_sessions(grace):
+    other = open_session(headers={"user-agent": PHONE}, REMOTE_ADDR=ELSEWHERE)
+    create_user("otieno")
     log_in(Client(REMOTE_ADDR="192.0.2.77"), "otieno@people.test")
 
-    html = logged_in().get(PAGE).content.decode()
+    html = open_session().get(PAGE).content.decode()
 
     assert "Chrome, Android" in html
     assert ELSEWHERE in html
@@ -66,60 +66,64 @@ def test_people_see_their_open_sessions(grace):
     assert other.session.session_key not in html
 
 
-def test_a_session_is_ended_from_another(grace):
-    here, there, third = logged_in(), logged_in(REMOTE_ADDR=ELSEWHERE), logged_in()
+def test_session_is_ended_from_another(grace):
+    here, there, third = (
+        open_session(),
+        open_session(REMOTE_ADDR=ELSEWHERE),
+        open_session(),
+    )
     html = here.get(PAGE).content.decode()
     name = re.search(rf'{ELSEWHERE}.*?name="session" value="(\w+)"', html, re.DOTALL)[1]
 
     asked = here.post(PAGE, {"session": name})
-    assert lives(there)
+    assert is_open(there)
     here.post(asked["Location"], {"password": PASSWORD})
 
-    assert [lives(client) for client in (here, there, third)] == [True, False, True]
+    assert [is_open(client) for client in (here, there, third)] == [True, False, True]
     here.post(PAGE)
-    assert [lives(client) for client in (here, third)] == [True, False]
+    assert [is_open(client) for client in (here, third)] == [True, False]
     events = AuditEvent.objects.filter(action="user.other-sessions-ended")
     assert events.count() == 2
 
 
 def test_session_of_another_user_is_not_ended(grace):
-    known("otieno")
+    create_user("otieno")
     stranger = Client()
     log_in(stranger, "otieno@people.test")
-    confirmed(stranger, "/accounts/email/")
-    here = logged_in(REMOTE_ADDR=ELSEWHERE)
-    other = logged_in()
+    confirm_identity(stranger, "/accounts/email/")
+    here = open_session(REMOTE_ADDR=ELSEWHERE)
+    other = open_session()
     html = here.get(PAGE).content.decode()
     name = re.search(r'name="session" value="(\w+)"', html)[1]
 
     stranger.post(PAGE, {"session": name})
 
-    assert lives(other)
+    assert is_open(other)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_change_of_factor_ends_other_sessions():
-    known()
-    here, there = logged_in(), logged_in()
-    confirmed(here, "/accounts/totp/activate/")
+    create_user()
+    here, there = open_session(), open_session()
+    confirm_identity(here, "/accounts/totp/activate/")
     secret = here.get("/accounts/totp/activate/").context["form"].secret
     here.post("/accounts/totp/activate/", {"code": code_of(secret)})
-    assert [lives(here), lives(there)] == [True, False]
+    assert [is_open(here), is_open(there)] == [True, False]
 
     again = Client()
     again.force_login(User.objects.get())
-    assert lives(again)
+    assert is_open(again)
     here.post("/accounts/totp/deactivate/")
     assert not Authenticator.objects.exists()
-    assert [lives(here), lives(again)] == [True, False]
+    assert [is_open(here), is_open(again)] == [True, False]
 
 
 def test_change_of_password_or_address_ends_other_sessions(grace):
-    here, there = logged_in(), logged_in()
+    here, there = open_session(), open_session()
     fields = {"oldpassword": PASSWORD, "password1": "eight loud elephants"}
     fields["password2"] = fields["password1"]
     here.post("/accounts/password/change/", fields)
-    assert [lives(here), lives(there)] == [True, False]
+    assert [is_open(here), is_open(there)] == [True, False]
     assert Session.objects.filter(user=grace).count() == 1
 
     there = Client()
@@ -127,13 +131,13 @@ def test_change_of_password_or_address_ends_other_sessions(grace):
     again = here.get("/accounts/email/")["Location"]
     here.post(again, {"password": "eight loud elephants"})
     here.post("/accounts/email/", {"email": "new@people.test", "action_add": ""})
-    assert lives(there)
+    assert is_open(there)
     here.post(path_mailed_to("new@people.test", "ACCOUNT_CONFIRM").partition("?")[0])
-    assert [lives(here), lives(there)] == [True, False]
+    assert [is_open(here), is_open(there)] == [True, False]
 
 
 def test_password_reset_ends_all_sessions(grace):
-    there = logged_in()
+    there = open_session()
     guest = Client()
     guest.post("/accounts/password/reset/", {"email": EMAIL})
     link = path_mailed_to(EMAIL, "ACCOUNT_RESET")
@@ -141,17 +145,17 @@ def test_password_reset_ends_all_sessions(grace):
     guest.post(form, dict.fromkeys(("password1", "password2"), "eight loud elephants"))
 
     assert not Session.objects.filter(user=grace).exists()
-    assert not lives(there)
+    assert not is_open(there)
 
 
 def test_session_gets_a_new_key_after_a_second_step(grace):
-    client = logged_in()
+    client = open_session()
     before = client.session.session_key
 
-    confirmed(client, "/accounts/totp/activate/")
+    confirm_identity(client, "/accounts/totp/activate/")
 
     assert client.session.session_key != before
-    assert lives(client)
+    assert is_open(client)
     assert not Session.objects.filter(session_key=before).exists()
 
 
@@ -169,13 +173,13 @@ def test_changes_need_the_second_factor(grace):
         "password instead" not in client.get("/accounts/code/again/").content.decode()
     )
 
-    confirmed(client, "/accounts/email/", secret)
+    confirm_identity(client, "/accounts/email/", secret)
     assert client.get("/accounts/email/").status_code == 200
 
 
 def test_sessions_are_sealed_to_their_rows(grace):
-    client = logged_in()
-    confirmed(client, "/accounts/totp/activate/")
+    client = open_session()
+    confirm_identity(client, "/accounts/totp/activate/")
     secret = client.get("/accounts/totp/activate/").context["form"].secret
     assert secret == client.session["mfa.totp.secret"]
 
@@ -188,36 +192,36 @@ def test_sessions_are_sealed_to_their_rows(grace):
             expire_date=row.expire_date,
         ).session_data[:-8]
     )
-    assert not lives(client)
+    assert not is_open(client)
     assert (
         Session(session_key="x" * 32, session_data=row.session_data).get_decoded() == {}
     )
 
 
 def test_staff_end_the_sessions_of_a_member_and_of_a_colleague(superuser, workspace):
-    grace = known()
+    grace = create_user()
     member = Member.objects.create(workspace=workspace, user=grace, role=Role.VIEWER)
-    client = logged_in()
+    client = open_session()
 
     assert press_button(
         superuser, "end_sessions", member, reason="Her phone was stolen"
     ) == ["The sessions are ended."]
 
-    assert not lives(client)
+    assert not is_open(client)
     event = AuditEvent.objects.get(action="user.sessions-ended")
     assert (event.object_id, event.reason) == (str(grace.pk), "Her phone was stolen")
 
-    otieno = known("otieno", is_staff=True)
+    otieno = create_user("otieno", is_staff=True)
     http = Client()
     staff.log_in(http, otieno)
     press_button(
         superuser, "end_sessions", Colleague.objects.get(pk=otieno.pk), reason="Lost"
     )
-    assert not lives(http)
+    assert not is_open(http)
 
 
 def test_end_of_session_clears_the_browsers_data(grace):
-    client = logged_in()
+    client = open_session()
     assert "Clear-Site-Data" not in client.get(PAGE).headers
 
     assert client.post("/accounts/logout/")["Clear-Site-Data"] == '"cache", "storage"'

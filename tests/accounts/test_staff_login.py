@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import ADMIN, code_of, is_logged_in, known, log_in
+from tests.accounts.visitor import ADMIN, code_of, create_user, is_logged_in, log_in
 from tests.world import staff as world_staff
 from tests.world.members import PASSWORD
 from verification.accounts.adapters import SecondFactorAdapter
@@ -21,10 +21,10 @@ EMAIL = "grace@people.test"
 
 @pytest.fixture
 def staff(db):
-    return known(is_staff=True, is_superuser=True)
+    return create_user(is_staff=True, is_superuser=True)
 
 
-def with_password(client: Client) -> Client:
+def log_in_with_password(client: Client) -> Client:
     log_in(client, EMAIL)
     return client
 
@@ -43,20 +43,20 @@ def test_login_of_the_admin_redirects_to_ours(db, method):
 
 
 def test_members_do_not_find_the_admin(db):
-    known()
+    create_user()
 
-    assert with_password(Client()).get(ADMIN).status_code == 404
+    assert log_in_with_password(Client()).get(ADMIN).status_code == 404
 
 
 def test_staff_need_a_second_factor(staff):
-    client = with_password(Client())
+    client = log_in_with_password(Client())
 
     assert client.get(ADMIN)["Location"].startswith("/accounts/totp/activate/")
 
 
 def test_login_asks_for_a_code_when_a_factor_is_set_up(staff):
     secret = world_staff.give_factor(staff)
-    client = with_password(Client())
+    client = log_in_with_password(Client())
     assert not is_logged_in(client)
 
     client.post("/accounts/code/", {"code": "000000"})
@@ -68,7 +68,7 @@ def test_login_asks_for_a_code_when_a_factor_is_set_up(staff):
 
 def test_code_works_once_in_all_processes(staff):
     code = code_of(world_staff.give_factor(staff))
-    clients = [with_password(Client()) for _ in range(2)]
+    clients = [log_in_with_password(Client()) for _ in range(2)]
     for client in clients:
         # Clear allauth's cache, which each process has for itself.
         cache.clear()
@@ -82,8 +82,8 @@ def test_code_works_once_in_all_processes(staff):
 def test_used_code_works_on_no_other_form(is_staff, time_machine):
     """The set-up, the login and a confirmation each need another code."""
     time_machine.move_to(datetime(2026, 11, 20, 12, 0, 31, tzinfo=UTC), tick=False)
-    known(is_staff=is_staff)
-    client = with_password(Client())
+    create_user(is_staff=is_staff)
+    client = log_in_with_password(Client())
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
     secret = client.get("/accounts/totp/activate/").context["form"].secret
     setting_up = {"code": code_of(secret)}
@@ -91,7 +91,7 @@ def test_used_code_works_on_no_other_form(is_staff, time_machine):
 
     def enters(code: str) -> bool:
         cache.clear()
-        another = with_password(Client())
+        another = log_in_with_password(Client())
         another.post("/accounts/code/", {"code": code})
         return is_logged_in(another)
 
@@ -122,14 +122,14 @@ def test_code_sent_twice_at_once_works_once(db):
 
 
 def test_login_of_staff_is_recorded(staff):
-    with_password(Client())
+    log_in_with_password(Client())
 
     event = AuditEvent.objects.get()
     assert (event.action, event.actor) == ("user.logged-in", "grace")
 
 
 def test_older_session_needs_a_code_after_the_set_up(staff):
-    client = with_password(Client())
+    client = log_in_with_password(Client())
     secret = world_staff.give_factor(staff)
 
     assert client.get(ADMIN)["Location"].startswith("/accounts/code/again/")
@@ -143,7 +143,7 @@ def test_older_session_needs_a_code_after_the_set_up(staff):
 
 @pytest.mark.django_db(transaction=True)
 def test_new_factor_opens_the_admin_after_recovery_codes(staff):
-    client = with_password(Client())
+    client = log_in_with_password(Client())
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
     page = client.get("/accounts/totp/activate/")
     assert "<svg" in page.content.decode()
@@ -157,7 +157,7 @@ def test_new_factor_opens_the_admin_after_recovery_codes(staff):
     assert client.get(ADMIN).status_code == 200
 
 
-def test_a_recovery_code_works_once(staff):
+def test_recovery_code_works_once(staff):
     secret = world_staff.give_factor(staff)
     client = Client()
     client.force_login(staff)
@@ -166,14 +166,14 @@ def test_a_recovery_code_works_once(staff):
     codes = client.get("/accounts/recovery-codes/").context["unused_codes"]
 
     for number, opens in ((1, True), (2, False)):
-        again = with_password(Client())
+        again = log_in_with_password(Client())
         again.post("/accounts/code/", {"code": codes[0]})
         assert is_logged_in(again) is opens, number
 
 
 def test_codes_cannot_be_guessed(staff):
     secret = world_staff.give_factor(staff)
-    client = with_password(Client())
+    client = log_in_with_password(Client())
     for number in range(6):
         client.post("/accounts/code/", {"code": f"00000{number}"})
 

@@ -22,11 +22,11 @@ ADMIN = "/admin/"
 
 
 @pytest.fixture(autouse=True)
-def nobody_was_here_before():
+def empty_cache():
     cache.clear()
 
 
-def known(name: str = "grace", **fields) -> User:
+def create_user(name: str = "grace", **fields) -> User:
     """Create a user with a confirmed address."""
     email = f"{name}@people.test"
     password = fields.pop("password", PASSWORD)

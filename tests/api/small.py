@@ -92,11 +92,11 @@ handler404 = "verification.web.pages.not_found"
 handler500 = "verification.web.pages.server_error"
 
 
-def a_workspace() -> Workspace:
+def new_workspace() -> Workspace:
     return create_workspace(name="Kamau Lettings", owner_email="owner@example.com")
 
 
-def a_key(
+def new_key(
     workspace: Workspace | None = None,
     *,
     live: bool = False,
@@ -104,7 +104,7 @@ def a_key(
 ) -> tuple[ApiKey, str]:
     environment = Environment.PRODUCTION if live else Environment.SANDBOX
     key, text = issue(
-        workspace or a_workspace(), environment=environment, name="A key", force=True
+        workspace or new_workspace(), environment=environment, name="A key", force=True
     )
     for name, value in fields.items():
         setattr(key, name, value)
@@ -112,8 +112,8 @@ def a_key(
     return key, text
 
 
-def a_suspended_workspace() -> Workspace:
-    workspace = a_workspace()
+def new_suspended_workspace() -> Workspace:
+    workspace = new_workspace()
     workspace.suspended_at = now()
     workspace.suspension_reason = "Unpaid invoices"
     workspace.save()

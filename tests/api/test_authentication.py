@@ -5,7 +5,7 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.api.small import a_key, a_suspended_workspace, bearer
+from tests.api.small import bearer, new_key, new_suspended_workspace
 from workspaces.models import ApiKey
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
@@ -78,7 +78,7 @@ def test_unknown_and_misspelt_keys_get_the_same_answer(
 def test_ended_key_gets_the_answer_of_an_unknown_one(
     client: Client, member: str
 ) -> None:
-    _, text = a_key(**{member: now() - timedelta(seconds=1)})
+    _, text = new_key(**{member: now() - timedelta(seconds=1)})
 
     ended, unknown = ask(client, f"Bearer {text}"), ask(client, f"Bearer {UNKNOWN}")
 
@@ -87,14 +87,14 @@ def test_ended_key_gets_the_answer_of_an_unknown_one(
 
 
 @pytest.mark.parametrize("member", ["revoked_at", "expires_at"])
-def test_a_key_works_until_it_ends(client: Client, member: str) -> None:
-    _, text = a_key(**{member: now() + timedelta(minutes=1)})
+def test_key_works_until_it_ends(client: Client, member: str) -> None:
+    _, text = new_key(**{member: now() + timedelta(minutes=1)})
 
     assert ask(client, f"Bearer {text}").status_code == 200
 
 
 def test_authorization_scheme_works_in_any_case(client: Client) -> None:
-    _, text = a_key()
+    _, text = new_key()
 
     assert ask(client, f"bEARER {text}").status_code == 200
 
@@ -105,7 +105,7 @@ def test_key_is_refused_at_the_host_of_the_other_environment(
 ) -> None:
     settings.SANDBOX_HOST = "sandbox.example.com"
     settings.PRODUCTION_HOST = "api.example.com"
-    _, text = a_key(live=live)
+    _, text = new_key(live=live)
     hosts = ["api.example.com", "sandbox.example.com"]
     own, other = hosts if live else reversed(hosts)
 
@@ -122,19 +122,19 @@ def test_key_is_refused_at_the_host_of_the_other_environment(
 
 @pytest.mark.parametrize("live", [False, True])
 def test_every_host_serves_both_when_no_host_is_set(client: Client, live: bool) -> None:
-    _, text = a_key(live=live)
+    _, text = new_key(live=live)
 
     assert ask(client, f"Bearer {text}", Host="anything.example").status_code == 200
 
 
-def test_a_suspended_workspace_is_refused(client: Client) -> None:
-    _, text = a_key(a_suspended_workspace())
+def test_suspended_workspace_is_refused(client: Client) -> None:
+    _, text = new_key(new_suspended_workspace())
 
     assert outcome(ask(client, f"Bearer {text}")) == (403, "workspace-suspended", None)
 
 
 def test_problem_names_the_missing_scope(client: Client) -> None:
-    _, text = a_key(scopes=["reports:create"])
+    _, text = new_key(scopes=["reports:create"])
 
     response = ask(client, f"Bearer {text}")
 
@@ -145,7 +145,7 @@ def test_problem_names_the_missing_scope(client: Client) -> None:
 
 
 def test_each_action_needs_its_own_scope(client: Client) -> None:
-    _, text = a_key(scopes=["reports:create"])
+    _, text = new_key(scopes=["reports:create"])
 
     created = client.post(
         "/api/v1/things", {}, content_type="application/json", headers=bearer(text)
@@ -155,8 +155,8 @@ def test_each_action_needs_its_own_scope(client: Client) -> None:
     assert client.head("/api/v1/things", headers=bearer(text)).status_code == 403
 
 
-def test_an_action_without_a_scope_takes_any_valid_key(client: Client) -> None:
-    _, text = a_key(scopes=[])
+def test_action_without_a_scope_accepts_any_valid_key(client: Client) -> None:
+    _, text = new_key(scopes=[])
 
     response = client.get("/api/v1/things/away", headers=bearer(text))
 
@@ -164,17 +164,17 @@ def test_an_action_without_a_scope_takes_any_valid_key(client: Client) -> None:
 
 
 def test_action_without_a_declaration_cannot_be_used(client: Client) -> None:
-    _, text = a_key()
+    _, text = new_key()
 
     with pytest.raises(AssertionError, match=r"Unscoped\.list declares no operation"):
         client.get("/api/v1/unscoped", headers=bearer(text))
 
 
-def test_guesses_are_limited_per_address_while_good_keys_work(
+def test_wrong_keys_are_limited_by_address_and_valid_keys_work(
     client: Client, settings: Any
 ) -> None:
     settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 3
-    _, text = a_key()
+    _, text = new_key()
 
     guesses = [ask(client, f"Bearer {UNKNOWN}") for _ in range(5)]
 
@@ -184,7 +184,7 @@ def test_guesses_are_limited_per_address_while_good_keys_work(
     assert ask(client, f"Bearer {text}").status_code == 200
 
 
-def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
+def test_forwarded_address_counts_only_from_a_trusted_proxy(
     client: Client, settings: Any
 ) -> None:
     settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 1
@@ -205,7 +205,7 @@ def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
 def test_use_of_a_key_is_recorded_at_most_once_a_minute(
     client: Client, django_assert_num_queries: Any
 ) -> None:
-    key, text = a_key()
+    key, text = new_key()
 
     with django_assert_num_queries(3):
         ask(client, f"Bearer {text}")

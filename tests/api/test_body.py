@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from tests.api.small import a_key, bearer
+from tests.api.small import bearer, new_key
 from verification.api.content import parse_json_object
 from verification.api.problems import Problem
 
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def text() -> str:
-    return a_key()[1]
+    return new_key()[1]
 
 
 def send(client: Client, text: str, body: bytes | str, **headers: str) -> Any:
@@ -64,15 +64,15 @@ def test_malformed_json_is_refused_with_line_and_column() -> None:
 
 
 @pytest.mark.parametrize("body", ["[]", '"text"', "17", "null", "true"])
-def test_the_top_level_must_be_an_object(body: str) -> None:
+def test_top_level_must_be_an_object(body: str) -> None:
     assert "must be a JSON object" in refusal(body)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_that_are_not_json_are_refused_with_their_place(number: str) -> None:
-    told = refusal(f'{{"reports": [{{"a": 1}}, {{"score": {number}}}]}}')
+    message = refusal(f'{{"reports": [{{"a": 1}}, {{"score": {number}}}]}}')
 
-    assert told == f"At #/reports/1/score: {number} is not JSON."
+    assert message == f"At #/reports/1/score: {number} is not JSON."
 
 
 def test_too_large_numbers_are_refused_with_their_place() -> None:
@@ -98,9 +98,9 @@ def test_nesting_of_any_depth_is_read_or_refused(
 
 
 def test_repeated_member_is_refused_with_its_place() -> None:
-    told = refusal('{"reports": [{"draft": true, "purpose": "", "draft": false}]}')
+    message = refusal('{"reports": [{"draft": true, "purpose": "", "draft": false}]}')
 
-    assert told == "At #/reports/0/draft: the member is there twice."
+    assert message == "At #/reports/0/draft: the member is there twice."
     assert "#/a" in refusal('{"a": 1, "\\u0061": 1}')
     assert "#/a/b" in refusal('{"a": {"b": 1, "b": 1}}')
 
@@ -112,7 +112,7 @@ def test_texts_that_cannot_be_stored_are_refused_with_their_place(escape: str) -
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
         (b'{"a": "\xed\xa0\x80"}', "not UTF-8 at byte 7"),
@@ -121,8 +121,8 @@ def test_texts_that_cannot_be_stored_are_refused_with_their_place(escape: str) -
         (b'{"a": "\x00"}', "column"),
     ],
 )
-def test_body_that_is_not_plain_utf_8_is_refused(raw: bytes, told: str) -> None:
-    assert told in refusal(raw)
+def test_body_that_is_not_plain_utf_8_is_refused(raw: bytes, message: str) -> None:
+    assert message in refusal(raw)
 
 
 def body_of(size: int) -> bytes:

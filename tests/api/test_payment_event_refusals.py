@@ -50,12 +50,14 @@ def two_signatures(taker: CheckoutServer, body: bytes, right: dict[str, str]):
     return body, {**right, **dict.fromkeys(SIGNATURE.values(), "0"), **right}
 
 
-def the_others_signature(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+def signature_of_the_other_provider(
+    taker: CheckoutServer, body: bytes, right: dict[str, str]
+):
     other = FakeStripe() if isinstance(taker, FakePaystack) else FakePaystack()
     return body, other.sign(body)
 
 
-def a_signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str, str]):
+def signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str, str]):
     return body, taker.sign(b"")
 
 
@@ -68,8 +70,8 @@ def a_signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str
         empty_signature,
         not_ascii,
         two_signatures,
-        the_others_signature,
-        a_signature_over_nothing,
+        signature_of_the_other_provider,
+        signature_over_nothing,
     ],
 )
 def test_unsigned_event_is_refused_and_not_stored(
@@ -85,8 +87,8 @@ def test_unsigned_event_is_refused_and_not_stored(
     assert "errors" not in problem
     # Only that there was one is counted.
     assert {**count_rows(), "payments.OperatorAlert": 0} == before
-    told = [line for line in log_lines() if "signature" in line["message"]]
-    assert [line["message"] for line in told] == [
+    lines = [line for line in log_lines() if "signature" in line["message"]]
+    assert [line["message"] for line in lines] == [
         "an event without a payment provider's signature was refused"
     ]
 

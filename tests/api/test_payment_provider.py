@@ -53,7 +53,7 @@ def stripe_taker(settings: Any) -> Iterator[FakeStripe]:
     yield from run_provider(FakeStripe(), settings)
 
 
-def test_an_event_pays_the_report(taker: CheckoutServer, live_api: Api):
+def test_event_pays_the_report(taker: CheckoutServer, live_api: Api):
     made = live_api.create(candidate_item())
     taker.pay(open_page(made).reference)
     send_event(taker)
@@ -89,7 +89,7 @@ def test_event_is_sealed_and_marks_nothing_paid(taker: CheckoutServer, live_api:
     assert checkout.status == "OPEN"
 
 
-def test_a_replayed_event_is_one_event(taker: CheckoutServer, live_api: Api):
+def test_replayed_event_is_stored_once(taker: CheckoutServer, live_api: Api):
     checkout = create_checkout_paid_at_provider(taker, live_api)
     for _ in range(3):
         send_event(taker)
@@ -120,7 +120,7 @@ def charge(taker: CheckoutServer, reference: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["subscription.create", "", "x" * 300, "a\x00b"])
-def test_an_event_of_an_unknown_type_is_received(
+def test_event_of_an_unknown_type_is_received(
     taker: CheckoutServer, live_api: Api, kind: str
 ):
     checkout = create_checkout_paid_at_provider(taker, live_api)
@@ -232,7 +232,7 @@ def test_event_of_a_refund_polls_the_provider(taker: CheckoutServer, live_api: A
     assert refund.status == "DONE"
 
 
-def test_an_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
+def test_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
     create_checkout_paid_at_provider(taker, live_api)
 
     with CaptureQueriesContext(connection) as first:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from tests.api.small import a_key, bearer
+from tests.api.small import bearer, new_key
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from verification.api.problem_kinds import PROBLEM_KINDS
@@ -30,7 +30,7 @@ def problem(response: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def text() -> str:
-    return a_key()[1]
+    return new_key()[1]
 
 
 @pytest.fixture
@@ -46,20 +46,20 @@ def unreachable_database() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/", "/api", "/api/v2/things"])
-def test_a_wrong_url_of_the_api_is_a_problem(client: Client, path: str) -> None:
+def test_wrong_url_of_the_api_is_a_problem(client: Client, path: str) -> None:
     body = problem(client.get(path))
 
     assert body["code"] == "not-found"
     assert body["instance"] == path
 
 
-def test_the_instance_is_a_valid_reference_without_the_query(client: Client) -> None:
+def test_instance_is_a_valid_reference_without_the_query(client: Client) -> None:
     body = problem(client.get("/api/v1/né ant?name=Wanjiku"))
 
     assert body["instance"] == "/api/v1/n%C3%A9%20ant"
 
 
-def test_a_wrong_method_is_a_problem_that_says_what_is_allowed(
+def test_wrong_method_is_a_problem_with_the_allowed_methods(
     client: Client, text: str
 ) -> None:
     response = client.put("/api/v1/things", headers=bearer(text))
@@ -99,7 +99,7 @@ def test_crash_is_logged_with_its_place_and_without_values(
 
 
 @pytest.mark.parametrize("name", ["slow", "away"])
-def test_a_database_that_does_not_answer_is_unavailable(
+def test_problem_is_unavailable_when_the_database_is_away(
     client: Client, text: str, name: str
 ) -> None:
     response = client.get(f"/api/v1/things/{name}", headers=bearer(text))
@@ -109,7 +109,7 @@ def test_a_database_that_does_not_answer_is_unavailable(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_unreachable_database_is_unavailable_to_authentication(
+def test_authentication_is_unavailable_without_a_database(
     client: Client, text: str, unreachable_database: None
 ) -> None:
     response = client.get("/api/v1/things", headers=bearer(text))
@@ -118,7 +118,7 @@ def test_an_unreachable_database_is_unavailable_to_authentication(
     assert int(response["Retry-After"]) > 0
 
 
-def test_a_refused_host_name_is_a_problem_that_names_the_header(
+def test_refused_host_is_a_problem_that_names_the_header(
     client: Client, settings: Any
 ) -> None:
     settings.ALLOWED_HOSTS = ["verify.example.com"]
@@ -129,7 +129,7 @@ def test_a_refused_host_name_is_a_problem_that_names_the_header(
     assert body["errors"][0]["header"] == "Host"
 
 
-def test_with_debug_on_errors_of_the_api_are_problems_too(
+def test_errors_of_the_api_are_problems_when_debug_is_on(
     client: Client, settings: Any
 ) -> None:
     settings.DEBUG = True
@@ -208,7 +208,7 @@ def test_every_problem_has_a_page_in_both_languages(
     assert (PROBLEM_KINDS[code].explanation in html) == (language == "en")
 
 
-def test_the_language_of_the_browser_is_used_until_one_is_chosen(
+def test_page_uses_the_browsers_language_until_one_is_chosen(
     client: Client,
 ) -> None:
     browser = {"Accept-Language": "sw-KE, en;q=0.5"}
@@ -219,14 +219,14 @@ def test_the_language_of_the_browser_is_used_until_one_is_chosen(
     assert client.get("/problems/?lang=xx")["Content-Language"] == "en"
 
 
-def test_the_list_of_problems_leads_to_each(client: Client) -> None:
+def test_list_of_problems_links_to_each(client: Client) -> None:
     html = client.get("/problems/?lang=sw").content.decode()
 
     for code in PROBLEM_KINDS:
         assert f'href="/problems/{code}?lang=sw"' in html
 
 
-def test_an_unknown_problem_has_no_page(client: Client) -> None:
+def test_unknown_problem_has_no_page(client: Client) -> None:
     response = client.get("/problems/no-such-thing")
 
     assert response.status_code == 404
@@ -236,7 +236,7 @@ def test_an_unknown_problem_has_no_page(client: Client) -> None:
 @pytest.mark.parametrize(
     "path", ["/problems/", "/problems/not-found", "/docs/reference"]
 )
-def test_pages_run_nothing_inline_and_load_nothing_from_elsewhere(
+def test_pages_have_no_inline_script_and_no_foreign_files(
     client: Client, path: str
 ) -> None:
     response = client.get(path)
@@ -250,7 +250,7 @@ def test_pages_run_nothing_inline_and_load_nothing_from_elsewhere(
     assert "https://" not in html
 
 
-def test_the_pages_find_their_stylesheet(client: Client) -> None:
+def test_stylesheet_of_the_pages_exists(client: Client) -> None:
     response = client.get("/static/verification/hosted.css")
 
     assert response.status_code == 200

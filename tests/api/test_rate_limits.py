@@ -5,7 +5,7 @@ import pytest
 import time_machine
 from django.test import Client
 
-from tests.api.small import a_key, a_suspended_workspace, a_workspace, bearer
+from tests.api.small import bearer, new_key, new_suspended_workspace, new_workspace
 from workspaces.models import RateCount
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
@@ -28,7 +28,7 @@ def create(client: Client, text: str) -> Any:
 
 
 def test_every_answer_to_a_key_states_limit_and_remainder(client: Client) -> None:
-    _, text = a_key()
+    _, text = new_key()
 
     response = read(client, text)
 
@@ -37,7 +37,7 @@ def test_every_answer_to_a_key_states_limit_and_remainder(client: Client) -> Non
 
 
 def test_create_has_its_own_limit(client: Client) -> None:
-    _, text = a_key(creates_per_minute=1, requests_per_minute=1)
+    _, text = new_key(creates_per_minute=1, requests_per_minute=1)
 
     assert create(client, text)["RateLimit"] == '"create";r=0;t=30'
     assert read(client, text)["RateLimit"] == '"rest";r=0;t=30'
@@ -47,7 +47,7 @@ def test_create_has_its_own_limit(client: Client) -> None:
 def test_requests_over_the_limit_are_refused_for_the_minute(
     client: Client,
 ) -> None:
-    _, text = a_key(requests_per_minute=2)
+    _, text = new_key(requests_per_minute=2)
 
     with time_machine.travel("2026-11-21T08:20:10Z", tick=False):
         statuses = [read(client, text).status_code for _ in range(3)]
@@ -63,15 +63,15 @@ def test_requests_over_the_limit_are_refused_for_the_minute(
 
 
 def test_keys_of_one_workspace_have_separate_counts(client: Client) -> None:
-    workspace = a_workspace()
-    _, one = a_key(workspace, requests_per_minute=1)
-    _, other = a_key(workspace, requests_per_minute=1)
+    workspace = new_workspace()
+    _, one = new_key(workspace, requests_per_minute=1)
+    _, other = new_key(workspace, requests_per_minute=1)
 
     assert read(client, one).status_code == read(client, other).status_code == 200
 
 
 def test_request_counts_once_when_it_fails_too(client: Client) -> None:
-    key, text = a_key(scopes=[])
+    key, text = new_key(scopes=[])
 
     refused = read(client, text)
     client.get("/api/v1/things/away", headers=bearer(text))
@@ -82,7 +82,7 @@ def test_request_counts_once_when_it_fails_too(client: Client) -> None:
 
 
 def test_requests_of_a_suspended_workspace_count(client: Client) -> None:
-    _, text = a_key(a_suspended_workspace(), requests_per_minute=1)
+    _, text = new_key(new_suspended_workspace(), requests_per_minute=1)
 
     assert [read(client, text).status_code for _ in range(2)] == [403, 429]
 

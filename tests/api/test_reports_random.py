@@ -62,12 +62,12 @@ FULL = {
 TEMPLATES = [FULL, company(), {**person(), "consent": HOSTED}]
 
 
-def ways(value: Any, before: tuple = ()) -> list[tuple]:
+def paths_into(value: Any, before: tuple = ()) -> list[tuple]:
     """The path to every value within this one."""
     inner = value.items() if isinstance(value, dict) else ()
     if isinstance(value, list):
         inner = enumerate(value)
-    return [before, *(way for k, v in inner for way in ways(v, (*before, k)))]
+    return [before, *(way for k, v in inner for way in paths_into(v, (*before, k)))]
 
 
 @st.composite
@@ -76,7 +76,7 @@ def bodies(draw: st.DrawFn) -> Any:
     items = draw(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=3))
     body: Any = {"reports": copy.deepcopy(items)}
     for _ in range(draw(st.integers(0, 3))):
-        way = draw(st.sampled_from(ways(body)[1:]))
+        way = draw(st.sampled_from(paths_into(body)[1:]))
         place = body
         for step in way[:-1]:
             place = place[step]
@@ -104,7 +104,7 @@ bounded = settings(
 )
 
 
-def answered(api: Api, path: str, body: Any, **headers: str) -> None:
+def post_and_check(api: Api, path: str, body: Any, **headers: str) -> None:
     answer = api.post(path, body, **headers)
     assert answer.status_code in OK, answer.content
     if answer.status_code >= 400:
@@ -138,22 +138,22 @@ MEMBER_CODES = {
 @given(body=bodies())
 @example(body={"reports": [{**FULL, "subject": None}]})
 def test_create_never_crashes_when_the_request_is_nearly_valid(api: Api, body: Any):
-    answered(api, "/reports", body)
-    answered(api, "/reports/quote", body)
+    post_and_check(api, "/reports", body)
+    post_and_check(api, "/reports/quote", body)
 
 
 @bounded
 @given(body=bodies())
 def test_create_never_crashes_when_it_has_an_idempotency_key(api: Api, body: Any):
-    answered(api, "/reports", body, Idempotency_Key="one for all")
+    post_and_check(api, "/reports", body, Idempotency_Key="one for all")
 
 
 @bounded
 @given(body=anything)
 def test_create_never_crashes_when_the_body_is_random_json(api: Api, body: Any):
-    answered(api, "/reports", body)
-    answered(api, "/reports", {"reports": body})
-    answered(api, "/reports", {"reports": [body]})
+    post_and_check(api, "/reports", body)
+    post_and_check(api, "/reports", {"reports": body})
+    post_and_check(api, "/reports", {"reports": [body]})
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_edit_never_crashes_when_the_body_is_nearly_valid(
     item = (
         reports[0] if isinstance(reports, list) and reports else {"consent": ATTESTED}
     )
-    answered(api, f"/reports/{draft}/draft", item)
+    post_and_check(api, f"/reports/{draft}/draft", item)
     api.report(draft)
 
 

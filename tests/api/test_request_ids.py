@@ -4,7 +4,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from tests.api.small import a_key, a_workspace, bearer
+from tests.api.small import bearer, new_key, new_workspace
 from workspaces.models import Environment
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
@@ -38,7 +38,7 @@ def test_invalid_request_id_is_replaced(client: Client, given: str) -> None:
 
 def test_refused_host_and_crash_have_a_request_id(settings: Any) -> None:
     client = Client(raise_request_exception=False)
-    _, text = a_key()
+    _, text = new_key()
     crash = client.get("/api/v1/things/crash", headers=bearer(text))
     settings.ALLOWED_HOSTS = ["verify.example.com"]
     refused = client.get("/", headers={"Host": "evil.example"})
@@ -51,7 +51,7 @@ def test_refused_host_and_crash_have_a_request_id(settings: Any) -> None:
 @pytest.mark.parametrize("path", [*PATHS, "/api/v1/things/crash", "/api/v1/schema"])
 def test_every_answer_to_a_test_key_names_the_sandbox(path: str) -> None:
     client = Client(raise_request_exception=False)
-    _, text = a_key(scopes=["reports:create"])
+    _, text = new_key(scopes=["reports:create"])
 
     response = client.get(path, headers=bearer(text))
 
@@ -59,15 +59,15 @@ def test_every_answer_to_a_test_key_names_the_sandbox(path: str) -> None:
 
 
 def test_refusals_of_a_test_key_name_the_sandbox(client: Client, settings: Any) -> None:
-    workspace = a_workspace()
-    _, limited = a_key(workspace, requests_per_minute=0)
+    workspace = new_workspace()
+    _, limited = new_key(workspace, requests_per_minute=0)
     settings.SANDBOX_HOST, settings.PRODUCTION_HOST = "sandbox.example", "testserver"
 
     unknown = client.get("/api/v1/things", headers=bearer(UNKNOWN_TEST_KEY))
     exceeded = client.get(
         "/api/v1/things", headers=bearer(limited) | {"Host": "sandbox.example"}
     )
-    wrong_host = client.get("/api/v1/things", headers=bearer(a_key()[1]))
+    wrong_host = client.get("/api/v1/things", headers=bearer(new_key()[1]))
 
     assert [r.status_code for r in (unknown, exceeded, wrong_host)] == [401, 429, 401]
     for response in (unknown, exceeded, wrong_host):
@@ -75,7 +75,7 @@ def test_refusals_of_a_test_key_name_the_sandbox(client: Client, settings: Any) 
 
 
 def test_other_answers_do_not_name_the_sandbox(client: Client) -> None:
-    key, live = a_key(live=True)
+    key, live = new_key(live=True)
     assert key.environment == Environment.PRODUCTION
 
     for headers in (

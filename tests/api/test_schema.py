@@ -48,7 +48,7 @@ class Orders(OperationViewSet):
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, Any]:
+def small_document() -> dict[str, Any]:
     router = SimpleRouter(trailing_slash=False, use_regex_path=False)
     router.register("orders", Orders, basename="order")
     schema: dict[str, Any] = SchemaGenerator(patterns=router.urls).get_schema(
@@ -57,8 +57,10 @@ def made() -> dict[str, Any]:
     return schema
 
 
-def test_shapes_are_described_with_camel_case_names(made: dict[str, Any]) -> None:
-    shapes = made["components"]["schemas"]
+def test_shapes_are_described_with_camel_case_names(
+    small_document: dict[str, Any],
+) -> None:
+    shapes = small_document["components"]["schemas"]
 
     assert shapes["OrderRequest"]["properties"]["parts"]["items"] == {
         "$ref": "#/components/schemas/PartRequest"
@@ -69,30 +71,32 @@ def test_shapes_are_described_with_camel_case_names(made: dict[str, Any]) -> Non
 
 
 def test_member_with_a_default_is_required_in_answers_only(
-    made: dict[str, Any],
+    small_document: dict[str, Any],
 ) -> None:
-    shapes = made["components"]["schemas"]
+    shapes = small_document["components"]["schemas"]
 
     assert shapes["PartRequest"]["required"] == ["givenName"]
     assert shapes["Part"]["required"] == ["givenName", "priority"]
     assert shapes["PartRequest"]["additionalProperties"] is False
 
 
-def test_operation_names_its_key_and_scope(made: dict[str, Any]) -> None:
-    create = made["paths"]["/orders"]["post"]
-    retrieve = made["paths"]["/orders/{id}"]["get"]
+def test_operation_names_its_key_and_scope(small_document: dict[str, Any]) -> None:
+    create = small_document["paths"]["/orders"]["post"]
+    retrieve = small_document["paths"]["/orders/{id}"]["get"]
 
     assert create["security"] == [{"Bearer": ["reports:create"]}]
     assert create["x-required-scope"] == "reports:create"
     assert "`reports:create`" in create["description"]
     assert retrieve["security"] == [{"Bearer": []}]
     assert "x-required-scope" not in retrieve
-    assert made["components"]["securitySchemes"]["Bearer"]["scheme"] == "bearer"
+    assert (
+        small_document["components"]["securitySchemes"]["Bearer"]["scheme"] == "bearer"
+    )
 
 
-def test_operation_lists_its_problems(made: dict[str, Any]) -> None:
-    create = made["paths"]["/orders"]["post"]["responses"]
-    retrieve = made["paths"]["/orders/{id}"]["get"]["responses"]
+def test_operation_lists_its_problems(small_document: dict[str, Any]) -> None:
+    create = small_document["paths"]["/orders"]["post"]["responses"]
+    retrieve = small_document["paths"]["/orders/{id}"]["get"]["responses"]
 
     always = {"400", "401", "403", "406", "429", "500", "503"}
     assert create.keys() == always | {"201", "402", "408", "413", "415"}

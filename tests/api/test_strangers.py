@@ -124,7 +124,7 @@ def code(answer: Any) -> str:
     return answer.json()["code"]
 
 
-def named(keys: list[tuple[str, str]]) -> Any:
+def for_each_of(keys: list[tuple[str, str]]) -> Any:
     ids = [f"{method} {path}" for method, path in keys]
     return pytest.mark.parametrize("key", keys, ids=ids)
 
@@ -135,7 +135,7 @@ def test_every_operation_needs_the_documented_scope():
     } == SCOPES
 
 
-@named(CLOSED)
+@for_each_of(CLOSED)
 @pytest.mark.django_db
 def test_operation_is_refused_without_a_key(key):
     answer = call(key, address(key[1]))
@@ -144,7 +144,7 @@ def test_operation_is_refused_without_a_key(key):
     assert answer["WWW-Authenticate"] == "Bearer"
 
 
-@named(CLOSED)
+@for_each_of(CLOSED)
 def test_operation_is_refused_when_the_key_is_wrong_or_revoked(key, api: Api):
     url = address(key[1], api)
     wrong = api.text[:-1] + ("0" if api.text[-1] != "0" else "1")
@@ -156,7 +156,7 @@ def test_operation_is_refused_when_the_key_is_wrong_or_revoked(key, api: Api):
         assert 'error="invalid_token"' in answer["WWW-Authenticate"]
 
 
-@named(OF_AN_OBJECT)
+@for_each_of(OF_AN_OBJECT)
 def test_object_of_another_workspace_is_not_found(key, api: Api, another_api: Api):
     url = address(key[1], another_api)
     before = count_rows()
@@ -168,7 +168,7 @@ def test_object_of_another_workspace_is_not_found(key, api: Api, another_api: Ap
     assert count_rows() == before
 
 
-@named(OF_AN_OBJECT)
+@for_each_of(OF_AN_OBJECT)
 def test_object_of_the_other_environment_is_not_found(key, api: Api, live_api: Api):
     for owner, stranger in ((api, live_api), (live_api, api)):
         url = address(key[1], owner)
@@ -186,8 +186,8 @@ def problem_of(answer: Any) -> dict:
     return {k: v for k, v in answer.json().items() if k not in own}
 
 
-@named(SCOPED)
-def test_a_key_needs_the_scope(key, api: Api):
+@for_each_of(SCOPED)
+def test_key_needs_the_scope(key, api: Api):
     needed = OPERATIONS[key]["x-required-scope"]
     others = [scope for scope in Scope.values if scope != needed]
     url = address(key[1], api)
@@ -202,8 +202,8 @@ def test_a_key_needs_the_scope(key, api: Api):
     assert count_rows() == before
 
 
-@named(CLOSED)
-def test_a_key_needs_no_other_scope(key, api: Api):
+@for_each_of(CLOSED)
+def test_key_needs_no_other_scope(key, api: Api):
     needed = OPERATIONS[key].get("x-required-scope")
     url = address(key[1], api)
     just = Api(api.workspace, "sandbox", scopes=[needed] if needed else [])
@@ -222,7 +222,7 @@ def test_a_key_needs_no_other_scope(key, api: Api):
     assert str(answer.status_code) in OPERATIONS[key]["responses"]
 
 
-@named(CLOSED)
+@for_each_of(CLOSED)
 def test_operation_is_refused_when_the_workspace_is_suspended(key, api: Api):
     url = address(key[1], api)
     Workspace.objects.get(pk=api.workspace.pk).suspend("Unpaid invoices")
@@ -232,8 +232,8 @@ def test_operation_is_refused_when_the_workspace_is_suspended(key, api: Api):
     assert (answer.status_code, code(answer)) == (403, "workspace-suspended")
 
 
-@named(CLOSED)
-def test_an_unknown_query_parameter_is_refused(key, api: Api):
+@for_each_of(CLOSED)
+def test_unknown_query_parameter_is_refused(key, api: Api):
     url = address(key[1], api)
     before = count_rows()
 

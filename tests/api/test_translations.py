@@ -23,7 +23,7 @@ def translations() -> dict[str, str]:
         return messages(read_po(file))
 
 
-def test_the_compiled_catalogue_is_current() -> None:
+def test_compiled_catalogue_is_current() -> None:
     with CATALOGUE.with_suffix(".mo").open("rb") as file:
         compiled = messages(read_mo(file))
 

@@ -34,7 +34,7 @@ def test_configuration_is_returned_and_read_back(api: Api):
     assert api.get("/webhooks/config").json() == answer
 
 
-def test_the_secret_is_never_returned(api: Api):
+def test_secret_is_never_returned(api: Api):
     first = api.post("/webhooks/config", CONFIG)
     second = api.post("/webhooks/config", {**CONFIG, "secret": "another-secret-of-16"})
 
@@ -44,7 +44,7 @@ def test_the_secret_is_never_returned(api: Api):
     assert second.json()["previousSecretEndsAt"]
 
 
-def test_a_configuration_is_replaced_wholesale(api: Api):
+def test_new_configuration_replaces_the_whole_old_one(api: Api):
     first = put_configuration(api, enabled=False, enabledEvents=ALL_EVENTS)
 
     second = put_configuration(api, enabledEvents=["check.failed"], secret=...)
@@ -66,11 +66,11 @@ def test_configuration_states_why_it_is_disabled(api: Api):
         failing_since=at,
     )
 
-    told = api.get("/webhooks/config").json()
+    body = api.get("/webhooks/config").json()
 
-    assert (told["enabled"], told["disabledReason"]) == (False, "GONE")
-    assert told["disabledAt"] == told["createdAt"]
-    assert told["failuresInRow"] == 1
+    assert (body["enabled"], body["disabledReason"]) == (False, "GONE")
+    assert body["disabledAt"] == body["createdAt"]
+    assert body["failuresInRow"] == 1
 
 
 def test_repeated_event_is_stored_once(api: Api):
@@ -81,7 +81,7 @@ def test_repeated_event_is_stored_once(api: Api):
     assert answer["enabledEvents"] == ["report.ready", "check.failed"]
 
 
-def test_an_empty_list_delivers_nothing(api: Api):
+def test_empty_list_delivers_nothing(api: Api):
     put_configuration(api, enabledEvents=[])
     api.create(company(), draft=True)
 
@@ -97,7 +97,7 @@ GOOD_SECRETS = [
 
 
 @pytest.mark.parametrize("secret", GOOD_SECRETS)
-def test_a_secret_may_be_any_printable_text(api: Api, secret: str):
+def test_secret_may_be_any_printable_text(api: Api, secret: str):
     put_configuration(api, secret=secret)
 
     assert Configuration.objects.get().secret == secret
@@ -185,7 +185,7 @@ def test_missing_configuration_is_not_found(api: Api):
     assert api.delete("/webhooks/config").status_code == 404
 
 
-def test_a_configuration_is_deleted(api: Api):
+def test_configuration_is_deleted(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api)
 

@@ -15,7 +15,7 @@ from verification.api.webhooks import DeliveryBody, DeliverySummary
 from webhooks.models import Attempt, Delivery, Event
 
 
-def attempted(delivery: Delivery, number: int, **fields: Any) -> Attempt:
+def create_attempt(delivery: Delivery, number: int, **fields: Any) -> Attempt:
     return Attempt.objects.create(
         delivery=delivery,
         number=number,
@@ -31,12 +31,12 @@ def test_test_event_is_queued(api: Api):
 
     answer = api.post("/webhooks/test")
 
-    told = answer.json()
+    body = answer.json()
     assert answer.status_code == 202
-    assert (told["event"], told["status"]) == ("webhook.test", "PENDING")
-    assert (told["attemptCount"], told["attempts"]) == (0, [])
-    assert told["id"] == str(Event.objects.get(name="webhook.test").pk)
-    assert list_delivery_ids(api, event="webhook.test") == [told["id"]]
+    assert (body["event"], body["status"]) == ("webhook.test", "PENDING")
+    assert (body["attemptCount"], body["attempts"]) == (0, [])
+    assert body["id"] == str(Event.objects.get(name="webhook.test").pk)
+    assert list_delivery_ids(api, event="webhook.test") == [body["id"]]
 
 
 def test_test_events_over_the_limit_get_retry_after(api: Api):
@@ -60,25 +60,25 @@ def test_delivery_states_its_outcome(api: Api):
         **ended_fields("DELIVERED", attempts=2, status_code=204, delivered_at=at),
     )
 
-    told = api.get(f"/webhooks/deliveries/{delivery.pk}").json()
+    body = api.get(f"/webhooks/deliveries/{delivery.pk}").json()
 
-    assert set(told) == {f.alias for f in DeliveryBody.model_fields.values()}
-    assert told["id"] == str(delivery.event_id)
-    assert told["reportId"] == str(delivery.event.report_id)
-    assert (told["event"], told["status"]) == ("report.created", "DELIVERED")
-    assert (told["attemptCount"], told["statusCode"]) == (2, 204)
-    assert told["nextAttemptAt"] is None
-    assert told["deliveredAt"] == told["createdAt"]
+    assert set(body) == {f.alias for f in DeliveryBody.model_fields.values()}
+    assert body["id"] == str(delivery.event_id)
+    assert body["reportId"] == str(delivery.event.report_id)
+    assert (body["event"], body["status"]) == ("report.created", "DELIVERED")
+    assert (body["attemptCount"], body["statusCode"]) == (2, 204)
+    assert body["nextAttemptAt"] is None
+    assert body["deliveredAt"] == body["createdAt"]
     (summary,) = api.get("/webhooks/deliveries").json()["content"]
     assert set(summary) == {f.alias for f in DeliverySummary.model_fields.values()}
-    assert summary == {name: told[name] for name in summary}
+    assert summary == {name: body[name] for name in summary}
 
 
 def test_delivery_lists_attempts_in_order(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api)
-    attempted(delivery, 2, status_code=503, answer="Service Unavailable")
-    attempted(delivery, 1, error="TIMED_OUT")
+    create_attempt(delivery, 2, status_code=503, answer="Service Unavailable")
+    create_attempt(delivery, 1, error="TIMED_OUT")
 
     first, second = api.get(f"/webhooks/deliveries/{delivery.pk}").json()["attempts"]
 
@@ -157,7 +157,7 @@ def test_list_reads_no_payloads_and_has_constant_cost(
     assert not [query for query in asked if '"payload"' in query["sql"]]
 
 
-def test_a_delivery_is_sent_again(api: Api):
+def test_delivery_is_sent_again(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, **ended_fields("FAILED"))
 

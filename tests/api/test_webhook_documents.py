@@ -36,7 +36,7 @@ def test_every_event_is_described_with_its_envelope_and_an_example():
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_the_example_of_an_event_has_its_shape(name: str):
+def test_example_of_an_event_has_its_shape(name: str):
     example = EXAMPLES[name]
 
     read = EVENTS[name].model_validate(example)

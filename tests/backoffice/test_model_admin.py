@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils.timezone import now, timedelta
 
 from monitoring.models import Alert, Rule, Run
-from tests.accounts.visitor import known
+from tests.accounts.visitor import create_user
 from tests.world.clients import Api, person
 from tests.world.staff import (
     admin_url,
@@ -197,7 +197,7 @@ def sent_by(page: str) -> dict[str, str]:
 
 
 def test_requester_and_service_are_no_second_person():
-    ada, grace = known("ada", is_staff=True), known("grace", is_staff=True)
+    ada, grace = create_user("ada", is_staff=True), create_user("grace", is_staff=True)
 
     assert is_second_person(grace.pk, [ada.pk])
     assert not is_second_person(ada.pk, [ada.pk])
@@ -205,7 +205,10 @@ def test_requester_and_service_are_no_second_person():
 
 
 def test_other_account_of_a_requester_is_no_second_person():
-    ada, by_day = known("ada", is_staff=True), known("by-day", is_staff=True)
+    ada, by_day = (
+        create_user("ada", is_staff=True),
+        create_user("by-day", is_staff=True),
+    )
     by_day.email = ada.email.upper()
     by_day.save()
 
@@ -213,7 +216,7 @@ def test_other_account_of_a_requester_is_no_second_person():
 
 
 def test_accounts_without_an_address_are_different_people():
-    ada, grace = known("ada", is_staff=True), known("grace", is_staff=True)
+    ada, grace = create_user("ada", is_staff=True), create_user("grace", is_staff=True)
     type(ada).objects.update(email="")
 
     assert is_second_person(grace.pk, [ada.pk])

@@ -27,7 +27,7 @@ SMTP = "django.core.mail.backends.smtp.EmailBackend"
         ("smtp://", "localhost", 25, False, False),
     ],
 )
-def test_the_ways_to_reach_a_mail_server(
+def test_mail_url_sets_the_mail_server(
     url: str, host: str, port: int, tls: bool, ssl: bool
 ):
     found = mail_settings(url)
@@ -38,7 +38,7 @@ def test_the_ways_to_reach_a_mail_server(
     assert found["EMAIL_TIMEOUT"] == 10
 
 
-def test_a_password_may_hold_any_character():
+def test_mail_password_may_have_any_character():
     found = mail_settings("submission://post%40acacia.test:p%2F%3A%40@mail.test")
 
     assert found["EMAIL_HOST_USER"] == "post@acacia.test"
@@ -46,7 +46,7 @@ def test_a_password_may_hold_any_character():
 
 
 @pytest.mark.parametrize("scheme", ["console", "dummy", "file"])
-def test_mail_can_stay_on_this_machine(scheme: str):
+def test_mail_url_can_keep_mails_on_the_machine(scheme: str):
     backend = f"django.core.mail.backends.{scheme.replace('file', 'filebased')}"
 
     found = mail_settings(f"{scheme}:///mails")
@@ -83,8 +83,8 @@ def test_unusable_mail_url_is_refused_without_repeating_it(url: str, reason: str
     assert "secret" not in str(refused.value)
 
 
-def started(**environment: str) -> Any:
-    """Some settings, as a process with this environment has them."""
+def read_settings(**environment: str) -> Any:
+    """Return some settings of a process with this environment."""
     code = (
         "import json; from verification import settings as s; "
         "print(json.dumps([s.EMAIL_BACKEND, str(s.EMAIL_FILE_PATH), "
@@ -102,23 +102,23 @@ def started(**environment: str) -> Any:
 
 
 def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
-    backend, path, *_ = started(DEBUG="True", DATA_DIR=str(tmp_path))
+    backend, path, *_ = read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
     assert backend.endswith("filebased.EmailBackend")
     assert path == str(tmp_path / "mail")
 
 
-def test_nobody_but_its_owner_reads_the_mail_of_development(tmp_path: Any):
+def test_only_the_owner_can_read_development_mails(tmp_path: Any):
     (tmp_path / "mail").mkdir(mode=0o755)
 
-    started(DEBUG="True", DATA_DIR=str(tmp_path))
+    read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
 
     assert (tmp_path / "mail").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_mail_server_and_a_key_are_read_from_files(tmp_path: Any):
+def test_mail_url_and_secret_key_are_read_from_files(tmp_path: Any):
     (tmp_path / "url").write_text("submission://a:b@mail.test\n")
     (tmp_path / "key").write_text("atsk_1\n")
-    found = started(
+    found = read_settings(
         DEBUG="True",
         EMAIL_URL_FILE=str(tmp_path / "url"),
         EMAIL_FROM="Acacia <post@acacia.test>",

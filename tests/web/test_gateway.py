@@ -12,8 +12,8 @@ from verification.web.gateway import REFUSAL, Gateway, build_environ
 REFUSED = {"request-timeout": "408", "unavailable": "503"}
 
 
-def told(environ, start_response):
-    """Answers with the body, or with the refusal that Django would render."""
+def echo(environ, start_response):
+    """Answer with the body, or with the code of the refusal."""
     code = environ.get(REFUSAL)
     start_response(f"{REFUSED.get(code, 400) if code else 200} x", [("X-A", "b")])
     return [code.encode() if code else environ["wsgi.input"].read()]
@@ -33,8 +33,8 @@ def scope(path="/b/x", headers=(), method="POST"):
     }
 
 
-async def asked(gate, pieces=(b"",), pause=0.0, **about):
-    """Status and body of the answer to these pieces; None is one that never comes."""
+async def send_request(gate, pieces=(b"",), pause=0.0, **about):
+    """Return the status and body of the answer; a piece that is None never arrives."""
     waiting, sent = list(pieces), []
 
     async def receive():
@@ -42,7 +42,7 @@ async def asked(gate, pieces=(b"",), pause=0.0, **about):
         piece = waiting.pop(0)
         if piece is None:
             await asyncio.Event().wait()
-        if piece is Gone:
+        if piece is Disconnect:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": piece, "more_body": bool(waiting)}
 
@@ -55,7 +55,7 @@ async def asked(gate, pieces=(b"",), pause=0.0, **about):
     return sent[0]["status"], b"".join(m.get("body", b"") for m in sent)
 
 
-class Gone:
+class Disconnect:
     pass
 
 
@@ -71,61 +71,66 @@ def run(coroutine):
 
 
 @pytest.mark.parametrize("headers", [length(6), CHUNKED])
-def test_a_body_is_handed_on_whole(headers):
-    answer = run(asked(Gateway(told), [b"abc", b"def"], headers=headers))
+def test_gateway_passes_the_whole_body_on(headers):
+    answer = run(send_request(Gateway(echo), [b"abc", b"def"], headers=headers))
 
     assert answer == (200, b"abcdef")
 
 
 @pytest.mark.parametrize("headers", [length(5000), CHUNKED])
-def test_a_body_that_stops_is_refused_at_its_deadline(headers):
-    gate = Gateway(told, body_seconds=0.1)
+def test_body_that_stops_is_refused_at_its_deadline(headers):
+    gate = Gateway(echo, body_seconds=0.1)
 
-    assert run(asked(gate, [b"ab", None], headers=headers)) == (408, b"request-timeout")
-    assert gate.held == 0
+    assert run(send_request(gate, [b"ab", None], headers=headers)) == (
+        408,
+        b"request-timeout",
+    )
+    assert gate.bodies_size == 0
 
 
-def test_a_slow_body_may_take_longer_the_more_of_it_came(monkeypatch):
+def test_large_body_gets_more_time(monkeypatch):
     monkeypatch.setattr(gateway, "SLOWEST_RATE", 20)
-    gate = Gateway(told, body_seconds=0.1)
+    gate = Gateway(echo, body_seconds=0.1)
     pieces = [b"x" * 10] * 10
 
-    status, body = run(asked(gate, pieces, pause=0.03, headers=length(100)))
+    status, body = run(send_request(gate, pieces, pause=0.03, headers=length(100)))
 
     assert (status, len(body)) == (200, 100)
 
 
-def test_a_client_that_leaves_is_not_answered():
-    gate = Gateway(told)
+def test_disconnected_client_gets_no_answer():
+    gate = Gateway(echo)
 
-    assert run(asked(gate, [b"ab", Gone], headers=length(5))) is None
-    assert gate.held == 0
+    assert run(send_request(gate, [b"ab", Disconnect], headers=length(5))) is None
+    assert gate.bodies_size == 0
 
 
-def test_no_more_bodies_are_held_than_the_limit():
+def test_gateway_limits_the_bytes_of_all_bodies():
     async def both():
-        gate = Gateway(told, bodies_bytes=10)
-        slow = asyncio.create_task(asked(gate, [b"x" * 8, None], headers=length(9)))
+        gate = Gateway(echo, bodies_bytes=10)
+        slow = asyncio.create_task(
+            send_request(gate, [b"x" * 8, None], headers=length(9))
+        )
         await asyncio.sleep(0.05)
-        refused = await asked(gate, [b"abc"], headers=length(3))
+        refused = await send_request(gate, [b"abc"], headers=length(3))
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
-        return refused, await asked(gate, [b"abc"], headers=length(3))
+        return refused, await send_request(gate, [b"abc"], headers=length(3))
 
     assert run(both()) == ((503, b"unavailable"), (200, b"abc"))
 
 
-def test_of_a_chunked_body_no_more_is_read_than_django_refuses(settings):
+def test_chunked_body_is_read_up_to_the_limit(settings):
     settings.MAX_UPLOAD_BYTES = 4
     unread = [b"abc", b"def", None]
 
-    assert run(asked(Gateway(told), unread, headers=CHUNKED)) == (200, b"abcdef")
+    assert run(send_request(Gateway(echo), unread, headers=CHUNKED)) == (200, b"abcdef")
 
 
-def test_a_body_that_says_it_is_too_large_is_not_waited_for(settings):
+def test_body_is_not_read_when_its_length_is_too_large(settings):
     settings.MAX_UPLOAD_BYTES = 4
 
-    assert run(asked(Gateway(told), [None], headers=length(5))) == (200, b"")
+    assert run(send_request(Gateway(echo), [None], headers=length(5))) == (200, b"")
 
 
 @pytest.mark.parametrize(
@@ -136,29 +141,31 @@ def test_a_body_that_says_it_is_too_large_is_not_waited_for(settings):
         (length("x"), b"malformed-body"),
     ],
 )
-def test_a_body_of_no_clear_length_is_refused(headers, code):
-    assert run(asked(Gateway(told), headers=headers)) == (400, code)
+def test_body_without_a_clear_length_is_refused(headers, code):
+    assert run(send_request(Gateway(echo), headers=headers)) == (400, code)
 
 
-def test_what_no_thread_takes_in_time_is_refused_and_never_run():
+def test_request_is_refused_when_no_thread_is_free_in_time():
     free, ran = threading.Event(), []
 
-    def held(environ, start_response):
+    def block_busy_paths(environ, start_response):
         if environ["PATH_INFO"].startswith("/busy") and REFUSAL not in environ:
             ran.append(environ["PATH_INFO"])
             free.wait(10)
-        return told(environ, start_response)
+        return echo(environ, start_response)
 
     async def many():
-        gate = Gateway(held, threads=2, wait_seconds=0.1)
-        begun = [asyncio.create_task(asked(gate, path=f"/busy/{n}")) for n in range(2)]
+        gate = Gateway(block_busy_paths, threads=2, wait_seconds=0.1)
+        begun = [
+            asyncio.create_task(send_request(gate, path=f"/busy/{n}")) for n in range(2)
+        ]
         await asyncio.sleep(0.05)
         begun_at = time.monotonic()
         late = await asyncio.gather(
-            *(asked(gate, path="/busy/late") for _ in range(20))
+            *(send_request(gate, path="/busy/late") for _ in range(20))
         )
         seconds = time.monotonic() - begun_at
-        health = await asked(gate, path="/healthz", method="GET")
+        health = await send_request(gate, path="/healthz", method="GET")
         free.set()
         return set(late), seconds, health, await asyncio.gather(*begun)
 
@@ -171,7 +178,7 @@ def test_what_no_thread_takes_in_time_is_refused_and_never_run():
     assert sorted(ran) == ["/busy/0", "/busy/1"]
 
 
-def test_an_answer_in_pieces_is_sent_as_it_is_made():
+def test_streamed_answer_is_sent_piece_by_piece():
     class Pieces(list):
         streaming = True
         is_closed = False
@@ -185,11 +192,11 @@ def test_an_answer_in_pieces_is_sent_as_it_is_made():
         start_response("200 OK", [])
         return pieces
 
-    assert run(asked(Gateway(streamed), method="GET")) == (200, b"one,two")
+    assert run(send_request(Gateway(streamed), method="GET")) == (200, b"one,two")
     assert pieces.is_closed
 
 
-def test_a_header_with_an_underscore_does_not_pass_for_one_with_a_hyphen():
+def test_header_with_an_underscore_is_dropped():
     headers = [
         (b"x_forwarded_for", b"203.0.113.9"),
         (b"x-forwarded-for", b"192.0.2.7"),
@@ -203,7 +210,7 @@ def test_a_header_with_an_underscore_does_not_pass_for_one_with_a_hyphen():
     assert not {"HTTP_X_FORWARDED_PROTO", "CONTENT_LENGTH"} & environ.keys()
 
 
-def test_the_environ_keeps_bytes_that_are_no_text():
+def test_environ_keeps_bytes_that_are_not_utf_8():
     headers = [(b"cookie", b"a=1"), (b"cookie", b"b=2"), (b"x-name", b"\xc3\xa9\xff")]
 
     environ = build_environ(scope("/a%00%ff/%2F", headers=headers))

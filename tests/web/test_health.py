@@ -19,13 +19,13 @@ from verification.web import health
 
 
 @pytest.fixture(autouse=True)
-def a_process_that_has_asked_nothing_yet() -> Iterator[None]:
+def forget_applied_migrations() -> Iterator[None]:
     health._require_applied_migrations.cache_clear()
     yield
     health._require_applied_migrations.cache_clear()
 
 
-def beat(seconds_ago: float) -> None:
+def record_heartbeat(seconds_ago: float) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO jobs_heartbeat (cluster, beat_at)"
@@ -34,12 +34,12 @@ def beat(seconds_ago: float) -> None:
         )
 
 
-def ready(client: Client) -> tuple[int, dict[str, Any]]:
+def get_readyz(client: Client) -> tuple[int, dict[str, Any]]:
     response = client.get("/readyz")
     return response.status_code, response.json()
 
 
-def test_the_process_answers_without_the_database(client: Client) -> None:
+def test_healthz_answers_without_the_database(client: Client) -> None:
     response = client.get("/healthz")
 
     assert response.status_code == 200
@@ -48,10 +48,10 @@ def test_the_process_answers_without_the_database(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_ready_tells_the_age_of_the_heartbeat(client: Client) -> None:
-    beat(2.5)
+def test_readyz_states_the_age_of_the_heartbeat(client: Client) -> None:
+    record_heartbeat(2.5)
 
-    status, body = ready(client)
+    status, body = get_readyz(client)
 
     assert status == 200
     assert 2 < body.pop("jobHeartbeatAgeSeconds") < 5
@@ -67,37 +67,37 @@ def test_ready_tells_the_age_of_the_heartbeat(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_without_a_heartbeat_the_service_is_not_ready(client: Client) -> None:
-    status, body = ready(client)
+def test_service_is_not_ready_without_a_heartbeat(client: Client) -> None:
+    status, body = get_readyz(client)
 
     assert (status, body["status"], body["jobs"]) == (503, "not ready", "no heartbeat")
     assert body["jobHeartbeatAgeSeconds"] is None
 
 
 @pytest.mark.django_db
-def test_with_an_old_heartbeat_the_service_is_not_ready(client: Client) -> None:
-    beat(60)
+def test_service_is_not_ready_when_the_heartbeat_is_old(client: Client) -> None:
+    record_heartbeat(60)
 
-    status, body = ready(client)
+    status, body = get_readyz(client)
 
     assert (status, body["jobs"]) == (503, "heartbeat too old")
     assert body["jobHeartbeatAgeSeconds"] >= 60
 
 
 @pytest.mark.django_db
-def test_with_unapplied_migrations_the_service_is_not_ready(client: Client) -> None:
-    beat(0)
+def test_service_is_not_ready_when_migrations_are_missing(client: Client) -> None:
+    record_heartbeat(0)
     applied = MigrationRecorder.Migration.objects.filter(app="jobs")
     count = applied.count()
     applied.delete()
 
-    status, body = ready(client)
+    status, body = get_readyz(client)
 
     assert (status, body["migrations"]) == (503, f"{count} not applied")
 
 
 @pytest.mark.django_db
-def test_applied_migrations_are_known_by_their_names_alone(
+def test_applied_migrations_are_found_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(startup, "MigrationExecutor")
@@ -106,37 +106,37 @@ def test_applied_migrations_are_known_by_their_names_alone(
 
 
 @pytest.mark.django_db
-def test_connection_that_the_server_has_ended_is_not_usable() -> None:
-    kept = connection.copy()
-    kept.connect()
-    assert kept.is_usable()
+def test_connection_is_unusable_when_the_server_ended_it() -> None:
+    other = connection.copy()
+    other.connect()
+    assert other.is_usable()
 
     with connection.cursor() as cursor:
         ended = "SELECT pg_terminate_backend(%s, 5000)"
-        cursor.execute(ended, [kept.connection.info.backend_pid])
+        cursor.execute(ended, [other.connection.info.backend_pid])
 
-    assert not kept.is_usable()
-    kept.close()
+    assert not other.is_usable()
+    other.close()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_a_database_the_service_is_not_ready(
+def test_service_is_not_ready_without_a_database(
     client: Client, unreachable_database: None
 ) -> None:
-    status, body = ready(client)
+    status, body = get_readyz(client)
 
     assert (status, body["database"]) == (503, "away")
 
 
 @pytest.mark.django_db
-def test_being_asked_again_costs_four_statements(
+def test_second_readyz_costs_four_statements(
     client: Client, django_assert_num_queries: Any
 ) -> None:
-    beat(0)
-    ready(client)
+    record_heartbeat(0)
+    get_readyz(client)
 
     with django_assert_num_queries(4):
-        ready(client)
+        get_readyz(client)
 
 
 @pytest.mark.parametrize("processors", [1, 2])

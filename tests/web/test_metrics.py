@@ -24,19 +24,19 @@ def samples(text):
     }
 
 
-def test_without_a_token_there_is_no_such_page(client, db):
+def test_metrics_are_not_found_without_a_token(client, db):
     assert configured.METRICS_TOKEN == ""
     assert client.get("/metrics").status_code == 404
 
 
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Bearer ŵrong"])
-def test_only_who_has_the_token_sees_them(client, token, db, given):
+def test_metrics_need_the_token(client, token, db, given):
     answer = client.get("/metrics", HTTP_AUTHORIZATION=given.encode().decode("latin1"))
 
     assert answer.status_code == 401
 
 
-def test_sources_and_their_last_hour_are_among_them(
+def test_metrics_show_the_last_hour_of_each_source(
     client, token, two, db, django_assert_max_num_queries
 ):
     counted("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
@@ -58,7 +58,7 @@ def test_sources_and_their_last_hour_are_among_them(
     assert text.splitlines().count("# TYPE source_resting gauge") == 1
 
 
-def test_checkouts_that_do_not_open_and_waiting_refunds_are_counted(client, token, db):
+def test_metrics_count_failed_openings_and_flagged_refunds(client, token, db):
     for code in ("SOURCE_UNAVAILABLE", "SOURCE_REFUSED", "SOURCE_REFUSED"):
         count_failed_opening("stripe", code)
 

@@ -1,4 +1,4 @@
-"""What all pages for people have in common: links, errors, languages."""
+"""All pages for people: wrong links, errors, languages."""
 
 import re
 from typing import Any
@@ -55,7 +55,7 @@ def hosted_links(api: Api, paying_api: Api) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_link_with_something_at_its_end_leads_to_its_page(
+def test_link_with_a_wrong_end_redirects_to_its_page(
     hosted_links: dict[str, str], visitor: Client, ending: str
 ) -> None:
     for link in hosted_links.values():
@@ -92,7 +92,7 @@ def test_page_is_found_with_or_without_its_slash(
     "path",
     ["/c/unknown", "/none", "/none/", "/%2Fevil.test/", "/admin/x/", "/api/v1/x/"],
 )
-def test_unknown_page_ends_in_404_and_not_in_a_circle(
+def test_unknown_page_is_not_found_without_a_redirect_loop(
     visitor: Client, path: str
 ) -> None:
     answer = visitor.get(path, follow=True)
@@ -103,7 +103,7 @@ def test_unknown_page_ends_in_404_and_not_in_a_circle(
     assert len(answer.redirect_chain) <= 2
 
 
-def test_link_of_the_api_is_not_led_elsewhere(api: Api) -> None:
+def test_wrong_url_of_the_api_is_not_redirected(api: Api) -> None:
     assert api.get("/reports/").status_code == 404
 
 
@@ -133,7 +133,7 @@ def test_missing_page_looks_like_the_product(
     ("language", "said"),
     [("en", "made an error that is not your fault"), ("sw", "kosa ambalo si lako")],
 )
-def test_error_of_the_service_looks_like_the_product_and_is_logged(
+def test_error_page_looks_like_the_product_and_is_logged(
     visitor: Client, settings: Any, log_lines: LogLines, language: str, said: str
 ) -> None:
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"
@@ -188,7 +188,7 @@ def test_page_without_database_says_when_to_try_again(
         ("sw", ["Jinsi ya kujua kwamba ni wa kweli", "Kuanza kutumia API"]),
     ],
 )
-def test_front_page_says_what_the_service_is_and_how_to_know_it(
+def test_front_page_describes_the_service_and_its_address(
     visitor: Client, settings: Any, language: str, texts: list[str]
 ) -> None:
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Hakiki Ltd", "help@hakiki.test"

@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
 
-from tests.api.small import a_key, bearer
+from tests.api.small import bearer, new_key
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from verification.web.log import redact
@@ -20,10 +20,10 @@ CANARIES = ["canary", ID_NUMBER, "712345678", "0SEUbx", "whsec", "Path-Canary"]
 UNKNOWN = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
 
 
-def test_a_request_is_one_line_with_its_route_and_ids(
+def test_request_is_logged_with_its_route_and_ids(
     client: Client, log_lines: LogLines
 ) -> None:
-    key, text = a_key()
+    key, text = new_key()
 
     client.get("/api/v1/things", headers=bearer(text) | {"X-Request-Id": "order-17"})
 
@@ -44,9 +44,9 @@ def test_a_request_is_one_line_with_its_route_and_ids(
     }
 
 
-def test_no_canary_is_logged_whatever_is_asked(log_lines: LogLines) -> None:
+def test_log_contains_no_personal_data_of_requests(log_lines: LogLines) -> None:
     client = Client(raise_request_exception=False)
-    _, text = a_key()
+    _, text = new_key()
     body = {"fullName": NAME, "idNumber": ID_NUMBER, "phone": PHONE, "email": EMAIL}
     query = f"?search={NAME}&idNumber={ID_NUMBER}"
 
@@ -76,10 +76,10 @@ def test_no_canary_is_logged_whatever_is_asked(log_lines: LogLines) -> None:
     assert [c for c in CANARIES if c.lower() in logged] == []
 
 
-def test_a_database_error_is_logged_by_its_rule_without_its_row(
+def test_database_error_is_logged_without_its_row(
     log_lines: LogLines,
 ) -> None:
-    key, _ = a_key()
+    key, _ = new_key()
 
     try:
         with transaction.atomic():
@@ -94,7 +94,7 @@ def test_a_database_error_is_logged_by_its_rule_without_its_row(
     assert "Canary" not in str(line)
 
 
-def test_what_other_code_logs_is_redacted_too(log_lines: LogLines) -> None:
+def test_lines_of_other_code_are_redacted(log_lines: LogLines) -> None:
     logging.getLogger("any.library").warning(
         "sent %s to %s", ID_NUMBER, EMAIL, extra={"to": PHONE, "tries": 3}
     )
@@ -119,13 +119,13 @@ def test_what_other_code_logs_is_redacted_too(log_lines: LogLines) -> None:
         ("reports.py:123 said 999999", None),
     ],
 )
-def test_only_what_looks_personal_or_secret_is_masked(
+def test_redact_masks_only_personal_and_secret_values(
     text: str, left: str | None
 ) -> None:
     assert redact(text) == (left or text)
 
 
-def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> None:
+def test_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> None:
     Client().get("/problems/")
     logging.getLogger("a.job").warning("later")
 
@@ -135,7 +135,7 @@ def test_a_line_outside_of_a_request_has_no_request_id(log_lines: LogLines) -> N
 
 
 @pytest.mark.parametrize("page", ["b", "c", "p", "r"])
-def test_a_link_to_a_hosted_page_is_masked(page: str):
+def test_link_to_a_hosted_page_is_masked(page: str):
     text = f"Forbidden (CSRF cookie not set.): /{page}/1dWk88Rb1MPtkmQDM3Oyxe"
     assert redact(text).endswith(f"/{page}/[link]")
 
@@ -143,7 +143,7 @@ def test_a_link_to_a_hosted_page_is_masked(page: str):
 @pytest.mark.parametrize(
     "page", ["/c/", "/accounts/join/", "/console/invitations/", "/accounts/nowhere/"]
 )
-def test_a_form_that_is_refused_logs_no_token(log_lines: LogLines, page: str):
+def test_refused_form_logs_no_token(log_lines: LogLines, page: str):
     browser = Client(enforce_csrf_checks=True)
     browser.post(f"{page}1dWk88Rb1MPtkmQDM3Oyxe")
     (line,) = log_lines()

@@ -1,4 +1,4 @@
-"""What is on every answer, and what plain HTTP is told."""
+"""Security headers of every answer, and refusals of plain HTTP."""
 
 import sys
 
@@ -29,7 +29,7 @@ def test_every_answer_is_protected(db, behind_tls, path):
     assert "X-Request-Id" in answer.headers
 
 
-def test_an_error_of_the_api_is_protected_too(db, behind_tls, monkeypatch):
+def test_error_of_the_api_is_protected_too(db, behind_tls, monkeypatch):
     behind_tls.raise_request_exception = False
     monkeypatch.setattr("verification.web.health._migrations", 1 / 1)
 
@@ -43,14 +43,14 @@ def test_an_error_of_the_api_is_protected_too(db, behind_tls, monkeypatch):
 @pytest.mark.parametrize(
     "path", ["/api/v1/reports", "/api/v1/nowhere", "/metrics", "/callbacks/smile-id"]
 )
-def test_the_api_is_refused_over_plain_http(db, behind_tls, path):
+def test_api_is_refused_over_plain_http(db, behind_tls, path):
     answer = behind_tls.get(path, headers={"Authorization": "Bearer vrf_test_x"})
 
     assert (answer.status_code, answer.json()["code"]) == (403, "https-required")
     assert "Location" not in answer.headers
 
 
-def test_a_page_is_led_to_https(db, behind_tls):
+def test_page_is_redirected_to_https(db, behind_tls):
     answer = behind_tls.get("/console/")
 
     assert answer.status_code == 301
@@ -68,7 +68,7 @@ def test_a_page_is_led_to_https(db, behind_tls):
         "/%00",
     ],
 )
-def test_a_path_with_a_nul_is_not_found(client, admin_client, path):
+def test_path_with_a_nul_is_not_found(client, admin_client, path):
     for one in (client, admin_client):
         answer = one.get(path)
 
@@ -77,7 +77,7 @@ def test_a_path_with_a_nul_is_not_found(client, admin_client, path):
         assert ("application/problem+json" in answer["Content-Type"]) == is_problem
 
 
-def test_the_error_page_of_debug_shows_neither_settings_nor_environment(rf, settings):
+def test_debug_page_shows_no_settings_or_environment(rf, settings):
     settings.DEBUG = True
     request = rf.get("/", HOSTING_PASSPHRASE="hush")
     request.exception_reporter_filter = ReporterFilter()

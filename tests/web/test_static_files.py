@@ -1,4 +1,4 @@
-"""Static files are kept by browsers, and go compressed over the wire."""
+"""Static files: caching in browsers, and compression."""
 
 import gzip
 import re
@@ -24,7 +24,7 @@ def body(response: Any) -> bytes:
 
 
 @pytest.mark.parametrize("debug", [True, False])
-def test_stylesheet_of_a_page_is_kept_for_a_year(
+def test_stylesheet_of_a_page_is_cached_for_a_year(
     client: Client, settings: Any, debug: bool
 ) -> None:
     settings.DEBUG = settings.WHITENOISE_AUTOREFRESH = debug
@@ -52,7 +52,7 @@ def test_address_changes_with_the_content(monkeypatch: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("address", [f"/static/v-{'0' * 16}/{CSS}", f"/static/{CSS}"])
-def test_another_address_of_a_file_is_answered_and_not_kept(
+def test_file_at_an_old_address_is_served_without_caching(
     client: Client, address: str
 ) -> None:
     response = client.get(address)
@@ -63,7 +63,7 @@ def test_another_address_of_a_file_is_answered_and_not_kept(
 
 
 @pytest.mark.parametrize("name", ["none.css", f"v-{'0' * 16}/none.css", "../urls.py"])
-def test_what_is_no_static_file_is_not_found(client: Client, name: str) -> None:
+def test_other_files_are_not_found(client: Client, name: str) -> None:
     assert client.get(f"/static/{name}").status_code == 404
     assert client.get(f"/static/v-{'0' * 16}/{name}").status_code == 404
 
@@ -80,7 +80,7 @@ def test_stylesheets_and_pages_are_compressed(client: Client) -> None:
         assert gzip.decompress(compressed) == plain
 
 
-def test_a_file_that_the_browser_has_is_not_sent_again(client: Client) -> None:
+def test_unchanged_file_is_not_sent_again(client: Client) -> None:
     first = client.get(f"/static/{CSS}", headers=GZIP)
     tag = first["ETag"]
     first.close()

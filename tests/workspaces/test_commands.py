@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
-from tests.accounts.visitor import known
+from tests.accounts.visitor import create_user
 from tests.world.clients import Api, person
 from verification.checks.models import CheckResult
 from workspaces import keys, ledger
@@ -373,7 +373,7 @@ def test_an_owner_without_an_account_is_sent_an_invitation(capsys):
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_who_has_confirmed_the_owners_address_is_the_owner_at_once(confirmed):
-    user = known()
+    user = create_user()
     EmailAddress.objects.update(verified=confirmed)
 
     made = answer("create_workspace", "Acacia", "--owner", "Grace@people.test")

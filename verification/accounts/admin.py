@@ -70,7 +70,7 @@ class NewColleagueForm(ColleagueForm):
     )
 
     def clean_email(self):
-        # Of two superusers who add the same person, the second one sees the first.
+        # If two superusers add the same person, the second one finds the address taken.
         colleagues.lock_superusers()
         return validate_free_address(self.cleaned_data["email"])
 

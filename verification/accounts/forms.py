@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from allauth.account import forms as account
 from allauth.core import context
@@ -38,48 +38,52 @@ PASSKEY_REFUSED = _("The passkey was not accepted. Try again")
 PASSWORD_HELP = _(
     "At least 12 characters. A few words that nobody would guess are good."
 )
-
 STAFF_PASSWORD_HELP = _(
     "At least 15 characters. A few words that nobody would guess are good."
 )
 
 
-def set_labels(form: forms.Form, **labels: Any) -> None:
-    for name, field in form.fields.items():
-        field.widget.attrs.pop("placeholder", None)
-        field.label = labels.get(name, field.label)
-        field.error_messages["required"] = _("This is needed")
+class _Labelled:
+    """Gives the fields of allauth our labels and help texts, and no placeholders."""
 
-
-def check_email_length(email: str) -> str:
-    """Refuse an address that is too long for the column; allauth would cut it off."""
-    if len(email) > MAX_EMAIL_LENGTH:
-        raise forms.ValidationError(EMAIL_NEEDED["invalid"])
-    return email
-
-
-class LoginForm(account.LoginForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, login=_("E-mail address"), password=_("Password"))
-        self.fields["login"].error_messages.update(EMAIL_NEEDED)
-        # allauth's link to reset the password; the page has its own.
-        self.fields["password"].help_text = ""
-
-
-class SignUpForm(account.SignupForm):
-    name = forms.CharField(label=_("Your name"), max_length=150)
-    field_order = ["name", "email", "password1"]
+    fields: dict[str, Any]
+    labels: ClassVar[dict[str, Any]] = {}
+    helps: ClassVar[dict[str, Any]] = {"password1": PASSWORD_HELP}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        set_labels(self, email=_("E-mail address"), password1=_("Password"))
-        self.fields["name"].widget.attrs["autocomplete"] = "name"
-        self.fields["email"].error_messages.update(EMAIL_NEEDED)
-        self.fields["password1"].help_text = PASSWORD_HELP
+        for name, field in self.fields.items():
+            field.widget.attrs.pop("placeholder", None)
+            field.label = self.labels.get(name, field.label)
+            field.help_text = self.helps.get(name, field.help_text)
+            field.error_messages["required"] = _("This is needed")
+            if isinstance(field, forms.EmailField):
+                field.error_messages.update(EMAIL_NEEDED)
 
+
+class _NewEmail(_Labelled):
     def clean_email(self) -> str:
-        return check_email_length(super().clean_email())
+        """Refuse an address longer than the column; allauth would cut it off."""
+        email: str = super().clean_email()  # type: ignore[misc]
+        if len(email) > MAX_EMAIL_LENGTH:
+            raise forms.ValidationError(EMAIL_NEEDED["invalid"])
+        return email
+
+
+class LoginForm(_Labelled, account.LoginForm):
+    labels = {"login": _("E-mail address"), "password": _("Password")}
+    # allauth links to the reset of the password; the page has its own link.
+    helps = {"password": ""}
+
+
+class SignUpForm(_NewEmail, account.SignupForm):
+    name = forms.CharField(
+        label=_("Your name"),
+        max_length=150,
+        widget=forms.TextInput({"autocomplete": "name"}),
+    )
+    field_order = ["name", "email", "password1"]
+    labels = {"email": _("E-mail address"), "password1": _("Password")}
 
     def try_save(self, request: HttpRequest) -> Any:
         if self.account_already_exists:
@@ -88,62 +92,37 @@ class SignUpForm(account.SignupForm):
         return super().try_save(request)
 
 
-class AddEmailForm(account.AddEmailForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, email=_("New e-mail address"))
-        self.fields["email"].error_messages.update(EMAIL_NEEDED)
-
-    def clean_email(self) -> str:
-        return check_email_length(super().clean_email())
+class AddEmailForm(_NewEmail, account.AddEmailForm):
+    labels = {"email": _("New e-mail address")}
 
 
-class ResetPasswordForm(account.ResetPasswordForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, email=_("E-mail address"))
-        self.fields["email"].error_messages.update(EMAIL_NEEDED)
+class ResetPasswordForm(_Labelled, account.ResetPasswordForm):
+    labels = {"email": _("E-mail address")}
 
 
-class NewPasswordForm(account.ResetPasswordKeyForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(
-            self, password1=_("New password"), password2=_("New password, once more")
-        )
-        self.fields["password1"].help_text = PASSWORD_HELP
+class NewPasswordForm(_Labelled, account.ResetPasswordKeyForm):
+    labels = {
+        "password1": _("New password"),
+        "password2": _("New password, once more"),
+    }
 
 
 class FirstPasswordForm(NewPasswordForm):
     """The form on which an invited colleague chooses the first password."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["password1"].help_text = STAFF_PASSWORD_HELP
+    helps = {"password1": STAFF_PASSWORD_HELP}
 
 
-class ChangePasswordForm(account.ChangePasswordForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(
-            self,
-            oldpassword=_("Present password"),
-            password1=_("New password"),
-            password2=_("New password, once more"),
-        )
-        self.fields["password1"].help_text = PASSWORD_HELP
+class ChangePasswordForm(_Labelled, account.ChangePasswordForm):
+    labels = {"oldpassword": _("Present password"), **NewPasswordForm.labels}
 
 
-class ReauthenticateForm(account.ReauthenticateForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, password=_("Password"))
+class ReauthenticateForm(_Labelled, account.ReauthenticateForm):
+    labels = {"password": _("Password")}
 
 
-class CodeForm(mfa.AuthenticateForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, code=_("One-time code or recovery code"))
+class CodeForm(_Labelled, mfa.AuthenticateForm):
+    labels = {"code": _("One-time code or recovery code")}
 
     def clean_code(self) -> str:
         # All processes share this count, unlike allauth's own limit. The visitor knows
@@ -156,9 +135,8 @@ class CodeForm(mfa.AuthenticateForm):
             if self.authenticator.type == Authenticator.Type.TOTP:
                 use_code(decrypt(self.authenticator.data["secret"]), code)
         except forms.ValidationError:
-            user_id = self.user.pk
             audit.write_security_log(
-                "code", "refused", context.request, user_id=user_id
+                "code", "refused", context.request, user_id=self.user.pk
             )
             raise
         return code
@@ -183,10 +161,8 @@ class ReauthenticateByCodeForm(CodeForm, mfa.ReauthenticateForm):
         mfa.ReauthenticateForm.save(self)
 
 
-class ActivateAppForm(totp.ActivateTOTPForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, code=_("The code that the app shows"))
+class ActivateAppForm(_Labelled, totp.ActivateTOTPForm):
+    labels = {"code": _("The code that the app shows")}
 
     def clean_code(self) -> str:
         code: str = super().clean_code()
@@ -194,12 +170,13 @@ class ActivateAppForm(totp.ActivateTOTPForm):
         return code
 
 
-class AddPasskeyForm(webauthn.AddWebAuthnForm):
+class AddPasskeyForm(_Labelled, webauthn.AddWebAuthnForm):
+    labels = {"name": _("What you call it")}
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Every passkey of ours can log in without a password.
         del self.fields["passwordless"]
-        set_labels(self, name=_("What you call it"))
         self.fields["name"].max_length = 100
 
     def clean(self) -> dict[str, Any]:
@@ -210,10 +187,8 @@ class AddPasskeyForm(webauthn.AddWebAuthnForm):
         return cleaned
 
 
-class PasskeyForm(webauthn.AuthenticateWebAuthnForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        set_labels(self, credential=_("Passkey"))
+class PasskeyForm(_Labelled, webauthn.AuthenticateWebAuthnForm):
+    labels = {"credential": _("Passkey")}
 
     def clean_credential(self) -> Any:
         try:

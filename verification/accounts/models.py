@@ -110,9 +110,9 @@ class StaffInvitation(models.Model):
 
 @job
 def purge_unconfirmed_users() -> None:
-    """Delete users who have confirmed no address and never logged in.
+    """Delete old users without a confirmed address or a login.
 
-    They keep `UNCONFIRMED_LIFETIME`, staff and members of workspaces for ever.
+    Staff and members of workspaces stay.
     """
     unused = User.objects.filter(
         is_staff=False,

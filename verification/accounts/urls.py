@@ -1,130 +1,100 @@
 """The pages of allauth that this service offers. Its other pages do not exist."""
 
+from typing import Any
+
 from allauth.account import views as account
 from allauth.mfa.base import views as mfa
 from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
-from django.urls import path
+from django.urls import URLPattern, path
 
-from verification.accounts.views import (
-    ActivateAppView,
-    AddPasskeyView,
-    ConfirmEmailView,
-    PasskeyLoginView,
-    ReauthenticateByPasskeyView,
-    RecoveryCodesView,
-    RemovePasskeyView,
-    SecondStepView,
-    SignUpView,
-    account_page,
-    email,
-    join,
-    session_list,
-)
+from verification.accounts import views
+from verification.web.pages import View
+
+
+def _page(route: str, name: str, view: View, **options: Any) -> URLPattern:
+    return path(route, views.account_page(view, **options), name=name)
+
 
 urlpatterns = [
-    path("login/", account_page(account.login, limit=30), name="account_login"),
-    path("logout/", account_page(account.logout), name="account_logout"),
-    path(
-        "signup/", account_page(SignUpView.as_view(), limit=10), name="account_signup"
+    _page("login/", "account_login", account.login, limit=30),
+    _page("logout/", "account_logout", account.logout),
+    _page("signup/", "account_signup", views.SignUpView.as_view(), limit=10),
+    _page("join/<str:token>/", "account_join", views.join, limit=10),
+    _page("inactive/", "account_inactive", account.account_inactive),
+    _page(
+        "reauthenticate/", "account_reauthenticate", account.reauthenticate, limit=30
     ),
-    path("join/<str:token>/", account_page(join, limit=10), name="account_join"),
-    path("inactive/", account_page(account.account_inactive), name="account_inactive"),
-    path(
-        "reauthenticate/",
-        account_page(account.reauthenticate, limit=30),
-        name="account_reauthenticate",
-    ),
-    path(
+    _page(
         "confirm-email/",
-        account_page(account.email_verification_sent),
-        name="account_email_verification_sent",
+        "account_email_verification_sent",
+        account.email_verification_sent,
     ),
-    path(
+    _page(
         "confirm-email/<str:key>/",
-        account_page(ConfirmEmailView.as_view()),
-        name="account_confirm_email",
+        "account_confirm_email",
+        views.ConfirmEmailView.as_view(),
     ),
-    path(
-        "email/",
-        account_page(email, limit=10),
-        name="account_email",
+    _page("email/", "account_email", views.email, limit=10),
+    _page("password/change/", "account_change_password", account.password_change),
+    _page(
+        "password/reset/", "account_reset_password", account.password_reset, limit=10
     ),
-    path(
-        "password/change/",
-        account_page(account.password_change),
-        name="account_change_password",
-    ),
-    path(
-        "password/reset/",
-        account_page(account.password_reset, limit=10),
-        name="account_reset_password",
-    ),
-    path(
+    _page(
         "password/reset/done/",
-        account_page(account.password_reset_done),
-        name="account_reset_password_done",
+        "account_reset_password_done",
+        account.password_reset_done,
     ),
-    path(
+    _page(
         "password/reset/key/done/",
-        account_page(account.password_reset_from_key_done),
-        name="account_reset_password_from_key_done",
+        "account_reset_password_from_key_done",
+        account.password_reset_from_key_done,
     ),
-    path(
+    _page(
         "password/reset/key/<str:uidb36>/<str:key>/",
-        account_page(account.password_reset_from_key),
-        name="account_reset_password_from_key",
+        "account_reset_password_from_key",
+        account.password_reset_from_key,
     ),
-    path("security/", account_page(mfa.index), name="mfa_index"),
-    path("sessions/", account_page(session_list), name="account_sessions"),
-    path(
+    _page("security/", "mfa_index", mfa.index),
+    _page("sessions/", "account_sessions", views.session_list),
+    _page(
         "code/",
-        account_page(SecondStepView.as_view(), limit=30, script=True),
-        name="mfa_authenticate",
+        "mfa_authenticate",
+        views.SecondStepView.as_view(),
+        limit=30,
+        script=True,
     ),
-    path(
-        "code/again/",
-        account_page(mfa.reauthenticate, limit=30),
-        name="mfa_reauthenticate",
-    ),
-    path(
+    _page("code/again/", "mfa_reauthenticate", mfa.reauthenticate, limit=30),
+    _page(
         "passkeys/login/",
-        account_page(PasskeyLoginView.as_view(), limit=30, script=True),
-        name="mfa_login_webauthn",
+        "mfa_login_webauthn",
+        views.PasskeyLoginView.as_view(),
+        limit=30,
+        script=True,
     ),
-    path(
-        "passkeys/add/",
-        account_page(AddPasskeyView.as_view(), script=True),
-        name="mfa_add_webauthn",
+    _page(
+        "passkeys/add/", "mfa_add_webauthn", views.AddPasskeyView.as_view(), script=True
     ),
-    path(
+    _page(
         "passkeys/again/",
-        account_page(ReauthenticateByPasskeyView.as_view(), limit=30, script=True),
-        name="mfa_reauthenticate_webauthn",
+        "mfa_reauthenticate_webauthn",
+        views.ReauthenticateByPasskeyView.as_view(),
+        limit=30,
+        script=True,
     ),
-    path(
+    _page(
         "passkeys/<int:pk>/remove/",
-        account_page(RemovePasskeyView.as_view()),
-        name="mfa_remove_webauthn",
+        "mfa_remove_webauthn",
+        views.RemovePasskeyView.as_view(),
     ),
-    path(
-        "totp/activate/",
-        account_page(ActivateAppView.as_view()),
-        name="mfa_activate_totp",
+    _page("totp/activate/", "mfa_activate_totp", views.ActivateAppView.as_view()),
+    _page("totp/deactivate/", "mfa_deactivate_totp", totp.deactivate_totp),
+    _page(
+        "recovery-codes/", "mfa_view_recovery_codes", views.RecoveryCodesView.as_view()
     ),
-    path(
-        "totp/deactivate/",
-        account_page(totp.deactivate_totp),
-        name="mfa_deactivate_totp",
-    ),
-    path(
-        "recovery-codes/",
-        account_page(RecoveryCodesView.as_view()),
-        name="mfa_view_recovery_codes",
-    ),
-    path(
+    _page(
         "recovery-codes/generate/",
-        account_page(recovery_codes.generate_recovery_codes),
-        name="mfa_generate_recovery_codes",
+        "mfa_generate_recovery_codes",
+        recovery_codes.generate_recovery_codes,
     ),
 ]

@@ -77,12 +77,12 @@ def _count_failure(request: HttpRequest) -> None:
 
 
 def key_of(request: Request) -> ApiKey:
-    """The API key of a request that passed `ApiKeyBearer`."""
+    """Return the API key of a request that passed `ApiKeyBearer`."""
     return cast(ApiKey, request.auth)
 
 
 def client_of(request: Request) -> Client:
-    """The client of an authenticated request."""
+    """Return the client of an authenticated request."""
     key = request.auth
     if not isinstance(key, ApiKey):
         raise TypeError("only a request with an API key has a client")
@@ -90,11 +90,12 @@ def client_of(request: Request) -> Client:
 
 
 class HasScope(BasePermission):
-    """The declared operation names the scope of its key, or None."""
+    """Requires the scope that the operation declares, if any."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if not view.is_method_allowed:
-            return True  # about to be answered with method-not-allowed
+            # The framework answers with method-not-allowed.
+            return True
         declared = getattr(view, "operation", None)
         if declared is None:
             name = f"{type(view).__name__}.{view.action}"
@@ -130,7 +131,7 @@ class ApiKeyThrottle(BaseThrottle):
 
 
 def count_request(request: Request, view: APIView, key: ApiKey) -> None:
-    """Count this request against its key, and refuse it when over the limit."""
+    """Count the request for its key, and refuse it above the limit."""
     rate = _count_in_bucket(request, view, key, 1)
     if rate.exceeded:
         raise rate_limit_problem(rate)

@@ -42,7 +42,7 @@ class RequiredInput(Shape):
 
 
 class RetryPolicy(Shape):
-    """Exponential with full jitter: how often a source that is down is asked again."""
+    """The schedule of calls to a source that is down: exponential, with full jitter."""
 
     max_attempts: int
     initial_delay_seconds: float
@@ -58,14 +58,14 @@ class AvailabilityBody(Shape):
 
     status: Status
     """DEGRADED: the source often gives no answer, or another source stands in for it.
-    UNAVAILABLE: the service asks no source at present. Checks wait, and fail if that
+    UNAVAILABLE: the service calls no source at present. Checks wait, and fail if that
     lasts."""
     success_rate: float | None
-    """The share of calls that were answered, 0 to 1; null without any."""
+    """The share of calls that were answered, 0 to 1; null without calls."""
     median_ms: int | None
-    """Half of the answers came within this time."""
+    """The time within which half of the answers came."""
     p95_ms: int | None
-    """95 of 100 answers came within this time."""
+    """The time within which 95 of 100 answers came."""
 
     @classmethod
     def of(cls, status: Status, health: Health) -> Self:
@@ -78,7 +78,7 @@ class AvailabilityBody(Shape):
 
 
 class RecipientBody(Shape):
-    """Who receives a subject's details when the check is made in production."""
+    """A company that receives the subject's details in production."""
 
     name: str
     country: str | None
@@ -87,7 +87,7 @@ class RecipientBody(Shape):
 
 class CheckDefinitionQuery(Shape):
     country: wire.Country = HOME_COUNTRY
-    """The country of the subjects that `available` and `availability` are told for."""
+    """The subject's country, on which `available` and `availability` depend."""
 
 
 class CheckDefinitionBody(Shape):
@@ -99,9 +99,9 @@ class CheckDefinitionBody(Shape):
     subject_types: list[SubjectType]
     active: bool
     available: bool
-    """Whether it can be ordered. Orders of one that cannot are refused with
-    `inactive-check`, or `check-not-available` where this installation has no source for
-    it in the key's environment, about subjects of `country`."""
+    """Whether it can be ordered. Otherwise orders are refused with `inactive-check`, or
+    with `check-not-available` if this installation has no source for it in the key's
+    environment and for subjects of `country`."""
     unavailable_reason: str | None
     requires_consent: bool
     price: Money
@@ -113,8 +113,8 @@ class CheckDefinitionBody(Shape):
     retry_policy: RetryPolicy
     availability: AvailabilityBody
     recipients: list[RecipientBody]
-    """Every source that may be asked, whatever the subject's country. A notice of your
-    own, on which you attest consent, has to name them; a referee is asked besides."""
+    """Every source that the service may call, for subjects of any country. A notice of
+    your own, on which you attest consent, must name them, and the referee, if any."""
 
     @classmethod
     def of(cls, definition: CheckDefinition, environment: str, country: str) -> Self:
@@ -123,22 +123,12 @@ class CheckDefinitionBody(Shape):
             if definition.active
             else f"{definition.name} is not offered at present."
         )
-        return cls(
-            id=definition.pk,
-            name=definition.name,
-            display_name=definition.display_name,
-            category=definition.category,
-            description=definition.description,
-            subject_types=[SubjectType(kind) for kind in definition.subject_types],
-            active=definition.active,
+        return cls.from_row(
+            definition,
             available=not why,
             unavailable_reason=why or None,
-            requires_consent=definition.requires_consent,
             price=Money(amount=definition.price, currency=definition.currency),
             required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
-            output_fields=definition.output_fields,
-            flag_codes=definition.flag_codes,
-            freshness_days=definition.freshness_days,
             retry_policy=RetryPolicy(**definition.retry_policy),
             availability=AvailabilityBody.of(
                 *availability(definition.name, environment, country)
@@ -152,7 +142,7 @@ class CheckDefinitionBody(Shape):
 
 
 class ReservedSubject(Shape):
-    """Numbers that decide how a sandbox check ends."""
+    """Numbers that decide the outcome of a sandbox check."""
 
     id_number: str
     kra_pin: str
@@ -162,13 +152,13 @@ class ReservedSubject(Shape):
 
 
 class CheckDefinitionPage(PageEnvelope):
-    """The checks that are offered, on one page."""
+    """All checks on offer, on one page."""
 
     content: list[CheckDefinitionBody]
 
 
 class ReservedSubjectPage(PageEnvelope):
-    """The reserved numbers of the sandbox, on one page."""
+    """All reserved numbers of the sandbox, on one page."""
 
     content: list[ReservedSubject]
 
@@ -203,7 +193,7 @@ class CheckDefinitionViewSet(OperationViewSet):
         example=examples.DEFINITION,
     )
     def retrieve(self, request: Request, checkName: str) -> CheckDefinitionBody:
-        """Get one check: who it is for, what it needs, costs and answers."""
+        """Get one check: its subjects, inputs, price and answers."""
         definition = CheckDefinition.objects.filter(name=checkName).first()
         if definition is None:
             raise Http404
@@ -228,7 +218,7 @@ class SandboxSubjectViewSet(OperationViewSet):
         example=examples.RESERVED_SUBJECTS,
     )
     def list(self, request: Request) -> PageEnvelope:
-        """List the reserved numbers and how a check on them ends. Test keys only."""
+        """List the reserved numbers and their outcomes. Test keys only."""
         if self.client.environment != Environment.SANDBOX:
             raise Http404
         content = [

@@ -31,7 +31,7 @@ from verification.values import wire
 from verification.values.wire import Shape, utc_text
 
 MAX_DIGITS = 100
-# In one object; the largest shape has a few dozen.
+# The members of one object. The largest shape has a few dozen.
 MAX_MEMBERS = 1000
 MAX_NUMBERS = 10_000
 # Escapes that can produce a NUL or a lone surrogate. Unescaped ones never get this
@@ -212,7 +212,7 @@ def _find_faults(value: Any, steps: Steps) -> Iterator[tuple[_Fault, Steps]]:
 
 
 def refuse_body(request: Request) -> None:
-    """Refuse a body that is not empty and not an empty object."""
+    """Refuse a body that has members."""
     if request.data:
         raise validation_failed(
             [
@@ -251,7 +251,7 @@ def _parameter_errors(
 
 
 def body_of(request: Request) -> dict[str, Any]:
-    """The body; the parser has checked that it is an object."""
+    """Return the body. The parser has checked that it is an object."""
     return dict(request.data)
 
 
@@ -348,7 +348,7 @@ class PdfNegotiation(JsonOnlyNegotiation):
 
 
 def _quality(accept: str, media_type: str) -> float:
-    """The weight of the most specific range that matches (RFC 9110, 12.5.1)."""
+    """Return the weight of the most specific range that matches (RFC 9110, 12.5.1)."""
     ranges = [media_type, f"{media_type.partition('/')[0]}/*", "*/*"]
     weights: dict[str, float] = {}
     for entry in accept.split(","):

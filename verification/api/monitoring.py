@@ -54,11 +54,11 @@ class AlertQuery(PageQuery):
 
 class ResumeRequest(RequestShape):
     consent: ConsentInput | None = None
-    """Needed where the subject withdrew consent: that it was given again."""
+    """Required if the subject withdrew consent: a new attestation."""
 
 
 class AlertEdit(RequestShape):
-    """What is left out stays."""
+    """Members that you leave out keep their value."""
 
     read: StrictBool | None = None
     actioned: StrictBool | None = None
@@ -78,7 +78,7 @@ class AlertBody(Shape):
     monitoring_id: UUID
     kind: AlertKind
     """CHANGE: a result changed. NO_ANSWER: a check failed in several runs in a row, so
-    that nobody has looked; it has no changes."""
+    changes may be unnoticed; such an alert has no changes."""
     title: str
     message: str
     severity: Severity
@@ -91,19 +91,8 @@ class AlertBody(Shape):
 
     @classmethod
     def of(cls, alert: Alert) -> Self:
-        return cls(
-            id=alert.pk,
-            monitoring_id=alert.rule_id,
-            kind=AlertKind(alert.kind),
-            title=alert.title,
-            message=alert.message,
-            severity=Severity(alert.severity),
-            read=alert.read,
-            actioned=alert.actioned,
-            report_id=alert.report_id,
-            changes=[ChangeBody(**change) for change in alert.changes],
-            created_at=alert.created_at,
-        )
+        changes = [ChangeBody(**change) for change in alert.changes]
+        return cls.from_row(alert, monitoring_id=alert.rule_id, changes=changes)
 
 
 class AlertPage(PageEnvelope):
@@ -113,9 +102,9 @@ class AlertPage(PageEnvelope):
 class RuleCheckBody(Shape):
     check_name: str
     last_completed_at: Timestamp | None = None
-    """When it was last answered; null if it never was."""
+    """The last time the check completed; null if it never did."""
     runs_without_answer: int
-    """How many runs in a row it has failed since."""
+    """The number of runs in a row in which it has failed since."""
 
 
 class RuleBody(Shape):
@@ -131,7 +120,7 @@ class RuleBody(Shape):
     next_run_at: Timestamp | None = None
     """Null while the rule is paused."""
     launch_error: str | None = None
-    """Not null while a run that is due could not be started; it is tried again."""
+    """Not null if a due run could not be started; the service tries again."""
     reference: str | None = None
     recent_alerts: list[AlertBody]
     """The newest ten, newest first."""
@@ -139,10 +128,10 @@ class RuleBody(Shape):
 
     @classmethod
     def of(cls, rule: Rule, alerts: list[Alert], checks: list[CheckState]) -> Self:
-        return cls(
-            id=rule.pk,
+        is_late = rule.is_active and rule.launch_failures
+        return cls.from_row(
+            rule,
             subject=SubjectBody(**rule.subject),
-            check_names=rule.check_names,
             checks=[
                 RuleCheckBody(
                     check_name=check.name,
@@ -151,17 +140,10 @@ class RuleBody(Shape):
                 )
                 for check in checks
             ],
-            cadence=Cadence(rule.cadence),
-            status=RuleStatus(rule.status),
-            pause_reason=PauseReason(rule.pause_reason) if rule.pause_reason else None,
-            paused_at=rule.paused_at,
+            pause_reason=rule.pause_reason or None,
             next_run_at=rule.next_run_at if rule.is_active else None,
-            launch_error=NOT_STARTED
-            if rule.is_active and rule.launch_failures
-            else None,
-            reference=rule.reference,
+            launch_error=NOT_STARTED if is_late else None,
             recent_alerts=[AlertBody.of(alert) for alert in alerts],
-            created_at=rule.created_at,
         )
 
 
@@ -192,10 +174,10 @@ class MonitoringViewSet(OperationViewSet):
         problems=("insufficient-balance",),
     )
     def create(self, request: Request) -> Response:
-        """Create a rule. Its first run is made at once and is what later ones are
-        compared with; it is billed at the normal price, as every run is.
+        """Create a rule. Its first run starts at once, and later runs are compared with
+        it. Every run is billed at the normal price.
 
-        With an `Idempotency-Key` a repeated request gets the first answer again.
+        With an `Idempotency-Key`, a repeated request gets the first answer again.
         """
         return self.run_once(self._create_rule)
 
@@ -247,8 +229,8 @@ class MonitoringViewSet(OperationViewSet):
         outcome="Done.",
     )
     def destroy(self, request: Request, monitoringId: UUID) -> None:
-        """Delete a rule. Its reports and alerts stay readable, and a run that is under
-        way ends as a report without an alert."""
+        """Delete a rule. Its reports and alerts stay readable. A run that is under way
+        ends as a report without an alert."""
         delete_rule(self.client, monitoringId)
 
     @action(detail=True, methods=["post"])
@@ -260,7 +242,7 @@ class MonitoringViewSet(OperationViewSet):
         example=examples.PAUSED_RULE,
     )
     def pause(self, request: Request, monitoringId: UUID) -> RuleBody:
-        """Pause a rule: it makes no runs until it is resumed."""
+        """Pause a rule: it has no runs until you resume it."""
         return _rule_body(pause_for_client(self.client, monitoringId))
 
     @action(detail=True, methods=["post"])
@@ -274,9 +256,9 @@ class MonitoringViewSet(OperationViewSet):
         problems=("rule-not-resumable", "insufficient-balance"),
     )
     def resume(self, request: Request, monitoringId: UUID) -> RuleBody:
-        """Resume a paused rule. If a run was missed, one is made at once.
+        """Resume a paused rule. If a run was missed, one starts at once.
 
-        Where the subject withdrew consent, it must be attested anew.
+        If the subject withdrew consent, you must attest a new one.
         """
         consent = self.body.consent
         rule = resume_for_client(self.client, monitoringId, consent, catalogue())
@@ -321,7 +303,7 @@ class AlertViewSet(OperationViewSet):
         example={**examples.ALERT, "read": True},
     )
     def partial_update(self, request: Request, alertId: UUID) -> AlertBody:
-        """Mark an alert as read or actioned, or as not."""
+        """Mark an alert as read or unread, as actioned or not actioned."""
         edit: AlertEdit = self.body
         alert = edit_alert(self.client, alertId, read=edit.read, actioned=edit.actioned)
         return AlertBody.of(alert)

@@ -52,14 +52,14 @@ class Operation:
     """The shape of the body. None: the body of a POST, PUT or PATCH must be empty."""
     body_example: dict[str, Any] | None = None
     validates_body: bool = True
-    """False where the verb validates the body, with what only the verb knows."""
+    """False if the verb validates the body, with facts that only the verb has."""
     rate_bucket: str = "rest"
     counts_checks: bool = False
-    """An order of many checks counts as several requests."""
+    """Whether an order of many checks counts as several requests."""
     idempotent_as: str = ""
     """The name of the request under which its Idempotency-Keys are remembered."""
     problems: tuple[str, ...] = ()
-    """Codes beside those that every operation of its kind can end in."""
+    """The codes of problems beyond those of every operation of its kind."""
     parameters: tuple[str, ...] = ()
     """The names of the query parameters, which `operation` takes from `query`."""
 
@@ -100,7 +100,7 @@ PageOf = TypeVar("PageOf", bound=PageEnvelope)
 def build_page(
     shape: type[PageOf], content: list[Any], total: int, *, page: int, size: int
 ) -> PageOf:
-    """The envelope around one page of a list."""
+    """Put the envelope around one page of a list."""
     pages = -(-total // size)
     return shape(
         page=page,
@@ -132,7 +132,7 @@ class OperationViewSet(GenericViewSet):
 
     @property
     def operation(self) -> Operation:
-        """The declaration of the action; AttributeError if there is none."""
+        """Return the declaration of the action. Raises AttributeError without one."""
         declared: Operation = getattr(self, self.action or "").operation
         return declared
 
@@ -164,7 +164,7 @@ class OperationViewSet(GenericViewSet):
         return super().finalize_response(request, response, *args, **kwargs)
 
     def run_once(self, create: Callable[[], dict[str, Any]]) -> Response:
-        """Run `create`, or give the answer to an earlier request with the same key."""
+        """Run `create`, or repeat the answer to a request with the same key."""
         declared = self.operation
         header = self.request.headers.get("Idempotency-Key")
         key = None
@@ -177,7 +177,7 @@ class OperationViewSet(GenericViewSet):
         return Response(answer.body, status=declared.status, headers=headers)
 
     def page_of(self, content: list[Any], total: int) -> PageEnvelope:
-        """The page that was requested, in the envelope that the operation declares."""
+        """Return the requested page in the envelope that the operation declares."""
         page, size = self.query.page, self.query.size
         return build_page(self.operation.answer, content, total, page=page, size=size)
 

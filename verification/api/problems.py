@@ -85,7 +85,7 @@ class MemberError:
 
 
 def pointer(*steps: str | int) -> str:
-    """A JSON Pointer in its URI fragment form: `#/reports/17/subject/idNumber`."""
+    """Make a JSON Pointer in URI fragment form: `#/reports/17/subject/idNumber`."""
     return "#" + "".join(f"/{_escape(str(step))}" for step in steps)
 
 

@@ -1,11 +1,11 @@
-"""Reports as the API shows them; the OpenAPI document is made from these."""
+"""The shapes of reports. The OpenAPI document is made from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from django.utils.timezone import now
@@ -106,7 +106,7 @@ class CheckFailure(Failure):
 
 
 class NameComparison(Shape):
-    """How alike two names are, by the rules of one version of the matcher
+    """The likeness of two names, by the rules of one version of the matcher
     (docs/matching.md)."""
 
     matcher_version: str
@@ -122,12 +122,13 @@ class ListEdition(Shape):
     list: str
     version: str
     as_of: str
-    """When it was made or, of a list loaded here, last found to be the newest."""
+    """The day on which it was made; of a list loaded here, the last day on which it was
+    found to be the newest."""
     age_days: int
 
 
 class Evidence(Shape):
-    """Where a result comes from."""
+    """The origin of a result."""
 
     provider: str
     provider_reference: str | None
@@ -137,11 +138,11 @@ class Evidence(Shape):
     response_digest: str | None
     """SHA-256 of the source's answer as it came, in hex."""
     name_comparison: NameComparison | None = None
-    """How the stated name was compared with the source's; null where it was not."""
+    """The comparison of the stated name with the source's; null without one."""
     editions: list[ListEdition] | None = None
-    """The lists that were searched; null of other checks."""
+    """The lists that were searched; null for checks that search no lists."""
     fields_not_told: list[str] = []
-    """Members of `details` that this source never tells: null there says nothing."""
+    """Members of `details` that this source never answers: their null says nothing."""
 
 
 class CheckResultBody(Shape):
@@ -166,26 +167,19 @@ class CheckResultBody(Shape):
     @classmethod
     def of(cls, result: CheckResult, environment: str) -> Self:
         found = result.finding or {}
-        return cls(
-            id=result.pk,
+        return cls.from_row(
+            result,
             check_name=result.name,
-            status=ResultStatus(result.status),
             summary=found.get("summary"),
-            risk_level=RiskLevel(result.risk_level),
-            score=result.score,
             flags=[FlagBody(**flag) for flag in found.get("flags", ())],
             details=found.get("details"),
             evidence=_evidence(found, result, environment),
             failure=_check_failure(result),
-            reused=result.reused,
-            started_at=result.started_at,
-            completed_at=result.completed_at,
-            duration_ms=result.duration_ms,
         )
 
 
 class ConsentState(Shape):
-    """Where the subject is in the consent workflow."""
+    """The state of the subject's consent."""
 
     status: ConsentStatus
     consent_url: str | None = None
@@ -215,12 +209,12 @@ class ConsentState(Shape):
 class PaymentState(Shape):
     status: PaymentStatus
     amount: Money | None = None
-    """What the report costs; of a draft, what it would cost now."""
+    """The price of the report; for a draft, the price if it were launched now."""
     paid_at: Timestamp | None = None
     payment_url: str | None = None
-    """The link for the payer, while it can be paid by."""
+    """The link for the payer, while the payment can be made."""
     expires_at: Timestamp | None = None
-    """Until when it can be paid; null until the subject has consented."""
+    """The end of the time to pay; null until the subject has consented."""
 
     @classmethod
     def of(cls, payment: Payment | None, report: Report, total: Decimal) -> Self:
@@ -236,7 +230,7 @@ class PaymentState(Shape):
             payment_url=links.payment_url(payment.pk, payment.generation)
             if _is_payable(payment, report)
             else None,
-            # Its time begins when its payer is asked.
+            # The time to pay begins when the payer gets the link.
             expires_at=None
             if report.status == ReportStatus.PENDING_CONSENT
             else payment.expires_at,
@@ -251,8 +245,8 @@ class ReportBody(Shape):
     reference: str | None
     """The client's own id of this report."""
     monitoring_id: UUID | None
-    """The monitoring rule whose run it is; null for a report that was ordered. The
-    rule may be deleted by now."""
+    """The monitoring rule that ran this report; null for a report that was ordered.
+    The rule may have been deleted since."""
     subject: SubjectBody | None
     """Null after the subject's data was erased."""
     checks_requested: list[str]
@@ -260,7 +254,7 @@ class ReportBody(Shape):
     payment_mode: PaymentMode
     check_results: list[CheckResultBody]
     risk_score: Score | None
-    """The worst of the completed checks' scores; null until one is scored."""
+    """The worst score of the completed checks; null until a check has a score."""
     risk_level: RiskLevel
     consent_state: ConsentState
     payment_state: PaymentState
@@ -272,26 +266,14 @@ class ReportBody(Shape):
     @classmethod
     def of(cls, report: Report, results: Iterable[CheckResult], total: Decimal) -> Self:
         """The body; the report comes with its consent and payment."""
-        return cls(
-            id=report.pk,
-            status=ReportStatus(report.status),
-            reference=report.reference,
-            monitoring_id=report.monitoring_id,
+        payment = getattr(report, "payment", None)
+        return cls.from_row(
+            report,
             subject=SubjectBody(**report.subject) if report.subject else None,
-            checks_requested=report.checks_requested,
-            purpose=report.purpose,
-            payment_mode=PaymentMode(report.payment_mode),
             check_results=[CheckResultBody.of(r, report.environment) for r in results],
-            risk_score=report.risk_score,
-            risk_level=RiskLevel(report.risk_level),
             consent_state=ConsentState.of(getattr(report, "consent", None), report),
-            payment_state=PaymentState.of(
-                getattr(report, "payment", None), report, total
-            ),
+            payment_state=PaymentState.of(payment, report, total),
             failure=_failure(report),
-            created_at=report.created_at,
-            updated_at=report.updated_at,
-            completed_at=report.completed_at,
         )
 
 
@@ -312,7 +294,7 @@ class CreatedReport(Shape):
 
 
 class CreatedReports(Shape):
-    """What was created, in the order of the request."""
+    """The created reports, in the order of the request."""
 
     count: int
     reports: list[CreatedReport]
@@ -331,16 +313,10 @@ class ReportSummary(Shape):
 
     @classmethod
     def of(cls, report: Report, completed: int) -> Self:
-        return cls(
-            id=report.pk,
-            subject_name=report.subject_name,
-            subject_type=SubjectType(report.subject_type),
-            status=ReportStatus(report.status),
-            reference=report.reference,
-            risk_score=report.risk_score,
+        return cls.from_row(
+            report,
             checks_count=len(report.checks_requested),
             completed_checks_count=completed,
-            created_at=report.created_at,
         )
 
 
@@ -351,12 +327,12 @@ class ReportPage(PageEnvelope):
 
 
 class StatusChangeBody(Shape):
-    """One move of a report; `from` and `to` are the same where something happened
-    without one, such as a subject who asks for another consent link."""
+    """One change of a report. `from` and `to` are the same if the status stayed, for
+    example when the subject asked for another consent link."""
 
     id: UUID
     from_: Annotated[ReportStatus | None, Field(alias="from")]
-    """Null for the creation."""
+    """Null for the creation of the report."""
     to: ReportStatus
     trigger: str
     actor: str
@@ -364,14 +340,7 @@ class StatusChangeBody(Shape):
 
     @classmethod
     def of(cls, change: StatusChange) -> Self:
-        return cls(
-            id=change.pk,
-            from_=ReportStatus(change.source) if change.source else None,
-            to=ReportStatus(change.target),
-            trigger=change.trigger,
-            actor=change.actor,
-            created_at=change.created_at,
-        )
+        return cls.from_row(change, from_=change.source or None, to=change.target)
 
 
 RequestKind = Literal[
@@ -402,20 +371,13 @@ class MessageBody(Shape):
     @classmethod
     def of(cls, message: Notification) -> Self:
         reason = NotificationError(message.error) if message.error else None
-        return cls(
-            id=message.pk,
-            kind=cast(RequestKind, message.kind),
-            channel=Channel(message.channel),
-            status=NotificationStatus(message.status),
-            reason=reason,
-            detail=str(reason.label) if reason else None,
-            created_at=message.created_at,
-            sent_at=message.sent_at,
-        )
+        detail = str(reason.label) if reason else None
+        return cls.from_row(message, reason=reason, detail=detail)
 
 
 class Timeline(Shape):
-    """Every move of a report, and every message by its present links, oldest first."""
+    """Every change of a report, and every message with its present links, oldest
+    first."""
 
     events: list[StatusChangeBody]
     messages: list[MessageBody]
@@ -425,7 +387,8 @@ class QuotedCheck(Shape):
     check_name: str
     price: Money
     reused: bool
-    """True when an earlier, still fresh result would be used again, for nothing."""
+    """True if an earlier result is still fresh and would be used again, free of
+    charge."""
     reused_from_result_id: UUID | None
 
 
@@ -433,13 +396,13 @@ class QuotedReport(Shape):
     price: Money
     checks: list[QuotedCheck]
     gates: list[str]
-    """What would hold the report up: CONSENT, PAYMENT."""
+    """The steps that the report would wait for: CONSENT, PAYMENT."""
     status: ReportStatus
-    """Where the report would start."""
+    """The first status of the report."""
 
 
 class Quote(Shape):
-    """What the same request would cost and do if it were sent to create reports."""
+    """The price and the effect of the same request to create reports."""
 
     count: int
     total: Money

@@ -1,4 +1,4 @@
-"""Reports over HTTP: each operation looks up, calls one verb, and renders."""
+"""Reports over HTTP: each operation finds the report, calls one verb, and renders."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class ReportViewSet(OperationViewSet):
     def create(self, request: Request) -> Response:
         """Create up to 500 reports, and launch them unless they are drafts.
 
-        All of them are created or none. Launching is the billable moment. With an
-        `Idempotency-Key` a repeated request gets the first answer again, for 72 hours,
+        All of them are created or none. The launch is billed. With an
+        `Idempotency-Key`, a repeated request gets the first answer again for 72 hours
         and creates nothing.
         """
         return self.run_once(self._create_reports)
@@ -141,9 +141,9 @@ class ReportViewSet(OperationViewSet):
         problems=("report-not-launchable", "insufficient-balance"),
     )
     def launch(self, request: Request, reportId: UUID) -> ReportBody:
-        """Launch a draft: this is the billable moment.
+        """Launch a draft, which bills it.
 
-        Refused with 409 and nothing changed while consent or payment is outstanding.
+        While consent or payment is outstanding, the answer is 409 and nothing changes.
         """
         launch(self.client, reportId)
         return _report_body(self.client, reportId)
@@ -160,8 +160,9 @@ class ReportViewSet(OperationViewSet):
     def draft(self, request: Request, reportId: UUID) -> ReportBody:
         """Edit a draft. Nothing is billed and no check runs.
 
-        Members left out stay; `subject` and `checksRequested` are replaced whole. An
-        edit of subject, checks or purpose voids a consent the subject gave.
+        Members that you leave out keep their value; `subject` and `checksRequested` are
+        replaced whole. An edit of subject, checks or purpose voids the subject's
+        consent.
         """
         edit_draft(self.client, reportId, self.body)
         return _report_body(self.client, reportId)
@@ -173,7 +174,7 @@ class ReportViewSet(OperationViewSet):
     def cancel(self, request: Request, reportId: UUID) -> ReportBody:
         """Cancel a report that has not ended.
 
-        Checks that have not run are credited; those that ran stay billed.
+        Checks that have not run are credited; checks that ran stay billed.
         """
         cancel(self.client, reportId)
         return _report_body(self.client, reportId)
@@ -187,7 +188,7 @@ class ReportViewSet(OperationViewSet):
     def retry(self, request: Request, reportId: UUID) -> ReportBody:
         """Run the failed checks of an ended report again.
 
-        Only what completes is billed.
+        Only checks that complete are billed.
         """
         retry(self.client, reportId)
         return _report_body(self.client, reportId)
@@ -205,7 +206,10 @@ class ReportViewSet(OperationViewSet):
         example=examples.QUOTE,
     )
     def quote(self, request: Request) -> Quote:
-        """Say what the same request would cost and do. Nothing is stored."""
+        """Quote the price and the effect of a request to create reports.
+
+        Nothing is stored.
+        """
         orders = read_orders(self.body, self.client.environment, catalogue())
         return Quote.of(quote(self.client, orders))
 
@@ -218,7 +222,7 @@ class ReportViewSet(OperationViewSet):
         example=examples.CONSENT,
     )
     def consent_state(self, request: Request, reportId: UUID) -> ConsentState:
-        """Get where the subject is in the consent workflow."""
+        """Get the state of the subject's consent."""
         return _consent_state(self.client, reportId)
 
     @action(detail=True, methods=["post"], url_path="consent/resend")
@@ -231,10 +235,10 @@ class ReportViewSet(OperationViewSet):
         problems=("consent-not-resendable",),
     )
     def consent_resend(self, request: Request, reportId: UUID) -> ConsentState:
-        """Send the subject a new link; the old one is dead from then on.
+        """Send the subject a new link; the old one stops working.
 
-        At most once a minute, while the consent waits for an answer, or when that of a
-        draft has expired.
+        This works at most once a minute, while the consent waits for an answer, or
+        after the consent of a draft has expired.
         """
         consent_links.resend(self.client, reportId)
         return _consent_state(self.client, reportId)
@@ -249,10 +253,10 @@ class ReportViewSet(OperationViewSet):
         problems=("payment-not-resendable",),
     )
     def payment_resend(self, request: Request, reportId: UUID) -> PaymentState:
-        """Send the payer a new link; the old one is dead from then on.
+        """Send the payer a new link; the old one stops working.
 
-        At most once a minute, while the payment waits, or when that of a draft has
-        expired. The time to pay begins anew.
+        This works at most once a minute, while the payment is outstanding, or after the
+        payment of a draft has expired. The time to pay starts again.
         """
         payment_links.resend(self.client, reportId)
         report = _get_report(self.client, reportId)
@@ -267,10 +271,10 @@ class ReportViewSet(OperationViewSet):
         example=examples.TIMELINE,
     )
     def events(self, request: Request, reportId: UUID) -> Timeline:
-        """Get the timeline of a report: every move it made, oldest first.
+        """Get the timeline of a report: every change of its status, oldest first.
 
-        `messages` says of each request to the subject, the payer or the referee whether
-        it was sent, and why not.
+        `messages` lists each request to the subject, the payer or the referee, whether
+        it was sent, and if not, why.
         """
         report = _get_report(self.client, reportId)
         return Timeline(
@@ -287,9 +291,9 @@ class ReportViewSet(OperationViewSet):
         media_type="application/pdf",
     )
     def pdf(self, request: Request, reportId: UUID) -> HttpResponse:
-        """Get the report as a PDF (PDF/UA) that can be handed on.
+        """Get the report as a PDF (PDF/UA) that you can give to others.
 
-        It shows the report as it stands, and a code by which who was handed it can see
+        It shows the report at this moment, and a code with which a reader can verify
         that it is genuine.
         """
         report = _get_report(self.client, reportId)
@@ -303,7 +307,7 @@ class ReportViewSet(OperationViewSet):
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:
-    """Raises Report.DoesNotExist for the reports of other clients too."""
+    """Return the client's report. Raises Report.DoesNotExist."""
     return Report.objects.select_related("consent", "payment").get(
         pk=report_id, workspace=client.workspace, environment=client.environment
     )

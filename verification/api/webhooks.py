@@ -97,67 +97,59 @@ Secret = Annotated[
 
 
 class WebhookConfigurationRequest(RequestShape):
-    """The whole configuration: what is left out gets its default, not what it was."""
+    """The whole configuration. A member that you leave out gets its default, not its
+    earlier value."""
 
     url: Url
     """https, port 443 or 8443, and a host name that is public."""
     enabled: StrictBool = True
     enabled_events: list[EnabledEvent]  # type: ignore[valid-type]
-    """All events that are wanted; an empty list delivers nothing."""
+    """All events that you want to receive; with an empty list, none are delivered."""
     secret: Secret | None = None
-    """16 to 128 printable ASCII characters; one that starts with whsec_ continues with
-    strict base64 of 24 to 64 bytes. Needed the first time; left out later, the present
-    one stays. After a change both sign for 24 hours."""
+    """16 to 128 printable ASCII characters. A secret that starts with whsec_ continues
+    with strict base64 of 24 to 64 bytes. The first configuration needs a secret; leave
+    it out later to keep the present one. After a change, both secrets sign for 24
+    hours."""
 
     @property
     def events(self) -> list[str]:
-        """Each once."""
+        """Return each event once."""
         return list(dict.fromkeys(self.enabled_events))
 
 
 class WebhookConfiguration(Shape):
-    """Where events are delivered. The secret is never returned."""
+    """The receiver of events, and its state. The secret is never returned."""
 
     id: UUID
     url: str
     enabled: bool
     enabled_events: list[EnabledEvent]  # type: ignore[valid-type]
     failures_in_row: int
-    """Attempts that failed since the last that did not."""
+    """Attempts that failed since the last success."""
     disabled_at: Timestamp | None
-    """When the service disabled it; null when it did not."""
+    """The moment at which the service disabled it; null if it did not."""
     disabled_reason: DisabledReason | None  # type: ignore[valid-type]
     """GONE: the receiver answered 410. FAILING: nothing was delivered for 5 days."""
     previous_secret_ends_at: Timestamp | None
-    """Until when the secret before signs, too."""
+    """Until then the previous secret signs, too."""
     created_at: Timestamp
     updated_at: Timestamp
 
     @classmethod
     def of(cls, configuration: Configuration) -> Self:
-        return cls(
-            id=configuration.pk,
-            url=configuration.url,
-            enabled=configuration.enabled,
-            enabled_events=configuration.enabled_events,
-            failures_in_row=configuration.failures_in_row,
-            disabled_at=configuration.disabled_at,
-            disabled_reason=configuration.disabled_reason or None,
-            previous_secret_ends_at=configuration.previous_secret_ends_at,
-            created_at=configuration.created_at,
-            updated_at=configuration.updated_at,
-        )
+        reason = configuration.disabled_reason or None
+        return cls.from_row(configuration, disabled_reason=reason)
 
 
 class DeliveryQuery(PageQuery):
-    """Both filters together are allowed."""
+    """You can use both filters together."""
 
     event: EventName | None = None  # type: ignore[valid-type]
     status: DeliveryStatus | None = None
 
 
 class DeliverySummary(Shape):
-    """One event on its way to the receiver, or there."""
+    """The delivery of one event to the receiver."""
 
     id: UUID
     """The event's id, which is the `webhook-id` of every attempt."""
@@ -165,7 +157,7 @@ class DeliverySummary(Shape):
     status: DeliveryStatus
     attempt_count: int
     status_code: int | None
-    """What the receiver answered last."""
+    """The status of the receiver's last answer."""
     report_id: UUID | None
     created_at: Timestamp
     next_attempt_at: Timestamp | None
@@ -173,16 +165,12 @@ class DeliverySummary(Shape):
 
     @classmethod
     def of(cls, delivery: Delivery, **more: Any) -> Self:
-        return cls(
+        return cls.from_row(
+            delivery,
             id=delivery.event_id,
             event=delivery.name,
-            status=DeliveryStatus(delivery.status),
             attempt_count=delivery.attempts,
-            status_code=delivery.status_code,
             report_id=delivery.event.report_id,
-            created_at=delivery.created_at,
-            next_attempt_at=delivery.next_attempt_at,
-            delivered_at=delivery.delivered_at,
             **more,
         )
 
@@ -194,7 +182,7 @@ class DeliveryPage(PageEnvelope):
 
 
 class AttemptError(Shape):
-    """Why there was no answer, or none that counts."""
+    """The reason why there was no answer, or no valid one."""
 
     code: ErrorCode  # type: ignore[valid-type]
     message: str
@@ -214,14 +202,8 @@ class AttemptBody(Shape):
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        return cls(
-            number=attempt.number,
-            attempted_at=attempt.started_at,
-            url=attempt.url,
-            status_code=attempt.status_code,
-            duration_ms=attempt.duration_ms,
-            answer=attempt.answer,
-            error=_error(attempt.error),
+        return cls.from_row(
+            attempt, attempted_at=attempt.started_at, error=_error(attempt.error)
         )
 
 
@@ -232,13 +214,13 @@ class DeliveryBody(DeliverySummary):
 
 
 class RecoverRequest(RequestShape):
-    """From when on what failed is sent again."""
+    """The time since which failed events are sent again."""
 
     since: wire.PastMoment
 
 
 class Recovered(Shape):
-    """How many deliveries are sent again."""
+    """The number of deliveries that are sent again."""
 
     count: int
 
@@ -264,10 +246,10 @@ class WebhookConfigurationViewSet(OperationViewSet):
         example=examples.CONFIGURATION,
     )
     def create(self, request: Request) -> WebhookConfiguration:
-        """Create the configuration, or replace it wholesale.
+        """Create the configuration, or replace the whole of it.
 
-        The complete list of events is sent, not a change. Replacing it forgets the
-        failures there were, and sends what has waited while it was disabled.
+        Send the complete list of events, not a change. A replacement resets the count
+        of failures, and sends the events that waited while it was disabled.
         """
         configuration, _ = configure(
             *_client_key(self.client),
@@ -287,7 +269,7 @@ class WebhookConfigurationViewSet(OperationViewSet):
         problems=("not-found",),
     )
     def retrieve(self, request: Request) -> WebhookConfiguration:
-        """Get where events are delivered, which ones, and how that goes."""
+        """Get the receiver of events, the events that it wants, and its failures."""
         return WebhookConfiguration.of(_get_configuration(self.client))
 
     @operation(
@@ -299,7 +281,7 @@ class WebhookConfigurationViewSet(OperationViewSet):
         problems=("not-found",),
     )
     def destroy(self, request: Request) -> None:
-        """Delete the configuration. What still waited for it has failed."""
+        """Delete the configuration. Events that still waited for it fail."""
         _get_configuration(self.client)
         remove(*_client_key(self.client))
 
@@ -321,7 +303,7 @@ class DeliveryViewSet(OperationViewSet):
         example=examples.DELIVERIES,
     )
     def list(self, request: Request) -> PageEnvelope:
-        """List deliveries, newest first. The attempts come with each single one."""
+        """List deliveries, newest first. Get a single delivery to see its attempts."""
         found = list_deliveries(
             *_client_key(self.client),
             event=self.query.event,
@@ -354,16 +336,16 @@ class DeliveryViewSet(OperationViewSet):
         problems=("webhook-not-configured", "webhook-disabled", "event-purged"),
     )
     def redeliver(self, request: Request, deliveryId: UUID) -> DeliveryBody:
-        """Send an event again, whatever became of it, on a new schedule.
+        """Send an event again on a new schedule, even if it was delivered.
 
-        One that is being sent at this moment is left alone.
+        An event that is being sent at this moment is not sent twice.
         """
         redeliver(*_client_key(self.client), deliveryId)
         return _delivery_body(self.client, deliveryId)
 
 
 class WebhookSendingViewSet(OperationViewSet):
-    """Sending on request."""
+    """Events that are sent on request."""
 
     http_method_names = ["post"]
 
@@ -378,9 +360,9 @@ class WebhookSendingViewSet(OperationViewSet):
         problems=("webhook-not-configured", "webhook-disabled"),
     )
     def test(self, request: Request) -> DeliveryBody:
-        """Send a `webhook.test` event, which needs not be enabled.
+        """Send a `webhook.test` event, at most five in a minute.
 
-        Five a minute at most.
+        The configuration does not have to enable it.
         """
         delivery = send_test(*_client_key(self.client))
         return _delivery_body(self.client, delivery.pk)
@@ -388,7 +370,7 @@ class WebhookSendingViewSet(OperationViewSet):
     @action(detail=False, methods=["post"])
     @operation(
         "recoverDeliveries",
-        "Send again what failed",
+        "Send failed events again",
         scope=Scope.WEBHOOKS_MANAGE,
         body=RecoverRequest,
         body_example={"since": "2026-01-15T08:00:00Z"},
@@ -398,7 +380,7 @@ class WebhookSendingViewSet(OperationViewSet):
         problems=("webhook-not-configured", "webhook-disabled"),
     )
     def recover(self, request: Request) -> Recovered:
-        """Send everything again that was recorded since a time and has failed."""
+        """Send again all events that were recorded since a time and have failed."""
         since = datetime.fromisoformat(self.body.since)
         return Recovered(count=recover(*_client_key(self.client), since))
 
@@ -414,7 +396,7 @@ def _get_configuration(client: Client) -> Configuration:
 
 
 def _delivery_body(client: Client, delivery_id: UUID) -> DeliveryBody:
-    """Raises Delivery.DoesNotExist for the deliveries of other clients too."""
+    """Return the client's delivery. Raises Delivery.DoesNotExist."""
     delivery = deliveries_of(*_client_key(client)).get(pk=delivery_id)
     attempts = [AttemptBody.of(attempt) for attempt in delivery.attempt_set.all()]
     return DeliveryBody.of(delivery, attempts=attempts)

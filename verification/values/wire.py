@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from inspect import cleandoc, getsource
 from itertools import pairwise
 from textwrap import dedent
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
 import phonenumbers
@@ -67,6 +67,12 @@ class Shape(BaseModel):
         extra="forbid",
         protected_namespaces=(),
     )
+
+    @classmethod
+    def from_row(cls, row: object, **members: Any) -> Self:
+        """Make the shape; a member that is not given is the row's field of its name."""
+        rest = cls.model_fields.keys() - members.keys()
+        return cls(**{name: getattr(row, name) for name in rest}, **members)
 
     @classmethod
     def __get_pydantic_json_schema__(

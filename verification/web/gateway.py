@@ -81,7 +81,7 @@ class Gateway:
         self.body_seconds = body_seconds
         self.bodies_bytes = bodies_bytes
         self.wait_seconds = wait_seconds
-        self.held = 0
+        self.bodies_size = 0
         self.refusals = 0
         self.threads = ThreadPoolExecutor(threads, "django")
         # This thread serves requests that need no database, while the others may wait
@@ -210,7 +210,7 @@ class _Body:
                     if message["type"] == "http.disconnect":
                         raise _ClientDisconnected
                     pieces.append(message.get("body", b""))
-                    self._hold(len(pieces[-1]))
+                    self._count(len(pieces[-1]))
                     # Django needs no more to see that the body is too large.
                     is_last = not message.get("more_body", False)
                     if is_last or self.size > settings.MAX_UPLOAD_BYTES:
@@ -220,14 +220,14 @@ class _Body:
         except TimeoutError:
             raise _RequestRefused("request-timeout") from None
 
-    def _hold(self, size: int) -> None:
+    def _count(self, size: int) -> None:
         self.size += size
-        self.gateway.held += size
-        if self.gateway.held > self.gateway.bodies_bytes:
+        self.gateway.bodies_size += size
+        if self.gateway.bodies_size > self.gateway.bodies_bytes:
             raise _RequestRefused("unavailable")
 
     def release(self) -> None:
-        self.gateway.held -= self.size
+        self.gateway.bodies_size -= self.size
 
 
 def build_environ(scope: Any) -> Environ:

@@ -1,8 +1,7 @@
 """All middlewares of the service, in the order in which a request passes them.
 
-The setting MIDDLEWARE names them, between those of Django and of libraries. The API
-takes part in the log, the headers, its problems and the refusals of the gate; pages
-have the other ones.
+The setting MIDDLEWARE names them, among those of Django and of libraries. Requests of
+the API and of pages pass all of them; each says for which requests it does something.
 """
 
 from __future__ import annotations
@@ -266,8 +265,8 @@ class RefusalMiddleware(_Middleware):
 class PageMiddleware(_Middleware):
     """Redirect links that were copied badly, and answer errors with our pages.
 
-    The API has its own errors. With DEBUG on, errors other than a missing page or an
-    unreachable database show Django's own page, which names the cause.
+    The API has its own errors. If DEBUG is on, Django's own page names the cause of
+    errors other than a missing page or an unreachable database.
     """
 
     def __init__(self, get_response: GetResponse) -> None:

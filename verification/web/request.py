@@ -1,4 +1,4 @@
-"""What the service reads of a request: its id, token, browser and address."""
+"""Facts of a request: its id, its token, and the client's browser and address."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_api(request: HttpRequest) -> bool:
 
 
 def bearer_token(request: HttpRequest) -> str | None:
-    """Return the token after `Bearer` in Authorization, or None without one."""
+    """Return the token after `Bearer` in Authorization, if it has one."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip(" ")
     if scheme.lower() != "bearer" or not token or re.search(r"[\s,]", token):

@@ -45,8 +45,8 @@ def main(gate: int | None = None) -> None:
         address=os.environ.get("HOST") or HOST,
         port=int(os.environ.get("PORT") or PORT),
         interface=Interfaces.ASGINL,
-        # To choose between HTTP 1 and 2, the server waits for a first byte without a
-        # limit.
+        # If the server had to choose between HTTP 1 and 2, it would wait for a first
+        # byte without a limit.
         http=HTTPModes.http1,
         workers=settings.WEB_WORKERS,
         # The limit counts idle connections too; with a low one, few clients could shut
