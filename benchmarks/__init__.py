@@ -1,12 +1,11 @@
-"""Measures the service as it runs, next to the floor of what it could cost.
+"""Measure the running service, and compare it with the least possible cost.
 
     python -m benchmarks                 all of them
     python -m benchmarks drain lists     some
-    python -m benchmarks --tiny          all, so small that nothing is measured
+    python -m benchmarks --tiny          all, at sizes too small to measure
 
-Each module that has a function marked `@bench` is a bench of its own. It gets the
-running `Service`, yields `Figure`s, and takes its sizes as keywords. BENCH_DATA_DIR
-names a folder in which the database is kept from run to run, so that the lists are
-filled once; without it a temporary folder is used. DATABASE_URL names another server,
-on which databases are made whose names begin with BENCH_DATABASE.
+Each function with `@bench` is a bench. It gets the running `Service`, takes its sizes
+as keywords, and yields `Figure`s. BENCH_DATA_DIR names a folder for the database, which
+later runs then fill no more; the default is a temporary folder. DATABASE_URL names
+another server; the names of the bench's databases there begin with BENCH_DATABASE.
 """

@@ -1,4 +1,4 @@
-"""Runs the benches that are named, or all of them."""
+"""Run the named benches, or all of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _discover() -> list[str]:
     import django
 
     django.setup()
-    # What this process asks of the service in itself is not told line by line.
+    # This process calls parts of the service itself, whose log would hide the figures.
     logging.disable(logging.INFO)
     for module in pkgutil.iter_modules(benchmarks.__path__):
         if module.name not in NOT_BENCHES:
@@ -81,8 +81,8 @@ def _discover() -> list[str]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    if kept := os.environ.get("BENCH_DATA_DIR"):
-        yield Path(kept)
+    if lasting := os.environ.get("BENCH_DATA_DIR"):
+        yield Path(lasting)
         return
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         yield Path(folder)
@@ -90,7 +90,7 @@ def _folder() -> Iterator[Path]:
 
 @contextmanager
 def _server(folder: Path) -> Iterator[str]:
-    """The server's address, for as long as the benches run."""
+    """Yield the URL of the database server, which runs until the benches end."""
     os.environ["DATA_DIR"] = str(folder)
     given = os.environ.get("DATABASE_URL")
     if given:

@@ -1,5 +1,4 @@
-"""Every list of the back office, its first page and the page of a report, as staff
-open them over very many reports."""
+"""The admin's first page, lists and report page over very many reports."""
 
 from __future__ import annotations
 
@@ -43,11 +42,11 @@ def admin(
     with service.web():
         http = Connection(service.port)
         for what, path in pages.items():
-            samples = [_asked(http, path, cookie) for _ in range(rounds + 1)]
+            samples = [_time_page(http, path, cookie) for _ in range(rounds + 1)]
             yield Figure(what, samples[1:], target=MILLISECONDS)
-    # The newest that there is was made on this day; the web server keeps a minute's.
+    # The day of the newest report; the web server caches the figures for a minute.
     found = [timed(lambda: figures(filling.NEWEST)) for _ in range(rounds)]
-    yield Figure("figures of the first page, anew", found, target=MILLISECONDS)
+    yield Figure("figures of the first page, uncached", found, target=MILLISECONDS)
     service.use(DATABASE, keep=True)
 
 
@@ -75,10 +74,10 @@ def _cookie() -> str:
     return f"{name}={client.cookies[name].value}"
 
 
-def _asked(http: Connection, path: str, cookie: str) -> float:
+def _time_page(http: Connection, path: str, cookie: str) -> float:
     head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
     started = time.perf_counter()
     status, body = http.send(head.encode())
-    took = (time.perf_counter() - started) * 1000
+    milliseconds = (time.perf_counter() - started) * 1000
     assert status == 200, (path, status, body[:300])
-    return took
+    return milliseconds

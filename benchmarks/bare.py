@@ -1,4 +1,4 @@
-"""A Django view that does nothing, under the service's server: the floor of a request.
+"""A Django view that does nothing, in the service's web server: the floor of a request.
 
 PORT=8001 python -m benchmarks.bare
 """

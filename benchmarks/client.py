@@ -1,7 +1,7 @@
-"""A client that costs little, in a process of its own: `many` from `__main__`.
+"""A cheap HTTP client that runs in its own process.
 
-Raw sockets and requests made beforehand, because an HTTP library would take a core
-from the service that is measured.
+It uses raw sockets and ready-made requests, because an HTTP library would take a
+processor from the measured service.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from itertools import count
 from threading import Thread
 from typing import Any
 
-# Stands in a request where each one needs a number of its own; as long as the number.
+# A placeholder in a request; each request gets another number of the same length.
 NUMBER = b"@NUMBER@"
 
 
 class Connection:
-    """One connection that is kept; `send` returns status and body."""
+    """A persistent connection; `send` returns status and body."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -61,7 +61,7 @@ def request(method: str, path: str, key: str, body: bytes = b"") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What several connections got done in a while."""
+    """The answers that several connections got in some time."""
 
     statuses: dict[str, int]
     seconds: float
@@ -73,13 +73,13 @@ class Load:
 
 
 def load(port: int, sent: bytes, *, connections: int, seconds: float) -> Load:
-    """Send this over and over through so many connections, from another process."""
+    """Repeat a request through several connections, from a new process."""
     task = {
         "port": port,
         "request": base64.b64encode(sent).decode(),
         "connections": connections,
         "seconds": seconds,
-        # Numbers that no earlier load of this run has sent.
+        # The numbers differ from those of earlier loads of this run.
         "first": int(time.time() * 1000) % 50_000_000 + 10_000_000,
     }
     done = subprocess.run(
@@ -92,18 +92,18 @@ def load(port: int, sent: bytes, *, connections: int, seconds: float) -> Load:
     return Load(**json.loads(done.stdout))
 
 
-def _many(task: dict[str, Any]) -> dict[str, Any]:
+def _send_many(task: dict[str, Any]) -> dict[str, Any]:
     sent, numbers = base64.b64decode(task["request"]), count(task["first"])
     statuses: Counter[int] = Counter()
     until = time.monotonic() + task["seconds"]
 
-    def one() -> None:
+    def send_until_end() -> None:
         connection = Connection(task["port"])
         while time.monotonic() < until:
             number = b"%08d" % next(numbers)
             statuses[connection.send(sent.replace(NUMBER, number))[0]] += 1
 
-    threads = [Thread(target=one) for _ in range(task["connections"])]
+    threads = [Thread(target=send_until_end) for _ in range(task["connections"])]
     started = time.monotonic()
     for thread in threads:
         thread.start()
@@ -118,4 +118,4 @@ def _many(task: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_many(json.load(sys.stdin))))
+    print(json.dumps(_send_many(json.load(sys.stdin))))

@@ -1,17 +1,13 @@
-"""One report a request, from several clients, next to a view that does nothing."""
+"""Requests of one report from several clients, next to a view that does nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.db import connection
-from django.test import Client as HttpClient
-from django.test.utils import CaptureQueriesContext
-
 from benchmarks import orders
 from benchmarks.client import NUMBER, Load, load, request
 from benchmarks.measuring import Figure, bench
-from benchmarks.service import Service, client, free_port
+from benchmarks.service import Service, count_statements, create_client, free_port
 
 PATH = "/api/v1/reports"
 MOST_STATEMENTS = 14
@@ -21,8 +17,13 @@ MOST_STATEMENTS = 14
 def create_single(
     service: Service, seconds: float = 5, rounds: int = 5, connections: int = 8
 ) -> Iterator[Figure]:
-    _, key = client()
-    yield Figure("statements", [_statements(key)], "", target=MOST_STATEMENTS)
+    _, key = create_client()
+    yield Figure(
+        "statements",
+        [count_statements(PATH, key, orders.body(1))],
+        "",
+        target=MOST_STATEMENTS,
+    )
     number = 10_000_000
     body = orders.numbered(number).replace(str(number).encode(), NUMBER)
     sent, port = request("POST", PATH, key, body), free_port()
@@ -43,13 +44,3 @@ def create_single(
     for what, loads in (("", ours), (", bare view", bare)):
         shares = [100 * made.cpu_seconds / made.seconds for made in loads]
         yield Figure(f"the client's part of a core{what}", shares, "%")
-
-
-def _statements(key: str) -> float:
-    """What one request sends to the database, BEGIN and COMMIT included."""
-    http = HttpClient(headers={"Authorization": f"Bearer {key}", "Host": "localhost"})
-    for _ in range(2):  # the first notes when the key was used, once a minute
-        with CaptureQueriesContext(connection) as captured:
-            answer = http.post(PATH, orders.body(1), content_type="application/json")
-        assert answer.status_code == 201, answer.content
-    return len(captured)

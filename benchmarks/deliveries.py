@@ -1,4 +1,4 @@
-"""Webhooks: how soon and how fast events reach their receivers, and who is held up."""
+"""Webhooks: delay and rate of deliveries, also beside receivers that hang."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHERE next_attempt_at IS NOT NULL AND configuration_id = ANY(%s)
 
 
 class Receiver:
-    """`benchmarks.receiver` in a process of its own, trusted by the service."""
+    """Runs `benchmarks.receiver` in its own process with a trusted certificate."""
 
     def __init__(self, service: Service) -> None:
         self.port, self._log = free_port(), service.folder / f"received-{uuid4()}"
@@ -59,7 +59,7 @@ class Receiver:
         return f"https://localhost:{self.port}{path}"
 
     def received(self) -> dict[UUID, float]:
-        """event id -> when its first byte came"""
+        """Return event id -> the time of its first byte."""
         lines = (line.split() for line in self._log.read_text().splitlines())
         return {UUID(event_id): float(at) for event_id, at in lines}
 
@@ -78,7 +78,7 @@ def deliveries(
     with _receiver(service) as receiver:
         yield from _latency(service, receiver, samples)
         yield from _rate(service, receiver, events, rounds)
-        yield from _beside_those_that_hang(service, receiver, seconds)
+        yield from _beside_hanging_receivers(service, receiver, seconds)
     yield from _claims(service, few, many)
 
 
@@ -99,7 +99,7 @@ def _latency(service: Service, receiver: Receiver, samples: int) -> Iterator[Fig
     times = []
     with service.jobs():
         for number in range(-2, samples):
-            # At any moment of the engine's own rounds.
+            # A random pause, because the engine works in rounds.
             time.sleep(random.uniform(0.05, 0.25))
             (event_id,) = _record(workspace, 1)
             recorded = time.time()
@@ -120,8 +120,8 @@ def _rate(
     with service.jobs():
         for round in range(rounds + 1):
             _record(workspace, events)
-            rate = events / _until_none_waits([configuration.pk])
-            floor = asyncio.run(_bare(receiver, events))
+            rate = events / _wait_for_deliveries([configuration.pk])
+            floor = asyncio.run(_send_bare(receiver, events))
             if round or rounds == 1:
                 rates.append(rate)
                 bare.append(floor)
@@ -131,15 +131,15 @@ def _rate(
     )
 
 
-async def _bare(receiver: Receiver, events: int) -> float:
-    """The same number of requests by the same library, with nothing around them."""
+async def _send_bare(receiver: Receiver, events: int) -> float:
+    """Send as many requests with the same library and no service: the floor."""
     context = ssl.create_default_context(cafile=str(receiver.authority))
     connector = aiohttp.TCPConnector(ssl=context, limit=MAX_CONCURRENT_REQUESTS)
     body = envelope(Event(name=READY, created_at=now(), payload=DATA))
-    left = iter(range(events))
+    remaining = iter(range(events))
 
     async def post(session: aiohttp.ClientSession) -> None:
-        for _ in left:
+        for _ in remaining:
             async with session.post(receiver.url(), data=body) as answer:
                 await answer.read()
 
@@ -149,10 +149,13 @@ async def _bare(receiver: Receiver, events: int) -> float:
         return events / (time.perf_counter() - started)
 
 
-def _beside_those_that_hang(
+def _beside_hanging_receivers(
     service: Service, receiver: Receiver, seconds: float
 ) -> Iterator[Figure]:
-    """All of them have more to send than there is time for."""
+    """Measure 15 receivers beside five healthy ones, then beside five that hang.
+
+    Every receiver has more deliveries waiting than the time allows.
+    """
     backlog = int(seconds * 300) + 20
     rates = {}
     for what, path in (("healthy", "/hook"), ("hanging", "/hang")):
@@ -167,7 +170,7 @@ def _beside_those_that_hang(
             rates[what] = (before - db.execute(WAITING, [ids]).fetchone()[0]) / seconds
         Configuration.objects.filter(enabled=True).update(enabled=False)
     yield Figure(
-        f"{HEALTHY} receivers beside {HANGING} that are well",
+        f"{HEALTHY} receivers beside {HANGING} healthy ones",
         [rates["healthy"]],
         "deliveries/s",
         rate=True,
@@ -176,14 +179,14 @@ def _beside_those_that_hang(
         f"{HEALTHY} receivers beside {HANGING} that hang",
         [rates["hanging"]],
         "deliveries/s",
-        # Of 20 receivers 15 get three quarters; so much less than that may they lose.
+        # The 15 receivers may lose at most a fifth of their rate.
         target=0.8 * rates["healthy"],
         rate=True,
     )
 
 
 def _claims(service: Service, few: int, many: int) -> Iterator[Figure]:
-    """What a claim takes with few and with many waiting, in 20 configurations."""
+    """Measure a claim with few and many waiting deliveries of 20 receivers."""
     workspaces = [_configured("https://hooks.example.com/")[0] for _ in range(20)]
     times: dict[int, list[float]] = {}
     recorded = 0
@@ -193,18 +196,18 @@ def _claims(service: Service, few: int, many: int) -> Iterator[Figure]:
         recorded = waiting
         with service.connect() as db:
             db.execute("ANALYZE webhooks_delivery")
-        times[waiting] = [_claim_and_give_back() for _ in range(30)]
-    yield Figure(f"claiming 100 of {few:,} that wait", times[few])
+        times[waiting] = [_time_claim() for _ in range(30)]
+    yield Figure(f"claim 100 of {few:,} waiting", times[few])
     yield Figure(
-        f"claiming 100 of {many:,} that wait", times[many], floor=times[few], ratio=1.5
+        f"claim 100 of {many:,} waiting", times[many], floor=times[few], ratio=1.5
     )
 
 
-def _claim_and_give_back() -> float:
+def _time_claim() -> float:
     with transaction.atomic():
-        taken = timed(lambda: claim(100))
+        milliseconds = timed(lambda: claim(100))
         transaction.set_rollback(True)
-    return taken
+    return milliseconds
 
 
 def _configured(url: str) -> tuple[Workspace, Configuration]:
@@ -222,7 +225,7 @@ def _configured(url: str) -> tuple[Workspace, Configuration]:
 
 
 def _record(workspace: Workspace, events: int) -> list[Any]:
-    """Their ids; all in one transaction."""
+    """Record events in one transaction. Returns their ids."""
     with transaction.atomic():
         rows = event_rows(
             [
@@ -235,7 +238,7 @@ def _record(workspace: Workspace, events: int) -> list[Any]:
     return [record["id"] for record in rows.records]
 
 
-def _until_none_waits(configurations: list[UUID]) -> float:
+def _wait_for_deliveries(configurations: list[UUID]) -> float:
     started = time.perf_counter()
     waiting = Delivery.objects.filter(
         configuration__in=configurations, next_attempt_at__isnull=False

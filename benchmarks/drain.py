@@ -1,4 +1,4 @@
-"""How fast one cluster runs sandbox checks, everything that is written included."""
+"""The checks a second of one cluster in the sandbox, with all their rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any
 
 from benchmarks import orders
 from benchmarks.measuring import Figure, bench
-from benchmarks.service import Service, client
-from verification.api.content import parse_json_object
-from verification.reports.create import create_reports
-from verification.reports.request import catalogue, read_orders
+from benchmarks.service import Service, create_client
 from workspaces.models import Client
 
 CHECKS = len(orders.CHECKS)
@@ -27,30 +24,30 @@ def drain(
     waiting: int = 100_000,
     seconds: float = 3,
 ) -> Iterator[Figure]:
-    ordering, _ = client()
+    client, _ = create_client()
     with service.connect() as db:
         with service.jobs():
-            rates = [_all_of(ordering, db, reports) for _ in range(rounds + 1)]
+            rates = [_run_checks(client, db, reports) for _ in range(rounds + 1)]
         what = f"{reports} reports of {CHECKS} checks"
         yield Figure(what, rates[1:] or rates, UNIT, target=TARGET, rate=True)
-        most = _let_wait(ordering, db, waiting)
+        most = _fill_queue(client, db, waiting)
         with service.jobs():
             rates = [_rate(db, seconds) for _ in range(rounds)]
-            still = db.execute(DUE).fetchone()[0]
-        what = f"the same with {most:,} to {still:,} waiting"
+            end = db.execute(DUE).fetchone()[0]
+        what = f"the same with {most:,} to {end:,} waiting"
         yield Figure(what, rates, UNIT, target=TARGET, rate=True)
 
 
-def _let_wait(ordering: Client, db: Any, checks: int) -> int:
-    """Create reports for so many checks while no cluster runs."""
+def _fill_queue(client: Client, db: Any, checks: int) -> int:
+    """Create reports with this number of checks while no cluster runs."""
     for _ in range(checks // (500 * CHECKS) + 1):
-        _create(ordering, min(500, checks // CHECKS))
+        orders.create(client, min(500, checks // CHECKS))
     return int(db.execute(DUE).fetchone()[0])
 
 
-def _all_of(ordering: Client, db: Any, reports: int) -> float:
-    """Checks a second, from the commit of the reports to the last check's."""
-    _create(ordering, reports)
+def _run_checks(client: Client, db: Any, reports: int) -> float:
+    """Create reports. Returns checks a second until the last check has ended."""
+    orders.create(client, reports)
     started = time.perf_counter()
     while db.execute(DUE).fetchone()[0]:
         time.sleep(0.01)
@@ -58,13 +55,8 @@ def _all_of(ordering: Client, db: Any, reports: int) -> float:
 
 
 def _rate(db: Any, seconds: float) -> float:
-    """Checks a second over a while; counting them more often would slow them."""
+    """Return checks a second; counting more often would slow them."""
     before, started = db.execute(DUE).fetchone()[0], time.perf_counter()
     time.sleep(seconds)
     after = db.execute(DUE).fetchone()[0]
     return (before - after) / (time.perf_counter() - started)
-
-
-def _create(ordering: Client, reports: int) -> None:
-    body = parse_json_object(orders.body(reports))
-    create_reports(ordering, read_orders(body, ordering.environment, catalogue()))

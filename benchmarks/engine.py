@@ -1,4 +1,4 @@
-"""What the job engine costs by itself: jobs that do nothing."""
+"""The cost of the job engine itself, with jobs that do nothing."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def engine(
         db.execute(
             "CREATE TABLE IF NOT EXISTS bench_stamp (number int, at timestamptz)"
         )
-        waited = [_start(db, number) for number in range(samples)]
-        yield Figure("enqueued to started, idle", waited)
-        yield Figure("enqueued to started, idle", waited, at=99)
+        waits = [_start(db, number) for number in range(samples)]
+        yield Figure("enqueued to started, idle", waits)
+        yield Figure("enqueued to started, idle", waits, at=99)
         rates = [jobs / _drain(db, jobs) for _ in range(rounds)]
         yield Figure("jobs that do nothing", rates, "jobs/s", rate=True)
 
 
 def _start(db: Any, number: int) -> float:
-    """Milliseconds from before the enqueueing until the job runs."""
+    """Enqueue a job. Returns the milliseconds until it runs."""
     time.sleep(0.07)
     enqueued = db.execute("SELECT clock_timestamp()").fetchone()[0]
     schedule_job(STAMP, number)

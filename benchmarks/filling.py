@@ -1,8 +1,8 @@
-"""A workspace with very many stored reports, made in a few minutes.
+"""Fill a workspace with very many reports in a few minutes.
 
-Rows go by COPY from two processes into tables without their indexes and foreign keys,
-which are made again afterwards. What they say is what the service would have written:
-sealed subjects and search terms are made by its own functions.
+Two processes COPY rows into tables without indexes and foreign keys, which are created
+again afterwards. The service's own functions seal the subjects and make the search
+terms, so the rows are as the service writes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.names import Names
 CHUNK = 20_000
 NEWEST = datetime(2026, 11, 1, tzinfo=UTC)
 PERIOD = timedelta(days=730)
-# Of each million reports.
+# Reports of each status in a million.
 STATUSES = {
     "READY": 890_000,
     "FAILED": 40_000,
@@ -75,7 +75,7 @@ def fill(db: Db, workspace_id: UUID, reports: int) -> None:
     with without_indexes(db):
         numbers = range(0, reports, CHUNK)
         tasks = [(workspace_id, n, min(CHUNK, reports - n), reports) for n in numbers]
-        # Not forked: a connection must not be shared.
+        # New processes, because a fork would share the connection.
         with multiprocessing.get_context("spawn").Pool(2, _set_up) as pool:
             pool.starmap(_chunk, tasks)
         db.execute(RESULTS)
@@ -88,7 +88,7 @@ def _set_up() -> None:
 
 
 class without_indexes:
-    """Drops indexes and foreign keys of the filled tables, and makes them again."""
+    """Drop the indexes and foreign keys, and create them again at the end."""
 
     def __init__(self, db: Db) -> None:
         self._db = db
@@ -120,7 +120,7 @@ def _chunk(workspace_id: UUID, first: int, count: int, of: int) -> None:
 def _rows(
     workspace_id: UUID, first: int, count: int, of: int
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """(row of the report, row of its search entry), as COPY reads them."""
+    """Yield the row of each report and of its search entry, as COPY reads them."""
     from verification.db.encryption import seal
     from verification.reports.models import Subject
     from verification.reports.queries import Terms
@@ -135,9 +135,9 @@ def _rows(
         members = _json(subject.members)
         sealed = seal(members, column="reports_report.subject", row=id)
         reference = f"loan-{number}"
-        found_by = ",".join(map(str, terms.of(id, subject, reference)))
+        indexed = ",".join(map(str, terms.of(id, subject, reference)))
         report = _report(id, workspace_id, status, subject, sealed, reference, at)
-        yield report, [str(id), f"{{{found_by}}}"]
+        yield report, [str(id), f"{{{indexed}}}"]
 
 
 def _report(

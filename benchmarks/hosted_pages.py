@@ -1,7 +1,7 @@
-"""The pages that a subject opens, at each stage of one consent, from a warm server.
+"""The pages of a consent at each stage, from a warm server.
 
-A browser is walked to the stage within this process; its cookie is then sent to the
-real web server over one kept connection.
+Django's test client walks to the stage in this process. The bench then sends its cookie
+to the real web server over one connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.test import Client as Browser
 from benchmarks import orders
 from benchmarks.client import Connection
 from benchmarks.measuring import Figure, bench, interleaved
-from benchmarks.service import Service, client
+from benchmarks.service import Service, create_client
 
 MILLISECONDS = 30
 HOSTED = {"mode": "SERVICE_HOSTED"}
@@ -25,14 +25,14 @@ HEADERS = {"Host": "localhost"}
 
 @bench(rounds=3)
 def hosted_pages(service: Service, rounds: int = 300) -> Iterator[Figure]:
-    _, key = client()
-    challenge, asked, granted = (_asked(key) for _ in range(3))
-    _confirm(asked)
+    _, key = create_client()
+    challenge, pending, granted = (_request_consent(key) for _ in range(3))
+    _confirm(pending)
     _confirm(granted)
     _grant(granted)
     sent = {
         "the challenge": _request(challenge),
-        "what is asked": _request(asked),
+        "the notice": _request(pending),
         "the receipt": _request(granted),
         "the receipt as PDF": _request(granted, "receipt.pdf"),
     }
@@ -59,7 +59,7 @@ class Visit(Browser):
         self.page = self.get(urlsplit(link).path)["Location"]
 
 
-def _asked(key: str) -> Visit:
+def _request_consent(key: str) -> Visit:
     order = orders.order() | {"consent": HOSTED}
     answer = Browser(headers=HEADERS | {"Authorization": f"Bearer {key}"}).post(
         "/api/v1/reports", {"reports": [order]}, content_type="application/json"

@@ -1,7 +1,7 @@
-"""From sending a report of three checks to reading it READY, while nothing else runs.
+"""The time from sending a report of three checks until it is READY, without other load.
 
-READY is seen by asking for the row each two milliseconds, which disturbs less than
-asking the API, and sees what the API would say from then on.
+The bench reads the row every two milliseconds, which disturbs the service less than the
+API. The API would show READY from the same moment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import orders
 from benchmarks.client import Connection, request
 from benchmarks.measuring import Figure, bench
-from benchmarks.service import Service, client
+from benchmarks.service import Service, create_client
 
 PATH = "/api/v1/reports"
 POLL_SECONDS = 0.002
@@ -24,14 +24,14 @@ STATUS = "SELECT status FROM reports_report WHERE id = %s"
 
 @bench(samples=3)
 def latency(service: Service, samples: int = 100) -> Iterator[Figure]:
-    _, key = client()
+    _, key = create_client()
     since_sent, since_answered = [], []
     with service.web(), service.jobs(), service.connect() as db:
         connection = Connection(service.port)
         for number in range(-2, samples):
-            # At any moment of the engine's own rounds.
+            # A random pause, because the engine works in rounds.
             time.sleep(random.uniform(0.05, 0.25))
-            sent, answered, ready = _one(connection, db, key)
+            sent, answered, ready = _time_report(connection, db, key)
             if number >= 0:
                 since_sent.append((ready - sent) * 1000)
                 since_answered.append((ready - answered) * 1000)
@@ -43,7 +43,9 @@ def latency(service: Service, samples: int = 100) -> Iterator[Figure]:
         yield Figure(what, times, at=99, target=300)
 
 
-def _one(connection: Connection, db: Any, key: str) -> tuple[float, float, float]:
+def _time_report(
+    connection: Connection, db: Any, key: str
+) -> tuple[float, float, float]:
     message = request("POST", PATH, key, orders.body(1))
     sent = time.perf_counter()
     status, body = connection.send(message)

@@ -18,7 +18,7 @@ from benchmarks.client import Connection, request
 from benchmarks.filling import fill
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.names import RARE
-from benchmarks.service import DATABASE, Service, client
+from benchmarks.service import DATABASE, Service, create_client
 from verification.api.report_shapes import ReportQuery
 from verification.reports.queries import list_reports
 
@@ -27,7 +27,7 @@ NEWEST = """
 SELECT id FROM reports_report WHERE workspace_id = %s ORDER BY created_at DESC LIMIT 100
 """
 
-# What is asked, and how many milliseconds it may take.
+# Query -> its limit in milliseconds, and its parameters.
 QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
     "page 0": (60, {}),
     "page 20,000": (150, {"page": 20_000}),
@@ -81,60 +81,59 @@ def lists(
         workspace_id, key = db.execute("SELECT * FROM filled").fetchone()  # type: ignore[misc]
         ids = [id for (id,) in db.execute(NEWEST, [workspace_id]).fetchall()]
     with service.web():
-        figures = list(_asked(service.port, key, rounds, ids))
-    missed = {figure.what for figure in figures if figure.verdict == "NO"}
-    explain(service.folder / "explained", workspace_id, missed)
+        figures = list(_measure(service.port, key, rounds, ids))
+    slow = {figure.what for figure in figures if figure.verdict == "NO"}
+    explain(service.folder / "explained", workspace_id, slow)
     service.use(DATABASE, keep=True)
     yield from figures
 
 
 def use_filled(service: Service, reports: int) -> None:
-    """Have the database with so many reports, filled by whoever comes first."""
+    """Use the database with this number of reports; fill it if it does not exist."""
     database = f"{DATABASE}_lists_{reports}"
-    kept = service.has(database, "filled")
-    service.use(database, keep=kept)
-    if not kept:
+    is_filled = service.has(database, "filled")
+    service.use(database, keep=is_filled)
+    if not is_filled:
         _fill(service, reports)
 
 
 def _fill(service: Service, reports: int) -> None:
-    ordering, key = client()
-    workspace_id = ordering.workspace.pk
+    client, key = create_client()
+    workspace_id = client.workspace.pk
     with service.connect() as db:
         seconds = timed(lambda: fill(db, workspace_id, reports)) / 1000
-        # Last, as it says that all is there.
+        # The table comes last, because it marks the database as complete.
         db.execute("CREATE TABLE filled (workspace_id uuid, key text)")
         db.execute("INSERT INTO filled VALUES (%s, %s)", [workspace_id, key])
     print(f"  filled with {reports:,} reports in {seconds:,.0f} s")
 
 
-def _asked(port: int, key: str, rounds: int, ids: list[UUID]) -> Iterator[Figure]:
-    asked = {
+def _measure(port: int, key: str, rounds: int, ids: list[UUID]) -> Iterator[Figure]:
+    requests = {
         what: (target, [request("GET", f"{PATH}?{urlencode(query)}", key)])
         for what, (target, query) in QUERIES.items()
     }
     by_id = [request("GET", f"{PATH}?search={id}", key) for id in ids]
-    asked["a report's id"] = (150, by_id)
-    asked["get"] = (15, [request("GET", f"{PATH}/{id}", key) for id in ids])
-    samples: dict[str, list[float]] = {what: [] for what in asked}
+    requests["a report's id"] = (150, by_id)
+    requests["get"] = (15, [request("GET", f"{PATH}/{id}", key) for id in ids])
+    samples: dict[str, list[float]] = {what: [] for what in requests}
     totals: dict[str, Any] = {}
     http = Connection(port)
     for round in range(-1, rounds):
-        for what, (_, sent) in asked.items():
+        for what, (_, sent) in requests.items():
             started = time.perf_counter()
             status, body = http.send(sent[round % len(sent)])
             samples[what].append((time.perf_counter() - started) * 1000)
             assert status == 200, body
             totals[what] = json.loads(body).get("totalElements", 1)
-    for what, (target, _) in asked.items():
-        told = f"{what}: {totals[what]:,}"
-        yield Figure(told, samples[what][1:], target=target)
+    for what, (target, _) in requests.items():
+        yield Figure(f"{what}: {totals[what]:,}", samples[what][1:], target=target)
 
 
-def explain(folder: Path, workspace_id: UUID, whats: set[str]) -> None:
-    """How PostgreSQL answers what took too long, aside in a file for each."""
+def explain(folder: Path, workspace_id: UUID, slow: set[str]) -> None:
+    """Write the plan of each slow query to a file."""
     folder.mkdir(exist_ok=True)
-    for what in {told.rpartition(":")[0] for told in whats} & QUERIES.keys():
+    for what in {name.rpartition(":")[0] for name in slow} & QUERIES.keys():
         query = dict(QUERIES[what][1])
         page = query.pop("page", 0)
         filters = ReportQuery.model_validate(query).filters()
@@ -148,4 +147,4 @@ def explain(folder: Path, workspace_id: UUID, whats: set[str]) -> None:
             plans.append(f"{statement['sql']}\n\n{plan}\n")
         name = re.sub(r"\W+", "-", what).strip("-")
         (folder / f"{name}.txt").write_text("\n".join(plans))
-    print(f"  plans of what took too long are in {folder}")
+    print(f"  plans of slow queries are in {folder}")

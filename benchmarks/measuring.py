@@ -1,4 +1,4 @@
-"""What a bench finds out, and how it is told."""
+"""The figures of a bench, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HEADINGS = ("", "measured", "5 % to 95 %", "floor", "ratio", "target", "")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line: samples, and what they are held against.
+    """A line of the table: samples, and their limits.
 
-    `target` is for the median, or for the percentile `at`; `ratio` for how much more
-    than the floor it may cost. With `rate` more is better.
+    `target` is the limit of the median, or of the percentile `at`. `ratio` is the limit
+    of measured to floor. If `rate` is set, more is better.
     """
 
     what: str
@@ -45,13 +45,13 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        kept = []
+        results = []
         if self.target is not None:
             over, target = self.measured, self.target
-            kept.append(over >= target if self.rate else over <= target)
+            results.append(over >= target if self.rate else over <= target)
         if self.ratio is not None and self.times_floor is not None:
-            kept.append(self.times_floor <= self.ratio)
-        return ("ok" if all(kept) else "NO") if kept else ""
+            results.append(self.times_floor <= self.ratio)
+        return ("ok" if all(results) else "NO") if results else ""
 
     def columns(self) -> tuple[str, ...]:
         name = "" if self.at == 50 else f" (p{self.at})"
@@ -70,8 +70,8 @@ class Figure:
 
     def _targets(self) -> str:
         sign = ">=" if self.rate else "<="
-        told = [] if self.target is None else [f"{sign} {_short(self.target)}"]
-        return ", ".join(told + ([f"<= {self.ratio:g}x"] if self.ratio else []))
+        limits = [] if self.target is None else [f"{sign} {_short(self.target)}"]
+        return ", ".join(limits + ([f"<= {self.ratio:g}x"] if self.ratio else []))
 
 
 BenchFunction = Callable[..., Iterable[Figure]]
@@ -80,7 +80,7 @@ BenchFunction = Callable[..., Iterable[Figure]]
 @dataclass(frozen=True, slots=True)
 class Bench:
     run: BenchFunction
-    # Sizes at which it ends within a second or two, for the test of the benches.
+    # Sizes with which the bench ends within two seconds, for its test.
     tiny: dict[str, Any] = field(default_factory=dict)
 
 
@@ -88,7 +88,7 @@ BENCHES: dict[str, Bench] = {}
 
 
 def bench(**tiny: Any) -> Callable[[BenchFunction], BenchFunction]:
-    """Mark a bench; it is called what its function is called."""
+    """Register a bench under the name of its function."""
 
     def register(function: BenchFunction) -> BenchFunction:
         BENCHES[function.__name__.replace("_", "-")] = Bench(function, tiny)
@@ -98,7 +98,7 @@ def bench(**tiny: Any) -> Callable[[BenchFunction], BenchFunction]:
 
 
 def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
-    """Run one bench, telling each figure as it comes."""
+    """Run a bench, and print each figure at once."""
     chosen = BENCHES[name]
     print(f"\n{name}")
     print(_line(HEADINGS))
@@ -111,7 +111,7 @@ def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
 
 
 def summary(figures: dict[str, list[Figure]]) -> None:
-    """All that has a target, once more on one page."""
+    """Print all figures with a limit again."""
     print("\nsummary")
     print(_line(HEADINGS))
     for name, of_bench in figures.items():
@@ -128,7 +128,7 @@ def percentile(samples: Sequence[float], at: int) -> float:
 
 
 def timed(action: Callable[[], Any]) -> float:
-    """Milliseconds that it takes."""
+    """Run the action. Returns its milliseconds."""
     started = time.perf_counter()
     action()
     return (time.perf_counter() - started) * 1000
@@ -140,9 +140,9 @@ def interleaved(
     before: Callable[[], Any] = lambda: None,
     warm: int = 1,
 ) -> list[list[float]]:
-    """Milliseconds of each action in turn, so that a slow moment meets them all.
+    """Run the actions in turn, so that a slow moment of the machine affects all.
 
-    `before` is called before each of them, and not timed.
+    Returns the milliseconds of each action. `before` runs before each, untimed.
     """
 
     def sample(action: Callable[[], Any]) -> float:

@@ -1,7 +1,8 @@
-"""Monitoring: how fast many rules that are due at once are launched, and found."""
+"""Monitoring: finding due rules, and launching many at once."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,13 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connection
-from django.test import Client as HttpClient
-from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from benchmarks.measuring import Figure, bench, timed
 from benchmarks.names import Names
-from benchmarks.service import Service, client
+from benchmarks.service import Service, count_statements, create_client
 from monitoring import runs
 from monitoring.models import Rule
 from monitoring.rules import attestation, read_rule, set_subject
@@ -29,7 +28,7 @@ from workspaces.models import Workspace
 
 CHUNK = 5_000
 PATH = "/api/v1/monitoring"
-ASKED: dict[str, Any] = {
+RULE: dict[str, Any] = {
     "subject": {
         "subjectType": "INDIVIDUAL",
         "fullName": "Wanjiku Kamau",
@@ -38,19 +37,19 @@ ASKED: dict[str, Any] = {
     "checkNames": ["IDENTITY"],
     "cadence": "DAILY",
 }
-# So many rules, of all workspaces, come due within the minute before now.
+# Every n-th rule is due at a random time of the last minute.
 COME_DUE = """
 UPDATE monitoring_rule r SET next_run_at = now() - random() * interval '60 s'
 FROM (SELECT id, row_number() OVER () AS number FROM monitoring_rule) n
 WHERE n.id = r.id AND n.number %% (%s::int) = 0
 """
-LEFT = "SELECT count(*) FROM monitoring_rule WHERE next_run_at <= now()"
+DUE = "SELECT count(*) FROM monitoring_rule WHERE next_run_at <= now()"
 RUNS = "SELECT count(*), count(DISTINCT (rule_id, due_at)) FROM monitoring_run"
 WAKE = """
 INSERT INTO jobs_job (function, arguments)
 VALUES ('monitoring.runs.launch_due_runs', '[]')
 """
-# The same again, of other times; what only a run needs is left out.
+# Copies of all rules with other times, without the columns that only a run needs.
 MULTIPLY = """
 INSERT INTO monitoring_rule (id, workspace_id, environment, subject_id, subject_type,
     subject_name, search_name, terms, subject, check_names, cadence, reference, status,
@@ -74,7 +73,10 @@ def monitoring(
     samples: int = 50,
     warm: float = 5,
 ) -> Iterator[Figure]:
-    yield Figure("statements of a create", [_statements()], "", target=15)
+    _, key = create_client()
+    statements = count_statements(PATH, key, json.dumps(RULE).encode())
+    Rule.objects.all().delete()
+    yield Figure("statements of a create", [statements], "", target=15)
     _fill(rules, workspaces)
     every = rules // due
     what = f"{due:,} of {rules:,} rules launched by"
@@ -86,28 +88,16 @@ def monitoring(
         db.execute(MULTIPLY, [many // rules])
         db.execute(COME_DUE, [many // due])
         db.execute("VACUUM (ANALYZE) monitoring_rule")
-    looks = [timed(lambda: next(runs._due_ids())) for _ in range(samples)]
-    yield Figure(f"finding the due of {many:,} rules", looks, target=20)
+    searches = [timed(lambda: next(runs._due_ids())) for _ in range(samples)]
+    yield Figure(f"finding the due of {many:,} rules", searches, target=20)
     last = [timed(runs._next_launch_at) for _ in range(samples)]
     yield Figure("finding when the next is due", last, target=20)
     with service.connect() as db:
         db.execute("TRUNCATE monitoring_rule CASCADE")
 
 
-def _statements() -> int:
-    """What one request sends to the database, BEGIN and COMMIT included."""
-    _, key = client()
-    http = HttpClient(headers={"Authorization": f"Bearer {key}", "Host": "localhost"})
-    for _ in range(2):  # the first notes when the key was used, once a minute
-        with CaptureQueriesContext(connection) as captured:
-            answer = http.post(PATH, ASKED, content_type="application/json")
-        assert answer.status_code == 201, answer.content
-    Rule.objects.all().delete()
-    return len(captured)
-
-
 def _launch_all(service: Service, clusters: int, every: int, warm: float) -> float:
-    """Seconds until none is due, in the midst of the checks of those before."""
+    """Make rules due. Returns the seconds until all are launched, while checks run."""
     with service.connect() as db, ExitStack() as running:
         running.enter_context(service.jobs())
         for number in range(1, clusters):
@@ -115,21 +105,21 @@ def _launch_all(service: Service, clusters: int, every: int, warm: float) -> flo
             running.enter_context(
                 service.process("manage.py", "jobs", JOB_CLUSTER=name)
             )
-        # The others are up by then.
+        # The other clusters need this time to start.
         time.sleep(warm if clusters > 1 else 0)
         before = db.execute(RUNS).fetchone()
-        came = db.execute(COME_DUE, [every]).rowcount
+        due = db.execute(COME_DUE, [every]).rowcount
         db.execute(WAKE)
         started = time.perf_counter()
-        while db.execute(LEFT).fetchone() != (0,):
+        while db.execute(DUE).fetchone() != (0,):
             time.sleep(0.05)
             assert time.perf_counter() < started + 300, "not launched in 300 s"
-        took = time.perf_counter() - started
+        seconds = time.perf_counter() - started
         after = db.execute(RUNS).fetchone()
         assert before
-        assert after == (before[0] + came, before[0] + came), "a run twice, or lost"
+        assert after == (before[0] + due, before[0] + due), "a run twice, or lost"
     service.park()
-    return took
+    return seconds
 
 
 def _fill(rules: int, workspaces: int) -> None:
@@ -138,7 +128,7 @@ def _fill(rules: int, workspaces: int) -> None:
         for number in range(workspaces)
     ]
     names = Names(seed=1)
-    _, order = read_rule(ASKED, "sandbox", catalogue())
+    _, order = read_rule(RULE, "sandbox", catalogue())
     for start in range(0, rules, CHUNK):
         numbers = range(start, min(start + CHUNK, rules))
         rules_made = [
@@ -150,14 +140,14 @@ def _fill(rules: int, workspaces: int) -> None:
 
 
 def _rule(like: Order, owner: Workspace, name: str, number: int) -> Rule:
-    subject = {**ASKED["subject"], "fullName": name, "idNumber": str(10**7 + number)}
+    subject = {**RULE["subject"], "fullName": name, "idNumber": str(10**7 + number)}
     order = replace(like, subject=Subject.of({**subject, "country": "KE"}))
     at = now() - timedelta(days=1)
     rule = Rule(
         id=uuid7(),
         workspace=owner,
         environment="sandbox",
-        check_names=ASKED["checkNames"],
+        check_names=RULE["checkNames"],
         cadence="DAILY",
         consent=attestation(order.consent),
         status="ACTIVE",

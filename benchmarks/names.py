@@ -1,4 +1,4 @@
-"""Names as they occur in Kenya, the common ones common: a few make up most people."""
+"""Random Kenyan names; as in Kenya, most people have one of a few common names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LISTS = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
 GIVEN, FAMILY, PLACES, TRADES, SYLLABLES = (
     LISTS[name].split() for name in ("given", "family", "places", "trades", "syllables")
 )
-# So many, in a million, have a name that nobody else has a part of.
+# A rare name, and its share: 12 in a million.
 RARE, RARE_SHARE = "Quillfeather", 12 / 1_000_000
 
 
@@ -21,7 +21,7 @@ class Names:
         self._given, self._family = _falling(len(GIVEN)), _falling(len(FAMILY))
 
     def person(self) -> str:
-        """Given, middle and family name; one family in five is not of the list."""
+        """Return given, middle and family name; one family name in five is made up."""
         chance = self._random
         given, middle = chance.choices(GIVEN, cum_weights=self._given, k=2)
         if chance.random() < 0.5:
@@ -45,5 +45,5 @@ class Names:
 
 
 def _falling(count: int) -> list[float]:
-    """Weights of which the first is the largest, as names have."""
+    """Return cumulative weights that fall from name to name."""
     return list(accumulate(1 / (rank + 5) for rank in range(count)))

@@ -1,13 +1,17 @@
-"""Bodies of create requests as clients send them."""
+"""Orders as clients send them, and the reports of these."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import Any
 
 from benchmarks.names import Names
+from verification.reports.create import create_reports
+from verification.reports.request import catalogue, read_orders
+from workspaces.models import Client
 
 CHECKS = ["IDENTITY", "KRA_PIN", "CRB_SCORE"]
 ATTESTED = {
@@ -19,14 +23,14 @@ ATTESTED = {
     "evidenceReference": "form-20260120-000001",
 }
 
-# No number twice, so that nothing is answered by an earlier result.
+# Every subject has another number, because the service reuses earlier results.
 _numbers = count(60_000_000)
 _names = Names(seed=1)
 _random = Random(1)
 
 
 def order(number: int | None = None) -> dict[str, Any]:
-    """One report of three checks on a person nobody asked about before."""
+    """Return the order of three checks on a new person."""
     number, name = number or next(_numbers), _names.person()
     born = f"{_random.randint(1950, 2005)}-{_random.randint(1, 12):02}-15"
     return {
@@ -47,12 +51,19 @@ def order(number: int | None = None) -> dict[str, Any]:
     }
 
 
+def create(client: Client, reports: int, checks: Sequence[str] = CHECKS) -> None:
+    """Create reports in this process."""
+    items = [{**order(), "checksRequested": list(checks)} for _ in range(reports)]
+    parsed = read_orders({"reports": items}, client.environment, catalogue())
+    create_reports(client, parsed)
+
+
 def body(reports: int) -> bytes:
     return bodies([order() for _ in range(reports)])
 
 
 def numbered(number: int) -> bytes:
-    """A report on the person of this number, which has eight digits."""
+    """Return a body with one report on the person of this number of eight digits."""
     return bodies([order(number)])
 
 

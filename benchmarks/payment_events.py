@@ -1,7 +1,7 @@
-"""An event of a payment provider: its signature read, stored, and answered.
+"""Events of a payment provider: check the signature, store the event, answer.
 
-Each event is another one, as large as those of Paystack, about one of 100 checkouts;
-then each comes again. Nobody is asked about them here: that is the work of jobs.
+Each event is new, as large as Paystack's, and about one of 100 checkouts; then it comes
+a second time. The bench runs no jobs, so nothing polls the provider.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from itertools import count, cycle
 
 from benchmarks.client import Connection
 from benchmarks.measuring import Figure, bench, interleaved
-from benchmarks.service import Service, client
+from benchmarks.service import Service, create_client
 from verification.payments.models import Checkout
 from verification.providers.paystack import Paystack
 
 MILLISECONDS = 50
 PATH = "/api/v1/webhooks/payment-provider"
-# Of `benchmarks.settings`.
+# The same key as in `benchmarks.settings`.
 KEY = "sk_live_of_no_worth"
 PADDING = "x" * 1200
 
 
 @bench(rounds=3)
 def payment_events(service: Service, rounds: int = 500) -> Iterator[Figure]:
-    checkouts, numbers = cycle(_opened(100)), count(1)
+    checkouts, numbers = cycle(_open_checkouts(100)), count(1)
     with service.web():
         connection = Connection(service.port)
         latest = [_event(next(checkouts), 0)]
 
-        def take() -> None:
+        def send_new() -> None:
             latest[0] = _event(next(checkouts), next(numbers))
             _send(connection, latest[0])
 
-        def take_again() -> None:
+        def send_again() -> None:
             _send(connection, latest[0])
 
-        new, again = interleaved(rounds, take, take_again, warm=10)
-    # No later bench asks anybody about them.
+        new, again = interleaved(rounds, send_new, send_again, warm=10)
+    # Later benches must not poll these checkouts.
     Checkout.objects.update(next_poll_at=None)
     yield Figure("a new event, stored and answered", new, target=MILLISECONDS)
     yield Figure("the 99th of 100", new, at=99, target=4 * MILLISECONDS)
-    yield Figure("one that came before", again, target=MILLISECONDS)
+    yield Figure("a repeated event", again, target=MILLISECONDS)
 
 
-def _opened(number: int) -> list[str]:
-    owner, _ = client("production")
+def _open_checkouts(number: int) -> list[str]:
+    owner, _ = create_client("production")
     opened = Checkout.objects.bulk_create(
         Checkout(
             account=owner.account,

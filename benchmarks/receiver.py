@@ -1,9 +1,9 @@
-"""A TLS receiver that does next to nothing, so that what is measured is the sender.
+"""A TLS receiver that does almost nothing, so that the bench measures the sender.
 
 python -m benchmarks.receiver PORT CERTIFICATE FILE
 
-Answers 200 and keeps the connection; to a path that starts with /hang it answers never.
-Appends the webhook-id and the time of each request's first byte to FILE.
+It answers 200 and keeps the connection; it never answers a path that starts with /hang.
+It appends the webhook-id and the time of each request's first byte to FILE.
 """
 
 from __future__ import annotations

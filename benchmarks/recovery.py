@@ -1,7 +1,7 @@
-"""How long the service is not ready after kill -9 of one of its processes.
+"""The time until the service is ready again after kill -9 of one of its processes.
 
-`manage.py run`, with a database of its own, at rest and beside busy loops, which have
-a session each: Linux may share processors out by sessions.
+The bench starts `manage.py run` with its own database, and kills at rest and beside
+busy loops. Each loop has a session, because Linux may divide processors by session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PARTS = ("run", "supervisor", "cluster", "worker", "web server", "database")
 def recovery(service: Service, rounds: int = 3) -> Iterator[Figure]:
     if not rounds:
         return
-    # Not the bench's folder, which holds the lock of its own server.
+    # Another folder, because the bench's own holds the lock of its server.
     with TemporaryDirectory(prefix="bench-run-") as folder:
         run = Run(Path(folder))
         try:
@@ -53,7 +53,7 @@ def recovery(service: Service, rounds: int = 3) -> Iterator[Figure]:
 
 def _figures(run: Run, rounds: int, loops: int) -> Iterator[Figure]:
     beside = f" beside {loops} busy loops" if loops else ""
-    # In turn: more than three starts of a part within a minute are taken for a fault.
+    # In turn, because the supervisor gives up after three starts of one in a minute.
     taken = [{name: run.kill(name) for name in PARTS} for _ in range(rounds)]
     for name in PARTS:
         seconds = [of_round[name] for of_round in taken]
@@ -87,7 +87,7 @@ class Run:
             )
 
     def kill(self, name: str) -> float:
-        """Seconds from kill -9 of a process until the service is ready again."""
+        """Kill a process. Returns the seconds until the service is ready again."""
         time.sleep(PAUSE_SECONDS)
         process = self._part(name)
         ended = [process, *process.children(recursive=True)]
@@ -102,7 +102,7 @@ class Run:
         return time.monotonic() - killed_at
 
     def wait_until_ready(self) -> None:
-        """Until requests are answered, and a job has run from now on."""
+        """Wait until the service answers requests and has run a job."""
         moment = time.monotonic()
         while not self._is_ready_since(moment):
             if time.monotonic() - moment > GIVE_UP_SECONDS:
@@ -126,7 +126,7 @@ class Run:
         assert self._process
         if name == "run":
             return self._process
-        # As `ps` shows them.
+        # Each process has its part as title, which `ps` shows.
         parts = {part.name(): part for part in self._process.children()}
         if name in parts:
             return parts[name]

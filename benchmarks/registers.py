@@ -1,4 +1,4 @@
-"""Smile ID and Metropol as far as a bench asks them, each answer after 200 ms.
+"""Smile ID and Metropol with the calls of a bench; they answer after 200 ms.
 
 python -m benchmarks.registers PORT
 
@@ -19,16 +19,16 @@ SECONDS = 0.2
 
 
 async def identity(request: web.Request) -> web.Response:
-    asked = await request.json()
+    query = await request.json()
     await asyncio.sleep(SECONDS)
     return web.json_response(
         {
             "SmileJobID": "0000001105",
-            "PartnerParams": asked["partner_params"],
+            "PartnerParams": query["partner_params"],
             "ResultCode": "1012",
             "IsFinalResult": "true",
             "Actions": {"Verify_ID_Number": "Verified"},
-            "IDNumber": asked["id_number"],
+            "IDNumber": query["id_number"],
             "FullName": "JANE WANJIKU KAMAU",
             "DOB": "1990-01-31",
             "timestamp": STAMP,
@@ -38,10 +38,10 @@ async def identity(request: web.Request) -> web.Response:
 
 
 async def score(request: web.Request) -> web.Response:
-    asked = await request.json()
+    query = await request.json()
     await asyncio.sleep(SECONDS)
     found = {"api_code": None, "has_error": False, "credit_score": 700}
-    number = asked["identity_number"]
+    number = query["identity_number"]
     return web.json_response({**found, "identity_number": number, "trx_id": "1"})
 
 

@@ -1,4 +1,4 @@
-"""The real service, in processes of its own, with databases of its own."""
+"""The real service, in its own processes and with its own databases."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
+from django.test import Client as HttpClient
+from django.test.utils import CaptureQueriesContext
 
 from workspaces import keys
 from workspaces.create import create_workspace
@@ -41,10 +43,9 @@ POSTPAID = Account.Billing.POSTPAID
 
 
 class Service:
-    """Web server and job cluster run only while a bench is within `web` or `jobs`.
+    """Runs the web server and the job cluster while a bench is within `web` or `jobs`.
 
-    With `lasting` they go on from bench to bench, which saves starts where nothing is
-    measured.
+    If `lasting` is set, both run until the last bench ends, which saves starts.
     """
 
     def __init__(self, folder: Path, server_url: str, *, lasting: bool) -> None:
@@ -61,14 +62,13 @@ class Service:
         self._parts.clear()
 
     def use(self, database: str, *, keep: bool) -> None:
-        """Have this database under the service and under this process."""
+        """Use this database in the service and in this process."""
         self.close()
         url = self._url(database)
         os.environ |= {"DATABASE_URL": url, "PORT": str(self.port)}
         with psycopg.connect(self._server_url, autocommit=True) as server:
             exists = "SELECT 1 FROM pg_database WHERE datname = %s"
-            kept = server.execute(exists, [database]).fetchone() and keep
-            if not kept:
+            if not (keep and server.execute(exists, [database]).fetchone()):
                 server.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
                 server.execute(f"CREATE DATABASE {database}")
         connection.close()
@@ -78,7 +78,7 @@ class Service:
         call_command("setup_schedules")
 
     def has(self, database: str, table: str) -> bool:
-        """Whether an earlier run has left this table in this database."""
+        """Return whether the database exists and has this table."""
         try:
             with psycopg.connect(self._url(database)) as db:
                 there = db.execute("SELECT to_regclass(%s)", [table]).fetchone()
@@ -90,7 +90,7 @@ class Service:
         return urlsplit(self._server_url)._replace(path=f"/{database}").geturl()
 
     def park(self) -> None:
-        """Leave alone for good what waits, so that the next bench begins idle."""
+        """Remove all waiting work, so that the next bench begins idle."""
         with self.connect() as db:
             for statement in PARK:
                 db.execute(statement)
@@ -139,7 +139,7 @@ class Service:
             _end(process)
 
     def wait_for(self, path: str, port: int | None = None) -> None:
-        """Until the server on this port answers."""
+        """Wait until the server on this port answers."""
         url = f"http://127.0.0.1:{port or self.port}{path}"
         deadline = time.monotonic() + READY_SECONDS
         while True:
@@ -152,7 +152,7 @@ class Service:
                 time.sleep(0.1)
 
     def _wait_for_beats(self) -> None:
-        """Until work has flowed for a while."""
+        """Wait until the job cluster has run its heartbeat."""
         beats = "SELECT count(*) FROM jobs_heartbeat WHERE beat_at > %s"
         with self.connect() as db:
             started = db.execute("SELECT clock_timestamp()").fetchone()
@@ -161,12 +161,12 @@ class Service:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the job cluster does not beat")
                 time.sleep(0.1)
-        # What was left waiting is done by then.
+        # The cluster finishes waiting work in this time.
         time.sleep(0 if self._lasting else 1)
 
 
-def client(environment: str = "sandbox") -> tuple[Client, str]:
-    """A new postpaid workspace, and a key of it that may ask as often as it likes."""
+def create_client(environment: str = "sandbox") -> tuple[Client, str]:
+    """Return a new postpaid client, and the text of a key without limits."""
     workspace = create_workspace(
         name="Bench", owner_email="bench@example.com", billing=POSTPAID
     )
@@ -181,6 +181,21 @@ def family(root: psutil.Process) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
+def used_memory(root: psutil.Process) -> int:
+    """Return the bytes of a process and its children; shared pages count in parts."""
+    return sum(process.memory_full_info().pss for process in family(root))
+
+
+def count_statements(path: str, key: str, body: bytes) -> int:
+    """Return the statements of one request, BEGIN and COMMIT included."""
+    http = HttpClient(headers={"Authorization": f"Bearer {key}", "Host": "localhost"})
+    for _ in range(2):  # The first also records the key's last use, once a minute.
+        with CaptureQueriesContext(connection) as captured:
+            answer = http.post(path, body, content_type="application/json")
+        assert answer.status_code == 201, answer.content
+    return len(captured)
+
+
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -192,7 +207,7 @@ def _end(root: psutil.Popen) -> None:
     root.send_signal(signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
         root.wait(STOP_SECONDS)
-    _, left = psutil.wait_procs(processes, 3)
-    for process in left:
+    _, alive = psutil.wait_procs(processes, 3)
+    for process in alive:
         process.kill()
     root.wait()

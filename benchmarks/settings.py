@@ -1,4 +1,4 @@
-"""The service's own settings as in production, and an app of jobs that do nothing."""
+"""The service's settings as in production, and an app with the jobs of benches."""
 
 import base64
 import os
@@ -8,11 +8,11 @@ os.environ["SECRET_KEY"] = "of no worth, for benches alone, and long enough"  # 
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
 os.environ["OPERATOR_CONTACT"] = "help@operator.test"
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
-# Whose events are signed by it; nobody answers there.
+# The bench signs events with this key; no provider answers at the URL.
 os.environ["PAYSTACK_SECRET_KEY"] = "sk_live_of_no_worth"  # noqa: S105
 os.environ["PAYSTACK_URL"] = "https://paystack.invalid"
-# Production takes no order that no source could answer; calls to this machine are
-# refused before they are made. A bench that asks sources names its own.
+# Production needs sources to accept an order. The service refuses calls to this machine
+# before it makes them; the bench of sources configures its own.
 os.environ.setdefault("SMILE_ID_PARTNER_ID", "0000")
 os.environ.setdefault("SMILE_ID_API_KEY", "of no worth")
 os.environ.setdefault("SMILE_ID_URL", "https://127.0.0.1")

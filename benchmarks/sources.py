@@ -1,5 +1,4 @@
-"""Live sources that take 200 ms: how fast one cluster asks them, and what a dead one
-costs the others."""
+"""Calls of slow live sources by one cluster, also beside a source that is dead."""
 
 from __future__ import annotations
 
@@ -13,18 +12,15 @@ import psutil
 
 from benchmarks import orders, registers
 from benchmarks.measuring import Figure, bench
-from benchmarks.service import Service, client, family, free_port
-from verification.api.content import parse_json_object
-from verification.reports.create import create_reports
-from verification.reports.request import catalogue, read_orders
+from benchmarks.service import Service, create_client, free_port, used_memory
 from workspaces.models import Client
 
 DUE = """
 SELECT count(*) FROM checks_checkresult
 WHERE next_attempt_at IS NOT NULL AND name = ANY(%s)
 """
-ASKED = "SELECT count(*) FROM sources_call WHERE source = 'metropol' AND \"end\" <> %s"
-RESTS = (
+CALLS = "SELECT count(*) FROM sources_call WHERE source = 'metropol' AND \"end\" <> %s"
+RESTING = (
     "SELECT 1 FROM sources_source WHERE name = 'metropol' AND resting_until IS NOT NULL"
 )
 FORGET = "DELETE FROM sources_call; DELETE FROM sources_source"
@@ -34,20 +30,20 @@ BOTH = ["IDENTITY", "CRB_SCORE"]
 @bench(reports=20, rounds=1)
 def sources(service: Service, reports: int = 800, rounds: int = 3) -> Iterator[Figure]:
     service.close()
-    ordering, _ = client("production")
+    client, _ = create_client("production")
     with _registers(service) as port, service.connect() as db:
-        with _asking(service, port) as jobs:
-            _all_of(ordering, db, reports // 10 + 1, BOTH)
+        with _cluster_with_sources(service, port) as jobs:
+            _run_checks(client, db, reports // 10 + 1, BOTH)
             rates, held = [], []
             for _ in range(rounds):
-                rates.append(_all_of(ordering, db, reports, BOTH))
-                held.append(_held(jobs))
+                rates.append(_run_checks(client, db, reports, BOTH))
+                held.append(used_memory(jobs) / 10**6)
             yield Figure(
                 "calls of two sources", rates, "calls/s", target=400, rate=True
             )
             yield Figure("job cluster meanwhile", held, "MB", target=250)
             alone = [
-                _all_of(ordering, db, reports, ["IDENTITY"]) for _ in range(rounds)
+                _run_checks(client, db, reports, ["IDENTITY"]) for _ in range(rounds)
             ]
         for place in ("down", "hang"):
             yield from _beside(service, port, place, alone, reports, rounds)
@@ -61,27 +57,27 @@ def _beside(
     reports: int,
     rounds: int,
 ) -> Iterator[Figure]:
-    """Calls of the other source, while one is dead in this way."""
-    ordering, _ = client("production")
-    rates, asked = [], []
+    """Measure the calls of one source while the other is down or hangs."""
+    client, _ = create_client("production")
+    rates, calls = [], []
     for _ in range(rounds):
-        with service.connect() as db, _asking(service, port, place):
+        with service.connect() as db, _cluster_with_sources(service, port, place):
             db.execute(FORGET)
-            _all_of(ordering, db, 20, ["IDENTITY"])
-            rates.append(_all_of(ordering, db, reports, BOTH, until=["IDENTITY"]))
+            _run_checks(client, db, 20, ["IDENTITY"])
+            rates.append(_run_checks(client, db, reports, BOTH, until=["IDENTITY"]))
             if place == "down":
-                asked.append(_until_rest(db))
+                calls.append(_calls_until_breaker_opens(db))
         service.park()
     what = f"calls of one source beside one that is {place}"
     yield Figure(what, rates, "calls/s", floor=alone, ratio=1.1, rate=True)
-    if asked:
-        yield Figure("calls until the breaker opened", asked, "", target=20)
+    if calls:
+        yield Figure("calls until the breaker opened", calls, "", target=20)
 
 
-def _until_rest(db: Any) -> float:
-    while not db.execute(RESTS).fetchone():
+def _calls_until_breaker_opens(db: Any) -> float:
+    while not db.execute(RESTING).fetchone():
         time.sleep(0.05)
-    return float(db.execute(ASKED, ["NOT_ASKED"]).fetchone()[0])
+    return float(db.execute(CALLS, ["NOT_ASKED"]).fetchone()[0])
 
 
 @contextmanager
@@ -93,8 +89,10 @@ def _registers(service: Service) -> Iterator[int]:
 
 
 @contextmanager
-def _asking(service: Service, port: int, place: str = "") -> Iterator[psutil.Process]:
-    """A job cluster that has contracts with both; Metropol is dead in this way."""
+def _cluster_with_sources(
+    service: Service, port: int, place: str = ""
+) -> Iterator[psutil.Process]:
+    """Run a job cluster with both sources; `place` makes Metropol be down or hang."""
     url = f"http://127.0.0.1:{port}"
     sources = {
         "SOURCE_DEV_HOSTS": f"127.0.0.1:{port}",
@@ -115,28 +113,18 @@ def _asking(service: Service, port: int, place: str = "") -> Iterator[psutil.Pro
             del os.environ[name]
 
 
-def _all_of(
-    ordering: Client,
+def _run_checks(
+    client: Client,
     db: Any,
     reports: int,
     checks: list[str],
     until: list[str] | None = None,
 ) -> float:
-    """Checks a second, from the commit of the reports until none of these is due."""
+    """Create reports. Returns checks a second until none of `until` is due."""
     until = until or checks
     for first in range(0, reports, 500):
-        items = [
-            {**orders.order(), "checksRequested": checks}
-            for _ in range(min(500, reports - first))
-        ]
-        body = parse_json_object(orders.bodies(items))
-        create_reports(ordering, read_orders(body, ordering.environment, catalogue()))
+        orders.create(client, min(500, reports - first), checks)
     started = time.perf_counter()
     while db.execute(DUE, [until]).fetchone()[0]:
         time.sleep(0.02)
     return reports * len(until) / (time.perf_counter() - started)
-
-
-def _held(root: psutil.Process) -> float:
-    held = sum(process.memory_full_info().pss for process in family(root))
-    return float(held) / 10**6

@@ -7,12 +7,12 @@ from verification.jobs.queue import job
 
 @job
 def nothing(number: int) -> None:
-    """A job that costs what the engine costs."""
+    """Do nothing, so that a run costs what the engine costs."""
 
 
 @job
 def stamp(number: int) -> None:
-    """Say when it ran."""
+    """Record the time of the run."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO bench_stamp VALUES (%s, clock_timestamp())", [number]
