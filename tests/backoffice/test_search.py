@@ -18,7 +18,6 @@ from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
 from verification.consents.models import ConsentRecord
 from verification.db.ids import filter_by_number
-from verification.documents.report import report_number
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from webhooks.models import Delivery
@@ -142,11 +141,11 @@ def test_report_is_found_by_the_numbers_on_its_pdfs(api, superuser):
     made = api.create({**person(), "consent": HOSTED})["id"]
     api.create(person(idNumber="99"))
     record = ConsentRecord.objects.create(
-        report_id=made, consent_id=made, happened="GRANTED", generation=1, digest=b""
+        report_id=made, consent_id=made, decision="GRANTED", generation=1, digest=b""
     )
     report = Report.objects.get(pk=made)
     found_by = (
-        report_number(report),
+        report.number,
         record.number,
         record.number.replace("-", " ").lower(),
     )

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def consent(api: Api) -> Consent:
     asked = person(dateOfBirth="1990-03-27", email="w@kamau.test")
-    made = api.create({**asked, "consent": HOSTED})
-    return Consent.objects.get(report=made["id"])
+    report = api.create({**asked, "consent": HOSTED})
+    return Consent.objects.get(report=report["id"])
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_staff_revoke_only_with_a_reason(consent: Consent, superuser: Client):
     assert Consent.objects.get().status == "GRANTED"
     act(superuser, "revoke", consent, reason="Letter of 20 November")
     assert Consent.objects.get().status == "WITHDRAWN"
-    record = ConsentRecord.objects.get(happened="WITHDRAWN")
+    record = ConsentRecord.objects.get(decision="WITHDRAWN")
     assert record.evidence["reason"] == "Letter of 20 November"
     assert record.evidence["confirmedBy"] == "STAFF"
     assert (record.evidence["staff"], record.evidence["typedName"]) == ("admin", "")
@@ -101,7 +101,7 @@ def test_staff_revoke_only_with_a_reason(consent: Consent, superuser: Client):
 def test_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
     grant(consent.pk, 1, EVIDENCE)
     act(superuser, "revoke", consent, reason="Letter of 20 November")
-    record = ConsentRecord.objects.get(happened="WITHDRAWN")
+    record = ConsentRecord.objects.get(decision="WITHDRAWN")
 
     receipt = pdf_text(consent_receipt_pdf(record))
 

@@ -16,28 +16,28 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 
 
-def hosted(api: Api, **subject: str) -> Consent:
-    made = api.create({**person(**subject), "consent": HOSTED})
-    return Consent.objects.get(report=made["id"])
+def create_hosted_consent(api: Api, **subject: str) -> Consent:
+    report = api.create({**person(**subject), "consent": HOSTED})
+    return Consent.objects.get(report=report["id"])
 
 
 @pytest.mark.parametrize("answer", ["1990-01-31", " 1990-01-31 "])
 def test_date_of_birth_passes_the_challenge(api: Api, answer: str):
-    consent = hosted(api, dateOfBirth="1990-01-31")
+    consent = create_hosted_consent(api, dateOfBirth="1990-01-31")
     assert challenge_for_consent(consent) == "DATE_OF_BIRTH"
     assert answer_challenge(consent.pk, 1, answer)
 
 
 @pytest.mark.parametrize("answer", ["5678", "56 78", "56-78"])
 def test_challenge_asks_for_the_id_number_without_a_birthday(api: Api, answer: str):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     assert challenge_for_consent(consent) == "ID_NUMBER_END"
     assert answer_challenge(consent.pk, 1, answer)
 
 
 @pytest.mark.parametrize("answer", ["", "1234", "12345678", "678", "1990-01-31"])
 def test_other_answers_are_wrong(api: Api, answer: str):
-    assert not answer_challenge(hosted(api).pk, 1, answer)
+    assert not answer_challenge(create_hosted_consent(api).pk, 1, answer)
 
 
 def test_report_without_details_has_no_challenge(api: Api):
@@ -48,7 +48,7 @@ def test_report_without_details_has_no_challenge(api: Api):
 
 
 def test_five_wrong_answers_lock_the_link_for_15_minutes(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     for _ in range(4):
         assert not answer_challenge(consent.pk, 1, "0000")
     with pytest.raises(LinkLocked) as locked:
@@ -61,14 +61,14 @@ def test_five_wrong_answers_lock_the_link_for_15_minutes(api: Api):
 
 
 def test_right_answer_resets_the_wrong_ones(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     for answer in ["0000"] * 4 + ["5678"] + ["0000"] * 4:
         answer_challenge(consent.pk, 1, answer)
     assert Consent.objects.get().wrong_answers == 4
 
 
 def test_replaced_link_takes_no_answer(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     Consent.objects.update(generation=2)
     with pytest.raises(Consent.DoesNotExist):
         answer_challenge(consent.pk, 1, "5678")
@@ -87,7 +87,7 @@ def lock(consent: Consent) -> timedelta | None:
 
 
 def test_locks_get_longer_and_the_fourth_never_ends(api: Api):
-    consent = hosted(api, email="wanjiku@kamau.test")
+    consent = create_hosted_consent(api, email="wanjiku@kamau.test")
     send_due_notifications()
     mail.outbox.clear()
 
@@ -111,7 +111,7 @@ def test_locks_get_longer_and_the_fourth_never_ends(api: Api):
 
 
 def test_right_answer_resets_the_locks(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     lock(consent)
     lock(consent)
     Consent.objects.update(locked_until=now())
@@ -121,7 +121,7 @@ def test_right_answer_resets_the_locks(api: Api):
 
 
 def test_new_link_replaces_one_locked_for_good(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     for _ in range(4):
         lock(consent)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
@@ -133,7 +133,7 @@ def test_new_link_replaces_one_locked_for_good(api: Api):
 
 
 def test_granted_consent_is_never_locked_for_good(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     grant(consent.pk, 1, EVIDENCE)
 
     locks = [lock(consent) for _ in range(6)]
@@ -144,7 +144,7 @@ def test_granted_consent_is_never_locked_for_good(api: Api):
 
 
 def test_locked_link_gets_no_reminder(api: Api):
-    consent = hosted(api, email="wanjiku@kamau.test")
+    consent = create_hosted_consent(api, email="wanjiku@kamau.test")
     for _ in range(4):
         lock(consent)
     Consent.objects.update(link_made_at=now() - timedelta(days=15))
@@ -163,6 +163,6 @@ def test_locked_link_gets_no_reminder(api: Api):
     ],
 )
 def test_database_refuses_other_locks(api: Api, wrong: dict):
-    hosted(api)
+    create_hosted_consent(api)
     with pytest.raises(IntegrityError), transaction.atomic():
         Consent.objects.update(**wrong)

@@ -48,9 +48,9 @@ def paying_api(live_api: Api) -> Api:
     return live_api
 
 
-def hosted(api: Api, **more: Any) -> Consent:
-    made = api.create({**person(), "consent": HOSTED}, **more)
-    return Consent.objects.get(report=made["id"])
+def create_hosted_consent(api: Api, **more: Any) -> Consent:
+    report = api.create({**person(), "consent": HOSTED}, **more)
+    return Consent.objects.get(report=report["id"])
 
 
 def status(api: Api, consent: Consent) -> str:
@@ -67,7 +67,7 @@ def events() -> list[str]:
 
 
 def test_granted_report_runs_at_once_and_gets_ready(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     record = grant(consent.pk, 1, EVIDENCE)
     assert status(api, consent) == "RUNNING"
     api.work()
@@ -78,7 +78,7 @@ def test_granted_report_runs_at_once_and_gets_ready(api: Api):
     assert record.language == "sw"
 
 
-def with_birthday(consent: Consent, born: str) -> Consent:
+def set_birthday(consent: Consent, born: str) -> Consent:
     """The consent, of a report with this birthday, which the API may refuse by now."""
     report = consent.report
     report.subject = {**report.subject, "dateOfBirth": born}
@@ -94,7 +94,7 @@ def test_subject_can_grant_from_the_18th_birthday_in_nairobi(
     api: Api, at: str, may_grant: bool
 ):
     with time_machine.travel(datetime.fromisoformat(at), tick=False):
-        consent = with_birthday(hosted(api), "2008-11-23")
+        consent = set_birthday(create_hosted_consent(api), "2008-11-23")
         if may_grant:
             grant(consent.pk, 1, EVIDENCE)
         else:
@@ -104,7 +104,7 @@ def test_subject_can_grant_from_the_18th_birthday_in_nairobi(
 
 
 def test_birthday_of_29_february_is_on_1_march(api: Api):
-    consent = with_birthday(hosted(api), "2008-02-29")
+    consent = set_birthday(create_hosted_consent(api), "2008-02-29")
     with time_machine.travel(datetime.fromisoformat("2026-02-28T12:00:00Z")):
         Consent.objects.update(expires_at=now() + timedelta(days=9))
         with pytest.raises(ConsentClosed, match="UNDER_AGE"):
@@ -114,7 +114,7 @@ def test_birthday_of_29_february_is_on_1_march(api: Api):
 
 
 def test_minor_can_decline_and_the_client_reads_why(api: Api):
-    consent = with_birthday(hosted(api), "2013-05-01")
+    consent = set_birthday(create_hosted_consent(api), "2013-05-01")
     decline(consent.pk, 1, replace(EVIDENCE, typed_name=""), "UNDER_AGE")
     report = api.report(str(consent.report_id))
     assert report["failure"] == {
@@ -125,12 +125,12 @@ def test_minor_can_decline_and_the_client_reads_why(api: Api):
 
 
 def test_client_reads_the_reason_of_the_subject(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     decline(consent.pk, 1, EVIDENCE, "I did not apply")
     assert api.report(str(consent.report_id))["consentState"]["reason"] == (
         "I did not apply"
     )
-    withdrawn = hosted(api)
+    withdrawn = create_hosted_consent(api)
     grant(withdrawn.pk, 1, EVIDENCE)
     withdraw(withdrawn.pk, 1, EVIDENCE, "")
     state = api.get(f"/reports/{withdrawn.report_id}/consent/state").json()
@@ -157,8 +157,8 @@ def test_client_reads_the_reason_of_the_subject(api: Api):
 def test_signature_is_like_the_subjects_name(
     api: Api, known: str, typed: str, is_taken: bool
 ):
-    made = api.create({**person(fullName=known), "consent": HOSTED})
-    consent = Consent.objects.get(report=made["id"])
+    report = api.create({**person(fullName=known), "consent": HOSTED})
+    consent = Consent.objects.get(report=report["id"])
     evidence = replace(EVIDENCE, typed_name=typed)
     if is_taken:
         grant(consent.pk, 1, evidence)
@@ -169,8 +169,8 @@ def test_signature_is_like_the_subjects_name(
 
 
 def test_signer_of_a_company_needs_a_position(api: Api):
-    made = api.create({**company(), "consent": HOSTED})
-    consent = Consent.objects.get(report=made["id"])
+    report = api.create({**company(), "consent": HOSTED})
+    consent = Consent.objects.get(report=report["id"])
     with pytest.raises(NotSigned):
         grant(consent.pk, 1, EVIDENCE)
     record = grant(consent.pk, 1, replace(EVIDENCE, position="Director"))
@@ -187,7 +187,7 @@ def test_granted_report_waits_for_its_payer(api: Api):
 
 
 def test_granted_draft_can_be_launched(api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     path = f"/reports/{consent.report_id}/launch"
     assert api.refused(path)["reasons"] == ["CONSENT_OUTSTANDING"]
     grant(consent.pk, 1, EVIDENCE)
@@ -196,7 +196,7 @@ def test_granted_draft_can_be_launched(api: Api):
 
 
 def test_declined_report_fails_and_costs_nothing(paying_api: Api):
-    consent = hosted(paying_api)
+    consent = create_hosted_consent(paying_api)
     decline(consent.pk, 1, EVIDENCE, "I did not apply")
     report = paying_api.report(str(consent.report_id))
     assert report["status"] == "FAILED"
@@ -209,14 +209,14 @@ def test_declined_report_fails_and_costs_nothing(paying_api: Api):
 
 
 def test_declined_draft_stays_a_draft(api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     decline(consent.pk, 1, EVIDENCE, "")
     assert status(api, consent) == "DRAFT"
     assert events() == ["report.created"]
 
 
 def test_early_withdrawal_cancels_open_checks(paying_api: Api):
-    consent = hosted(paying_api)
+    consent = create_hosted_consent(paying_api)
     grant(consent.pk, 1, EVIDENCE)
     withdraw(consent.pk, 1, EVIDENCE, "")
     report = paying_api.report(str(consent.report_id))
@@ -228,7 +228,7 @@ def test_early_withdrawal_cancels_open_checks(paying_api: Api):
 
 
 def test_late_withdrawal_leaves_the_findings(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     grant(consent.pk, 1, EVIDENCE)
     api.work()
     record = withdraw(consent.pk, 1, EVIDENCE, "")
@@ -241,13 +241,13 @@ def test_late_withdrawal_leaves_the_findings(api: Api):
 
 
 def test_only_a_granted_consent_can_be_withdrawn(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     with pytest.raises(ConsentClosed, match="PENDING"):
         withdraw(consent.pk, 1, EVIDENCE, "")
 
 
 def test_report_is_not_retried_after_a_withdrawal(paying_api: Api):
-    consent = hosted(paying_api)
+    consent = create_hosted_consent(paying_api)
     grant(consent.pk, 1, EVIDENCE)
     paying_api.work()  # no live source: all of them fail
     withdraw(consent.pk, 1, EVIDENCE, "")
@@ -257,14 +257,14 @@ def test_report_is_not_retried_after_a_withdrawal(paying_api: Api):
 
 @pytest.mark.parametrize("verb", [grant, lambda *a: decline(*a, "")])
 def test_repeated_decision_is_recorded_once(api: Api, verb: Any):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     first = verb(consent.pk, 1, EVIDENCE)
     assert verb(consent.pk, 1, EVIDENCE) == first
     assert ConsentRecord.objects.count() == 1
 
 
 def test_second_decision_is_refused(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     grant(consent.pk, 1, EVIDENCE)
     with pytest.raises(ConsentClosed, match="GRANTED"):
         decline(consent.pk, 1, EVIDENCE, "")
@@ -272,14 +272,14 @@ def test_second_decision_is_refused(api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_a_simultaneous_grant_and_refusal_wins(transactional_db, api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
 
-    def either(number: int) -> str:
+    def decide(number: int) -> str:
         if number % 2:
-            return grant(consent.pk, 1, EVIDENCE).happened
-        return decline(consent.pk, 1, EVIDENCE, "").happened
+            return grant(consent.pk, 1, EVIDENCE).decision
+        return decline(consent.pk, 1, EVIDENCE, "").decision
 
-    answers = run_at_once(6, either)
+    answers = run_at_once(6, decide)
     said = {answer for answer in answers if isinstance(answer, str)}
     assert len(said) == 1
     assert sum(isinstance(answer, ConsentClosed) for answer in answers) == 3
@@ -287,14 +287,14 @@ def test_one_of_a_simultaneous_grant_and_refusal_wins(transactional_db, api: Api
 
 
 def test_cancelled_report_takes_no_consent(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     api.post(f"/reports/{consent.report_id}/cancel")
     with pytest.raises(ConsentClosed, match="REPORT_ENDED"):
         grant(consent.pk, 1, EVIDENCE)
 
 
 def test_replaced_link_takes_no_consent(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
     before = api.get(f"/reports/{consent.report_id}/consent/state").json()
     answer = api.post(f"/reports/{consent.report_id}/consent/resend")
@@ -306,7 +306,7 @@ def test_replaced_link_takes_no_consent(api: Api):
 
 
 def test_link_is_renewed_once_a_minute(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     path = f"/reports/{consent.report_id}/consent/resend"
     answer = api.post(path)
     assert (answer.status_code, answer.json()["code"]) == (429, "rate-limited")
@@ -321,13 +321,13 @@ def test_attested_consent_has_no_link(api: Api, item: Any):
 
 
 def test_another_workspace_cannot_send_a_link(api: Api, another_api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     refused = another_api.refused(f"/reports/{consent.report_id}/consent/resend")
     assert refused["code"] == "not-found"
 
 
 def test_unanswered_link_expires_and_fails_the_report(paying_api: Api):
-    consent = hosted(paying_api)
+    consent = create_hosted_consent(paying_api)
     expire_consents()
     assert status(paying_api, consent) == "PENDING_CONSENT"
     Consent.objects.update(expires_at=now())
@@ -341,11 +341,11 @@ def test_unanswered_link_expires_and_fails_the_report(paying_api: Api):
         "CONSENT_EXPIRED",
     )
     assert paying_api.account.balance == MONEY
-    assert ConsentRecord.objects.get().happened == "EXPIRED"
+    assert ConsentRecord.objects.get().decision == "EXPIRED"
 
 
 def test_link_that_fails_to_expire_blocks_no_other(api: Api):
-    bad, good = hosted(api), hosted(api)
+    bad, good = create_hosted_consent(api), create_hosted_consent(api)
     Event.objects.create(
         workspace=api.workspace,
         environment="sandbox",
@@ -361,7 +361,7 @@ def test_link_that_fails_to_expire_blocks_no_other(api: Api):
 
 
 def test_draft_gets_a_new_link_after_expiry(api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     later = now() + timedelta(days=15)
     Consent.objects.update(expires_at=now(), link_made_at=now() - timedelta(days=14))
     expire_consents()
@@ -373,7 +373,7 @@ def test_draft_gets_a_new_link_after_expiry(api: Api):
 
 
 def test_record_cannot_be_changed_and_its_evidence_can_be_erased(api: Api):
-    grant(hosted(api).pk, 1, EVIDENCE)
+    grant(create_hosted_consent(api).pk, 1, EVIDENCE)
     records = ConsentRecord.objects.all()
     for change in ({"language": "en"}, {"created_at": now()}, {"evidence": b"other"}):
         with pytest.raises(DatabaseError), transaction.atomic():
@@ -384,25 +384,25 @@ def test_record_cannot_be_changed_and_its_evidence_can_be_erased(api: Api):
 
 
 def test_changed_record_is_detected(api: Api):
-    record = grant(hosted(api).pk, 1, EVIDENCE)
+    record = grant(create_hosted_consent(api).pk, 1, EVIDENCE)
     stored = ConsentRecord.objects.get()
     assert bytes(stored.digest) == digest_of(stored, stored.evidence)
     assert digest_of(record, {**stored.evidence, "typedName": "x"}) != record.digest
 
 
 def test_no_source_is_called_before_consent(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     api.work()
     assert not CheckResult.objects.filter(
         report=consent.report_id, started_at__isnull=False
     ).exists()
 
 
-def while_held(report_id: Any, first: Any, then: Any) -> list[Any]:
+def run_while_locked(report_id: Any, first: Any, then: Any) -> list[Any]:
     """Do the second while the first, which is not committed yet, holds the report."""
     done = threading.Event()
 
-    def either(number: int) -> Any:
+    def decide(number: int) -> Any:
         if number:
             done.wait(5)
             return then()
@@ -413,14 +413,14 @@ def while_held(report_id: Any, first: Any, then: Any) -> list[Any]:
             time.sleep(0.4)
         return None
 
-    return run_at_once(2, either)
+    return run_at_once(2, decide)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_edit_after_a_grant_voids_it(transactional_db, api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     path = f"/reports/{consent.report_id}/draft"
-    while_held(
+    run_while_locked(
         consent.report_id,
         lambda: grant(consent.pk, 1, EVIDENCE),
         lambda: api.post(path, {"purpose": "Something else"}),
@@ -432,10 +432,10 @@ def test_edit_after_a_grant_voids_it(transactional_db, api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_launch_after_a_withdrawal_is_refused(transactional_db, api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     grant(consent.pk, 1, EVIDENCE)
     path = f"/reports/{consent.report_id}/launch"
-    _, answer = while_held(
+    _, answer = run_while_locked(
         consent.report_id,
         lambda: withdraw(consent.pk, 1, EVIDENCE, ""),
         lambda: api.post(path),
@@ -446,9 +446,9 @@ def test_launch_after_a_withdrawal_is_refused(transactional_db, api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_new_link_after_a_grant_is_refused(transactional_db, api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
-    _, answer = while_held(
+    _, answer = run_while_locked(
         consent.report_id,
         lambda: grant(consent.pk, 1, EVIDENCE),
         lambda: api.post(f"/reports/{consent.report_id}/consent/resend"),
@@ -458,7 +458,7 @@ def test_new_link_after_a_grant_is_refused(transactional_db, api: Api):
 
 
 def test_edit_of_the_payer_asks_for_consent_again(api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     grant(consent.pk, 1, EVIDENCE)
     api.post(f"/reports/{consent.report_id}/draft", {"paymentMode": "CANDIDATE"})
     assert Consent.objects.get().status == "PENDING"

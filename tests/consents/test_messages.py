@@ -18,7 +18,7 @@ from verification.notifications.models import Notification
 ADDRESS = "wanjiku@kamau.test"
 
 
-def hosted(api: Api, **more: Any) -> Consent:
+def create_hosted_consent(api: Api, **more: Any) -> Consent:
     item = {**person(email=ADDRESS, phone="+254712345678"), "consent": HOSTED}
     return Consent.objects.get(report=api.create(item, **more)["id"])
 
@@ -36,7 +36,7 @@ def url(api: Api, consent: Consent) -> str:
 
 
 def test_request_is_in_both_languages(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     (message,) = sent()
 
     assert "asks for your consent / " in message.subject
@@ -46,7 +46,7 @@ def test_request_is_in_both_languages(api: Api):
 
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_receipt_is_in_the_language_of_the_page(api: Api, language: str):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     sent()
     grant(consent.pk, 1, replace(EVIDENCE, language=language))
     (message,) = sent()
@@ -57,7 +57,7 @@ def test_receipt_is_in_the_language_of_the_page(api: Api, language: str):
 
 @pytest.mark.parametrize("draft", [False, True])
 def test_subject_gets_the_link(api: Api, draft: bool):
-    consent = hosted(api, draft=draft)
+    consent = create_hosted_consent(api, draft=draft)
     (message,) = sent()
     assert message.to == [ADDRESS]
     assert url(api, consent) in message.body
@@ -80,7 +80,7 @@ def test_subject_without_address_or_request_gets_no_message(api: Api):
 
 
 def test_new_link_cancels_the_waiting_message(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
     api.post(f"/reports/{consent.report_id}/consent/resend")
     (message,) = sent()
@@ -88,13 +88,13 @@ def test_new_link_cancels_the_waiting_message(api: Api):
 
 
 def test_cancelled_report_sends_no_request(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     api.post(f"/reports/{consent.report_id}/cancel")
     assert sent() == []
 
 
 def test_silent_subject_is_reminded_once_at_half_time(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     sent()
     Consent.objects.update(
         link_made_at=now() - timedelta(days=6), expires_at=now() + timedelta(days=8)
@@ -111,7 +111,7 @@ def test_silent_subject_is_reminded_once_at_half_time(api: Api):
 
 
 def test_subject_gets_no_reminder_after_a_decision(api: Api):
-    grant(hosted(api).pk, 1, EVIDENCE)
+    grant(create_hosted_consent(api).pk, 1, EVIDENCE)
     sent()
     Consent.objects.update(link_made_at=now() - timedelta(days=13))
     remind_subjects()
@@ -119,7 +119,7 @@ def test_subject_gets_no_reminder_after_a_decision(api: Api):
 
 
 def test_subject_gets_a_receipt_with_the_document(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     sent()
     record = grant(consent.pk, 1, EVIDENCE)
     grant(consent.pk, 1, EVIDENCE)
@@ -131,14 +131,14 @@ def test_subject_gets_a_receipt_with_the_document(api: Api):
 
 
 def test_messages_are_sealed(api: Api):
-    hosted(api)
+    create_hosted_consent(api)
     stored = str(list(Notification.objects.values_list()))
     assert ADDRESS not in stored
     assert "/c/" not in stored
 
 
 def test_corrected_draft_asks_the_right_subject(api: Api):
-    consent = hosted(api, draft=True)
+    consent = create_hosted_consent(api, draft=True)
     old = url(api, consent)
     sent()
     subject = person(email="right@kamau.test")["subject"]
@@ -150,7 +150,7 @@ def test_corrected_draft_asks_the_right_subject(api: Api):
 
 
 def test_decision_cancels_the_waiting_reminder(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     sent()
     Consent.objects.update(link_made_at=now() - timedelta(days=15))
     remind_subjects()
@@ -193,7 +193,7 @@ def test_request_names_no_question_without_a_challenge(api: Api):
 
 
 def test_receipt_of_a_late_withdrawal_says_so(api: Api):
-    consent = hosted(api)
+    consent = create_hosted_consent(api)
     grant(consent.pk, 1, EVIDENCE)
     api.work()
     sent()

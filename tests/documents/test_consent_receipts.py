@@ -41,7 +41,7 @@ def build_record(evidence: Any = EVIDENCE, **fields: Any) -> ConsentRecord:
             "id": UUID("01234567-89ab-7def-8123-456789abcdef"),
             "report": Report(id=UUID(int=5), workspace=REQUESTER),
             "consent_id": UUID(int=6),
-            "happened": "GRANTED",
+            "decision": "GRANTED",
             "generation": 1,
             "language": "en",
             "notice_version": "2026-11",
@@ -83,7 +83,7 @@ def test_receipt_has_the_notice_and_the_decision():
 
 
 def test_receipt_in_kiswahili():
-    text = receipt_text(language="sw", happened="WITHDRAWN")
+    text = receipt_text(language="sw", decision="WITHDRAWN")
 
     for line in ["Risiti ya ridhaa", "21 Novemba 2026", "Umeondoa ridhaa yako."]:
         assert line in text
@@ -98,7 +98,7 @@ def test_receipt_in_kiswahili():
     ],
 )
 def test_receipt_of_a_withdrawal_names_completed_checks(made: str, told: str):
-    text = receipt_text({**EVIDENCE, "made": made}, happened="WITHDRAWN")
+    text = receipt_text({**EVIDENCE, "made": made}, decision="WITHDRAWN")
 
     assert told in " ".join(text.split())
     assert "had not run" not in text
@@ -113,10 +113,10 @@ def test_receipt_names_checks_as_the_page_did():
     assert "CRB_FULL" not in text
 
 
-@pytest.mark.parametrize("happened", ConsentRecord.Decision.values)
+@pytest.mark.parametrize("decision", ConsentRecord.Decision.values)
 @pytest.mark.parametrize("language", ["en", "sw", ""])
-def test_every_decision_has_a_receipt(happened: str, language: str):
-    assert NUMBER in receipt_text(happened=happened, language=language)
+def test_every_decision_has_a_receipt(decision: str, language: str):
+    assert NUMBER in receipt_text(decision=decision, language=language)
 
 
 @pytest.mark.parametrize(
@@ -174,17 +174,17 @@ def test_receipt_of_a_company_names_the_position():
 
 
 def test_receipt_words_the_reason_code():
-    text = receipt_text({**EVIDENCE, "reason": "UNDER_AGE"}, happened="DECLINED")
+    text = receipt_text({**EVIDENCE, "reason": "UNDER_AGE"}, decision="DECLINED")
     assert "a parent or guardian decides" in text
     assert "UNDER_AGE" not in text
     # A reason that the subject typed is no code.
-    assert "steps" in receipt_text({**EVIDENCE, "reason": "steps"}, happened="DECLINED")
+    assert "steps" in receipt_text({**EVIDENCE, "reason": "steps"}, decision="DECLINED")
 
 
 def test_equal_records_give_equal_bytes():
     made = {consent_receipt_pdf(build_record()) for _ in range(3)}
     assert len(made) == 1
-    assert made != {consent_receipt_pdf(build_record(happened="DECLINED"))}
+    assert made != {consent_receipt_pdf(build_record(decision="DECLINED"))}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -266,7 +266,7 @@ def test_receipt_is_attached_to_its_email(api: Api, language: str):
     context = {
         "requester": "Acacia Lenders",
         "number": kept.number,
-        "decision": kept.happened,
+        "decision": kept.decision,
         "link": "https://verify.test/c/x",
         "recordId": str(kept.pk),
     }

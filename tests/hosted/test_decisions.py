@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 def records(visitor):
     found = ConsentRecord.objects.filter(report_id=visitor.report_id)
-    return [record.happened for record in found]
+    return [record.decision for record in found]
 
 
 def test_grant_advances_the_report(api, ask):
@@ -415,6 +415,6 @@ def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
         assert run_at_once(4, act) == [303] * 4
         record = ConsentRecord.objects.get(report_id=visitor.report_id)
         report = api.report(visitor.report_id)
-        assert report["consentState"]["status"] == record.happened
-        expected = {"GRANTED": "RUNNING", "DECLINED": "FAILED"}[record.happened]
+        assert report["consentState"]["status"] == record.decision
+        expected = {"GRANTED": "RUNNING", "DECLINED": "FAILED"}[record.decision]
         assert report["status"] == expected

@@ -25,7 +25,7 @@ def change(reference: Reference) -> str:
     return reverse("admin:references_reference_change", args=[reference.pk])
 
 
-def send_new_link(client: Client, reference: Reference) -> list[str]:
+def resend_link(client: Client, reference: Reference) -> list[str]:
     chosen = {"action": "resend", "_selected_action": [reference.pk]}
     data = {"_confirmed": "yes", **chosen}
     answer = client.post(LIST, data, follow=True)
@@ -72,13 +72,13 @@ def test_staff_cannot_edit_a_reference(paying_api: Api, staff: Client):
 
 def test_staff_send_a_new_link(paying_api: Api, staff: Client):
     reference = create_reference(paying_api)
-    (told,) = send_new_link(staff, reference)
-    assert "within the last minute" in told
+    (message,) = resend_link(staff, reference)
+    assert "within the last minute" in message
     let_days_pass(1)
 
-    (told,) = send_new_link(staff, reference)
+    (message,) = resend_link(staff, reference)
 
-    assert "A new link goes to the referee" in told
+    assert "A new link goes to the referee" in message
     assert Reference.objects.get().generation == 2
     assert len(referee_messages()) == 2
 
@@ -87,9 +87,9 @@ def test_answered_reference_gets_no_link(paying_api: Api, staff: Client):
     reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
 
-    (told,) = send_new_link(staff, reference)
+    (message,) = resend_link(staff, reference)
 
-    assert "SUBMITTED" in told
+    assert "SUBMITTED" in message
     assert len(referee_messages()) == 1
 
 

@@ -173,12 +173,12 @@ def test_second_decision_is_refused(paying_api: Api):
 def test_one_of_simultaneous_answers_wins(transactional_db, paying_api: Api):
     reference = create_reference(paying_api)
 
-    def either(number: int) -> str:
+    def answer(number: int) -> str:
         if number % 2:
             return submit(reference.pk, 1, ANSWERS, EVIDENCE).status
         return decline(reference.pk, 1, EVIDENCE, "").status
 
-    said = run_at_once(6, either)
+    said = run_at_once(6, answer)
 
     assert len({answer for answer in said if isinstance(answer, str)}) == 1
     assert sum(isinstance(answer, ReferenceClosed) for answer in said) == 3
@@ -323,7 +323,7 @@ def test_erased_answers_end_the_check_without_a_finding(paying_api: Api):
 
 
 def test_suspended_client_waits_and_loses_no_answer(paying_api: Api):
-    made = paying_api.create(employment_item())
+    report = paying_api.create(employment_item())
     paying_api.work()
     paying_api.workspace.suspend("Unpaid invoices")
     submit(Reference.objects.get().pk, 1, ANSWERS, EVIDENCE)
@@ -332,4 +332,4 @@ def test_suspended_client_waits_and_loses_no_answer(paying_api: Api):
     let_days_pass(1)
     paying_api.work()
 
-    assert paying_api.report(made["id"])["status"] == "READY"
+    assert paying_api.report(report["id"])["status"] == "READY"

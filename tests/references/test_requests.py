@@ -69,9 +69,9 @@ def test_messages_of_the_sandbox_are_marked(paying_api: Api, environment: str):
     reference.report.environment = environment
 
     for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
-        wanted = requests.reference_message(kind, reference.report, reference)
-        assert wanted.sandbox is (environment == "sandbox")
-        assert wanted.workspace_id == paying_api.workspace.pk
+        message = requests.reference_message(kind, reference)
+        assert message.sandbox is (environment == "sandbox")
+        assert message.workspace_id == paying_api.workspace.pk
 
 
 def test_waiting_check_is_due_when_the_link_expires(
@@ -91,10 +91,10 @@ def test_other_checks_do_not_wait_for_the_referee(paying_api: Api):
     ordered = employment_item() | {
         "checksRequested": ["IDENTITY", "EMPLOYER_VERIFICATION"]
     }
-    made = paying_api.create(ordered)
+    created = paying_api.create(ordered)
     paying_api.work()
 
-    report = paying_api.report(made["id"])
+    report = paying_api.report(created["id"])
     assert report["status"] == "PARTIAL"
     assert [r["status"] for r in report["checkResults"]] == ["FAILED", "RUNNING"]
 
@@ -108,10 +108,10 @@ def test_live_source_replaces_the_referee(paying_api: Api, source):
 
 
 def test_sandbox_asks_no_referee(api: Api):
-    made = api.create(employment_item())
+    report = api.create(employment_item())
     api.work()
 
-    assert api.report(made["id"])["status"] == "READY"
+    assert api.report(report["id"])["status"] == "READY"
     assert not Reference.objects.exists()
     assert referee_messages() == []
 
@@ -180,9 +180,9 @@ def test_late_worker_does_not_postpone_an_answered_check(paying_api: Api, monkey
 
 
 def test_cancelled_report_asks_no_referee(paying_api: Api):
-    made = paying_api.create(employment_item())
+    report = paying_api.create(employment_item())
     (claimed,) = claim(1)
-    paying_api.post(f"/reports/{made['id']}/cancel")
+    paying_api.post(f"/reports/{report['id']}/cancel")
 
     requests.run_reference_check(claimed)
 
@@ -208,14 +208,14 @@ def test_failed_request_is_retried_and_logged_without_names(
 
     with monkeypatch.context() as patch:
         patch.setattr(requests, "notify", broken)
-        made = paying_api.create(employment_item())
+        report = paying_api.create(employment_item())
         paying_api.work()
     assert not Reference.objects.exists()
     let_time_pass()
     paying_api.work()
 
     assert len(referee_messages()) == 1
-    assert paying_api.report(made["id"])["status"] == "RUNNING"
+    assert paying_api.report(report["id"])["status"] == "RUNNING"
     logged = str(log_lines())
     assert "ValueError" in logged
     assert "amina" not in logged.lower()

@@ -102,11 +102,11 @@ def test_draft_without_a_source_is_not_edited_or_launched(credit_api: Api):
 
 
 def test_failed_check_is_not_retried_without_a_source(credit_api: Api):
-    made = credit_api.create(person())
+    report = credit_api.create(person())
     credit_api.work()
     offer_checks_in(IDENTITY="KE", KRA_PIN="KE")
 
-    problem = credit_api.refused(f"/reports/{made['id']}/retry")
+    problem = credit_api.refused(f"/reports/{report['id']}/retry")
 
     assert (problem["status"], problem["code"]) == (409, "report-not-retryable")
     assert "no source for CRB_SCORE" in problem["detail"]
@@ -123,13 +123,13 @@ def test_rule_on_a_check_without_a_source_is_refused(credit_api: Api):
 
 
 def test_rule_pauses_when_its_check_loses_its_source(credit_api: Api):
-    made = store_rule(credit_api, "KRA_PIN")
+    created = store_rule(credit_api, "KRA_PIN")
     offer_checks_in(IDENTITY="KE")
 
     assert launch_runs(DAY + timedelta(hours=1)) == []
 
-    assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
-    problem = credit_api.refused(f"/monitoring/{made.pk}/resume", {})
+    assert rule_status(created) == ("PAUSED", "CHECK_INACTIVE")
+    problem = credit_api.refused(f"/monitoring/{created.pk}/resume", {})
     assert "no source for KRA_PIN" in problem["detail"]
 
 

@@ -91,19 +91,19 @@ def test_cancel_cancels_the_pending_payment(api: Api):
 
 
 def test_cancel_leaves_a_paid_payment(api: Api):
-    made = api.create({**company(), "paymentMode": "CANDIDATE"}, draft=True)
-    pay_report(api, made)
+    report = api.create({**company(), "paymentMode": "CANDIDATE"}, draft=True)
+    pay_report(api, report)
 
-    assert cancel(api, made["id"])["paymentState"]["status"] == "PAID"
+    assert cancel(api, report["id"])["paymentState"]["status"] == "PAID"
 
 
 def test_charge_of_a_failed_check_is_reversed_once(api: Api):
     CheckDefinition.objects.filter(name="KRA_PIN").update(retry_policy=PATIENT)
-    made = api.create(two_checks(idNumber=REFUSED, kraPin="A900000005Z"))
+    report = api.create(two_checks(idNumber=REFUSED, kraPin="A900000005Z"))
     api.work()
 
-    assert statuses(api.report(made["id"])) == ["FAILED", "RUNNING"]
-    assert cancel(api, made["id"])["status"] == "CANCELLED"
+    assert statuses(api.report(report["id"])) == ["FAILED", "RUNNING"]
+    assert cancel(api, report["id"])["status"] == "CANCELLED"
     assert movements(api) == [CHARGED, CHARGED, BACK, BACK]
 
 
@@ -134,14 +134,14 @@ FINDING = {
 def test_call_under_way_records_its_answer_when_cancelled(
     api: Api, outcome, status, ledger
 ):
-    made = api.create({**two_checks(), "checksRequested": ["IDENTITY"]})
+    created = api.create({**two_checks(), "checksRequested": ["IDENTITY"]})
     claims = claim(10)
 
-    report = cancel(api, made["id"])
+    report = cancel(api, created["id"])
     record_outcomes([(c, outcome) for c in claims], definitions())
 
     assert (report["status"], statuses(report)) == ("CANCELLED", ["RUNNING"])
-    after = api.report(made["id"])
+    after = api.report(created["id"])
     assert (after["status"], statuses(after)) == ("CANCELLED", [status])
     assert movements(api) == ledger
 
@@ -162,28 +162,28 @@ def test_one_of_many_concurrent_cancels_succeeds(api: Api):
 
 @pytest.mark.django_db(transaction=True)
 def test_report_cancelled_while_running_pays_for_what_ran(api: Api):
-    made = api.create(*[two_checks(idNumber=str(n)) for n in range(20)])
+    reports = api.create(*[two_checks(idNumber=str(n)) for n in range(20)])
 
     def one(number: int) -> None:
         if number == 0:
             api.work()
             return
-        for report in made:
+        for report in reports:
             api.post(f"/reports/{report['id']}/cancel")
 
     assert run_at_once(2, one) == [None, None]
 
     api.work()
-    ended = [api.report(report["id"]) for report in made]
+    ended = [api.report(report["id"]) for report in reports]
     assert {report["status"] for report in ended} <= {"READY", "CANCELLED"}
     completed = sum(statuses(report).count("COMPLETED") for report in ended)
     assert api.account.balance == -50 * completed
 
 
 def test_cancelled_report_shows_no_consent_link(api: Api):
-    made = api.create({**person(), "consent": HOSTED})
+    report = api.create({**person(), "consent": HOSTED})
 
-    api.post(f"/reports/{made['id']}/cancel")
+    api.post(f"/reports/{report['id']}/cancel")
 
-    state = api.get(f"/reports/{made['id']}/consent/state").json()
+    state = api.get(f"/reports/{report['id']}/consent/state").json()
     assert state["consentUrl"] is None

@@ -29,11 +29,11 @@ def postpaid_api(workspace, live_source) -> Api:
 
 
 def test_launch_charges_each_check_once(api: Api):
-    made = api.create(two_checks())
+    report = api.create(two_checks())
     api.work()
 
-    entries = LedgerEntry.objects.filter(report_id=made["id"])
-    results = {r["id"] for r in api.report(made["id"])["checkResults"]}
+    entries = LedgerEntry.objects.filter(report_id=report["id"])
+    results = {r["id"] for r in api.report(report["id"])["checkResults"]}
     assert movements(api) == [("CHARGE", -50, 1)] * 2
     assert {str(entry.result_id) for entry in entries} == results
     assert {entry.actor for entry in entries} == {f"key {api.key}"}
@@ -115,9 +115,9 @@ def test_draft_needs_no_balance(live_api: Api):
 def test_report_of_a_payer_needs_no_balance(live_api: Api, settings):
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
-    made = live_api.create({**company(), "paymentMode": "CANDIDATE"})
+    report = live_api.create({**company(), "paymentMode": "CANDIDATE"})
 
-    assert made["status"] == "PENDING_PAYMENT"
+    assert report["status"] == "PENDING_PAYMENT"
     assert movements(live_api) == []
 
 
@@ -164,12 +164,14 @@ def test_concurrent_orders_stay_below_the_ceiling(postpaid_api: Api):
 
 def test_refused_checks_cost_nothing(live_api: Api):
     top_up_account(live_api, 600)
-    made = live_api.create(company(), person(idNumber="12345678", kraPin="A012345678Z"))
+    created = live_api.create(
+        company(), person(idNumber="12345678", kraPin="A012345678Z")
+    )
     charged = live_api.account.balance
 
     live_api.work()
 
-    reports = [live_api.report(one["id"]) for one in made]
+    reports = [live_api.report(one["id"]) for one in created]
     failures = [r["failure"] for report in reports for r in report["checkResults"]]
     assert charged == 50
     assert live_api.account.balance == 600
@@ -181,19 +183,19 @@ def test_refused_checks_cost_nothing(live_api: Api):
 
 def test_free_check_is_not_charged(api: Api):
     CheckDefinition.objects.filter(name="KRA_PIN").update(price=0)
-    made = api.create(two_checks(idNumber="90000008"))
+    report = api.create(two_checks(idNumber="90000008"))
     api.work()
 
     assert movements(api) == [("CHARGE", -50, 1), ("REVERSAL", 50, 1)]
-    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 50
+    assert api.report(report["id"])["paymentState"]["amount"]["amount"] == 50
 
 
 def test_charges_keep_cents(api: Api):
     CheckDefinition.objects.update(price=Decimal("0.10"))
 
-    made = api.create(*[person()] * 3)
+    reports = api.create(*[person()] * 3)
 
-    assert made[0]["paymentState"]["amount"]["amount"] == 0.3
+    assert reports[0]["paymentState"]["amount"]["amount"] == 0.3
     assert api.account.balance == Decimal("-0.90")
 
 

@@ -76,16 +76,16 @@ def measure_seconds(api: Api, body: str, status: int) -> float:
 
 
 @pytest.fixture
-def accepted(api: Api) -> float:
+def accepted_seconds(api: Api) -> float:
     """Return the processor seconds of the largest order: 500 reports of two checks."""
     return measure_seconds(api, in_reports(*[json.dumps(two_checks())] * 500), 201)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_refusal_costs_no_more_than_the_largest_order(
-    api: Api, accepted: float, name: str
+    api: Api, accepted_seconds: float, name: str
 ):
-    assert measure_seconds(api, HOSTILE[name](), 400) < accepted
+    assert measure_seconds(api, HOSTILE[name](), 400) < accepted_seconds
 
 
 def test_large_order_counts_as_several_requests(api: Api):

@@ -28,10 +28,10 @@ def test_check_that_needs_consent_is_refused_without(api: Api):
 
 
 def test_check_that_needs_no_consent_runs_without(api: Api):
-    made = api.create(company())
+    report = api.create(company())
 
-    assert made["status"] == "RUNNING"
-    assert made["consentState"] == {
+    assert report["status"] == "RUNNING"
+    assert report["consentState"] == {
         "status": "NOT_REQUIRED",
         "consentUrl": None,
         "expiresAt": None,
@@ -40,21 +40,21 @@ def test_check_that_needs_no_consent_runs_without(api: Api):
 
 
 def test_hosted_consent_link_lasts_14_days(api: Api):
-    made = api.create({**person(), "consent": HOSTED})
+    report = api.create({**person(), "consent": HOSTED})
 
-    state = made["consentState"]
+    state = report["consentState"]
     expires = datetime.fromisoformat(state["expiresAt"])
-    assert made["status"] == "PENDING_CONSENT"
+    assert report["status"] == "PENDING_CONSENT"
     assert state["status"] == "PENDING"
     assert abs(expires - datetime.now(UTC) - timedelta(days=14)) < timedelta(minutes=1)
-    assert made["paymentState"]["status"] == "NOT_REQUIRED"
-    assert api.get(f"/reports/{made['id']}/consent/state").json() == state
+    assert report["paymentState"]["status"] == "NOT_REQUIRED"
+    assert api.get(f"/reports/{report['id']}/consent/state").json() == state
 
 
 def test_each_report_has_its_own_link(api: Api):
     items = [{**person(), "consent": HOSTED}] * 120
 
-    urls = {made["consentState"]["consentUrl"] for made in api.create(*items)}
+    urls = {created["consentState"]["consentUrl"] for created in api.create(*items)}
 
     assert len(urls) == 120
 
@@ -89,9 +89,9 @@ def test_attestation_needs_each_member(api: Api, member: str):
 def test_attestation_accepts_each_method(api: Api, method: str):
     consent = {**ATTESTED, "method": method, "evidenceReference": "F-1"}
 
-    made = api.create({**person(), "consent": consent})
+    report = api.create({**person(), "consent": consent})
 
-    assert made["consentState"]["status"] == "ATTESTED"
+    assert report["consentState"]["status"] == "ATTESTED"
     assert Consent.objects.get().attestation["method"] == method
 
 
@@ -116,23 +116,23 @@ def test_only_a_draft_accepts_consent_not_obtained(api: Api):
 
 
 def test_draft_may_omit_consent(api: Api):
-    made = api.create(without_consent(person()), draft=True)
+    report = api.create(without_consent(person()), draft=True)
 
-    assert made["consentState"]["status"] == "NOT_REQUIRED"
+    assert report["consentState"]["status"] == "NOT_REQUIRED"
 
 
 def test_hosted_draft_has_a_link_before_launch(api: Api):
-    made = api.create({**person(), "consent": HOSTED}, draft=True)
+    report = api.create({**person(), "consent": HOSTED}, draft=True)
 
-    assert made["status"] == "DRAFT"
-    assert made["consentState"]["status"] == "PENDING"
-    assert made["consentState"]["consentUrl"]
+    assert report["status"] == "DRAFT"
+    assert report["consentState"]["status"] == "PENDING"
+    assert report["consentState"]["consentUrl"]
 
 
 def test_consent_is_stored_when_no_check_needs_it(api: Api):
-    made = api.create({**company(), "consent": HOSTED})
+    report = api.create({**company(), "consent": HOSTED})
 
-    assert made["status"] == "PENDING_CONSENT"
+    assert report["status"] == "PENDING_CONSENT"
 
 
 def birthday_of_age(years: int, days: int = 0) -> str:
@@ -156,21 +156,23 @@ def test_hosted_consent_is_refused_for_a_subject_under_18(api: Api, draft: bool)
 
 
 def test_attested_consent_is_accepted_for_a_subject_under_18(api: Api):
-    made = api.create({**person(dateOfBirth=birthday_of_age(12)), "consent": ATTESTED})
+    report = api.create(
+        {**person(dateOfBirth=birthday_of_age(12)), "consent": ATTESTED}
+    )
 
-    assert made["consentState"]["status"] == "ATTESTED"
+    assert report["consentState"]["status"] == "ATTESTED"
 
 
 def test_hosted_consent_is_accepted_for_a_subject_of_18(api: Api):
-    made = api.create({**person(dateOfBirth=birthday_of_age(18)), "consent": HOSTED})
+    report = api.create({**person(dateOfBirth=birthday_of_age(18)), "consent": HOSTED})
 
-    assert made["consentState"]["status"] == "PENDING"
+    assert report["consentState"]["status"] == "PENDING"
 
 
 def test_edit_to_hosted_consent_is_refused_under_18(api: Api):
-    made = api.create({**person(), "consent": HOSTED}, draft=True)
+    report = api.create({**person(), "consent": HOSTED}, draft=True)
     subject = person(dateOfBirth=birthday_of_age(15))["subject"]
 
-    problem = api.refused(f"/reports/{made['id']}/draft", {"subject": subject})
+    problem = api.refused(f"/reports/{report['id']}/draft", {"subject": subject})
 
     assert problem["errors"][0]["pointer"] == "#/consent/mode"

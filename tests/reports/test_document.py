@@ -17,9 +17,9 @@ def page_texts(api: Api, report_id: str) -> list[str]:
 
 
 def test_document_has_two_pages(api: Api):
-    made = api.create({**person(idNumber="90000003"), "reference": "loan-4711"})
+    report = api.create({**person(idNumber="90000003"), "reference": "loan-4711"})
     api.work()
-    first, second = page_texts(api, made["id"])
+    first, second = page_texts(api, report["id"])
     assert "Wanjiku Kamau" in first
     assert "High risk" in first
     assert "DECEASED" in first
@@ -29,23 +29,23 @@ def test_document_has_two_pages(api: Api):
 
 
 def test_document_masks_the_id_number(api: Api):
-    made = api.create(person(idNumber="12345678"))
+    report = api.create(person(idNumber="12345678"))
     api.work()
-    text = " ".join(page_texts(api, made["id"]))
+    text = " ".join(page_texts(api, report["id"]))
     assert "12345678" not in text
     assert "••••5678" in text
 
 
 def test_equal_reports_give_equal_bytes(api: Api):
-    made = api.create(company())
+    report = api.create(company())
     api.work()
-    path = f"/reports/{made['id']}/pdf"
+    path = f"/reports/{report['id']}/pdf"
     assert api.get(path).content == api.get(path).content
 
 
 def test_document_of_an_incomplete_report_is_not_clean(api: Api):
-    made = api.create({**person(), "consent": HOSTED})
-    text = " ".join(page_texts(api, made["id"]))
+    report = api.create({**person(), "consent": HOSTED})
+    text = " ".join(page_texts(api, report["id"]))
     assert "Not completed yet" in text
     assert "0 of 3" in text
     assert "No score" in text
@@ -53,31 +53,31 @@ def test_document_of_an_incomplete_report_is_not_clean(api: Api):
 
 
 def test_document_shows_markup_in_names_as_text(api: Api):
-    made = api.create(person(fullName="#set text(red) *Bold* $x$ <a>"))
+    report = api.create(person(fullName="#set text(red) *Bold* $x$ <a>"))
     api.work()
-    assert "#set text(red) *Bold* $x$ <a>" in page_texts(api, made["id"])[0]
+    assert "#set text(red) *Bold* $x$ <a>" in page_texts(api, report["id"])[0]
 
 
 def test_document_omits_an_erased_subject(api: Api):
-    made = api.create(person(fullName="Wanjiku Kamau"))
+    report = api.create(person(fullName="Wanjiku Kamau"))
     api.work()
     Report.objects.update(subject=None, subject_name="Erased")
-    text = " ".join(page_texts(api, made["id"]))
+    text = " ".join(page_texts(api, report["id"]))
     assert "The subject's details were erased." in text
 
 
 def test_document_of_another_workspace_is_not_found(api: Api, another_api: Api):
-    made = api.create(person())
-    assert another_api.get(f"/reports/{made['id']}/pdf").status_code == 404
+    report = api.create(person())
+    assert another_api.get(f"/reports/{report['id']}/pdf").status_code == 404
 
 
 def test_document_wraps_long_names(api: Api):
     api.workspace.name = "Q" * 200
     api.workspace.save()
-    made = api.create(person(fullName="W" * 200))
+    report = api.create(person(fullName="W" * 200))
     api.work()
 
-    first = page_texts(api, made["id"])[0]
+    first = page_texts(api, report["id"])[0]
 
     for letter in "QW":
         lines = re.findall(f"{letter}+", first)

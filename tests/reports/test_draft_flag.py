@@ -26,9 +26,9 @@ def test_draft_flag_of_the_item_wins(api, top, item, status):
 
 
 def test_draft_flag_at_the_top_is_the_default(api: Api):
-    made = api.create(company(), LAUNCHED, DRAFT, draft=True)
+    reports = api.create(company(), LAUNCHED, DRAFT, draft=True)
 
-    assert [one["status"] for one in made] == ["DRAFT", "RUNNING", "DRAFT"]
+    assert [one["status"] for one in reports] == ["DRAFT", "RUNNING", "DRAFT"]
 
 
 @pytest.mark.parametrize("misspelt", ["Draft", "drafts", "isDraft", "draft "])
@@ -47,12 +47,12 @@ def test_misspelt_draft_flag_is_refused(api: Api, misspelt: str):
 
 
 def test_draft_runs_and_bills_nothing(api: Api):
-    made = api.create(company(), draft=True)
+    created = api.create(company(), draft=True)
     jobs = Job.objects.count()
 
     api.work()
 
-    report = api.report(made["id"])
+    report = api.report(created["id"])
     assert (report["status"], jobs) == ("DRAFT", 0)
     assert [r["status"] for r in report["checkResults"]] == ["PENDING"]
     assert CheckResult.objects.get().next_attempt_at is None

@@ -61,10 +61,10 @@ def test_empty_edit_is_accepted(api: Api, draft: str):
 @pytest.mark.parametrize("member", EVERYTHING)
 def test_edit_ignores_null_members(api: Api, member: str):
     item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
-    made = api.create({**item, "consent": HOSTED}, draft=True)
-    before = api.report(made["id"])
+    report = api.create({**item, "consent": HOSTED}, draft=True)
+    before = api.report(report["id"])
 
-    after = edit(api, made["id"], **{member: None})
+    after = edit(api, report["id"], **{member: None})
 
     for name in ("subject", "paymentState", "consentState", "paymentMode", "purpose"):
         assert after[name] == before[name]
@@ -174,49 +174,49 @@ def grant(report_id: str, status: str = ConsentStatus.GRANTED) -> None:
 
 
 @pytest.fixture
-def hosted(api: Api) -> dict:
+def hosted_draft(api: Api) -> dict:
     return api.create({**two_checks(), "consent": HOSTED}, draft=True)
 
 
 @pytest.mark.parametrize("member", ["subject", "checksRequested", "purpose"])
 @pytest.mark.parametrize("status", ["GRANTED", "DECLINED", "EXPIRED", "WITHDRAWN"])
 def test_edit_of_a_notice_member_voids_the_consent(
-    api: Api, hosted: dict, member, status
+    api: Api, hosted_draft: dict, member, status
 ):
-    grant(hosted["id"], status)
+    grant(hosted_draft["id"], status)
     edits = with_value(two_checks(idNumber="7"), "purpose", "Other")
     edits["checksRequested"] = ["IDENTITY"]
 
-    state = edit(api, hosted["id"], **{member: edits[member]})["consentState"]
+    state = edit(api, hosted_draft["id"], **{member: edits[member]})["consentState"]
 
     assert state["status"] == "PENDING"
-    assert state["consentUrl"] not in {None, hosted["consentState"]["consentUrl"]}
+    assert state["consentUrl"] not in {None, hosted_draft["consentState"]["consentUrl"]}
 
 
 @pytest.mark.parametrize("edits", [{"reuse": False}, {"consent": HOSTED}, {}])
-def test_edit_of_other_members_keeps_the_consent(api, hosted, edits):
-    grant(hosted["id"])
+def test_edit_of_other_members_keeps_the_consent(api, hosted_draft, edits):
+    grant(hosted_draft["id"])
 
-    assert edit(api, hosted["id"], **edits)["consentState"]["status"] == "GRANTED"
-
-
-def test_pending_consent_link_survives_an_edit(api, hosted):
-    after = edit(api, hosted["id"], consent=HOSTED, purpose="Other")
-
-    assert after["consentState"] == hosted["consentState"]
+    assert edit(api, hosted_draft["id"], **edits)["consentState"]["status"] == "GRANTED"
 
 
-def test_new_request_after_a_refusal_makes_a_new_link(api: Api, hosted: dict):
-    grant(hosted["id"], ConsentStatus.DECLINED)
+def test_pending_consent_link_survives_an_edit(api, hosted_draft):
+    after = edit(api, hosted_draft["id"], consent=HOSTED, purpose="Other")
 
-    state = edit(api, hosted["id"], consent=HOSTED)["consentState"]
+    assert after["consentState"] == hosted_draft["consentState"]
+
+
+def test_new_request_after_a_refusal_makes_a_new_link(api: Api, hosted_draft: dict):
+    grant(hosted_draft["id"], ConsentStatus.DECLINED)
+
+    state = edit(api, hosted_draft["id"], consent=HOSTED)["consentState"]
 
     assert state["status"] == "PENDING"
-    assert state["consentUrl"] != hosted["consentState"]["consentUrl"]
+    assert state["consentUrl"] != hosted_draft["consentState"]["consentUrl"]
 
 
-def test_edit_attests_the_consent_of_a_draft(api: Api, hosted: dict):
-    state = edit(api, hosted["id"], consent=ATTESTED)["consentState"]
+def test_edit_attests_the_consent_of_a_draft(api: Api, hosted_draft: dict):
+    state = edit(api, hosted_draft["id"], consent=ATTESTED)["consentState"]
 
     assert state == {
         "status": "ATTESTED",
@@ -234,38 +234,42 @@ def test_edit_keeps_an_attestation(api: Api, draft: str):
 
 
 @pytest.fixture
-def paid(api: Api) -> str:
+def paid_draft_id(api: Api) -> str:
     item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
-    made = api.create(item, draft=True)
-    pay_report(api, made)
-    return made["id"]
+    report = api.create(item, draft=True)
+    pay_report(api, report)
+    return report["id"]
 
 
 @pytest.mark.parametrize(
     "edits", [{"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}]
 )
-def test_edit_that_changes_a_paid_draft_is_refused(api: Api, paid: str, edits: dict):
-    problem = api.refused(f"/reports/{paid}/draft", edits)
+def test_edit_that_changes_a_paid_draft_is_refused(
+    api: Api, paid_draft_id: str, edits: dict
+):
+    problem = api.refused(f"/reports/{paid_draft_id}/draft", edits)
 
     assert problem["code"] == "report-not-editable"
     assert "100.00 KES was paid" in problem["detail"]
-    assert api.report(paid)["paymentState"]["status"] == "PAID"
+    assert api.report(paid_draft_id)["paymentState"]["status"] == "PAID"
 
 
-def test_paid_draft_is_edited_when_the_price_stays(api: Api, paid: str):
-    after = edit(api, paid, purpose="Other", checksRequested=["KRA_PIN", "IDENTITY"])
+def test_paid_draft_is_edited_when_the_price_stays(api: Api, paid_draft_id: str):
+    after = edit(
+        api, paid_draft_id, purpose="Other", checksRequested=["KRA_PIN", "IDENTITY"]
+    )
 
     assert after["paymentState"]["status"] == "PAID"
 
 
 def test_edit_to_another_amount_makes_a_new_link(api: Api):
-    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    report = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
 
-    same = edit(api, made["id"], purpose="Other")["paymentState"]
-    other = edit(api, made["id"], checksRequested=["IDENTITY"])["paymentState"]
-    own = edit(api, made["id"], paymentMode="SELF")["paymentState"]
+    same = edit(api, report["id"], purpose="Other")["paymentState"]
+    other = edit(api, report["id"], checksRequested=["IDENTITY"])["paymentState"]
+    own = edit(api, report["id"], paymentMode="SELF")["paymentState"]
 
-    assert same == made["paymentState"]
+    assert same == report["paymentState"]
     assert other["paymentUrl"] != same["paymentUrl"]
     assert other["amount"]["amount"] == 50
     assert (own["status"], own["paymentUrl"]) == ("NOT_REQUIRED", None)
@@ -273,9 +277,9 @@ def test_edit_to_another_amount_makes_a_new_link(api: Api):
 
 def test_edit_of_the_payment_mode_removes_the_payer(api: Api):
     item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
-    made = api.create(item, draft=True)
+    report = api.create(item, draft=True)
 
-    after = edit(api, made["id"], paymentMode="CANDIDATE")
+    after = edit(api, report["id"], paymentMode="CANDIDATE")
 
     assert after["paymentMode"] == "CANDIDATE"
     assert Payment.objects.get().payer is None
@@ -286,10 +290,10 @@ def test_payer_of_a_free_draft_stays(api: Api):
     api.work()
     payer = {"name": "Otieno Ltd", "email": "pay@otieno.test"}
     draft = {**person(), "paymentMode": "THIRD_PARTY", "payer": payer, "draft": True}
-    made = api.create(draft)
-    assert made["paymentState"]["status"] == "NOT_REQUIRED"
+    report = api.create(draft)
+    assert report["paymentState"]["status"] == "NOT_REQUIRED"
 
-    edited = api.post(f"/reports/{made['id']}/draft", {"reuse": False})
+    edited = api.post(f"/reports/{report['id']}/draft", {"reuse": False})
 
     assert edited.status_code == 200, edited.content
     assert edited.json()["paymentState"]["status"] == "PENDING"

@@ -87,11 +87,11 @@ def test_one_faulty_report_creates_none(api: Api, number: int):
 def test_answer_is_in_the_order_of_the_request(api: Api):
     items = [company(fullName=f"Company {n}") for n in range(120)]
 
-    made = api.create(*items)
+    reports = api.create(*items)
 
-    assert len(made) == 120
+    assert len(reports) == 120
     for number in (0, 1, 57, 119):
-        report = api.report(made[number]["id"])
+        report = api.report(reports[number]["id"])
         assert report["subject"]["fullName"] == f"Company {number}"
 
 
@@ -163,5 +163,5 @@ def test_number_that_json_readers_round_is_refused(api: Api):
         True: "invalid-type",
     }.items():
         assert fault_codes(api, company(turnover=value)) == {"subject/turnover": code}
-    made = api.create(company(turnover=2.5))
-    assert api.report(made["id"])["subject"]["turnover"] == 2.5
+    report = api.create(company(turnover=2.5))
+    assert api.report(report["id"])["subject"]["turnover"] == 2.5

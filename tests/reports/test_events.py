@@ -88,34 +88,34 @@ def test_each_event_is_recorded_once(api: Api, status: str, events):
 
 
 def test_launch_of_a_draft_records_no_second_creation(api: Api):
-    made = api.create(two_checks(), draft=True)
-    api.post(f"/reports/{made['id']}/draft", {"purpose": "Other"})
-    api.post(f"/reports/{made['id']}/launch")
+    report = api.create(two_checks(), draft=True)
+    api.post(f"/reports/{report['id']}/draft", {"purpose": "Other"})
+    api.post(f"/reports/{report['id']}/launch")
     api.work()
 
-    assert event_names(made["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
+    assert event_names(report["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
 
 
 def test_each_report_of_a_batch_is_recorded(api: Api):
-    made = api.create(*[company(fullName=f"Company {n}") for n in range(120)])
+    reports = api.create(*[company(fullName=f"Company {n}") for n in range(120)])
 
     created = Event.objects.filter(name=CREATED)
     assert {event.report_id.hex for event in created} == {
-        one["id"].replace("-", "") for one in made
+        one["id"].replace("-", "") for one in reports
     }
     for event in created[:3]:
         assert event.payload["reportId"] == str(event.report_id)
 
 
 def test_payload_of_report_created(api: Api):
-    made = api.create({**two_checks(), "consent": HOSTED})
+    created = api.create({**two_checks(), "consent": HOSTED})
 
-    data = payload_of(made["id"], CREATED)
-    report = api.report(made["id"])
+    data = payload_of(created["id"], CREATED)
+    report = api.report(created["id"])
     workspace = str(api.workspace.pk)
     assert set(data) == OF_A_REPORT
     assert set(data["report"]) == REPORT
-    assert data["reportId"] == data["report"]["id"] == made["id"]
+    assert data["reportId"] == data["report"]["id"] == created["id"]
     assert data["workspaceId"] == data["report"]["workspaceId"] == workspace
     assert data["report"]["status"] == "PENDING_CONSENT"
     assert data["report"]["consentStatus"] == "PENDING"
@@ -131,26 +131,28 @@ def test_payload_of_report_created(api: Api):
         }
         for result in report["checkResults"]
     ]
-    subject = Report.objects.get(pk=made["id"]).subject_id
+    subject = Report.objects.get(pk=created["id"]).subject_id
     assert data["subject"] == {"id": str(subject), "type": "INDIVIDUAL"}
     assert (data["riskScore"], data["riskLevel"]) == (None, "UNKNOWN")
 
 
 def test_report_of_an_individual_is_self_verification(api: Api):
     Workspace.objects.update(kind=Workspace.Kind.INDIVIDUAL)
-    made = Api(api.workspace, "sandbox").create(company())
+    report = Api(api.workspace, "sandbox").create(company())
 
-    assert payload_of(made["id"], CREATED)["report"]["selfVerification"] is True
-    assert payload_of(made["id"], CREATED)["report"]["consentStatus"] == "NOT_REQUIRED"
+    assert payload_of(report["id"], CREATED)["report"]["selfVerification"] is True
+    assert (
+        payload_of(report["id"], CREATED)["report"]["consentStatus"] == "NOT_REQUIRED"
+    )
 
 
 def test_payload_of_check_completed(api: Api):
     item = {**person(idNumber="90000003"), "checksRequested": ["IDENTITY"]}
-    made = api.create(item)
+    report = api.create(item)
     api.work()
 
-    data = payload_of(made["id"], COMPLETED)
-    check, (result,) = data["check"], api.report(made["id"])["checkResults"]
+    data = payload_of(report["id"], COMPLETED)
+    check, (result,) = data["check"], api.report(report["id"])["checkResults"]
     definition = CheckDefinition.objects.get(name="IDENTITY")
     assert set(data) == OF_A_CHECK
     assert set(check) == CHECK
@@ -175,11 +177,11 @@ def test_payload_of_check_completed(api: Api):
 
 def test_payload_of_check_failed(api: Api):
     item = {**person(idNumber="90000008"), "checksRequested": ["IDENTITY"]}
-    made = api.create(item)
+    report = api.create(item)
     api.work()
 
-    data = payload_of(made["id"], FAILED)
-    (result,) = api.report(made["id"])["checkResults"]
+    data = payload_of(report["id"], FAILED)
+    (result,) = api.report(report["id"])["checkResults"]
     assert set(data) == OF_A_CHECK
     assert set(data["check"]) == CHECK | {"failure"}
     assert data["check"]["failure"] == result["failure"]
@@ -256,9 +258,9 @@ def test_second_event_of_a_cause_is_refused(api: Api):
 def test_event_belongs_to_workspace_and_environment(api: Api, live_api: Api):
     live_api.account.__class__.objects.update(credit_limit=1000)
     for client in (api, live_api):
-        made = client.create(company())
+        report = client.create(company())
         client.work()
-        events = Event.objects.filter(report_id=made["id"])
+        events = Event.objects.filter(report_id=report["id"])
         assert {e.environment for e in events} == {client.environment}
         assert {e.workspace_id for e in events} == {client.workspace.pk}
 

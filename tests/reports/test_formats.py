@@ -113,9 +113,9 @@ def attested_at(moment: str) -> dict:
     ],
 )
 def test_timestamp_with_offset_is_stored_in_utc(api: Api, sent: str, kept: str):
-    made = api.create(attested_at(sent))
+    report = api.create(attested_at(sent))
 
-    consent = Report.objects.get(pk=made["id"]).consent
+    consent = Report.objects.get(pk=report["id"]).consent
     assert consent.attestation["obtainedAt"] == kept
 
 

@@ -133,11 +133,11 @@ def test_refused_request_stores_no_answer(api: Api, live_api: Api):
 
 def test_answer_is_stored_for_72_hours(api: Api):
     first = post_with_key(api, "k-1")
-    made = IdempotencyRecord.objects.all()
+    created = IdempotencyRecord.objects.all()
 
-    made.update(created_at=now() - timedelta(hours=71, minutes=59))
+    created.update(created_at=now() - timedelta(hours=71, minutes=59))
     assert post_with_key(api, "k-1").content == first.content
-    made.update(created_at=now() - timedelta(hours=72, minutes=1))
+    created.update(created_at=now() - timedelta(hours=72, minutes=1))
     assert (
         post_with_key(api, "k-1", {"reports": [company(fullName="Other")]}).status_code
         == 201

@@ -34,22 +34,22 @@ def reasons(api: Api, report_id: str) -> list[str]:
 
 
 def test_launch_bills_and_runs_a_draft(api: Api):
-    made = api.create(two_checks(), draft=True)
+    created = api.create(two_checks(), draft=True)
 
-    report = launch(api, made["id"])
+    report = launch(api, created["id"])
 
     assert report["status"] == "RUNNING"
     assert movements(api) == [("CHARGE", -50, 1)] * 2
     api.work()
-    assert api.report(made["id"])["status"] == "READY"
+    assert api.report(created["id"])["status"] == "READY"
 
 
 def test_launch_accepts_an_empty_object(api: Api):
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
 
-    problem = api.refused(f"/reports/{made['id']}/launch", {"force": True})
+    problem = api.refused(f"/reports/{report['id']}/launch", {"force": True})
     assert error_codes(problem) == {"#/force": "unknown-member"}
-    assert api.post(f"/reports/{made['id']}/launch", {}).status_code == 200
+    assert api.post(f"/reports/{report['id']}/launch", {}).status_code == 200
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
@@ -61,32 +61,32 @@ def test_launch_is_refused_unless_a_draft(api: Api, status: str):
     "consent", [HOSTED, None, {"mode": "CUSTOMER_ATTESTED", "obtained": False}]
 )
 def test_launch_is_refused_without_consent(api: Api, consent):
-    made = api.create({**two_checks(), "consent": consent}, draft=True)
+    report = api.create({**two_checks(), "consent": consent}, draft=True)
 
-    assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING"]
-    api.post(f"/reports/{made['id']}/draft", {"consent": ATTESTED})
-    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert reasons(api, report["id"]) == ["CONSENT_OUTSTANDING"]
+    api.post(f"/reports/{report['id']}/draft", {"consent": ATTESTED})
+    assert launch(api, report["id"])["status"] == "RUNNING"
 
 
 @pytest.mark.parametrize("status", ["DECLINED", "EXPIRED", "WITHDRAWN"])
 def test_launch_is_refused_when_consent_is_refused(api: Api, status: str):
-    made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     Consent.objects.update(status=status)
 
-    assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING"]
+    assert reasons(api, report["id"]) == ["CONSENT_OUTSTANDING"]
 
 
 def test_launch_succeeds_with_hosted_consent_given(api: Api):
-    made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     Consent.objects.update(status="GRANTED")
 
-    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert launch(api, report["id"])["status"] == "RUNNING"
 
 
 def test_launch_without_consent_when_none_is_needed(api: Api):
-    made = api.create(company(), draft=True)
+    report = api.create(company(), draft=True)
 
-    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert launch(api, report["id"])["status"] == "RUNNING"
 
 
 @pytest.mark.parametrize(
@@ -95,110 +95,110 @@ def test_launch_without_consent_when_none_is_needed(api: Api):
 )
 @pytest.mark.parametrize("status", ["PENDING", "FAILED"])
 def test_launch_is_refused_without_payment(api: Api, mode: dict, status: str):
-    made = api.create({**two_checks(), **mode}, draft=True)
+    report = api.create({**two_checks(), **mode}, draft=True)
     Payment.objects.update(status=status)
 
-    assert reasons(api, made["id"]) == ["PAYMENT_OUTSTANDING"]
-    pay_report(api, made)
-    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert reasons(api, report["id"]) == ["PAYMENT_OUTSTANDING"]
+    pay_report(api, report)
+    assert launch(api, report["id"])["status"] == "RUNNING"
     assert movements(api) == []
 
 
 def test_refused_launch_lists_all_reasons(api: Api):
     item = {**two_checks(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
-    made = api.create(item, draft=True)
+    report = api.create(item, draft=True)
 
-    assert reasons(api, made["id"]) == ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
+    assert reasons(api, report["id"]) == ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING"]
 
 
 def test_launch_prices_the_draft(api: Api):
-    made = api.create(two_checks(), draft=True)
+    created = api.create(two_checks(), draft=True)
     CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
 
-    report = launch(api, made["id"])
+    report = launch(api, created["id"])
 
     assert report["paymentState"]["amount"]["amount"] == 125.5
     assert api.account.balance == Decimal("-125.50")
 
 
 def test_launched_report_keeps_its_price(api: Api):
-    made = api.create(two_checks())
+    report = api.create(two_checks())
     CheckDefinition.objects.update(price=Decimal(1))
 
-    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 100
+    assert api.report(report["id"])["paymentState"]["amount"]["amount"] == 100
     api.work()
     assert api.account.balance == Decimal(-100)
 
 
 def test_payment_link_keeps_its_price(api: Api):
-    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    report = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
     CheckDefinition.objects.update(price=Decimal(900))
 
-    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 100
-    pay_report(api, made)
-    assert launch(api, made["id"])["paymentState"]["amount"]["amount"] == 100
+    assert api.report(report["id"])["paymentState"]["amount"]["amount"] == 100
+    pay_report(api, report)
+    assert launch(api, report["id"])["paymentState"]["amount"]["amount"] == 100
 
 
 def test_free_draft_is_repriced_at_launch(api: Api):
     CheckDefinition.objects.update(price=Decimal(0))
-    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    report = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
     CheckDefinition.objects.update(price=Decimal(50))
 
-    assert made["paymentState"]["status"] == "NOT_REQUIRED"
-    assert reasons(api, made["id"]) == ["PAYMENT_OUTSTANDING"]
-    edited = api.post(f"/reports/{made['id']}/draft", {"paymentMode": "CANDIDATE"})
+    assert report["paymentState"]["status"] == "NOT_REQUIRED"
+    assert reasons(api, report["id"]) == ["PAYMENT_OUTSTANDING"]
+    edited = api.post(f"/reports/{report['id']}/draft", {"paymentMode": "CANDIDATE"})
     assert edited.json()["paymentState"]["paymentUrl"]
 
 
 def test_free_draft_is_launched_without_payment(api: Api):
     CheckDefinition.objects.update(price=Decimal(0))
-    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    report = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
 
-    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert launch(api, report["id"])["status"] == "RUNNING"
     assert movements(api) == []
 
 
 def test_launch_is_refused_with_an_inactive_check(api: Api):
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
     CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
 
-    problem = api.refused(f"/reports/{made['id']}/launch")
+    problem = api.refused(f"/reports/{report['id']}/launch")
 
     assert error_codes(problem) == {"#/checksRequested/1": "inactive-check"}
-    assert api.report(made["id"])["status"] == "DRAFT"
+    assert api.report(report["id"])["status"] == "DRAFT"
     assert movements(api) == []
 
 
 def test_launch_is_refused_without_a_subject(api: Api):
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
     Report.objects.update(subject=None)
 
-    assert api.report(made["id"])["subject"] is None
-    problem = api.refused(f"/reports/{made['id']}/launch")
+    assert api.report(report["id"])["subject"] is None
+    problem = api.refused(f"/reports/{report['id']}/launch")
     assert error_codes(problem) == {"#/subject": "required"}
     other = {"subject": two_checks()["subject"]}
-    assert api.post(f"/reports/{made['id']}/draft", {}).status_code == 400
-    assert api.post(f"/reports/{made['id']}/draft", other).status_code == 200
-    assert launch(api, made["id"])["status"] == "RUNNING"
+    assert api.post(f"/reports/{report['id']}/draft", {}).status_code == 400
+    assert api.post(f"/reports/{report['id']}/draft", other).status_code == 200
+    assert launch(api, report["id"])["status"] == "RUNNING"
 
 
 def test_launch_of_a_prepaid_draft_needs_balance(live_api: Api):
-    made = live_api.create(company(), draft=True)
+    report = live_api.create(company(), draft=True)
 
-    problem = live_api.refused(f"/reports/{made['id']}/launch")
+    problem = live_api.refused(f"/reports/{report['id']}/launch")
 
     assert problem["code"] == "insufficient-balance"
-    assert live_api.report(made["id"])["status"] == "DRAFT"
+    assert live_api.report(report["id"])["status"] == "DRAFT"
     assert movements(live_api) == []
 
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_many_concurrent_launches_succeeds(api: Api):
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
 
-    answers = run_at_once(6, lambda _: api.post(f"/reports/{made['id']}/launch"))
+    answers = run_at_once(6, lambda _: api.post(f"/reports/{report['id']}/launch"))
 
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
     assert movements(api) == [("CHARGE", -50, 1)] * 2
-    changes = Report.objects.get(pk=made["id"]).status_changes.all()
+    changes = Report.objects.get(pk=report["id"]).status_changes.all()
     assert [change.trigger for change in changes] == ["created", "launched"]

@@ -49,11 +49,11 @@ def test_empty_list_is_one_empty_page(api: Api):
 
 def test_summary_shows_progress(api: Api):
     item = {**two_checks(idNumber="90000008", kraPin="A900000000Z"), "reference": "A-1"}
-    made = api.create(item)
+    created = api.create(item)
     api.work()
 
     (summary,) = page(api)["content"]
-    report = api.report(made["id"])
+    report = api.report(created["id"])
     assert set(summary) == SUMMARY
     assert (summary["checksCount"], summary["completedChecksCount"]) == (2, 1)
     for member in ("id", "status", "reference", "riskScore", "createdAt"):
@@ -62,12 +62,12 @@ def test_summary_shows_progress(api: Api):
 
 
 def test_pages_have_no_gap_or_overlap(api: Api):
-    made = api.create(*[company()] * 23, draft=True)
+    reports = api.create(*[company()] * 23, draft=True)
 
     pages = [page(api, page=n, size=5) for n in range(6)]
 
     content = [report["id"] for one in pages for report in one["content"]]
-    assert content == [one["id"] for one in reversed(made)]
+    assert content == [one["id"] for one in reversed(reports)]
     assert [len(one["content"]) for one in pages] == [5, 5, 5, 5, 3, 0]
     assert {(one["totalElements"], one["totalPages"]) for one in pages} == {(23, 5)}
     assert [one["first"] for one in pages] == [True, *[False] * 5]
@@ -92,17 +92,17 @@ def test_page_past_the_end_is_empty(api: Api):
 
 
 def test_reports_of_the_same_time_have_an_order(api: Api):
-    made = api.create(*[company()] * 30, draft=True)
+    reports = api.create(*[company()] * 30, draft=True)
     Report.objects.update(created_at=datetime(2026, 1, 1, tzinfo=UTC))
 
-    assert ids(api) == sorted((one["id"] for one in made), reverse=True)
+    assert ids(api) == sorted((one["id"] for one in reports), reverse=True)
 
 
 def test_list_is_newest_first(api: Api):
-    made = api.create(company(), company(), company(), draft=True)
-    set_created_at(made[2]["id"], datetime(2025, 1, 1, tzinfo=UTC))
+    reports = api.create(company(), company(), company(), draft=True)
+    set_created_at(reports[2]["id"], datetime(2025, 1, 1, tzinfo=UTC))
 
-    assert ids(api) == [made[n]["id"] for n in (1, 0, 2)]
+    assert ids(api) == [reports[n]["id"] for n in (1, 0, 2)]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_list_filters_by_each_status(api: Api):
 
 
 @pytest.fixture
-def varied(api: Api) -> dict[str, dict]:
+def varied_reports(api: Api) -> dict[str, dict]:
     """Create reports that differ in every filter; return the facts about each by id."""
     truth = {}
     for kind, item in (("INDIVIDUAL", two_checks()), ("COMPANY", company())):
@@ -171,11 +171,11 @@ def varied(api: Api) -> dict[str, dict]:
             for day in ("2026-03-01", "2026-03-02", "2026-03-03"):
                 for name in ("Amina Said", "Jua Solar"):
                     item["subject"]["fullName"] = name
-                    made = api.create(item, draft=draft)
+                    report = api.create(item, draft=draft)
                     set_created_at(
-                        made["id"], datetime.fromisoformat(f"{day}T12:00:00Z")
+                        report["id"], datetime.fromisoformat(f"{day}T12:00:00Z")
                     )
-                    truth[made["id"]] = {
+                    truth[report["id"]] = {
                         "subjectType": kind,
                         "status": "DRAFT" if draft else "RUNNING",
                         "day": day,
@@ -204,13 +204,13 @@ def matches(truth: dict, name: str, value: str) -> bool:
     return truth[name] == value
 
 
-def test_filters_work_alone_and_combined(api: Api, varied: dict):
+def test_filters_work_alone_and_combined(api: Api, varied_reports: dict):
     for count in range(len(FILTERS) + 1):
         for names in combinations(FILTERS, count):
             query = {name: FILTERS[name] for name in names}
             expected = {
                 report
-                for report, truth in varied.items()
+                for report, truth in varied_reports.items()
                 if all(matches(truth, *filter) for filter in query.items())
             }
             found = page(api, size=200, **query)
@@ -229,19 +229,19 @@ def test_filters_work_alone_and_combined(api: Api, varied: dict):
     ],
 )
 def test_day_filters_are_utc_and_inclusive(api: Api, moment, first, last):
-    made = api.create(company(), draft=True)
-    set_created_at(made["id"], datetime.fromisoformat(moment))
+    report = api.create(company(), draft=True)
+    set_created_at(report["id"], datetime.fromisoformat(moment))
     day = datetime.fromisoformat(first)
     before, after = (str((day + timedelta(days=n)).date()) for n in (-1, 1))
 
-    assert ids(api, **{"from": first, "to": last}) == [made["id"]]
+    assert ids(api, **{"from": first, "to": last}) == [report["id"]]
     assert ids(api, **{"from": after}) == ids(api, to=before) == []
 
 
 def test_day_filters_accept_the_whole_calendar(api: Api):
-    made = api.create(company(), draft=True)
+    report = api.create(company(), draft=True)
 
-    assert ids(api, **{"from": "0001-01-01", "to": "9999-12-31"}) == [made["id"]]
+    assert ids(api, **{"from": "0001-01-01", "to": "9999-12-31"}) == [report["id"]]
     assert ids(api, **{"from": "9999-12-31", "to": "0001-01-01"}) == []
 
 
@@ -254,11 +254,11 @@ def test_list_shows_only_the_clients_reports(api: Api, another_api, live_api):
 
 
 def test_list_shows_each_reports_score(api: Api):
-    made = api.create(person(idNumber="90000003"))
+    report = api.create(person(idNumber="90000003"))
     api.work()
 
     (summary,) = page(api)["content"]
-    assert summary["riskScore"] == api.report(made["id"])["riskScore"] >= 70
+    assert summary["riskScore"] == api.report(report["id"])["riskScore"] >= 70
 
 
 def test_list_is_planned_for_its_status(api: Api):

@@ -19,9 +19,9 @@ UNUSUAL = [
 
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_names_of_all_scripts_are_stored_as_sent(api: Api, name: str):
-    made = api.create(person(fullName=name))
+    report = api.create(person(fullName=name))
 
-    assert api.report(made["id"])["subject"]["fullName"] == name
+    assert api.report(report["id"])["subject"]["fullName"] == name
     assert api.get("/reports", search=name).json()["content"][0]["subjectName"] == name
 
 
@@ -35,9 +35,9 @@ def test_names_of_all_scripts_are_stored_as_sent(api: Api, name: str):
     ],
 )
 def test_parts_are_derived_from_the_full_name(api: Api, full, first, middle, last):
-    made = api.create(person(fullName=full))
+    report = api.create(person(fullName=full))
 
-    subject = api.report(made["id"])["subject"]
+    subject = api.report(report["id"])["subject"]
     assert [subject[f"{n}Name"] for n in ("first", "middle", "last")] == [
         first,
         middle,
@@ -47,17 +47,17 @@ def test_parts_are_derived_from_the_full_name(api: Api, full, first, middle, las
 
 def test_full_name_is_derived_from_its_parts(api: Api):
     parts = {"firstName": "Wanjiku", "middleName": "Njeri", "lastName": "Kamau"}
-    made = api.create(person(fullName=None, **parts))
+    report = api.create(person(fullName=None, **parts))
 
-    subject = api.report(made["id"])["subject"]
+    subject = api.report(report["id"])["subject"]
     assert subject["fullName"] == "Wanjiku Njeri Kamau"
     assert subject.items() >= parts.items()
 
 
 def test_derived_names_replace_no_sent_names(api: Api):
-    made = api.create(person(fullName="Wanjiku Njeri Kamau", middleName="Wairimu"))
+    report = api.create(person(fullName="Wanjiku Njeri Kamau", middleName="Wairimu"))
 
-    subject = api.report(made["id"])["subject"]
+    subject = api.report(report["id"])["subject"]
     assert subject["middleName"] == "Wairimu"
     assert (subject["firstName"], subject["lastName"]) == ("Wanjiku", "Kamau")
 
@@ -102,7 +102,7 @@ def test_longest_names_are_stored(api: Api):
         "middleName": "".join(squares[200:400]),
     }
 
-    made = api.create(person(fullName=None, lastName=rare, **names))
+    report = api.create(person(fullName=None, lastName=rare, **names))
 
-    assert api.report(made["id"])["subject"].items() >= names.items()
+    assert api.report(report["id"])["subject"].items() >= names.items()
     assert api.get("/reports", search=names["firstName"][:9]).json()["totalElements"]

@@ -15,47 +15,47 @@ MODES = {
 
 
 def test_default_payer_is_the_workspace(api: Api):
-    made = api.create(person())
+    report = api.create(person())
 
-    assert made["paymentState"] == {
+    assert report["paymentState"] == {
         "status": "NOT_REQUIRED",
         "amount": {"amount": 250.0, "currency": "KES"},
         "paidAt": None,
         "paymentUrl": None,
         "expiresAt": None,
     }
-    assert api.report(made["id"])["paymentMode"] == "SELF"
+    assert api.report(report["id"])["paymentMode"] == "SELF"
 
 
 @pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
 def test_payer_gets_a_link_for_14_days(api: Api, mode: str):
-    made = api.create({**person(), **MODES[mode]})
+    report = api.create({**person(), **MODES[mode]})
 
-    state = made["paymentState"]
+    state = report["paymentState"]
     expires = datetime.fromisoformat(state["expiresAt"])
-    assert made["status"] == "PENDING_PAYMENT"
+    assert report["status"] == "PENDING_PAYMENT"
     assert state["status"] == "PENDING"
     assert state["amount"] == {"amount": 250.0, "currency": "KES"}
     assert state["paidAt"] is None
     assert abs(expires - datetime.now(UTC) - timedelta(days=14)) < timedelta(minutes=1)
     assert Browser().get("/" + state["paymentUrl"].split("/", 3)[3]).status_code == 303
-    assert api.report(made["id"])["paymentState"] == state
+    assert api.report(report["id"])["paymentState"] == state
     assert not LedgerEntry.objects.exists()
 
 
 @pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
 def test_report_does_not_run_before_payment(api: Api, mode: str):
-    made = api.create({**person(), **MODES[mode]})
+    report = api.create({**person(), **MODES[mode]})
 
     api.work()
 
-    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+    assert api.report(report["id"])["status"] == "PENDING_PAYMENT"
 
 
 def test_payment_is_requested_after_consent(api: Api):
-    made = api.create({**person(), **MODES["CANDIDATE"], "consent": HOSTED})
+    report = api.create({**person(), **MODES["CANDIDATE"], "consent": HOSTED})
 
-    assert made["status"] == "PENDING_CONSENT"
+    assert report["status"] == "PENDING_CONSENT"
 
 
 @pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])

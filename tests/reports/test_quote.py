@@ -60,9 +60,9 @@ def test_quote_needs_no_balance(live_api: Api):
 
 
 def test_quote_shows_reused_results(api: Api):
-    made = api.create({**person(), "checksRequested": ["IDENTITY"]})
+    created = api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()
-    earlier = api.report(made["id"])["checkResults"][0]["id"]
+    earlier = api.report(created["id"])["checkResults"][0]["id"]
 
     (report,) = quote(api, two_checks())["reports"]
 
@@ -123,7 +123,7 @@ def test_charge_equals_the_quote(api: Api):
     items = [person(), company(), two_checks(idNumber="7")]
     total = quote(api, *items)["total"]["amount"]
 
-    made = api.create(*items)
+    reports = api.create(*items)
 
-    assert sum(one["paymentState"]["amount"]["amount"] for one in made) == total
+    assert sum(one["paymentState"]["amount"]["amount"] for one in reports) == total
     assert api.account.balance == -total

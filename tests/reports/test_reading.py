@@ -38,19 +38,19 @@ def test_report_has_all_members_in_every_status(api: Api, status: str):
 
 def test_results_are_in_the_order_of_the_request(api: Api):
     checks = ["CRB_SCORE", "IDENTITY", "KRA_PIN"]
-    made = api.create({**person(), "checksRequested": checks})
+    created = api.create({**person(), "checksRequested": checks})
     api.work()
 
-    report = api.report(made["id"])
+    report = api.report(created["id"])
     assert report["checksRequested"] == checks
     assert [result["checkName"] for result in report["checkResults"]] == checks
 
 
 def test_details_match_the_check_definition(api: Api):
-    made = api.create(person())
+    report = api.create(person())
     api.work()
 
-    for result in api.report(made["id"])["checkResults"]:
+    for result in api.report(report["id"])["checkResults"]:
         definition = CheckDefinition.objects.get(name=result["checkName"])
         assert list(result["details"]) == definition.output_fields
         assert result["evidence"]["environment"] == "sandbox"
@@ -59,10 +59,10 @@ def test_details_match_the_check_definition(api: Api):
 
 def test_report_has_its_worst_score(api: Api):
     item = {**person(idNumber="90000003", kraPin="A900000000Z")}
-    made = api.create(item)
+    created = api.create(item)
     api.work()
 
-    report = api.report(made["id"])
+    report = api.report(created["id"])
     scores = [result["score"] for result in report["checkResults"]]
     assert report["riskScore"] == max(scores) > min(scores)
     assert report["riskLevel"] == "HIGH"
@@ -104,9 +104,9 @@ def test_unknown_report_is_not_found(api: Api, path: str):
 
 
 def test_subject_is_encrypted_in_the_table(api: Api):
-    made = api.create(two_checks(email="wanjiku@acacia.test"))
+    report = api.create(two_checks(email="wanjiku@acacia.test"))
 
-    sealed = Report.objects.values_list("subject", flat=True).get(pk=made["id"])
+    sealed = Report.objects.values_list("subject", flat=True).get(pk=report["id"])
     assert b"wanjiku@acacia" not in bytes(sealed)
     assert b"12345678" not in bytes(sealed)
 

@@ -52,27 +52,27 @@ def test_only_ended_reports_with_failed_checks_are_retried(api: Api, status: str
 
 def test_cancelled_report_is_not_retried(api: Api):
     slow_pin = two_checks(idNumber=REFUSED, kraPin="A900000006Z")
-    made = api.create(slow_pin)
+    report = api.create(slow_pin)
     api.work()
-    api.post(f"/reports/{made['id']}/cancel")
+    api.post(f"/reports/{report['id']}/cancel")
 
-    assert statuses(api.report(made["id"])) == ["FAILED", "CANCELLED"]
-    problem = api.refused(f"/reports/{made['id']}/retry")
+    assert statuses(api.report(report["id"])) == ["FAILED", "CANCELLED"]
+    problem = api.refused(f"/reports/{report['id']}/retry")
     assert problem["code"] == "report-not-retryable"
     assert problem["reportStatus"] == "CANCELLED"
 
 
 def test_retry_runs_failed_checks_to_ready(api: Api):
     set_max_attempts(1)
-    made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
+    created = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
-    failed = api.report(made["id"])
+    failed = api.report(created["id"])
     set_max_attempts(3)
 
-    retried = retry(api, made["id"])
+    retried = retry(api, created["id"])
     api.work()
 
-    report = api.report(made["id"])
+    report = api.report(created["id"])
     assert (failed["status"], statuses(failed)) == ("PARTIAL", ["FAILED", "COMPLETED"])
     assert failed["failure"]["code"] == "CHECKS_FAILED"
     assert (retried["status"], statuses(retried)) == (
@@ -90,12 +90,12 @@ def test_retry_runs_failed_checks_to_ready(api: Api):
 
 def test_only_completed_checks_are_billed(api: Api):
     set_max_attempts(1)
-    made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
+    report = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
-    retry(api, made["id"])
+    retry(api, report["id"])
     api.work()
     set_max_attempts(3)
-    retry(api, made["id"])
+    retry(api, report["id"])
     api.work()
 
     assert movements(api) == [
@@ -118,13 +118,13 @@ def test_retry_of_a_report_without_results_is_running(api: Api):
 
 
 def test_report_is_retried_each_time_it_fails(api: Api):
-    made = api.create(two_checks(idNumber=REFUSED))
+    report = api.create(two_checks(idNumber=REFUSED))
     for _ in range(3):
         api.work()
-        retry(api, made["id"])
+        retry(api, report["id"])
     api.work()
 
-    changes = Report.objects.get(pk=made["id"]).status_changes.values_list("trigger")
+    changes = Report.objects.get(pk=report["id"]).status_changes.values_list("trigger")
     assert [trigger for (trigger,) in changes] == [
         "created",
         *["check ended", "retried"] * 3,
@@ -135,11 +135,11 @@ def test_report_is_retried_each_time_it_fails(api: Api):
 
 def test_retry_costs_the_price_of_the_check(api: Api):
     set_max_attempts(1)
-    made = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
+    report = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
     api.work()
     CheckDefinition.objects.update(price=999)
     set_max_attempts(3)
-    retry(api, made["id"])
+    retry(api, report["id"])
     api.work()
 
     assert api.account.balance == -100
@@ -149,18 +149,18 @@ def test_retry_without_balance_changes_nothing(api: Api, live_api: Api):
     account = live_api.account
     account.credit_limit = 100
     account.save()
-    made = live_api.create(two_checks())
+    report = live_api.create(two_checks())
     live_api.work()
     account.refresh_from_db()
     account.credit_limit = 0
     account.save()
     before = count_rows()
 
-    problem = live_api.refused(f"/reports/{made['id']}/retry")
+    problem = live_api.refused(f"/reports/{report['id']}/retry")
 
     assert problem["code"] == "insufficient-balance"
     assert count_rows() == before
-    assert live_api.report(made["id"])["status"] == "FAILED"
+    assert live_api.report(report["id"])["status"] == "FAILED"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -10,9 +10,9 @@ from webhooks.models import Event
 
 
 def run_report(api: Api, item: dict) -> dict:
-    made = api.create(item)
+    report = api.create(item)
     api.work()
-    return api.report(made["id"])
+    return api.report(report["id"])
 
 
 def reused_flags(report: dict) -> list[bool]:
@@ -26,11 +26,11 @@ def age_results(days: float) -> None:
 
 def test_fresh_result_is_reused_for_free(api: Api):
     first = run_report(api, two_checks())
-    made = api.create(two_checks())
+    report = api.create(two_checks())
     api.work()
-    second = api.report(made["id"])
+    second = api.report(report["id"])
 
-    assert made["paymentState"]["amount"]["amount"] == 0
+    assert report["paymentState"]["amount"]["amount"] == 0
     assert second["status"] == "READY"
     assert reused_flags(first) == [False, False]
     assert reused_flags(second) == [True, True]
@@ -106,9 +106,9 @@ def test_result_of_the_other_environment_is_not_reused(api: Api, live_api: Api):
     run_report(api, two_checks())
     live_api.account.__class__.objects.update(credit_limit=100)
 
-    made = live_api.create(two_checks())
+    report = live_api.create(two_checks())
 
-    assert made["paymentState"]["amount"]["amount"] == 100
+    assert report["paymentState"]["amount"]["amount"] == 100
 
 
 def test_reuse_false_gets_new_results(api: Api):
@@ -164,8 +164,8 @@ def test_failed_and_cancelled_results_are_not_reused(api: Api):
         False,
     ]
 
-    made = api.create(two_checks())
-    api.post(f"/reports/{made['id']}/cancel")
+    report = api.create(two_checks())
+    api.post(f"/reports/{report['id']}/cancel")
     assert reused_flags(run_report(api, two_checks())) == [False, False]
 
 
@@ -177,42 +177,42 @@ def test_unfinished_result_is_not_reused(api: Api):
 
 def test_erased_result_runs_again_for_free(api: Api):
     run_report(api, two_checks())
-    made = api.create(two_checks())
-    CheckResult.objects.exclude(report=made["id"]).update(finding=None)
+    created = api.create(two_checks())
+    CheckResult.objects.exclude(report=created["id"]).update(finding=None)
     api.work()
 
-    report = api.report(made["id"])
+    report = api.report(created["id"])
     assert report["status"] == "READY"
     assert report["paymentState"]["amount"]["amount"] == 0
     assert len(movements(api)) == 2
 
 
 def test_launch_reuses_results_fresh_at_launch(api: Api):
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
     run_report(api, two_checks())
 
-    assert api.report(made["id"])["paymentState"]["amount"]["amount"] == 0
-    api.post(f"/reports/{made['id']}/launch")
+    assert api.report(report["id"])["paymentState"]["amount"]["amount"] == 0
+    api.post(f"/reports/{report['id']}/launch")
     api.work()
-    assert reused_flags(api.report(made["id"])) == [True, True]
+    assert reused_flags(api.report(report["id"])) == [True, True]
 
 
 def test_launch_does_not_reuse_results_that_expired(api: Api):
     run_report(api, two_checks())
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
     age_results(91)
 
-    api.post(f"/reports/{made['id']}/launch")
+    api.post(f"/reports/{report['id']}/launch")
     api.work()
 
-    assert reused_flags(api.report(made["id"])) == [False, False]
+    assert reused_flags(api.report(report["id"])) == [False, False]
     assert len(movements(api)) == 4
 
 
 def test_free_report_requests_no_payment(api: Api):
     run_report(api, two_checks())
 
-    made = api.create({**two_checks(), "paymentMode": "CANDIDATE"})
+    report = api.create({**two_checks(), "paymentMode": "CANDIDATE"})
 
-    assert made["status"] == "RUNNING"
-    assert made["paymentState"]["status"] == "NOT_REQUIRED"
+    assert report["status"] == "RUNNING"
+    assert report["paymentState"]["status"] == "NOT_REQUIRED"

@@ -29,7 +29,7 @@ NAMES = [
 
 
 @pytest.fixture
-def named(api: Api) -> Api:
+def named_api(api: Api) -> Api:
     api.create(*[company(fullName=name) for name in NAMES], draft=True)
     return api
 
@@ -73,13 +73,13 @@ def named(api: Api) -> Api:
         ("q", set()),
     ],
 )
-def test_search_finds_any_part_of_a_name(named: Api, text: str, names: set[str]):
-    assert search_names(named, text) == names
+def test_search_finds_any_part_of_a_name(named_api: Api, text: str, names: set[str]):
+    assert search_names(named_api, text) == names
 
 
-def test_search_by_one_letter_finds_every_such_name(named: Api):
-    assert search_names(named, "w") == {n for n in NAMES if "w" in n.lower()}
-    assert search_names(named, "ú") == {"José Ñandú"}
+def test_search_by_one_letter_finds_every_such_name(named_api: Api):
+    assert search_names(named_api, "w") == {n for n in NAMES if "w" in n.lower()}
+    assert search_names(named_api, "ú") == {"José Ñandú"}
 
 
 def test_search_matches_only_the_whole_text(api: Api):
@@ -90,7 +90,7 @@ def test_search_matches_only_the_whole_text(api: Api):
 
 
 @pytest.fixture
-def identified(api: Api) -> str:
+def identified_id(api: Api) -> str:
     item = person(
         fullName="Wanjiku Kamau", idNumber="AB-123 456", email="Wan.Jiku@acacia.test"
     )
@@ -110,12 +110,12 @@ def identified(api: Api) -> str:
         " Loan 4711/B ",
     ],
 )
-def test_search_finds_identifiers(api: Api, identified, text: str):
+def test_search_finds_identifiers(api: Api, identified_id, text: str):
     assert search_names(api, text) == {"Wanjiku Kamau"}
 
 
-def test_search_finds_the_report_id(api: Api, identified: str):
-    for text in (identified, identified.upper(), f" {identified}"):
+def test_search_finds_the_report_id(api: Api, identified_id: str):
+    for text in (identified_id, identified_id.upper(), f" {identified_id}"):
         assert search_names(api, text) == {"Wanjiku Kamau"}
 
 
@@ -123,7 +123,9 @@ def test_search_finds_the_report_id(api: Api, identified: str):
     "text",
     ["AB-123", "123 456", "acacia.test", "Wan.Jiku", "Loan", "4711/B", "AB-123 4567"],
 )
-def test_search_by_part_of_an_identifier_finds_nothing(api: Api, identified, text: str):
+def test_search_by_part_of_an_identifier_finds_nothing(
+    api: Api, identified_id, text: str
+):
     assert search_names(api, text) == set()
 
 
@@ -141,7 +143,7 @@ def test_search_by_phone_number_finds_nothing(api: Api):
     assert search_names(api, "+254712345678") == set()
 
 
-def test_identifiers_are_hashed_in_the_index(api: Api, identified: str):
+def test_identifiers_are_hashed_in_the_index(api: Api, identified_id: str):
     entry = SearchEntry.objects.get()
 
     assert entry.report.search_name == "wanjiku kamau"

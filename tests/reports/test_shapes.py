@@ -193,9 +193,9 @@ def test_text_of_spaces_is_refused(api: Api, path: str):
 
 
 def test_spaces_around_a_text_are_stripped(api: Api):
-    made = api.create(person(fullName="  Wanjiku  Kamau "))
+    report = api.create(person(fullName="  Wanjiku  Kamau "))
 
-    assert api.report(made["id"])["subject"]["fullName"] == "Wanjiku  Kamau"
+    assert api.report(report["id"])["subject"]["fullName"] == "Wanjiku  Kamau"
 
 
 @pytest.mark.parametrize(("reports", "code"), [([], "too-few"), ({}, "invalid-type")])

@@ -30,13 +30,13 @@ LEGAL = {(source, t) for source, targets in MOVES.items() for t in targets.split
 
 def create_report_in(api: Api, status: str) -> Report:
     CheckDefinition.objects.update(price=0)
-    made = api.create(company(), draft=True)
-    Report.objects.filter(pk=made["id"]).update(
+    report = api.create(company(), draft=True)
+    Report.objects.filter(pk=report["id"]).update(
         status=status,
         launched_at=None if status == "DRAFT" else now(),
         completed_at=now() if status in ENDED else None,
     )
-    return Report.objects.get(pk=made["id"])
+    return Report.objects.get(pk=report["id"])
 
 
 def apply_move(report: Report, target: str) -> None:

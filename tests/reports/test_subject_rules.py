@@ -41,9 +41,9 @@ def test_person_refuses_a_registration_number(api: Api):
 def test_company_accepts_common_members(api: Api):
     item = company(email="info@baobab.test", phone="+254712345678", country="UG")
 
-    made = api.create(item)
+    report = api.create(item)
 
-    subject = api.report(made["id"])["subject"]
+    subject = api.report(report["id"])["subject"]
     assert subject.items() >= item["subject"].items()
 
 
@@ -75,8 +75,8 @@ def test_tax_check_of_a_company_needs_its_pin(api: Api):
     item = requesting(company(), "KRA_PIN")
 
     assert fault_codes(api, item) == {"subject/kraPin": "missing-input"}
-    made = api.create(with_value(item, "subject/kraPin", "P051234567Z"))
-    assert api.report(made["id"])["subject"]["kraPin"] == "P051234567Z"
+    report = api.create(with_value(item, "subject/kraPin", "P051234567Z"))
+    assert api.report(report["id"])["subject"]["kraPin"] == "P051234567Z"
 
 
 @pytest.mark.parametrize("member", EMPLOYMENT)
@@ -99,9 +99,9 @@ def test_inputs_are_returned_with_the_subject(api: Api):
         "EMPLOYER_VERIFICATION",
     )
 
-    made = api.create(item)
+    report = api.create(item)
 
-    subject = api.report(made["id"])["subject"]
+    subject = api.report(report["id"])["subject"]
     assert subject.items() >= item["subject"].items()
 
 
@@ -133,10 +133,10 @@ def test_missing_company_number_is_one_fault(api: Api):
 def test_edit_that_leaves_a_hosted_company_without_number_is_refused(api: Api):
     CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
     item = requesting(company(), "AML_SCREENING")
-    made = api.create({**item, "consent": HOSTED, "draft": True})
+    report = api.create({**item, "consent": HOSTED, "draft": True})
     named = {"subjectType": "COMPANY", "fullName": "Baobab Traders Limited"}
 
-    problem = api.refused(f"/reports/{made['id']}/draft", {"subject": named})
+    problem = api.refused(f"/reports/{report['id']}/draft", {"subject": named})
 
     assert error_codes(problem) == {"#/subject/registrationNumber": "missing-input"}
 
@@ -189,7 +189,7 @@ def test_test_key_accepts_sandbox_numbers(api: Api):
 def test_link_is_made_for_a_subject_without_contact(api: Api):
     item = {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
 
-    made = api.create(item)
+    report = api.create(item)
 
-    assert made["consentState"]["consentUrl"]
-    assert api.report(made["id"])["subject"]["email"] is None
+    assert report["consentState"]["consentUrl"]
+    assert api.report(report["id"])["subject"]["email"] is None

@@ -49,12 +49,12 @@ MEMBERS = {"id", "from", "to", "trigger", "actor", "createdAt"}
 
 
 def test_timeline_names_the_api_key(api: Api):
-    made = api.create(two_checks(), draft=True)
+    report = api.create(two_checks(), draft=True)
     other = Api(api.workspace, "sandbox")
-    other.post(f"/reports/{made['id']}/launch")
-    other.post(f"/reports/{made['id']}/cancel")
+    other.post(f"/reports/{report['id']}/launch")
+    other.post(f"/reports/{report['id']}/cancel")
 
-    moves = timeline(api, made["id"])
+    moves = timeline(api, report["id"])
 
     actors = [f"key {api.key}", f"key {other.key}", f"key {other.key}"]
     assert [move["actor"] for move in moves] == actors
@@ -78,21 +78,21 @@ def test_timeline_is_oldest_first(api: Api):
 
 
 def test_calls_that_change_nothing_add_no_entry(api: Api):
-    made = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     for verb in ("launch", "retry"):
-        api.refused(f"/reports/{made['id']}/{verb}")
-    api.post(f"/reports/{made['id']}/draft", {"purpose": "Other"})
-    api.report(made["id"])
+        api.refused(f"/reports/{report['id']}/{verb}")
+    api.post(f"/reports/{report['id']}/draft", {"purpose": "Other"})
+    api.report(report["id"])
 
     assert StatusChange.objects.count() == 1
 
 
 def test_timeline_says_which_messages_were_not_sent(api: Api, another_api: Api):
     item = person(email="stranger@elsewhere.test", phone="+254712345678")
-    made = api.create({**item, "consent": HOSTED, "paymentMode": "CANDIDATE"})
+    report = api.create({**item, "consent": HOSTED, "paymentMode": "CANDIDATE"})
     other = api.create({**item, "consent": HOSTED})
     send_due_notifications()
-    told = api.get(f"/reports/{made['id']}/events").json()["messages"]
+    told = api.get(f"/reports/{report['id']}/events").json()["messages"]
 
     assert [(one["kind"], one["channel"]) for one in told] == [
         ("CONSENT_REQUEST", "EMAIL"),
@@ -103,15 +103,15 @@ def test_timeline_says_which_messages_were_not_sent(api: Api, another_api: Api):
     assert "stranger" not in str(told)
     theirs = api.get(f"/reports/{other['id']}/events").json()["messages"]
     assert {one["id"] for one in theirs}.isdisjoint(one["id"] for one in told)
-    strange = another_api.get(f"/reports/{made['id']}/events")
+    strange = another_api.get(f"/reports/{report['id']}/events")
     assert strange.status_code == 404
 
 
 def test_timeline_names_messages_to_payers(api: Api):
     payer = {"name": "Amina", "email": "amina@payer.test"}
-    made = api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
+    report = api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
     send_due_notifications()
-    (told,) = api.get(f"/reports/{made['id']}/events").json()["messages"]
+    (told,) = api.get(f"/reports/{report['id']}/events").json()["messages"]
 
     assert (told["kind"], told["status"]) == ("PAYMENT_REQUEST", "SENT")
     assert told["reason"] is None

@@ -78,15 +78,15 @@ class ConsentAdmin(HostedLinkAdmin):
 
 @admin.register(ConsentRecord)
 class ConsentRecordAdmin(ReadOnlyAdmin):
-    list_display = ["number", "report_page", "happened", "language", "created_at"]
-    list_filter = ["happened", "language"]
+    list_display = ["number", "report_page", "decision", "language", "created_at"]
+    list_filter = ["decision", "language"]
     search_ids = ("id", "report_id", "consent_id")
     fields = [
         "id",
         "number",
         "report_page",
         "consent_id",
-        "happened",
+        "decision",
         "generation",
         "language",
         "notice_version",
@@ -94,7 +94,7 @@ class ConsentRecordAdmin(ReadOnlyAdmin):
         "unchanged",
         "created_at",
     ]
-    personal_fields = ("evidence_opened",)
+    personal_fields = ("decrypted_evidence",)
 
     @admin.display(description="SHA-256 of the text")
     def notice_hash(self, record):
@@ -108,5 +108,5 @@ class ConsentRecordAdmin(ReadOnlyAdmin):
         return bytes(record.digest) == digest_of(record, record.evidence)
 
     @admin.display(description="Evidence")
-    def evidence_opened(self, record):
+    def decrypted_evidence(self, record):
         return record.evidence

@@ -130,7 +130,7 @@ class Evidence:
     # Check -> the sources that the text names.
     sources: dict[str, list[str]] = field(default_factory=dict)
 
-    def kept(self, report: Report, reason: str) -> dict[str, Any]:
+    def as_members(self, report: Report, reason: str) -> dict[str, Any]:
         return {
             "requester": report.workspace.requester.name,
             "purpose": report.purpose,
@@ -264,44 +264,44 @@ def is_signature(report: Report, name: str) -> bool:
 def write_record(
     consent: Consent,
     report: Report,
-    happened: ConsentRecord.Decision,
+    decision: ConsentRecord.Decision,
     evidence: Evidence,
     reason: str,
     at: datetime,
 ) -> ConsentRecord:
     """Record a decision by the present link. The caller holds both rows."""
-    kept = evidence.kept(report, reason)
+    members = evidence.as_members(report, reason)
     record = ConsentRecord(
         id=uuid7(),
         report=report,
         consent_id=consent.pk,
-        happened=happened,
+        decision=decision,
         generation=consent.generation,
         language=evidence.language,
         notice_version=evidence.notice_version,
         notice_sha256=_sha256(evidence.text),
-        evidence=kept,
+        evidence=members,
         created_at=at,
     )
-    record.digest = digest_of(record, kept)
+    record.digest = digest_of(record, members)
     record.save(force_insert=True)
     return record
 
 
 def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
     """Return the `digest` of an unchanged record with this evidence."""
-    said = [
+    values = [
         record.pk,
         record.report_id,
         record.consent_id,
-        record.happened,
+        record.decision,
         record.generation,
         record.language,
         record.notice_version,
         utc_text(record.created_at),
         orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
     ]
-    return keyed_hash("consent-record", *said)
+    return keyed_hash("consent-record", *values)
 
 
 def _sha256(text: str) -> bytes | None:
@@ -309,11 +309,11 @@ def _sha256(text: str) -> bytes | None:
 
 
 def _find_record(
-    consent: Consent, generation: int, happened: ConsentRecord.Decision
+    consent: Consent, generation: int, decision: ConsentRecord.Decision
 ) -> ConsentRecord | None:
     """Return the record of the same decision by the same link: a repeated request."""
     return ConsentRecord.objects.filter(
-        consent_id=consent.pk, generation=generation, happened=happened
+        consent_id=consent.pk, generation=generation, decision=decision
     ).first()
 
 
@@ -333,18 +333,18 @@ def _require_open(
 def _decide(
     consent: Consent,
     report: Report,
-    happened: ConsentRecord.Decision,
+    decision: ConsentRecord.Decision,
     evidence: Evidence,
     reason: str,
     at: datetime,
 ) -> ConsentRecord:
-    consent.status = ConsentStatus(happened.value)
-    if happened == Decision.GRANTED:
+    consent.status = ConsentStatus(decision.value)
+    if decision == Decision.GRANTED:
         consent.shown_sources = evidence.sources
     consent.save(update_fields=["status", "shown_sources"])
-    record = write_record(consent, report, happened, evidence, reason, at)
+    record = write_record(consent, report, decision, evidence, reason, at)
     cancel_consent_requests(consent)
-    if happened != Decision.EXPIRED:
+    if decision != Decision.EXPIRED:
         notify(*consent_receipt(report, record))
     return record
 

@@ -60,7 +60,7 @@ CODE_LIFETIME = timedelta(minutes=15)
 
 
 class LinkLocked(Exception):
-    """Too many answers were wrong. The lock ends at `until`; if that is None, never."""
+    """Too many answers were wrong. The lock ends at `until`, or never if it is None."""
 
     def __init__(self, until: datetime | None) -> None:
         super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")
@@ -125,8 +125,8 @@ class ConsentLinks(ClientLinks[Consent]):
     def reminder(self, report: Report, row: Consent) -> list[OutgoingMessage] | None:
         if row.status != ConsentStatus.PENDING:
             return None
-        is_asked = report.status in REMINDABLE_STATUSES
-        return consent_reminder(report, row) if is_asked else []
+        needs_answer = report.status in REMINDABLE_STATUSES
+        return consent_reminder(report, row) if needs_answer else []
 
     def close(self, report: Report, row: Consent, at: datetime) -> None:
         if row.status == ConsentStatus.PENDING:
@@ -226,30 +226,23 @@ def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:
     The fifth wrong answer in a row locks the link, each time for longer, and in the end
     for good. Raises LinkLocked, and Consent.DoesNotExist for a replaced link.
     """
-    right, locked = _answer(consent_id, generation, answer)
-    if locked:
-        raise locked
-    return right
-
-
-@transaction.atomic
-def _answer(
-    consent_id: UUID, generation: int, answer: str
-) -> tuple[bool, LinkLocked | None]:
-    """Return whether the answer is right, and the lock of the link afterwards."""
-    consent = _get_consent_for_update(consent_id, generation)
-    at = now()
+    with transaction.atomic():
+        consent = _get_consent_for_update(consent_id, generation)
+        at = now()
+        if consent.is_locked(at):
+            raise LinkLocked(consent.locked_until)
+        right = is_correct_answer(consent, answer)
+        consent.locked_until = None
+        consent.wrong_answers = 0 if right else consent.wrong_answers + 1
+        if right:
+            consent.locks = 0
+        elif consent.wrong_answers >= TRIES:
+            _lock_link(consent, at)
+        consent.save(update_fields=["wrong_answers", "locked_until", "locks"])
+    # After the commit, as the exception would undo the lock
     if consent.is_locked(at):
-        return False, LinkLocked(consent.locked_until)
-    right = is_correct_answer(consent, answer)
-    consent.locked_until = None
-    consent.wrong_answers = 0 if right else consent.wrong_answers + 1
-    if right:
-        consent.locks = 0
-    elif consent.wrong_answers >= TRIES:
-        _lock_link(consent, at)
-    consent.save(update_fields=["wrong_answers", "locked_until", "locks"])
-    return right, LinkLocked(consent.locked_until) if consent.is_locked(at) else None
+        raise LinkLocked(consent.locked_until)
+    return right
 
 
 def _get_consent_for_update(consent_id: UUID, generation: int) -> Consent:

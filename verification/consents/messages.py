@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from verification import links
@@ -46,7 +45,7 @@ def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     """Return whether the subject or payer would now get a message of this kind."""
-    return any(is_sendable(one) for one in messages_to(person, report, kind, "", {}))
+    return any(is_sendable(each) for each in messages_to(person, report, kind, "", {}))
 
 
 def cancel_consent_requests(consent: Consent) -> None:
@@ -63,31 +62,18 @@ def consent_request(report: Report, consent: Consent | None) -> list[OutgoingMes
     """Return the messages with a hosted consent's link, one to each address."""
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:
         return []
-    return _subject_messages(
-        report,
-        Kind.CONSENT_REQUEST,
-        request_cause(consent),
-        _consent_context(report, consent),
-    )
+    cause = request_cause(consent)
+    return _link_messages(report, consent, Kind.CONSENT_REQUEST, cause)
 
 
 def consent_reminder(report: Report, consent: Consent) -> list[OutgoingMessage]:
-    return _subject_messages(
-        report,
-        Kind.CONSENT_REMINDER,
-        reminder_cause(consent),
-        _consent_context(report, consent),
-    )
+    cause = reminder_cause(consent)
+    return _link_messages(report, consent, Kind.CONSENT_REMINDER, cause)
 
 
 def consent_lock_message(report: Report, consent: Consent) -> list[OutgoingMessage]:
     """Return the messages that say that the link is locked for good."""
-    return _subject_messages(
-        report,
-        Kind.CONSENT_LOCKED,
-        locked_cause(consent),
-        _consent_context(report, consent),
-    )
+    return _link_messages(report, consent, Kind.CONSENT_LOCKED, locked_cause(consent))
 
 
 def code_channels(consent: Consent) -> list[str]:
@@ -98,12 +84,13 @@ def code_channels(consent: Consent) -> list[str]:
     page asks no other subject for a code.
     """
     report = consent.report
-    wanted = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
+    found = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
     if report.environment == Environment.SANDBOX:
-        wanted = [one for one in wanted if is_sendable(one)]
-    can_send = {Channel.EMAIL: True, Channel.SMS: sms_is_configured()}
-    found = [one.channel.value for one in wanted if can_send[one.channel]]
-    return sorted(found, reverse=True)
+        found = [message for message in found if is_sendable(message)]
+    channels = {message.channel.value for message in found}
+    if not sms_is_configured():
+        channels.discard(Channel.SMS)
+    return sorted(channels, reverse=True)
 
 
 def consent_code(consent: Consent, code: str, language: str) -> list[OutgoingMessage]:
@@ -111,8 +98,9 @@ def consent_code(consent: Consent, code: str, language: str) -> list[OutgoingMes
     report = consent.report
     context = {**report.workspace.requester.message_context, "code": code}
     cause = code_cause(consent)
-    wanted = _subject_messages(report, Kind.CONSENT_CODE, cause, context, language)
-    return [one for one in wanted if one.channel == consent.code_channel]
+    subject = report.subject or {}
+    found = messages_to(subject, report, Kind.CONSENT_CODE, cause, context, language)
+    return [message for message in found if message.channel == consent.code_channel]
 
 
 def link_channels(consent: Consent) -> tuple[str, ...]:
@@ -128,7 +116,7 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessa
     context = {
         **report.workspace.requester.message_context,
         "number": record.number,
-        "decision": record.happened,
+        "decision": record.decision,
         "reason": reason if reason in REASON_CODES else "",
         "made": (record.evidence or {}).get("made", ""),
         "byStaff": record.is_by_staff,
@@ -138,22 +126,24 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessa
     }
     # The language of the page. If staff withdrew for the subject, there was no page.
     language = record.language or BILINGUAL
-    wanted = _subject_messages(
-        report, Kind.CONSENT_RECEIPT, f"receipt:{record.pk}", context, language
-    )
-    return [one for one in wanted if one.channel == Channel.EMAIL]
+    subject, cause = report.subject or {}, f"receipt:{record.pk}"
+    found = messages_to(subject, report, Kind.CONSENT_RECEIPT, cause, context, language)
+    return [message for message in found if message.channel == Channel.EMAIL]
 
 
-def _consent_context(report: Report, consent: Consent) -> dict[str, Any]:
-    return {
+def _link_messages(
+    report: Report, consent: Consent, kind: Kind, cause: str
+) -> list[OutgoingMessage]:
+    context = {
         **report.workspace.requester.message_context,
         "purpose": report.purpose,
         "link": links.consent_url(consent.pk, consent.generation),
-        "expiresAt": _text(consent.expires_at),
+        "expiresAt": utc_text(consent.expires_at) if consent.expires_at else None,
         "asks": challenge_for_consent(consent) is not None,
         "isCompany": report.subject_type == SubjectType.COMPANY,
         "pays": _subject_price(report),
     }
+    return messages_to(report.subject or {}, report, kind, cause, context)
 
 
 def _subject_price(report: Report) -> str:
@@ -164,20 +154,6 @@ def _subject_price(report: Report) -> str:
     if payment is None or not payment.amount:
         return ""
     return f"{payment.currency} {payment.amount:,.2f}"
-
-
-def _text(at: datetime | None) -> str | None:
-    return utc_text(at) if at else None
-
-
-def _subject_messages(
-    report: Report,
-    kind: Kind,
-    cause: str,
-    context: dict[str, Any],
-    language: str = BILINGUAL,
-) -> list[OutgoingMessage]:
-    return messages_to(report.subject or {}, report, kind, cause, context, language)
 
 
 def messages_to(

@@ -186,14 +186,14 @@ class ConsentRecord(models.Model):
     report = models.ForeignKey(Report, models.PROTECT, related_name="consent_records")
     # No foreign key: an edit of the draft replaces the consent and keeps its records.
     consent_id = models.UUIDField()
-    happened = models.CharField(max_length=9, choices=Decision)
+    decision = models.CharField(max_length=9, choices=Decision)
     # Number of the link that the subject used.
     generation = models.PositiveIntegerField()
     language = models.CharField(max_length=2, blank=True)
     # Version and SHA-256 of the exact text on the page.
     notice_version = models.CharField(max_length=40, blank=True)
     notice_sha256 = models.BinaryField(null=True)
-    # As `Evidence.kept` returns it.
+    # The result of `Evidence.as_members`
     evidence = EncryptedJSONField(null=True)
     # Keyed hash over the other fields; it proves that the record is unchanged as long
     # as there is evidence. `notice_sha256` follows from the text in the evidence.
@@ -203,8 +203,8 @@ class ConsentRecord(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["consent_id", "generation", "happened"],
-                name="it_happens_once_to_each_link",
+                fields=["consent_id", "generation", "decision"],
+                name="one_record_a_decision_and_link",
             )
         ]
         indexes = [
@@ -217,7 +217,7 @@ class ConsentRecord(models.Model):
         ordering = ["created_at", "id"]
 
     def __str__(self) -> str:
-        return f"{self.happened} {format_nairobi(self.created_at)}"
+        return f"{self.decision} {format_nairobi(self.created_at)}"
 
     @property
     def is_by_staff(self) -> bool:
@@ -225,11 +225,11 @@ class ConsentRecord(models.Model):
 
         The language is empty then; it stays so when the evidence is erased.
         """
-        return self.happened == self.Decision.WITHDRAWN and not self.language
+        return self.decision == self.Decision.WITHDRAWN and not self.language
 
     @property
     def number(self) -> str:
-        """The number on the receipt, in groups of four for reading it out."""
+        """The number on the receipt."""
         return number_of_id("C", self.id)
 
 
@@ -240,7 +240,7 @@ def reason_of(consent: Consent) -> str | None:
     record = ConsentRecord.objects.filter(
         consent_id=consent.pk,
         generation=consent.generation,
-        happened=consent.status,
+        decision=consent.status,
     ).first()
     evidence = (record and record.evidence) or {}
     return evidence.get("reason") or None
@@ -255,7 +255,7 @@ def load_given_consent(consent: Consent) -> ConsentEvidence | None:
         at = datetime.fromisoformat(attested["obtainedAt"])
         return ConsentEvidence(at, attested["method"], attested["policyVersion"])
     granted = ConsentRecord.objects.filter(
-        consent_id=consent.pk, happened=ConsentRecord.Decision.GRANTED
+        consent_id=consent.pk, decision=ConsentRecord.Decision.GRANTED
     )
     record = granted.defer("evidence").order_by("created_at").last()
     if record is None:

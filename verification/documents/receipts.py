@@ -99,7 +99,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "made": evidence.get("made") or "",
         "byStaff": record.is_by_staff,
         "number": record.number,
-        "decision": record.happened,
+        "decision": record.decision,
         "reasonCode": reason if reason in REASON_CODES else "",
         "checks": check_headings(
             evidence.get("checks") or [], record.notice_version, moment["language"]

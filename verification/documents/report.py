@@ -13,7 +13,6 @@ from django.conf import settings
 from verification import links
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
-from verification.db.ids import number_of_id
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.values.wire import format_nairobi, one_line
@@ -45,16 +44,11 @@ def report_pdf(report: Report) -> bytes:
     )
 
 
-def report_number(report: Report) -> str:
-    """Return the number by which people name the report, `R-1A2B-3C4D-5E6F`."""
-    return number_of_id("R", report.pk)
-
-
 def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
     ended = report.completed_at
     return {
         "operator": settings.OPERATOR_NAME,
-        "number": report_number(report),
+        "number": report.number,
         "requester": report.workspace.requester.name,
         "ordered": _moment(report.created_at),
         "ended": f"Completed {_moment(ended)}" if ended else "Not completed yet",

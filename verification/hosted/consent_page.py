@@ -431,4 +431,4 @@ def records_of(visited: OpenConsent) -> list[ConsentRecord]:
     records = ConsentRecord.objects.filter(
         consent_id=visited.consent.pk, generation=visited.visit.generation
     )
-    return list(records.exclude(happened=ConsentRecord.Decision.EXPIRED))
+    return list(records.exclude(decision=ConsentRecord.Decision.EXPIRED))

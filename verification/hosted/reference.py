@@ -322,5 +322,5 @@ def _evidence(request: HttpRequest, reference: Reference) -> answers.AnswerEvide
         address=str(client_address(request) or ""),
         user_agent=user_agent(request),
         language=get_language() or "en",
-        notice=_notice(reference).kept,
+        notice=_notice(reference).as_evidence,
     )

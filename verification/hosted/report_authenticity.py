@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.documents.report import report_number
 from verification.hosted.pages import client_context, hosted, initials, render_page
 from verification.reports.models import Report
 from workspaces.models import Environment
@@ -25,7 +24,7 @@ def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
         return render_page(request, "not_genuine", status=404)
     context = {
         "report": report,
-        "number": report_number(report),
+        "number": report.number,
         **client_context(report.workspace),
         "initials": "" if report.subject is None else initials(report.subject_name),
         "results": report.results.select_related("definition").order_by("position"),

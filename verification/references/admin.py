@@ -14,7 +14,7 @@ class ReferenceAdmin(HostedLinkAdmin):
     list_display = ["id", "report_page", "status", "attempt", "expires_at", "reminded"]
     list_filter = ["status"]
     search_ids = ("id", "report_id", "result_id")
-    personal_fields = ("what_was_answered",)
+    personal_fields = ("answers_and_evidence",)
     fields = [
         "id",
         "number",
@@ -36,7 +36,7 @@ class ReferenceAdmin(HostedLinkAdmin):
         return super().get_queryset(request).defer("answers", "evidence")
 
     @admin.display(description="Answers and evidence")
-    def what_was_answered(self, reference):
+    def answers_and_evidence(self, reference):
         return {"answers": reference.answers, "evidence": reference.evidence}
 
     @admin.display(description="Reminded", boolean=True)

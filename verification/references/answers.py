@@ -21,21 +21,20 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification import links
 from verification.checks.events import consent_status_of, reference_event
 from verification.db.bulk_insert import insert
-from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.models import BILINGUAL, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.references.models import Reference, ReferenceStatus
 from verification.references.requests import (
     cancel_reference_requests,
     make_due,
+    referee_message,
     require_open,
 )
 from verification.reports.status import lock_with_report
 from verification.values.wire import one_line
 from webhooks.events import event_rows
-from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"
 VERSION = "referee-2026-11"
@@ -65,8 +64,8 @@ class Notice:
         return sha256(self.text.encode()).hexdigest()
 
     @property
-    def kept(self) -> dict[str, str]:
-        """Its members of the evidence of an answer."""
+    def as_evidence(self) -> dict[str, str]:
+        """The notice's members of the evidence of an answer."""
         return {
             "noticeVersion": self.version,
             "noticeSha256": self.sha256,
@@ -76,14 +75,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvidence:
-    """Proof of the answer; `notice` is the `Notice.kept` of the notice on the page."""
+    """Proof of the answer; `notice` is `Notice.as_evidence` of the page's notice."""
 
     address: str
     user_agent: str
     language: str
     notice: Mapping[str, str]
 
-    def kept(self, reason: str = "") -> dict[str, str]:
+    def as_members(self, reason: str = "") -> dict[str, str]:
         return {
             "address": self.address,
             "userAgent": self.user_agent,
@@ -111,7 +110,7 @@ def submit(
     at = now()
     reference.status = ReferenceStatus.SUBMITTED
     reference.answers, reference.submitted_at = dict(answers), at
-    _close(reference, evidence.kept(), at)
+    _close(reference, evidence.as_members(), at)
     stack = report.results.values_list("name", "status", "id")
     event = reference_event(
         report,
@@ -140,7 +139,7 @@ def decline(
     at = now()
     reference.status = ReferenceStatus.DECLINED
     reference.declined_at = at
-    _close(reference, evidence.kept(reason), at)
+    _close(reference, evidence.as_members(reason), at)
     return reference
 
 
@@ -161,30 +160,17 @@ def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
 
     Erasing the subject erases the referee's address; there is no message then.
     """
-    report = reference.report
-    subject = report.subject or {}
-    if not subject.get("refereeEmail"):
+    if not (reference.report.subject or {}).get("refereeEmail"):
         return []
     context = {
-        **report.workspace.requester.message_context,
-        "refereeName": subject.get("refereeName", ""),
         "number": reference.number,
         "decision": reference.status,
         "referenceId": str(reference.pk),
-        "link": links.reference_url(reference.pk, reference.generation),
     }
-    return [
-        OutgoingMessage(
-            Kind.REFERENCE_RECEIPT,
-            Channel.EMAIL,
-            f"receipt:{reference.pk}",
-            subject["refereeEmail"],
-            context,
-            (reference.evidence or {}).get("language", BILINGUAL),
-            report.workspace_id,
-            report.environment == Environment.SANDBOX,
-        )
-    ]
+    language = (reference.evidence or {}).get("language", BILINGUAL)
+    cause = f"receipt:{reference.pk}"
+    kind = Kind.REFERENCE_RECEIPT
+    return [referee_message(kind, cause, reference, context, language)]
 
 
 def notice_for(reference: Reference, consent_status: str, language: str) -> Notice:

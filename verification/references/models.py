@@ -82,5 +82,5 @@ class Reference(models.Model):
 
     @property
     def number(self) -> str:
-        """The number on the receipt, in groups of four for reading it out."""
+        """The number on the receipt."""
         return number_of_id("R", self.id)

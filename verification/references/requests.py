@@ -7,6 +7,7 @@ because the referee has answered.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -96,25 +97,41 @@ def close_references(report: Report) -> None:
     waiting.update(status=ReferenceStatus.EXPIRED)
 
 
-def reference_message(
-    kind: Kind, report: Report, reference: Reference
-) -> OutgoingMessage:
-    subject = report.subject or {}
+def reference_message(kind: Kind, reference: Reference) -> OutgoingMessage:
+    """Return the message with the present link."""
+    subject = reference.report.subject or {}
     cause = request_cause if kind == Kind.REFERENCE_REQUEST else reminder_cause
+    context = {
+        "subjectName": subject["fullName"],
+        "employer": subject["employerName"],
+        "expiresAt": utc_text(reference.expires_at),
+    }
+    return referee_message(kind, cause(reference), reference, context)
+
+
+def referee_message(
+    kind: Kind,
+    cause: str,
+    reference: Reference,
+    context: dict[str, Any],
+    language: str = BILINGUAL,
+) -> OutgoingMessage:
+    """Return an e-mail to the referee, whose address must not be erased."""
+    report = reference.report
+    subject = report.subject or {}
+    context = {
+        **report.workspace.requester.message_context,
+        "refereeName": subject.get("refereeName", ""),
+        "link": links.reference_url(reference.pk, reference.generation),
+        **context,
+    }
     return OutgoingMessage(
         kind,
         Channel.EMAIL,
-        cause(reference),
+        cause,
         subject["refereeEmail"],
-        {
-            **report.workspace.requester.message_context,
-            "subjectName": subject["fullName"],
-            "refereeName": subject["refereeName"],
-            "employer": subject["employerName"],
-            "link": links.reference_url(reference.pk, reference.generation),
-            "expiresAt": utc_text(reference.expires_at),
-        },
-        BILINGUAL,
+        context,
+        language,
         report.workspace_id,
         report.environment == Environment.SANDBOX,
     )
@@ -164,7 +181,7 @@ class ReferenceLinks(HostedLinks[Reference]):
         """Nothing else belongs to the old link."""
 
     def request(self, report: Report, row: Reference) -> list[OutgoingMessage]:
-        return [reference_message(Kind.REFERENCE_REQUEST, report, row)]
+        return [reference_message(Kind.REFERENCE_REQUEST, row)]
 
     def due_reminders(self, at: datetime) -> QuerySet[Reference]:
         """Remind referees after three days, as their check is running."""
@@ -175,7 +192,7 @@ class ReferenceLinks(HostedLinks[Reference]):
     def reminder(self, report: Report, row: Reference) -> list[OutgoingMessage]:
         if closed_status(row, report, row.generation):
             return []
-        return [reference_message(Kind.REFERENCE_REMINDER, report, row)]
+        return [reference_message(Kind.REFERENCE_REMINDER, row)]
 
     def close(self, report: Report, row: Reference, at: datetime) -> None:
         """End the check, if it still waits for this reference."""
@@ -218,7 +235,7 @@ def _create_reference(claimed: Claim) -> Reference | None:
     )
     make_link(reference, now())
     reference.save(force_insert=True)
-    notify(reference_message(Kind.REFERENCE_REQUEST, report, reference))
+    notify(reference_message(Kind.REFERENCE_REQUEST, reference))
     return reference
 
 

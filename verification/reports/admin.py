@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.urls import path, reverse
 from django.utils.timezone import now
 from unfold.decorators import action
@@ -57,8 +57,8 @@ from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import NotCancellable, NotRetryable
 from verification.values.personal import mask
 from webhooks.models import Delivery, Event
-from workspaces.ledger import InsufficientBalance
-from workspaces.models import Account, Client, LedgerEntry
+from workspaces.ledger import InsufficientBalance, account_of
+from workspaces.models import Client, LedgerEntry
 
 # At most this many rows of each kind are shown.
 SHOWN = 100
@@ -95,9 +95,9 @@ class ReportHistory:
 class TimelineEntry:
     at: datetime
     icon: str
-    what: str
+    text: str
     page: str = ""
-    by: str = ""
+    actor: str = ""
 
 
 def load_history(report: Report) -> ReportHistory:
@@ -135,9 +135,9 @@ def timeline(history: ReportHistory) -> list[TimelineEntry]:
 def _timeline_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
     for change in history.changes:
         text = f"{change} · {change.trigger}"
-        yield TimelineEntry(change.created_at, "swap_horiz", text, by=change.actor)
+        yield TimelineEntry(change.created_at, "swap_horiz", text, actor=change.actor)
     for record in history.records:
-        text = f"Consent {record.happened.lower()}, receipt {record.number}"
+        text = f"Consent {record.decision.lower()}, receipt {record.number}"
         yield TimelineEntry(record.created_at, "how_to_reg", text, _page(record))
     for result in history.results:
         if result.completed_at:
@@ -164,8 +164,8 @@ def _payment_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
         begun = f"{name} begun at {checkout.provider}"
         if checkout.is_prompt:
             begun = f"{name}: M-Pesa prompt by {checkout.provider}"
-        by = checkout.started_by
-        yield TimelineEntry(checkout.created_at, "point_of_sale", begun, page, by)
+        actor = checkout.started_by
+        yield TimelineEntry(checkout.created_at, "point_of_sale", begun, page, actor)
         if checkout.paid_at:
             text = f"{name} paid: {checkout.paid_currency} {checkout.paid_amount}"
             yield TimelineEntry(checkout.paid_at, "payments", text, page)
@@ -249,13 +249,10 @@ class RetryForm(ReportForm):
     def facts(self) -> Facts:
         report = self.report
         failed = failed_checks(report)
-        account = Account.objects.get(
-            workspace=report.workspace_id, environment=report.environment
-        )
-        movements = charge_movements(
-            Client(account.workspace, account, ""), report, charge_items(failed)
-        )
-        price = -sum((one.amount for one in movements), Decimal(0))
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, "")
+        movements = charge_movements(client, report, charge_items(failed))
+        price = -sum((movement.amount for movement in movements), Decimal(0))
         return [
             *super().facts(),
             ("Checks", ", ".join(result.name for result in failed)),
@@ -290,7 +287,7 @@ class ReportAdmin(ReadOnlyAdmin):
         "monitoring",
         "created_by",
     ]
-    personal_fields = ("subject_opened",)
+    personal_fields = ("decrypted_subject",)
     actions_detail = [
         "cancel",
         "retry",
@@ -301,17 +298,17 @@ class ReportAdmin(ReadOnlyAdmin):
     ]
 
     @admin.display(description="Subject")
-    def subject_opened(self, report: Report) -> dict[str, Any] | None:
+    def decrypted_subject(self, report):
         return report.subject
 
     @admin.display(description="Monitoring rule")
-    def monitoring(self, report: Report) -> str:
+    def monitoring(self, report):
         if not report.monitoring_id:
             return "-"
         # By the URL's name, as `reports` does not import `monitoring`
         return link_by_id("monitoring.rule", report.monitoring_id)
 
-    def get_urls(self) -> list[Any]:
+    def get_urls(self):
         document = path(
             "<uuid:report_id>/document.pdf",
             self.admin_site.admin_view(self.document),
@@ -319,41 +316,30 @@ class ReportAdmin(ReadOnlyAdmin):
         )
         return [document, *super().get_urls()]
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *arguments: Any, **more: Any
-    ) -> Any:
+    def render_change_form(self, request, context, *arguments, **more):
         report = more["obj"]
         history = load_history(report)
         context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
         has_failed = any(r.status == ResultStatus.FAILED for r in history.results)
-        if (
-            has_failed
-            and report.is_ended
-            and self.changeable_row(request, str(report.pk))
-        ):
+        is_changeable = self.changeable_row(request, str(report.pk))
+        if has_failed and report.is_ended and is_changeable:
             context["why_not_retried"] = not_retryable_reason(report)
         return super().render_change_form(request, context, *arguments, **more)
 
-    def has_cancel_permission(
-        self, request: HttpRequest, object_id: Any = None
-    ) -> bool:
+    def has_cancel_permission(self, request, object_id=None):
         report = self.changeable_row(request, object_id)
         return report is not None and not report.is_ended
 
-    def has_retry_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+    def has_retry_permission(self, request, object_id=None):
         report = self.changeable_row(request, object_id)
         return report is not None and not not_retryable_reason(report)
 
-    def has_consent_permission(
-        self, request: HttpRequest, object_id: Any = None
-    ) -> bool:
+    def has_consent_permission(self, request, object_id=None):
         report = self.changeable_row(request, object_id)
         return bool(report and hasattr(report, "consent") and not report.is_ended)
 
-    def has_payment_permission(
-        self, request: HttpRequest, object_id: Any = None
-    ) -> bool:
+    def has_payment_permission(self, request, object_id=None):
         report = self.changeable_row(request, object_id)
         return bool(report and hasattr(report, "payment") and not report.is_ended)
 
@@ -368,9 +354,9 @@ class ReportAdmin(ReadOnlyAdmin):
             CancelForm,
         ),
     )
-    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        why = form.cleaned_data["reason"]
-        return self._act(request, object_id, cancel, "cancelled", why)
+    def cancel(self, request, form, object_id):
+        reason = form.cleaned_data["reason"]
+        return self._act(request, object_id, cancel, "cancelled", reason)
 
     @action(
         description="Retry",
@@ -383,7 +369,7 @@ class ReportAdmin(ReadOnlyAdmin):
             RetryForm,
         ),
     )
-    def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+    def retry(self, request, form, object_id):
         return self._act(request, object_id, retry, "retried")
 
     @action(
@@ -396,9 +382,7 @@ class ReportAdmin(ReadOnlyAdmin):
             "Resend",
         ),
     )
-    def resend_consent(
-        self, request: HttpRequest, form: Any, object_id: str
-    ) -> HttpResponse:
+    def resend_consent(self, request, form, object_id):
         return self._act(request, object_id, consent_links.resend, "consent-link-sent")
 
     @action(
@@ -411,25 +395,15 @@ class ReportAdmin(ReadOnlyAdmin):
             "Resend",
         ),
     )
-    def resend_payment(
-        self, request: HttpRequest, form: Any, object_id: str
-    ) -> HttpResponse:
+    def resend_payment(self, request, form, object_id):
         return self._act(request, object_id, payment_links.resend, "payment-link-sent")
 
-    def _act(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        verb: Callable[[Client, Any], Report],
-        done: str,
-        reason: str = "",
-    ) -> HttpResponse:
+    def _act(self, request, object_id, verb, done, reason=""):
         report = self.get_row(request, object_id)
-        accounts = Account.objects.filter(environment=report.environment)
-        account = accounts.get(workspace_id=report.workspace_id)
+        account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, staff_actor(request).name)
 
-        def run() -> str:
+        def run():
             verb(client, report.pk)
             self.log_change(request, report, done, verb=done, reason=reason)
             return f"Done: {done.replace('-', ' ')}."
@@ -445,24 +419,23 @@ class ReportAdmin(ReadOnlyAdmin):
             "Take the PDF", f"{REVEAL_NOTICE} The PDF tells all.", "Go on", ReasonForm
         ),
     )
-    def pdf(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+    def pdf(self, request, form, object_id):
         report = self.get_row(request, object_id)
         reason = form.cleaned_data["reason"]
-        who = audit.actor_of(request)
-        audit.record("report.pdf-taken", who, report, fields=["pdf"], reason=reason)
+        actor = audit.actor_of(request)
+        audit.record("report.pdf-taken", actor, report, fields=["pdf"], reason=reason)
         remember_reveal(request, report)
         url = reverse("admin:reports_report_document", args=[report.pk])
         return redirect_back(request, report, url)
 
-    def document(self, request: HttpRequest, report_id: Any) -> HttpResponse:
+    def document(self, request, report_id):
         report = self.get_object(request, str(report_id))
         allowed = report and self.has_reveal_permission(request, str(report_id))
         # The button asks for a reason; until then the document does not exist.
         if not (allowed and is_revealed(request, report)):
             raise Http404
-        who = audit.actor_of(request)
         # Record each download, as one reason allows them for ten minutes.
-        audit.record("report.pdf-downloaded", who, report)
+        audit.record("report.pdf-downloaded", audit.actor_of(request), report)
         name = f'attachment; filename="report-{report.pk}.pdf"'
         return HttpResponse(
             report_pdf(report),
@@ -481,7 +454,7 @@ class HostedLinkAdmin(ReadOnlyAdmin):
     confirm = {"resend": "A new link goes out; the old one stops working."}
 
     @admin.action(description="Send a new link", permissions=["act"])
-    def resend(self, request: HttpRequest, rows: QuerySet[Any]) -> None:
+    def resend(self, request, rows):
         self.run_on_each(
             request,
             rows,

@@ -18,7 +18,8 @@ from verification.payments.models import PaymentStatus
 from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
 from verification.references.requests import close_references
-from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.reports.models import Report, ReportStatus
+from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import (
     NotCancellable,
     Transition,
@@ -28,7 +29,7 @@ from verification.reports.status import (
 from verification.sources.calls import close_calls
 from webhooks.events import event_rows
 from webhooks.models import Event
-from workspaces.ledger import Kind, Movement, account_of, entries, move_balances
+from workspaces.ledger import Kind, account_of, entries, move_balances
 from workspaces.models import Client
 
 
@@ -73,8 +74,11 @@ def end_report(
         cancel_consent_requests(consent)
     close_references(report)
     _cancel_payment(report)
-    if not was_draft and report.payment_mode == PaymentMode.SELF:
-        _reverse_charges(client, report, uncalled, at)
+    if not was_draft:
+        charges = charge_items(uncalled)
+        reversals = charge_movements(client, report, charges, Kind.REVERSAL)
+        insert(entries(reversals, at))
+        move_balances(reversals)
 
 
 def fail_report(
@@ -108,23 +112,3 @@ def _cancel_payment(report: Report) -> None:
         refund_parts(payment.pk)
         close_checkouts(payment.pk)
         cancel_payment_requests(payment)
-
-
-def _reverse_charges(
-    client: Client, report: Report, results: list[CheckResult], at: datetime
-) -> None:
-    movements = [
-        Movement(
-            client.account.pk,
-            Kind.REVERSAL,
-            result.price,
-            client.actor,
-            report.pk,
-            result.pk,
-            result.attempt,
-        )
-        for result in results
-        if result.price
-    ]
-    insert(entries(movements, at))
-    move_balances(movements)

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.utils.timezone import now
-from pydantic import ValidationError
 
 from verification.checks.models import CheckResult
 from verification.consents.messages import cancel_consent_requests, consent_request
@@ -56,7 +55,7 @@ from verification.reports.request import (
     Order,
     catalogue,
     read_order,
-    shape_faults,
+    validate_shape,
 )
 from verification.reports.status import NotEditable, lock_report
 from workspaces.models import Client
@@ -75,7 +74,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     report = lock_report(client, report_id)
     if report.status != ReportStatus.DRAFT:
         raise NotEditable(report.status, "Only a draft can be edited.")
-    faults = _shape_faults(body)
+    faults = validate_shape(DraftEdit, body)
     # A null member counts as left out.
     body = {name: value for name, value in body.items() if value is not None}
     order = _merge_edit(client, report, body, faults)
@@ -95,14 +94,6 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     _replace_consent(report, order, body, old_subject, at)
     if payment and not blocked_check_reason(report):
         notify(*payment_request(report, payment))
-
-
-def _shape_faults(body: Mapping[str, Any]) -> list[Fault]:
-    try:
-        DraftEdit.model_validate(body)
-    except ValidationError as e:
-        return shape_faults(e)
-    return []
 
 
 def _merge_edit(

@@ -122,18 +122,12 @@ def run_once(
     """
     if key is None:
         return IdempotentResponse(carry_out(), replayed=False)
-    return _run_once_for_key(key, carry_out)
-
-
-@transaction.atomic
-def _run_once_for_key(
-    key: IdempotencyKey, carry_out: Callable[[], Any]
-) -> IdempotentResponse:
-    if earlier := key.claim_or_find_record():
-        return IdempotentResponse(earlier.body, replayed=True)
-    body = carry_out()
-    insert(Rows(IdempotencyRecord, [key.record(body)]))
-    return IdempotentResponse(body, replayed=False)
+    with transaction.atomic():
+        if earlier := key.claim_or_find_record():
+            return IdempotentResponse(earlier.body, replayed=True)
+        body = carry_out()
+        insert(Rows(IdempotencyRecord, [key.record(body)]))
+        return IdempotentResponse(body, replayed=False)
 
 
 @job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -67,18 +68,9 @@ def launch(client: Client, report_id: UUID) -> Report:
             # The draft was free and has no payment link; an edit makes one.
             raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
     movements = charge_movements(client, report, charge_items(results))
-    apply_transitions(
-        [
-            Transition(
-                report,
-                ReportStatus.RUNNING,
-                "launched",
-                client.actor,
-                {"launched_at": at},
-            )
-        ],
-        at,
-    )
+    launched = {"launched_at": at}
+    move = Transition(report, ReportStatus.RUNNING, "launched", client.actor, launched)
+    apply_transitions([move], at)
     schedule_checks(report, at)
     insert(entries(movements, at))
     move_balances(movements)
@@ -193,29 +185,31 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
+    for reason in _retry_obstacles(report, failed):
+        raise NotRetryable(report.status, reason)
+
+
+def _retry_obstacles(report: Report, failed: list[CheckResult]) -> Iterator[str]:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
-        raise NotRetryable(report.status, "The subject's consent does not hold.")
+        yield "The subject's consent does not hold."
     payment = getattr(report, "payment", None)
     if payment and not is_unrefunded(payment):
-        why = "What was paid for it was given back, in part or whole."
-        raise NotRetryable(report.status, why)
+        yield "What was paid for it was given back, in part or whole."
     if payment and _is_past_retry_time(report):
-        why = (
+        yield (
             "Its payer waits for the money: failed checks that a payer paid for are "
             f"retried again only until {settings.REFUND_UNDONE_AFTER_MINUTES} minutes "
             "after they first failed."
         )
-        raise NotRetryable(report.status, why)
     if gone := [r.name for r in failed if not r.definition.active]:
-        why = f"{', '.join(gone)} is not offered at present."
-        raise NotRetryable(report.status, why)
+        yield f"{', '.join(gone)} is not offered at present."
     for result in failed:
-        if why := no_source_reason(result.name, report.environment, report.country):
-            raise NotRetryable(report.status, why)
+        if reason := no_source_reason(result.name, report.environment, report.country):
+            yield reason
     for result in failed:
-        if why := no_consent_reason(report, result.name):
-            raise NotRetryable(report.status, f"{why} {ORDER_AGAIN}")
+        if reason := no_consent_reason(report, result.name):
+            yield f"{reason} {ORDER_AGAIN}"
 
 
 def _is_past_retry_time(report: Report) -> bool:

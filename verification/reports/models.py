@@ -23,7 +23,7 @@ from verification.db.encryption import (
     keyed_hash,
     keyed_uuid,
 )
-from verification.db.ids import NUMBER_DIGITS, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.values.personal import normalise_identifier
 from workspaces.models import Environment, Workspace
 
@@ -206,6 +206,11 @@ class Report(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def number(self) -> str:
+        """The number that is printed on the PDF document."""
+        return number_of_id("R", self.id)
 
     @property
     def is_ended(self) -> bool:

@@ -152,7 +152,10 @@ def price(
         subject.in_workspace(workspace_id, environment) for subject, _, _ in items
     ]
     questions = [
-        _questions(subject, definitions)
+        [
+            subject.question(d.name, [entry["key"] for entry in d.required_inputs])
+            for d in definitions
+        ]
         for subject, (_, definitions, _) in zip(subjects, items, strict=True)
     ]
     reusable = _reusable_results(
@@ -174,15 +177,6 @@ def price(
         for subject, (_, definitions, reuse), own in zip(
             subjects, items, questions, strict=True
         )
-    ]
-
-
-def _questions(
-    subject: KnownSubject, definitions: Sequence[CheckDefinition]
-) -> list[bytes]:
-    return [
-        subject.question(d.name, [entry["key"] for entry in d.required_inputs])
-        for d in definitions
     ]
 
 
@@ -226,21 +220,21 @@ def total(lines: Sequence[OrderLine]) -> Decimal:
 
 
 def charge_movements(
-    client: Client, report: Report, results: Iterable[tuple[UUID, int, Decimal]]
+    client: Client,
+    report: Report,
+    results: Iterable[tuple[UUID, int, Decimal]],
+    kind: Kind = Kind.CHARGE,
 ) -> list[Movement]:
-    """Return the charges for (result id, attempt, price); none if a payer pays."""
+    """Return the charges, or the reversals, for (result id, attempt, price).
+
+    There are none if a payer pays.
+    """
     if report.payment_mode != PaymentMode.SELF:
         return []
+    sign = -1 if kind == Kind.CHARGE else 1
+    account_id, actor = client.account.pk, client.actor
     return [
-        Movement(
-            client.account.pk,
-            Kind.CHARGE,
-            -price,
-            client.actor,
-            report.pk,
-            result_id,
-            attempt,
-        )
+        Movement(account_id, kind, sign * price, actor, report.pk, result_id, attempt)
         for result_id, attempt, price in results
         if price
     ]

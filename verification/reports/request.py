@@ -17,7 +17,7 @@ from uuid import UUID
 
 from django.db import connection
 from django.utils.timezone import now
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 
 from verification.checks.models import CheckDefinition
@@ -261,7 +261,7 @@ def read_orders(
     The search stops at more than MAX_FAULTS faults. `unanswered` accepts checks that
     no source answers.
     """
-    faults = _envelope_faults(body)
+    faults = validate_shape(ReportsEnvelope, body)
     orders: list[Order] = []
     is_readable = not any(fault.path[:1] == ("reports",) for fault in faults)
     for number, item in enumerate(body["reports"] if is_readable else ()):
@@ -317,14 +317,6 @@ def read_order(
     return _order(request, definitions, draft)
 
 
-def _envelope_faults(body: Mapping[str, Any]) -> list[Fault]:
-    try:
-        ReportsEnvelope.model_validate(body)
-    except ValidationError as e:
-        return shape_faults(e)
-    return []
-
-
 def _find_item_faults(
     item: Mapping[str, Any], context: RuleContext, at: MemberPath
 ) -> list[Fault]:
@@ -353,8 +345,10 @@ def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
 
 
 def _order(request: ReportItem, definitions: Catalogue, draft: bool) -> Order:
+    members = request.subject.model_dump(by_alias=True, exclude_none=True)
+    members["subjectType"] = request.subject.subject_type.value
     return Order(
-        subject=Subject.of(_members(request.subject)),
+        subject=Subject.of(members),
         definitions=[definitions[name] for name in request.checks_requested],
         purpose=request.purpose,
         consent=request.consent,
@@ -366,10 +360,12 @@ def _order(request: ReportItem, definitions: Catalogue, draft: bool) -> Order:
     )
 
 
-def _members(shape: BaseModel) -> dict[str, Any]:
-    members = shape.model_dump(by_alias=True, exclude_none=True)
-    members["subjectType"] = SubjectType(members["subjectType"]).value
-    return members
+def validate_shape(shape: type[Shape], body: Mapping[str, Any]) -> list[Fault]:
+    try:
+        shape.model_validate(body)
+    except ValidationError as e:
+        return shape_faults(e)
+    return []
 
 
 def shape_faults(error: ValidationError, at: MemberPath = ()) -> list[Fault]:
@@ -570,7 +566,7 @@ def _further_input_faults(
 
 
 def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
-    """Return the fault code and detail of a value that is not of this type, or None."""
+    """Return the fault code and detail if the value is not of this type."""
     if kind == "NUMBER":
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "invalid-type", "A number is needed."

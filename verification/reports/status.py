@@ -51,6 +51,16 @@ FROM move m JOIN moved USING (id)
 """  # noqa: S608
 
 
+class StatusRefusal(Exception):
+    """The report's status, or what belongs to it, does not allow the verb."""
+
+    message = ""
+
+    def __init__(self, status: str, message: str = "") -> None:
+        super().__init__(message or self.message.format(status=status))
+        self.status = status
+
+
 class InvalidTransition(Exception):
     """The report cannot move from its status to this one."""
 
@@ -59,34 +69,29 @@ class InvalidTransition(Exception):
         self.source, self.target = source, target
 
 
-class NotLaunchable(Exception):
+class NotLaunchable(StatusRefusal):
     """`reasons`: CONSENT_OUTSTANDING, PAYMENT_OUTSTANDING, NOT_A_DRAFT."""
 
+    message = "A report that is {status} cannot be launched now."
+
     def __init__(self, status: str, reasons: Sequence[str]) -> None:
-        super().__init__(f"A report that is {status} cannot be launched now.")
-        self.status, self.reasons = status, list(reasons)
+        super().__init__(status)
+        self.reasons = list(reasons)
 
 
-class NotEditable(Exception):
-    def __init__(self, status: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class NotEditable(StatusRefusal):
+    pass
 
 
-class NotCancellable(Exception):
-    def __init__(self, status: str) -> None:
-        super().__init__(f"A report that is {status} has ended and stays as it is.")
-        self.status = status
+class NotCancellable(StatusRefusal):
+    message = "A report that is {status} has ended and stays as it is."
 
 
-class NotRetryable(Exception):
-    def __init__(self, status: str, message: str = "") -> None:
-        super().__init__(
-            message
-            or f"A report that is {status} has no failed check that could be run "
-            "again; retry works on an ended report with failed checks."
-        )
-        self.status = status
+class NotRetryable(StatusRefusal):
+    message = (
+        "A report that is {status} has no failed check that could be run again; retry "
+        "works on an ended report with failed checks."
+    )
 
 
 def locked_reports() -> QuerySet[Report]:

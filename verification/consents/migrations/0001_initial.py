@@ -63,7 +63,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('consent_id', models.UUIDField()),
-                ('happened', models.CharField(choices=[('GRANTED', 'Granted'), ('DECLINED', 'Declined'), ('WITHDRAWN', 'Withdrawn'), ('EXPIRED', 'Expired')], max_length=9)),
+                ('decision', models.CharField(choices=[('GRANTED', 'Granted'), ('DECLINED', 'Declined'), ('WITHDRAWN', 'Withdrawn'), ('EXPIRED', 'Expired')], max_length=9)),
                 ('generation', models.PositiveIntegerField()),
                 ('language', models.CharField(blank=True, max_length=2)),
                 ('notice_version', models.CharField(blank=True, max_length=40)),
@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['created_at', 'id'],
                 'indexes': [models.Index(django.db.models.functions.text.Right(django.db.models.functions.comparison.Cast('id', models.TextField()), 12), name='consent_records_by_number')],
-                'constraints': [models.UniqueConstraint(fields=('consent_id', 'generation', 'happened'), name='it_happens_once_to_each_link')],
+                'constraints': [models.UniqueConstraint(fields=('consent_id', 'generation', 'decision'), name='one_record_a_decision_and_link')],
             },
         ),
     ]
