@@ -9,19 +9,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from dateutil.relativedelta import relativedelta
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import BigIntegerField, F, Model, Q, QuerySet, Value
+from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Greatest
 from django.utils.timezone import now
 
-from verification.db.base import force_custom_plan
+from verification.db.base import ResultPage, read_page
 from verification.db.encryption import (
     EncryptedJSONField,
     KeyedTermsField,
@@ -29,7 +28,7 @@ from verification.db.encryption import (
 )
 from verification.db.ids import uuid7
 from verification.reports.models import Report, SubjectType, fold_text
-from verification.reports.queries import Terms
+from verification.reports.queries import Terms, bigint_values
 from workspaces.models import Client, Environment, Workspace
 
 
@@ -100,16 +99,13 @@ class Rule(models.Model):
     is put off, so that it does not block the rules behind it.
     """
 
-    Status = RuleStatus
-    Cadence = Cadence
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The index `rule_list` serves these queries.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="monitoring_rules", db_index=False
     )
     environment = models.CharField(max_length=10, choices=Environment)
-    # The same person or company has the same id in every report of a workspace.
+    # A workspace's reports have the same id for the same person or company.
     subject_id = KeyedUUIDField()
     subject_type = models.CharField(max_length=10, choices=SubjectType)
     subject_name = models.CharField(max_length=620)
@@ -305,9 +301,6 @@ class Alert(models.Model):
     An alert stays if its rule is deleted.
     """
 
-    Severity = Severity
-    Kind = AlertKind
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="alerts", db_index=False
@@ -362,26 +355,19 @@ class Alert(models.Model):
         return self.title
 
 
-Row = TypeVar("Row", bound=Model)
 MAX_RECENT_ALERTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ResultPage(Generic[Row]):
-    rows: list[Row]
-    total: int
+NEWEST_FIRST = "-created_at", "-id"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
-    """The time a check of a rule last completed, and its failed runs since."""
+    """The last completion of a rule's check, and its failed runs since then."""
 
     name: str
     completed_at: datetime | None
     unanswered: int
 
 
-@force_custom_plan()
 def list_rules(
     client: Client, search: str | None, *, page: int, size: int
 ) -> ResultPage[Rule]:
@@ -389,16 +375,18 @@ def list_rules(
     rules = rules_of(client)
     if search:
         rules = rules.filter(_matching(client, search))
-    return _page(rules, page, size)
+    return read_page(rules.order_by(*NEWEST_FIRST), page, size)
 
 
-@force_custom_plan()
 def list_alerts(
     client: Client, *, read: bool | None, severity: str | None, page: int, size: int
 ) -> ResultPage[Alert]:
-    exact: dict[str, Any] = {"read": read, "severity": severity}
-    wanted = {name: value for name, value in exact.items() if value is not None}
-    return _page(alerts_of(client).filter(**wanted), page, size)
+    alerts = alerts_of(client)
+    if read is not None:
+        alerts = alerts.filter(read=read)
+    if severity is not None:
+        alerts = alerts.filter(severity=severity)
+    return read_page(alerts.order_by(*NEWEST_FIRST), page, size)
 
 
 def rules_of(client: Client) -> QuerySet[Rule]:
@@ -465,21 +453,6 @@ def _matching(client: Client, search: str) -> Q:
     name = fold_text(search.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        by_name &= Q(terms__contains=_bigint_values(grams))
+        by_name &= Q(terms__contains=bigint_values(grams))
     identifiers = [terms.of_number(search), terms.of_text(search.strip())]
-    return by_name | Q(terms__overlap=_bigint_values(identifiers))
-
-
-def _bigint_values(terms: Any) -> list[Value]:
-    """Cast the numbers, because Django takes members of an array for 32 bits."""
-    return [Value(term, BigIntegerField()) for term in terms]
-
-
-def _page(rows: QuerySet[Row], page: int, size: int) -> ResultPage[Row]:
-    first = page * size
-    found = list(rows.order_by("-created_at", "-id")[first : first + size])
-    # A page that is not full is the last one, so the total is known without a count.
-    total = first + len(found)
-    if len(found) == size or (first and not found):
-        total = rows.count()
-    return ResultPage(found, total)
+    return by_name | Q(terms__overlap=bigint_values(identifiers))

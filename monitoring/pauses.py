@@ -19,7 +19,7 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
-from verification.reports.status import locked_reports as held_reports
+from verification.reports.status import locked_reports
 from verification.values.wire import one_line
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, Environment, Workspace
@@ -29,6 +29,16 @@ LAUNCH_JOB = "monitoring.runs.launch_due_runs"
 SUBJECT_ACTOR = "subject"
 # Reasons that a resume checks again, because they may still hold.
 RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
+# Reasons of the service: the client did not pause these rules.
+NOTIFIED_REASONS = {
+    PauseReason.CONSENT_WITHDRAWN,
+    PauseReason.INSUFFICIENT_BALANCE,
+    PauseReason.CHECK_INACTIVE,
+}
+# A job that pauses thousands of rules takes this long at most.
+GATHER_DELAY = timedelta(seconds=30)
+# Rules that a message names.
+MAX_NAMED_RULES = 10
 
 
 class NotResumable(Exception):
@@ -84,7 +94,7 @@ def pause_for_withdrawal(report: Report) -> None:
 
 
 def _stop_runs(rule_ids: list[UUID], at: datetime) -> None:
-    reports = held_reports().filter(
+    reports = locked_reports().filter(
         monitoring_run__rule__in=rule_ids, completed_at__isnull=True
     )
     for report in reports.order_by("pk"):
@@ -103,7 +113,10 @@ def pause_for_client(client: Client, rule_id: UUID) -> Rule:
 
 @transaction.atomic
 def pause_for_staff(rule_id: UUID) -> bool:
-    """Pause a rule so that only staff can resume it; return False if it was so."""
+    """Pause a rule so that only staff can resume it.
+
+    Returns False if staff have paused it before.
+    """
     rule = locked_rules().get(pk=rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         return False
@@ -156,8 +169,8 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
     if rule.is_active:
         return
     if rule.consent_withdrawn_at:
-        told = "The subject withdrew consent: attest that it was given again."
-        raise NotResumable(rule.pause_reason, told)
+        message = "The subject withdrew consent: attest that it was given again."
+        raise NotResumable(rule.pause_reason, message)
     if rule.pause_reason in RECHECKED_REASONS:
         _require_resolved(rule, definitions)
     rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
@@ -174,7 +187,7 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
             "last_error",
         ]
     )
-    # `ensure_job_by` would not do: a job that waits already may run before the commit.
+    # Not `ensure_job_by`: a job that waits already may run before the commit.
     schedule_job(LAUNCH_JOB, at=rule.next_run_at)
 
 
@@ -186,8 +199,8 @@ def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
         return
     price = price_of(rule, definitions)
     account = account_of(rule.workspace, rule.environment)
-    left = account.spendable
-    if left is not None and price and left < price:
+    balance = account.spendable
+    if balance is not None and price and balance < price:
         raise InsufficientBalance(price, account)
 
 
@@ -195,18 +208,6 @@ def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
 def delete_rule(client: Client, rule_id: UUID) -> None:
     """Delete a rule. Its reports and alerts stay; a current run raises no alert."""
     lock_rule(client, rule_id).delete()
-
-
-# Reasons of the service: the client did not pause these rules.
-NOTIFIED_REASONS = {
-    PauseReason.CONSENT_WITHDRAWN,
-    PauseReason.INSUFFICIENT_BALANCE,
-    PauseReason.CHECK_INACTIVE,
-}
-# A job that pauses thousands of rules takes this long at most.
-GATHER_DELAY = timedelta(seconds=30)
-# Rules that a message names.
-MAX_NAMED_RULES = 10
 
 
 def schedule_message(reason: PauseReason, at: datetime) -> None:
@@ -217,7 +218,10 @@ def schedule_message(reason: PauseReason, at: datetime) -> None:
 
 @job
 def notify_paused() -> None:
-    """Notify owners of paused rules, once for each pause. Jobs may run at once."""
+    """Notify owners of paused rules: one message for all rules of one reason.
+
+    Several of these jobs may run at the same time.
+    """
     groups = _unnotified().values_list("workspace", "environment", "pause_reason")
     for workspace_id, environment, reason in list(groups.order_by().distinct()):
         _notify_owner(workspace_id, environment, PauseReason(reason))
@@ -231,10 +235,10 @@ def _unnotified() -> QuerySet[Rule]:
 
 @transaction.atomic
 def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
-    untold = _unnotified().filter(
+    paused = _unnotified().filter(
         workspace=workspace_id, environment=environment, pause_reason=reason
     )
-    locked = untold.select_for_update(no_key=True).order_by("pk")
+    locked = paused.select_for_update(no_key=True).order_by("pk")
     rules = list(locked.values_list("pk", "reference"))
     if not rules:
         return

@@ -32,6 +32,21 @@ from verification.values import wire
 from verification.values.wire import utc_text
 
 PURPOSE = "Monitoring"
+# A member of the rule's request -> the member of a report's request.
+ITEM_MEMBERS = {
+    "subject": "subject",
+    "checkNames": "checksRequested",
+    "consent": "consent",
+    "reference": "reference",
+}
+# Codes of the faults that keep a rule from running.
+BLOCKING_FAULTS = {
+    "unknown-check",
+    "inactive-check",
+    "check-not-available",
+    "subject-type-not-accepted",
+    "missing-input",
+}
 
 
 class RuleRequest(RequestShape):
@@ -57,13 +72,13 @@ def read_rule(
         request = RuleRequest.model_validate(body)
     except ValidationError as e:
         faults = shape_faults(e)
-    told = {fault.path for fault in faults}
+    paths = {fault.path for fault in faults}
     order = read_order(
         _report_item(body, definitions), environment, definitions, draft=False
     )
     if not isinstance(order, Order):
         renamed = (_rename_path(fault) for fault in order)
-        faults += [fault for fault in renamed if fault.path not in told]
+        faults += [fault for fault in renamed if fault.path not in paths]
     if isinstance(consent := body.get("consent"), dict):
         faults += _hosted_consent_faults(consent)
     if request is None or not isinstance(order, Order) or faults:
@@ -99,22 +114,11 @@ def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:
     Definitions change: a check may be withdrawn, or need an input that the rule lacks.
     """
     item = {"subject": rule.subject, "checksRequested": rule.check_names}
-    known = RuleContext(
+    context = RuleContext(
         definitions, draft=True, environment=rule.environment, takes_payments=True
     )
-    faults = (
-        fault for fault in find_faults(item, known) if fault.code in BLOCKING_FAULTS
-    )
-    return next((fault.detail for fault in faults), "")
-
-
-BLOCKING_FAULTS = {
-    "unknown-check",
-    "inactive-check",
-    "check-not-available",
-    "subject-type-not-accepted",
-    "missing-input",
-}
+    faults = find_faults(item, context)
+    return next((f.detail for f in faults if f.code in BLOCKING_FAULTS), "")
 
 
 def _consent_of(rule: Rule, definitions: Catalogue) -> ConsentInput | None:
@@ -146,8 +150,8 @@ def read_new_attestation(
     """
     withdrawn_at = rule.consent_withdrawn_at
     if withdrawn_at is None:
-        told = "The consent of this rule holds."
-        raise InvalidRequest([Fault(("consent",), "not-allowed-here", told)])
+        detail = "The consent of this rule holds."
+        raise InvalidRequest([Fault(("consent",), "not-allowed-here", detail)])
     given = attestation(consent) or {}
     item = {
         "subject": rule.subject,
@@ -161,18 +165,15 @@ def read_new_attestation(
     )
     faults += _hosted_consent_faults(given)
     if not faults and datetime.fromisoformat(given["obtainedAt"]) <= withdrawn_at:
-        told = "The subject withdrew after that; a later consent is needed."
-        faults = [Fault(("consent", "obtainedAt"), "out-of-range", told)]
+        detail = "The subject withdrew after that; a later consent is needed."
+        faults = [Fault(("consent", "obtainedAt"), "out-of-range", detail)]
     if faults:
         raise InvalidRequest(faults)
     return given
 
 
 def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
-    """Return the attestation as a rule stores it.
-
-    It has the form of `consent` in a report's request.
-    """
+    """Return the attestation as a rule stores it: as in a report's request."""
     if consent is None:
         return None
     return consent.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -181,9 +182,7 @@ def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
 def _report_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
     """Return the request item that would order the first run."""
     item: dict[str, Any] = {"purpose": PURPOSE}
-    for name, called in ITEM_MEMBERS.items():
-        if name in body:
-            item[called] = body[name]
+    item |= {ITEM_MEMBERS[name]: body[name] for name in ITEM_MEMBERS if name in body}
     if item.get("consent") is None and _needs_consent(body, definitions):
         item["consent"] = _implied_attestation(now())
     return item
@@ -200,30 +199,22 @@ def _implied_attestation(at: datetime) -> dict[str, Any]:
     }
 
 
-ITEM_MEMBERS = {
-    "subject": "subject",
-    "checkNames": "checksRequested",
-    "consent": "consent",
-    "reference": "reference",
-}
-
-
 def _needs_consent(body: Mapping[str, Any], definitions: Catalogue) -> bool:
     names = body.get("checkNames")
     if not isinstance(names, list):
         return False
-    asked = (definitions.get(name) for name in names if isinstance(name, str))
-    return any(definition and definition.requires_consent for definition in asked)
+    chosen = (definitions.get(name) for name in names if isinstance(name, str))
+    return any(definition and definition.requires_consent for definition in chosen)
 
 
 def _rename_path(fault: Fault) -> Fault:
     first, *rest = fault.path or ("",)
-    back = {called: name for name, called in ITEM_MEMBERS.items()}
-    return Fault((back.get(str(first), first), *rest), fault.code, fault.detail)
+    names = {member: name for name, member in ITEM_MEMBERS.items()}
+    return Fault((names.get(str(first), first), *rest), fault.code, fault.detail)
 
 
 def _hosted_consent_faults(consent: Mapping[str, Any]) -> list[Fault]:
     if consent.get("mode") != Consent.Mode.SERVICE_HOSTED:
         return []
-    told = "Nobody can be asked before each run: attest that you have consent."
-    return [Fault(("consent", "mode"), "not-allowed-here", told)]
+    detail = "Nobody can be asked before each run: attest that you have consent."
+    return [Fault(("consent", "mode"), "not-allowed-here", detail)]

@@ -28,12 +28,12 @@ from webhooks.redelivery import (
 REFUSALS = {
     NotConfigured: "its workspace has no configuration.",
     ConfigurationDisabled: "its configuration is disabled.",
-    EventPurged: "what it said is kept no longer.",
+    EventPurged: "its payload is purged.",
 }
 
 
 def _refusal(delivery):
-    """Why it cannot be sent again, or nothing."""
+    """Return why the delivery cannot be sent again, or ""."""
     where = delivery.workspace_id, delivery.environment
     try:
         check_redeliverable(*where, delivery.pk)
@@ -67,7 +67,7 @@ class EventAdmin(ReadOnlyAdmin):
 
 
 def failing(configurations):
-    """Those that a person should look at."""
+    """Return configurations with failures and disabled ones."""
     return configurations.filter(
         Q(failures_in_row__gt=0) | Q(disabled_at__isnull=False)
     )
@@ -148,9 +148,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     ordering = ["-event"]
     actions = ["redeliver"]
     actions_detail = ["redeliver_this", "reveal"]
-    confirm = {
-        "redeliver": "The receiver gets it again, by a schedule that begins anew."
-    }
+    confirm = {"redeliver": "The receiver gets it again, on a new schedule."}
     fields = [
         "event_link",
         "configuration_link",
@@ -169,7 +167,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         "attempts_made",
     ]
     personal_fields = ("payload_opened",)
-    # What receivers answer may repeat what they were sent.
+    # Answers may repeat personal data of the payload.
     also_revealed = ("answers",)
 
     @admin.display(description="Redelivery")
@@ -214,7 +212,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         return link(delivery.configuration) if delivery.configuration else "-"
 
     def has_redeliver_permission(self, request, object_id=None):
-        """On its own page only where it can work; a list tells of each."""
+        """Hide the button of a delivery's page if the delivery cannot be sent again."""
         if not self.has_act_permission(request):
             return False
         delivery = self.get_object(request, object_id) if object_id else None

@@ -38,25 +38,17 @@ MAX_CONCURRENT_REQUESTS = 10
 MAX_CLAIMED = 160
 # From the claim to the answer, including the wait for a place.
 QUICK_SECONDS = 1.0
-
-
-class ClaimShares:
-    def __init__(self) -> None:
-        self.grown: dict[UUID, int] = {}
-
-    def note(
-        self, configuration_id: UUID, *, acknowledged: bool, seconds: float
-    ) -> None:
-        """Raise the share by one after a quick acknowledgement, or else reset it."""
-        if acknowledged and seconds <= QUICK_SECONDS:
-            share = self.grown.get(configuration_id, MAX_CONCURRENT_REQUESTS) + 1
-            self.grown[configuration_id] = min(share, MAX_CLAIMED)
-        else:
-            self.grown.pop(configuration_id, None)
-
-
 LEASE_MARGIN_SECONDS = 15
 NO_SHARES: Mapping[UUID, int] = MappingProxyType({})
+
+# Seconds after each failure: ten attempts over about three days (75.6 hours).
+RETRY_DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
+JITTER = 0.2
+HOUR = 3_600
+# The service follows the Retry-After of answers with these statuses.
+RETRY_AFTER_STATUSES = frozenset([429, 503])
+# The service does not retry after these errors.
+FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
 
 # A walk through the index from one configuration with waiting deliveries to the next:
 # its cost does not depend on the number of deliveries.
@@ -139,6 +131,18 @@ FROM webhooks_configuration c
 JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
 WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
 """  # noqa: S608
+RECORD = """
+UPDATE webhooks_delivery d
+SET status = u.status, failures = u.failures, attempts = d.attempts + 1,
+    next_attempt_at = u.due, leased_until = NULL,
+    status_code = COALESCE(u.code, d.status_code),
+    delivered_at = CASE WHEN u.status = 'DELIVERED' THEN %s END
+FROM unnest(
+    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::smallint[]
+) AS u(id, fence, status, failures, due, code)
+WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+RETURNING d.event_id, d.fence
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,25 @@ class Claim:
     attempts: int
 
 
+# The claim, its time and the answer.
+EndedAttempt = tuple[Claim, datetime, Answer]
+
+
+class ClaimShares:
+    def __init__(self) -> None:
+        self.grown: dict[UUID, int] = {}
+
+    def note(
+        self, configuration_id: UUID, *, acknowledged: bool, seconds: float
+    ) -> None:
+        """Raise the share by one after a quick acknowledgement, or else reset it."""
+        if acknowledged and seconds <= QUICK_SECONDS:
+            share = self.grown.get(configuration_id, MAX_CONCURRENT_REQUESTS) + 1
+            self.grown[configuration_id] = min(share, MAX_CLAIMED)
+        else:
+            self.grown.pop(configuration_id, None)
+
+
 @transaction.atomic
 def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
     """Claim up to `limit` due deliveries, and of each configuration at most its share.
@@ -165,15 +188,9 @@ def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
         return []
     # A delivery may wait for a place, and then for an answer.
     lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
+    ready_shares = [shares.get(pk, MAX_CONCURRENT_REQUESTS) for pk in ready]
     claimed: Iterable[Any] = Event.objects.raw(
-        CLAIM,
-        [
-            list(ready),
-            [shares.get(pk, MAX_CONCURRENT_REQUESTS) for pk in ready],
-            limit,
-            None,
-            lease,
-        ],
+        CLAIM, [list(ready), ready_shares, limit, None, lease]
     )
     return [
         Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
@@ -193,8 +210,8 @@ def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
 def schedule_next_run() -> None:
     """Run a sender when the next delivery is due, unless one is scheduled by then.
 
-    Every run ends with this. A delivery that is left waits for its time, for the end of
-    its receiver's rest, or for the end of the lease of a sender that may have died.
+    Every run ends with this. Other deliveries wait for their time, for the end of their
+    receiver's rest, or for the end of the lease of a sender that may have died.
     """
     with connection.cursor() as cursor:
         cursor.execute(NEXT_DUE)
@@ -202,12 +219,73 @@ def schedule_next_run() -> None:
     ensure_job_by(SEND_DUE, due)
 
 
-# Seconds after each failure: ten attempts over about three days (75.6 hours).
-RETRY_DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-JITTER = 0.2
-HOUR = 3_600
-# The service follows the Retry-After of answers with these statuses.
-RETRY_AFTER_STATUSES = frozenset([429, 503])
+def record_attempts(ended: Sequence[EndedAttempt]) -> None:
+    """Record the attempts in one transaction, or one by one if that fails.
+
+    A delivery whose attempt is not recorded is sent again when its lease ends.
+    """
+    if not ended:
+        return
+    try:
+        _record(ended)
+    except Exception as e:
+        # The message is left out, because it may hold the receiver's answer.
+        logger.warning(
+            "batch of %s attempts failed (%s); recording them one by one",
+            len(ended),
+            type(e).__name__,
+        )
+        for one in ended:
+            _record_alone(one)
+
+
+def _record_alone(one: EndedAttempt) -> None:
+    try:
+        _record([one])
+    except Exception as e:
+        event_id, error = one[0].event.pk, type(e).__name__
+        logger.error("attempt of %s could not be recorded: %s", event_id, error)
+
+
+@transaction.atomic
+def _record(ended: Sequence[EndedAttempt]) -> None:
+    at = now()
+    updated = _update_deliveries(ended, at)
+    recorded = [one for one in ended if (one[0].event.pk, one[0].fence) in updated]
+    insert(Rows(Attempt, [_attempt_row(*one) for one in recorded]))
+    # Last, because the configuration's row stays locked until the commit.
+    health.record_answers(
+        [(claimed.configuration, answer) for claimed, _, answer in recorded], at
+    )
+
+
+def _update_deliveries(
+    ended: Sequence[EndedAttempt], at: datetime
+) -> set[tuple[UUID, int]]:
+    """Update the deliveries. Returns event id and fence of those still claimed."""
+    rows = [
+        (claimed.event.pk, claimed.fence, *_outcome(claimed, answer, at))
+        for claimed, _, answer in ended
+    ]
+    # Sorted, so that two recordings never deadlock.
+    rows.sort(key=lambda row: row[0])
+    with connection.cursor() as cursor:
+        cursor.execute(RECORD, [at, *map(list, zip(*rows, strict=True))])
+        return set(cursor.fetchall())
+
+
+def _outcome(
+    claimed: Claim, answer: Answer, at: datetime
+) -> tuple[str, int, datetime | None, int | None]:
+    """Return the delivery's status, failures, next attempt and HTTP status."""
+    code = answer.status_code
+    if answer.is_acknowledgement:
+        return DeliveryStatus.DELIVERED.value, claimed.failures, None, code
+    failures = claimed.failures + 1
+    wait = next_retry_delay(failures, code, answer.retry_after)
+    if wait is None or answer.error in FINAL_ERRORS or code == health.GONE:
+        return DeliveryStatus.FAILED.value, failures, None, code
+    return DeliveryStatus.RETRYING.value, failures, at + wait, code
 
 
 def next_retry_delay(
@@ -227,115 +305,7 @@ def next_retry_delay(
     return timedelta(seconds=wait)
 
 
-# The claim, its time and the answer.
-EndedAttempt = tuple[Claim, datetime, Answer]
-
-# The service does not retry after these errors.
-FINAL_ERRORS = {Attempt.Error.TARGET_BLOCKED, Attempt.Error.UNREADABLE}
-UPDATE = """
-UPDATE webhooks_delivery d
-SET status = u.status, failures = u.failures, attempts = d.attempts + 1,
-    next_attempt_at = u.due, leased_until = NULL,
-    status_code = COALESCE(u.code, d.status_code),
-    delivered_at = CASE WHEN u.status = 'DELIVERED' THEN %s END
-FROM unnest(
-    %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[], %s::smallint[]
-) AS u(id, fence, status, failures, due, code)
-WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
-RETURNING d.event_id, d.fence
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    status: str
-    failures: int
-    next_attempt_at: datetime | None
-
-
-def record_attempts(ended: Sequence[EndedAttempt]) -> None:
-    """Record the attempts in one transaction, or one by one if that fails.
-
-    A delivery whose attempt is not recorded is sent again when its lease ends.
-    """
-    if not ended:
-        return
-    try:
-        _record(ended)
-    except Exception as e:
-        logger.warning(
-            "batch of %s attempts failed (%s); recording them one by one",
-            len(ended),
-            _error_name(e),
-        )
-        for one in ended:
-            _record_alone(one)
-
-
-def _record_alone(one: EndedAttempt) -> None:
-    try:
-        _record([one])
-    except Exception as e:
-        event_id = one[0].event.pk
-        logger.error(
-            "attempt of %s could not be recorded: %s", event_id, _error_name(e)
-        )
-
-
-def _error_name(e: Exception) -> str:
-    """An exception's message may hold what a receiver answered."""
-    return type(e).__name__
-
-
-@transaction.atomic
-def _record(ended: Sequence[EndedAttempt]) -> None:
-    at = now()
-    ours = _update(ended, at)
-    mine = [one for one in ended if (one[0].event.pk, one[0].fence) in ours]
-    insert(Rows(Attempt, [_attempt(*one) for one in mine]))
-    # Last, because the configuration's row stays locked until the commit.
-    health.record_answers(
-        [(claimed.configuration, answer) for claimed, _, answer in mine], at
-    )
-
-
-def _update(ended: Sequence[EndedAttempt], at: datetime) -> set[tuple[UUID, int]]:
-    """Update the deliveries. Returns event id and fence of those still claimed."""
-    rows = []
-    for claimed, _, answer in ended:
-        outcome = _outcome(claimed, answer, at)
-        rows.append(
-            (
-                claimed.event.pk,
-                claimed.fence,
-                outcome.status,
-                outcome.failures,
-                outcome.next_attempt_at,
-                answer.status_code,
-            )
-        )
-    # Sorted, so that two recordings never deadlock.
-    rows.sort(key=lambda row: row[0])
-    with connection.cursor() as cursor:
-        cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
-        return set(cursor.fetchall())
-
-
-def _outcome(claimed: Claim, answer: Answer, at: datetime) -> _Outcome:
-    if answer.is_acknowledgement:
-        return _Outcome(DeliveryStatus.DELIVERED.value, claimed.failures, None)
-    failures = claimed.failures + 1
-    wait = next_retry_delay(failures, answer.status_code, answer.retry_after)
-    if (
-        wait is None
-        or answer.error in FINAL_ERRORS
-        or answer.status_code == health.GONE
-    ):
-        return _Outcome(DeliveryStatus.FAILED.value, failures, None)
-    return _Outcome(DeliveryStatus.RETRYING.value, failures, at + wait)
-
-
-def _attempt(claimed: Claim, claimed_at: datetime, answer: Answer) -> Row:
+def _attempt_row(claimed: Claim, claimed_at: datetime, answer: Answer) -> Row:
     return {
         "id": uuid7(),
         "delivery_id": claimed.event.pk,

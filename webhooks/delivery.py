@@ -1,8 +1,8 @@
 """Send due deliveries: claim them, post them, record the attempts.
 
 One worker of a cluster claims and posts for all receivers at once, because a request
-that waits costs the worker almost nothing. A thread of its own makes the requests. It
-touches no database, and no transaction is open meanwhile.
+that waits costs the worker almost nothing. A thread of its own makes the requests. The
+thread uses no database connection, and no transaction is open during requests.
 """
 
 from __future__ import annotations
@@ -99,57 +99,57 @@ def send_due_deliveries() -> None:
         with slot("send", 1) as free:
             if not free:
                 return
-            post: Sender[Key] = opened.enter_context(
+            sender: Sender[Key] = opened.enter_context(
                 Sender(at_once=MAX_CONCURRENT_REQUESTS)
             )
-            finished = _send_all(post, flight)
+            finished = _send_all(sender, flight)
         if not finished:
             schedule_job(send_due_deliveries)
-        post.recall()
+        sender.recall()
         while flight.claims:
             beat()
-            record_attempts(_collect_ended(post, flight))
+            record_attempts(_collect_ended(sender, flight))
     schedule_next_run()
 
 
-def _send_all(post: Sender[Key], flight: _InFlight) -> bool:
+def _send_all(sender: Sender[Key], flight: _InFlight) -> bool:
     """Return whether all due deliveries were sent before the time was up."""
     stop_at = time.monotonic() + JOB_SECONDS
     while beat() and time.monotonic() < stop_at:
         room = flight.room
         claims = claim(room, flight.shares.grown) if room else []
-        record_attempts(_start(post, claims, flight))
+        record_attempts(_start(sender, claims, flight))
         if not claims and not flight.claims:
             return True
-        record_attempts(_collect_ended(post, flight))
+        record_attempts(_collect_ended(sender, flight))
     return False
 
 
 def _start(
-    post: Sender[Key], claims: Iterable[Claim], flight: _InFlight
+    sender: Sender[Key], claims: Iterable[Claim], flight: _InFlight
 ) -> list[EndedAttempt]:
     """Post the deliveries. Returns those whose event cannot be read as ended."""
-    letters: list[tuple[Key, WebhookRequest]] = []
-    at_once: list[EndedAttempt] = []
+    requests: list[tuple[Key, WebhookRequest]] = []
+    unreadable: list[EndedAttempt] = []
     without_key: list[Claim] = []
     at = now()
     for claimed in claims:
         try:
-            letter = _build_request(claimed, at)
+            request = _build_request(claimed, at)
         except UnknownKey:
             without_key.append(claimed)
         except (InvalidTag, ValueError) as e:
             # The exception's message may hold personal data of the event.
             logger.error("%s cannot be sent: %s", claimed.event.pk, type(e).__name__)
-            at_once.append((claimed, at, UNREADABLE))
+            unreadable.append((claimed, at, UNREADABLE))
         else:
-            key = flight.start(claimed, at, len(letter.body))
-            letters.append((key, letter))
+            key = flight.start(claimed, at, len(request.body))
+            requests.append((key, request))
     if without_key:
         logger.error("FIELD_KEYS lacks a key of %s events", len(without_key))
         _release(without_key, UNKNOWN_KEY_DELAY_SECONDS)
-    post.send(letters)
-    return at_once
+    sender.send(requests)
+    return unreadable
 
 
 def _build_request(claimed: Claim, at: datetime) -> WebhookRequest:
@@ -176,28 +176,28 @@ def _signature(
     }
 
 
-def _collect_ended(post: Sender[Key], flight: _InFlight) -> list[EndedAttempt]:
+def _collect_ended(sender: Sender[Key], flight: _InFlight) -> list[EndedAttempt]:
     """Return the ended attempts, after a short wait for the first of them.
 
     Deliveries that come back unsent are given back.
     """
     if not flight.claims:
         return []
-    answers = post.answers(POLL_SECONDS)
+    answers = sender.answers(POLL_SECONDS)
     if answers and len(flight.claims) > MAX_CONCURRENT_REQUESTS:
         time.sleep(GATHER_SECONDS)
-        answers += post.answers(0)
-    landed: list[EndedAttempt] = []
+        answers += sender.answers(0)
+    ended: list[EndedAttempt] = []
     unsent: list[Claim] = []
     for key, answer in answers:
         claimed, at = flight.finish(key, answer)
         if answer is None:
             unsent.append(claimed)
         else:
-            landed.append((claimed, at, answer))
+            ended.append((claimed, at, answer))
     if unsent:
         _release(unsent)
-    return landed
+    return ended
 
 
 def _release(claims: list[Claim], seconds: float = 0) -> None:

@@ -100,10 +100,10 @@ def _disable(
 
 
 def _unless_replaced(
-    configuration: Configuration, **also: bool
+    configuration: Configuration, **filters: bool
 ) -> QuerySet[Configuration]:
     return Configuration.objects.filter(
-        pk=configuration.pk, updated_at=configuration.updated_at, **also
+        pk=configuration.pk, updated_at=configuration.updated_at, **filters
     )
 
 
@@ -130,11 +130,12 @@ def _find_configuration(configuration_id: str) -> Configuration | None:
 
 def _notify_owners(configuration: Configuration, kind: Kind, since: datetime) -> None:
     failing_since = configuration.failing_since
+    kind_label = kind.lower().replace("_", "-")
     notify(
         OutgoingMessage(
             kind,
             Channel.EMAIL,
-            cause=f"{_word(kind)}:{configuration.pk}:{utc_text(since)}",
+            cause=f"{kind_label}:{configuration.pk}:{utc_text(since)}",
             recipient=configuration.workspace.contact_email,
             context={
                 "workspace": configuration.workspace.name,
@@ -149,7 +150,3 @@ def _notify_owners(configuration: Configuration, kind: Kind, since: datetime) ->
             sandbox=configuration.environment == Environment.SANDBOX,
         )
     )
-
-
-def _word(kind: Kind) -> str:
-    return kind.lower().replace("_", "-")

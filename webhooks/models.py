@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -11,14 +10,14 @@ from django.db import models
 from django.db.models import F, Q, QuerySet
 from django.utils.timezone import now
 
-from verification.db.base import force_custom_plan
+from verification.db.base import ResultPage, read_page
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import uuid7
 from workspaces.models import Environment, Workspace
 
 
 class Event(models.Model):
-    """Something that happened, recorded in the transaction that caused it."""
+    """A fact for receivers, recorded in the transaction that causes it."""
 
     class Name(models.TextChoices):
         REPORT_CREATED = "report.created", "A report is created."
@@ -35,14 +34,14 @@ class Event(models.Model):
             "A monitoring run raised an alert.",
         )
         PAYMENT_PAID = "payment.paid", "A candidate or third-party payment completed."
-        # Delivered whatever is enabled, and enabled by nobody.
+        # Every receiver gets it; clients cannot enable or disable it.
         WEBHOOK_TEST = "webhook.test", "A test event was asked for."
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="events")
     environment = models.CharField(max_length=10, choices=Environment)
     name = models.CharField(max_length=30, choices=Name)
-    # What caused it, such as a result and its attempt: one cause, one event.
+    # The cause, such as a result and its attempt: one cause makes one event.
     cause = models.CharField(max_length=100)
     report_id = models.UUIDField(null=True, db_index=True)
     payload = EncryptedJSONField(null=True)
@@ -53,7 +52,7 @@ class Event(models.Model):
             models.UniqueConstraint(fields=["name", "cause"], name="one_event_a_cause")
         ]
         indexes = [
-            # What the purge of payloads looks for.
+            # The purge of payloads.
             models.Index(
                 fields=["created_at"],
                 condition=Q(payload__isnull=False),
@@ -66,7 +65,7 @@ class Event(models.Model):
 
 
 class Configuration(models.Model):
-    """Where a workspace gets its events in one environment, and how that goes."""
+    """The receiver of a workspace's events in one environment, and its failures."""
 
     class DisabledReason(models.TextChoices):
         GONE = "GONE", "The receiver answered 410 Gone."
@@ -81,17 +80,17 @@ class Configuration(models.Model):
     enabled = models.BooleanField()
     enabled_events = ArrayField(models.CharField(max_length=30, choices=Event.Name))
     secret = EncryptedJSONField()
-    # Signs beside the current one until `previous_secret_ends_at`.
+    # Requests are signed with this secret, too, until `previous_secret_ends_at`.
     previous_secret = EncryptedJSONField(null=True)
     previous_secret_ends_at = models.DateTimeField(null=True, editable=False)
-    # Attempts that failed since the last that did not, and the first of them.
+    # Failed attempts since the last success, and the time of the first of them.
     failures_in_row = models.PositiveIntegerField(default=0)
     failing_since = models.DateTimeField(null=True, editable=False)
-    # The circuit breaker: nothing is sent before this, and then one at a time.
+    # The breaker: no delivery is sent before this time, and then one at a time.
     resting_until = models.DateTimeField(null=True, editable=False)
-    # Rests since the last attempt that did not fail.
+    # Rests of the breaker since the last success.
     rests = models.PositiveSmallIntegerField(default=0, db_default=0)
-    # Set when the service disabled it, not when the client did.
+    # Set if the service disabled it, null if the client did.
     disabled_at = models.DateTimeField(null=True, editable=False)
     disabled_reason = models.CharField(max_length=7, choices=DisabledReason, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)
@@ -122,11 +121,10 @@ class Configuration(models.Model):
         return self.url
 
     def secrets(self, at: datetime) -> list[str]:
-        """The current one first, then the previous one while it still counts."""
-        both = [self.secret]
+        """Return the current secret, and the previous one if it is still valid."""
         if self.previous_secret_ends_at and at < self.previous_secret_ends_at:
-            both.append(self.previous_secret)
-        return both
+            return [self.secret, self.previous_secret]
+        return [self.secret]
 
 
 class DeliveryStatus(models.TextChoices):
@@ -140,20 +138,19 @@ D = DeliveryStatus
 
 
 class Delivery(models.Model):
-    """One event on its way to its workspace's receiver. The row is the queue.
+    """One event for one receiver. This table is also the queue of deliveries.
 
-    Made by the database when the event is recorded, where the event is enabled. It is
-    due when `next_attempt_at` has passed. A sender claims it by moving that past its
-    lease (`leased_until`) and counting `fence`; what it then writes names the fence,
-    so that one that comes late overwrites nothing.
+    A trigger creates the delivery with the event, if the receiver has enabled it. A
+    delivery is due when `next_attempt_at` has passed. A sender claims it: it moves
+    `next_attempt_at` to the end of its lease (`leased_until`) and increments `fence`.
+    The sender records its attempt only while the fence is the same, so that a late
+    sender overwrites nothing.
     """
-
-    Status = DeliveryStatus
 
     event = models.OneToOneField(
         Event, models.CASCADE, primary_key=True, related_name="delivery"
     )
-    # None once the configuration was deleted.
+    # Null after the configuration is deleted.
     configuration = models.ForeignKey(
         Configuration,
         models.SET_NULL,
@@ -169,15 +166,15 @@ class Delivery(models.Model):
     status = models.CharField(
         max_length=9, choices=DeliveryStatus, db_default=DeliveryStatus.PENDING
     )
-    # Attempts that failed on the present schedule; it begins anew when redelivered.
+    # Failed attempts of the present schedule. A redelivery starts a new schedule.
     failures = models.PositiveSmallIntegerField(db_default=0)
-    # Attempts whose end was recorded.
+    # Recorded attempts of all schedules.
     attempts = models.PositiveIntegerField(db_default=0)
-    # Every claim ever, which fences a late sender off.
+    # The number of claims.
     fence = models.PositiveIntegerField(db_default=0)
     next_attempt_at = models.DateTimeField(null=True, editable=False)
     leased_until = models.DateTimeField(null=True, editable=False)
-    # Of the last attempt that got one.
+    # The last HTTP status that the receiver answered.
     status_code = models.PositiveSmallIntegerField(null=True)
     delivered_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(editable=False)
@@ -202,26 +199,26 @@ class Delivery(models.Model):
             ),
         ]
         indexes = [
-            # The claim, configuration by configuration.
+            # The claim, which goes from configuration to configuration.
             models.Index(
                 fields=["configuration", "next_attempt_at", "event"],
                 condition=Q(next_attempt_at__isnull=False),
                 name="deliveries_due",
             ),
-            # How many of a configuration are under way.
+            # The number of leased deliveries of a configuration.
             models.Index(
                 fields=["configuration", "leased_until"],
                 condition=Q(leased_until__isnull=False),
                 name="deliveries_leased",
             ),
-            # The list, newest first: ids are ordered by time.
+            # The list, newest first: ids grow with time.
             models.Index(
                 F("workspace"),
                 F("environment"),
                 F("event").desc(),
                 name="deliveries_listed",
             ),
-            # What recovery looks for.
+            # The recovery of failed deliveries.
             models.Index(
                 fields=["workspace", "environment", "created_at"],
                 condition=Q(status=D.FAILED),
@@ -234,10 +231,10 @@ class Delivery(models.Model):
 
 
 class Attempt(models.Model):
-    """One request to a receiver, and what came of it."""
+    """One request to a receiver, and its answer or error."""
 
     class Error(models.TextChoices):
-        """Why there was no answer, or none that counts. Blank when there was one."""
+        """The reason of an attempt without a valid answer."""
 
         NAME_UNKNOWN = "NAME_UNKNOWN", "The host name could not be resolved."
         TARGET_BLOCKED = "TARGET_BLOCKED", "The address may not be called."
@@ -257,7 +254,7 @@ class Attempt(models.Model):
     duration_ms = models.PositiveIntegerField()
     status_code = models.PositiveSmallIntegerField(null=True)
     error = models.CharField(max_length=14, choices=Error, blank=True)
-    # The first 1 KiB of the answer's body, as text.
+    # The first 1 KiB of the body, as text.
     answer = EncryptedJSONField(null=True)
 
     class Meta:
@@ -268,7 +265,7 @@ class Attempt(models.Model):
             ),
         ]
         indexes = [
-            # What the purge of answers looks for.
+            # The purge of answers.
             models.Index(
                 fields=["started_at"],
                 condition=Q(answer__isnull=False),
@@ -280,12 +277,6 @@ class Attempt(models.Model):
         return f"{self.delivery_id} #{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryPage:
-    deliveries: list[Delivery]
-    total: int
-
-
 def deliveries_of(workspace_id: UUID, environment: str) -> QuerySet[Delivery]:
     """Return the deliveries with their events, without the payloads."""
     return (
@@ -295,7 +286,6 @@ def deliveries_of(workspace_id: UUID, environment: str) -> QuerySet[Delivery]:
     )
 
 
-@force_custom_plan()
 def list_deliveries(
     workspace_id: UUID,
     environment: str,
@@ -304,18 +294,12 @@ def list_deliveries(
     status: str | None = None,
     page: int,
     size: int,
-) -> DeliveryPage:
-    """Return one page of the deliveries, and their total number."""
+) -> ResultPage[Delivery]:
+    """Return a page of the deliveries, newest first, and their total number."""
     found = deliveries_of(workspace_id, environment)
     if event:
         found = found.filter(name=event)
     if status:
         found = found.filter(status=status)
-    first = page * size
     # Ids grow with time, and the index is sorted by them.
-    deliveries = list(found.order_by("-event_id")[first : first + size])
-    # After a page that is not full the total is known without a count.
-    total = first + len(deliveries)
-    if len(deliveries) == size or (first and not deliveries):
-        total = found.order_by().count()
-    return DeliveryPage(deliveries, total)
+    return read_page(found.order_by("-event_id"), page, size)

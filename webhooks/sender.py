@@ -50,44 +50,31 @@ from webhooks.models import Attempt
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "whsec_"
-KEY_BYTES = range(24, 64 + 1)
-
-
-def signing_key(secret: str) -> bytes:
-    """Decode the base64 after `whsec_`, or return the bytes of any other secret.
-
-    Raises ValueError for `whsec_` without strict base64 of 24 to 64 bytes, because the
-    libraries would decode such a secret in different ways.
-    """
-    if not secret.startswith(PREFIX):
-        return secret.encode()
-    encoded = secret.removeprefix(PREFIX)
-    try:
-        key = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    # Encoded again, because decoding ignores trailing bits and padding.
-    if len(key) not in KEY_BYTES or base64.b64encode(key).decode() != encoded:
-        raise ValueError("after whsec_ there must be base64 of 24 to 64 bytes")
-    return key
-
-
-def sign(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> str:
-    """Return the `webhook-signature` header: one signature for each secret, in order.
-
-    `id` is the id of the event, `timestamp` the time of the attempt in Unix seconds.
-    """
-    content = b"%s.%d.%s" % (id.encode(), timestamp, body)
-    return " ".join(f"v1,{_encode_signature(signing_key(s), content)}" for s in secrets)
-
-
-def _encode_signature(key: bytes, content: bytes) -> str:
-    return base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()
-
-
+Key = TypeVar("Key")
 Error = Attempt.Error
 
+# A request that waits longer for a place comes back unsent.
+WAIT_SECONDS = 30.0
+HEADERS = {
+    "Content-Type": "application/json",
+    "User-Agent": "verification-webhooks/1",
+    "Accept": "*/*",
+    # The client never unpacks an answer: a small one may unpack to a huge one.
+    "Accept-Encoding": "identity",
+}
+READ_BYTES = 16 * 1024
+# The client reuses the addresses of a name for this long.
+LOOKUP_SECONDS = 10
+# Concurrent look-ups of names; each of them holds a thread.
+MAX_LOOKUPS = 256
+CLOSING_SECONDS = 2.0
+
+# A request fails with these on a kept connection that the receiver has closed.
+STALE_CONNECTION_ERRORS = (
+    aiohttp.ServerDisconnectedError,
+    aiohttp.ClientOSError,
+    aiohttp.ClientConnectionResetError,
+)
 MAX_STORED_BYTES = 1024
 
 # The first entry that fits counts.
@@ -100,6 +87,8 @@ ERRORS: list[tuple[type[Exception], Error]] = [
     (aiohttp.ClientError, Error.BROKEN),
     (OSError, Error.BROKEN),
 ]
+SECRET_PREFIX = "whsec_"  # noqa: S105
+KEY_BYTES = range(24, 64 + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +113,8 @@ class WebhookRequest:
 class Answer:
     """The result of one request.
 
-    `error` is blank or an `Attempt.Error`. With BROKEN and TIMED_OUT `status_code` may
-    be a 2xx whose body is incomplete. `text` is the first 1 KiB of the body,
+    `error` is blank or an `Attempt.Error`. With BROKEN and TIMED_OUT the status may
+    be 2xx, but the body is incomplete. `text` is the first 1 KiB of the body,
     `retry_after` the receiver's Retry-After in seconds.
     """
 
@@ -139,14 +128,12 @@ class Answer:
 
     @property
     def is_acknowledgement(self) -> bool:
-        """Any 2xx, whole and in time."""
+        """Return whether the status is 2xx and the body was complete in time."""
         return not self.error and 200 <= (self.status_code or 0) < 300
 
 
 @dataclass(slots=True)
 class RequestProgress:
-    """The progress of one request."""
-
     started: float = field(default_factory=time.monotonic)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     transport: asyncio.Transport | None = None
@@ -181,29 +168,7 @@ class RequestProgress:
         )
 
 
-def classify_error(e: Exception) -> Error:
-    for kind, error in ERRORS:
-        if isinstance(e, kind):
-            return error
-    # The message may hold what the receiver sent.
-    logger.error("a delivery raised %s", type(e).__name__)
-    return Error.BROKEN
-
-
-def parse_retry_after(retry_after: str) -> float | None:
-    """Return a Retry-After header, seconds or a date, as seconds from now."""
-    if re.fullmatch(r"[0-9]{1,9}", retry_after):
-        return float(retry_after)
-    try:
-        date = parsedate_to_datetime(retry_after)
-        # A date without a zone is UTC (RFC 5322, "-0000").
-        at = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return max(0.0, at - time.time())
-
-
-WAIT_SECONDS = 30.0
+_progress: ContextVar[RequestProgress] = ContextVar("_progress")
 
 
 class NotSent(Exception):
@@ -228,7 +193,7 @@ class Lane:
             self._free.release()
 
     def recall(self) -> None:
-        """Make the waiting requests give up. Requests under way go on."""
+        """Return the waiting requests unsent. Requests under way go on."""
         for task in self._waiting:
             if task:
                 task.cancel()
@@ -243,33 +208,6 @@ class Lane:
             raise NotSent from e
         finally:
             self._waiting.discard(task)
-
-
-Key = TypeVar("Key")
-
-HEADERS = {
-    "Content-Type": "application/json",
-    "User-Agent": "verification-webhooks/1",
-    "Accept": "*/*",
-    # The client never unpacks an answer: a small one may unpack to a huge one.
-    "Accept-Encoding": "identity",
-}
-READ_BYTES = 16 * 1024
-# For so long the client reuses the addresses of a name.
-LOOKUP_SECONDS = 10
-# Concurrent look-ups of names; each of them holds a thread.
-MAX_LOOKUPS = 256
-CLOSING_SECONDS = 2.0
-
-# A request fails with these on a kept connection that the receiver has closed.
-STALE_CONNECTION_ERRORS = (
-    aiohttp.ServerDisconnectedError,
-    aiohttp.ClientOSError,
-    aiohttp.ClientConnectionResetError,
-)
-
-
-_progress: ContextVar[RequestProgress] = ContextVar("_course")
 
 
 class Sender(Generic[Key]):
@@ -314,9 +252,9 @@ class Sender(Generic[Key]):
         self._lookups.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
-    def send(self, letters: Iterable[tuple[Key, WebhookRequest]]) -> None:
+    def send(self, requests: Iterable[tuple[Key, WebhookRequest]]) -> None:
         """Start the requests, and return immediately."""
-        self._loop.call_soon_threadsafe(self._start, list(letters))
+        self._loop.call_soon_threadsafe(self._start, list(requests))
 
     def recall(self) -> None:
         """Make `answers` return all waiting requests unsent."""
@@ -376,18 +314,18 @@ class Sender(Generic[Key]):
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
-    def _start(self, letters: list[tuple[Key, WebhookRequest]]) -> None:
-        for key, letter in letters:
-            task = self._loop.create_task(self._deliver(key, letter))
+    def _start(self, requests: list[tuple[Key, WebhookRequest]]) -> None:
+        for key, request in requests:
+            task = self._loop.create_task(self._deliver(key, request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, key: Key, letter: WebhookRequest) -> None:
+    async def _deliver(self, key: Key, request: WebhookRequest) -> None:
         answer: Answer | None = None
-        lane = self._lanes[letter.lane]
+        lane = self._lanes[request.lane]
         try:
             async with lane.place():
-                answer = await self._attempt(letter)
+                answer = await self._attempt(request)
                 if not answer.is_acknowledgement:
                     # The waiting requests of this lane would probably fail as well.
                     lane.recall()
@@ -396,27 +334,29 @@ class Sender(Generic[Key]):
         finally:
             self._answers.put((key, answer))
 
-    async def _attempt(self, letter: WebhookRequest) -> Answer:
-        course = RequestProgress()
-        _progress.set(course)
+    async def _attempt(self, request: WebhookRequest) -> Answer:
+        progress = RequestProgress()
+        _progress.set(progress)
         try:
             async with asyncio.timeout(self._seconds):
-                await self._request(letter, course)
+                await self._request(request, progress)
         except asyncio.CancelledError:
-            return course.answer(Error.BROKEN)
+            return progress.answer(Error.BROKEN)
         except Exception as e:
-            return course.answer(classify_error(e))
-        return course.answer("")
+            return progress.answer(classify_error(e))
+        return progress.answer("")
 
-    async def _request(self, letter: WebhookRequest, course: RequestProgress) -> None:
-        url = self._target(letter.url)
+    async def _request(
+        self, request: WebhookRequest, progress: RequestProgress
+    ) -> None:
+        url = self._target(request.url)
         try:
-            await _exchange(self._kept, url, letter, course)
+            await _exchange(self._kept, url, request, progress)
         except STALE_CONNECTION_ERRORS:
             # aiohttp sends no POST again by itself.
-            if not course.reused or course.status_code:
+            if not progress.reused or progress.status_code:
                 raise
-            await _exchange(self._fresh, url, letter, course)
+            await _exchange(self._fresh, url, request, progress)
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -424,7 +364,7 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # The socket of each used connection; None if it ended before it was read.
+        # The socket of each used connection; None for a connection that ended early.
         self.sockets: weakref.WeakKeyDictionary[
             asyncio.BaseTransport, TransportSocket | None
         ] = weakref.WeakKeyDictionary()
@@ -436,12 +376,12 @@ class _Connector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,
     ) -> Any:
         connection = await super().connect(req, traces, timeout)
-        course = _progress.get()
+        progress = _progress.get()
         if transport := connection.transport:
-            course.transport, course.reused = transport, transport in self.sockets
-            if not course.reused:
+            progress.transport, progress.reused = transport, transport in self.sockets
+            if not progress.reused:
                 self.sockets[transport] = _socket_of(transport)
-            course.socket = self.sockets[transport]
+            progress.socket = self.sockets[transport]
         return connection
 
 
@@ -460,27 +400,27 @@ def _socket_of(transport: asyncio.BaseTransport) -> TransportSocket | None:
 async def _exchange(
     session: aiohttp.ClientSession,
     url: yarl.URL,
-    letter: WebhookRequest,
-    course: RequestProgress,
+    request: WebhookRequest,
+    progress: RequestProgress,
 ) -> None:
-    """Send the request and write its answer into `course`."""
+    """Send the request and write its answer into `progress`."""
     try:
         async with session.post(
             url,
-            data=letter.body,
-            headers=letter.headers_at(course.started_at),
+            data=request.body,
+            headers=request.headers_at(progress.started_at),
             allow_redirects=False,
         ) as response:
-            course.status_code = response.status
-            course.retry_after = parse_retry_after(
+            progress.status_code = response.status
+            progress.retry_after = parse_retry_after(
                 response.headers.get("Retry-After", "")
             )
-            body = course.body
+            body = progress.body
             # The client ignores the rest of the body and closes the connection.
             while chunk := await response.content.read(READ_BYTES - len(body)):
                 body += chunk
     finally:
-        course.abort_closing()
+        progress.abort_closing()
 
 
 @cache
@@ -495,6 +435,60 @@ def _ssl_context(ca_file: str) -> ssl.SSLContext:
 
 
 def _log(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error outside a request, such as of a connection that is closing."""
+    """Log an error outside requests, for example of a connection that closes."""
     e = context.get("exception")
     logger.warning("post: %s", type(e).__name__ if e else context["message"])
+
+
+def classify_error(e: Exception) -> Error:
+    for kind, error in ERRORS:
+        if isinstance(e, kind):
+            return error
+    # The message may hold what the receiver sent.
+    logger.error("a delivery raised %s", type(e).__name__)
+    return Error.BROKEN
+
+
+def parse_retry_after(retry_after: str) -> float | None:
+    """Return a Retry-After header, seconds or a date, as seconds from now."""
+    if re.fullmatch(r"[0-9]{1,9}", retry_after):
+        return float(retry_after)
+    try:
+        date = parsedate_to_datetime(retry_after)
+        # A date without a zone is UTC (RFC 5322, "-0000").
+        at = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, at - time.time())
+
+
+def signing_key(secret: str) -> bytes:
+    """Decode the base64 after `whsec_`, or return the bytes of any other secret.
+
+    Raises ValueError for `whsec_` without strict base64 of 24 to 64 bytes, because the
+    libraries would decode such a secret in different ways.
+    """
+    if not secret.startswith(SECRET_PREFIX):
+        return secret.encode()
+    encoded = secret.removeprefix(SECRET_PREFIX)
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    # Encoded again, because decoding ignores trailing bits and padding.
+    if len(key) not in KEY_BYTES or base64.b64encode(key).decode() != encoded:
+        raise ValueError("after whsec_ there must be base64 of 24 to 64 bytes")
+    return key
+
+
+def sign(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> str:
+    """Return the `webhook-signature` header: one signature for each secret, in order.
+
+    `id` is the id of the event, `timestamp` the time of the attempt in Unix seconds.
+    """
+    content = b"%s.%d.%s" % (id.encode(), timestamp, body)
+    return " ".join(f"v1,{_encode_signature(signing_key(s), content)}" for s in secrets)
+
+
+def _encode_signature(key: bytes, content: bytes) -> str:
+    return base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()

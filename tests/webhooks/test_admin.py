@@ -200,7 +200,7 @@ def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
     Event.objects.filter(pk=delivery.pk).update(payload=None)
     html = read_page(superuser, change_url(delivery))
     assert url not in html
-    assert "Not possible: what it said is kept no longer." in html
+    assert "Not possible: its payload is purged." in html
     assert superuser.post(url, sent).status_code == 403
 
 
@@ -217,7 +217,7 @@ def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
         [
             f"{failed} is sent again.",
             f"{leased} is being sent at this moment.",
-            f"{purged} was not sent again: what it said is kept no longer.",
+            f"{purged} was not sent again: its payload is purged.",
         ]
     )
     failed.refresh_from_db()

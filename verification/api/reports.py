@@ -127,7 +127,7 @@ class ReportViewSet(OperationViewSet):
             page=self.query.page,
             size=self.query.size,
         )
-        return self.page_of(_summaries(found.reports), found.total)
+        return self.page_of(_summaries(found.rows), found.total)
 
     @_report_operation("getReport", "Get a report", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request, reportId: UUID) -> ReportBody:

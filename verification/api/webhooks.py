@@ -311,7 +311,7 @@ class DeliveryViewSet(OperationViewSet):
             page=self.query.page,
             size=self.query.size,
         )
-        summaries = [DeliverySummary.of(delivery) for delivery in found.deliveries]
+        summaries = [DeliverySummary.of(delivery) for delivery in found.rows]
         return self.page_of(summaries, found.total)
 
     @operation(

@@ -24,7 +24,7 @@ def listing(place: Place) -> HttpResponse:
     number = place.page_number
     filters = form.filters() if form.is_valid() else Filters()
     found = list_reports(*place.where, filters, page=number, size=PAGE_SIZE)
-    page = Page(found.reports, found.total, number)
+    page = Page(found.rows, found.total, number)
     return place.render("reports/list", {"form": form, "page": page})
 
 

@@ -45,7 +45,7 @@ def overview(place: Place) -> HttpResponse:
     shown = {
         "configuration": _find_configuration(place),
         "form": form,
-        "page": Page(found.deliveries, found.total, number),
+        "page": Page(found.rows, found.total, number),
     }
     return place.render("webhooks/overview", shown)
 

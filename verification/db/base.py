@@ -1,15 +1,24 @@
 """Django's PostgreSQL backend, with a cheap check of kept connections.
 
-`force_custom_plan` plans chosen statements each time they run.
+`force_custom_plan` plans chosen statements each time they run, and `read_page` reads
+one page of a list.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psycopg
 from django.db import connection
 from django.db.backends.postgresql import base
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+Row = TypeVar("Row")
 
 
 @contextmanager
@@ -29,6 +38,24 @@ def force_custom_plan() -> Iterator[None]:
     finally:
         if connection.connection:
             connection.connection.prepare_threshold = used
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage(Generic[Row]):
+    rows: list[Row]
+    total: int
+
+
+@force_custom_plan()
+def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
+    """Return one page of ordered rows, and the number of rows on all pages."""
+    first = page * size
+    found = list(rows[first : first + size])
+    # A page that is not full is the last one, so the total is known without a count.
+    total = first + len(found)
+    if len(found) == size or (first and not found):
+        total = rows.count()
+    return ResultPage(found, total)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import BigIntegerField, Q, QuerySet, Value
 
-from verification.db.base import force_custom_plan
+from verification.db.base import ResultPage, force_custom_plan, read_page
 from verification.db.bulk_insert import Row
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
 from verification.reports.models import Report, SearchEntry, Subject, fold_text
@@ -94,17 +94,17 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
     name = fold_text(text.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
-        candidates = SearchEntry.objects.filter(terms__contains=_bigint_values(grams))
+        candidates = SearchEntry.objects.filter(terms__contains=bigint_values(grams))
         if (few := _ids_if_few(candidates)) is not None:
             by_name &= Q(pk__in=few)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
-    identified = SearchEntry.objects.filter(terms__overlap=_bigint_values(identifiers))
+    identified = SearchEntry.objects.filter(terms__overlap=bigint_values(identifiers))
     few = _ids_if_few(identified)
     # PostgreSQL reads only these rows if the query contains their ids.
     return by_name | Q(pk__in=identified.values("pk") if few is None else few)
 
 
-def _bigint_values(terms: Iterable[int]) -> list[Value]:
+def bigint_values(terms: Iterable[int]) -> list[Value]:
     """Return the terms as 64-bit values; by default Django casts them to 32 bits."""
     return [Value(term, BigIntegerField()) for term in terms]
 
@@ -127,31 +127,17 @@ class Filters:
     zone: tzinfo = UTC
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPage:
-    reports: list[Report]
-    total: int
-
-
 @force_custom_plan()
 def list_reports(
     workspace_id: UUID, environment: str, filters: Filters, *, page: int, size: int
-) -> ReportPage:
-    """Return a page of the matching reports, newest first, and the exact total."""
+) -> ResultPage[Report]:
+    """Return a page of the matching reports, newest first, and their total number."""
     matching = _filtered_reports(workspace_id, environment, filters)
     # The index alone gives the ids, so the table is read for this page's rows only.
-    first = page * size
-    ids = list(
-        matching.order_by("-created_at", "-id").values_list("id", flat=True)[
-            first : first + size
-        ]
-    )
-    # A page that is not full is the last one, so the total follows from it.
-    total = first + len(ids)
-    if len(ids) == size or (first and not ids):
-        total = matching.count()
-    reports = Report.objects.in_bulk(ids)
-    return ReportPage([reports[id] for id in ids], total)
+    ids = matching.order_by("-created_at", "-id").values_list("id", flat=True)
+    found = read_page(ids, page, size)
+    reports = Report.objects.in_bulk(found.rows)
+    return ResultPage([reports[id] for id in found.rows], found.total)
 
 
 def _filtered_reports(
