@@ -36,7 +36,7 @@ START = datetime(2026, 1, 31, tzinfo=UTC)
 
 @pytest.fixture
 def watched(api: Api) -> Rule:
-    """A rule with three runs, two of which raised an alert."""
+    """Create a rule with three runs, two of which raised an alert."""
     create_rule(api, id_number=CHANGING)
     for _ in range(2):
         run_rules(api)
@@ -45,7 +45,7 @@ def watched(api: Api) -> Rule:
     return Rule.objects.get()
 
 
-def test_a_rules_page_shows_its_runs_reports_alerts_and_changes(
+def test_rule_page_shows_runs_reports_alerts_and_changes(
     watched: Rule, staff, django_assert_max_num_queries
 ):
     with django_assert_max_num_queries(12):
@@ -62,7 +62,7 @@ def test_a_rules_page_shows_its_runs_reports_alerts_and_changes(
     assert "3 runs from" in html
 
 
-def test_pages_of_runs_and_alerts_lead_to_rule_and_report(
+def test_pages_of_runs_and_alerts_link_to_rule_and_report(
     watched: Rule, staff, django_assert_max_num_queries
 ):
     for row in (Run.objects.latest("number"), Alert.objects.latest("id")):
@@ -72,12 +72,12 @@ def test_pages_of_runs_and_alerts_lead_to_rule_and_report(
         assert change_url(row.report) in html
 
 
-def test_a_runs_report_leads_to_its_rule(watched: Rule, staff):
+def test_report_page_of_a_run_links_to_the_rule(watched: Rule, staff):
     report = watched.runs.first().report
     assert change_url(watched) in read_page(staff, change_url(report))
 
 
-def test_a_page_of_very_many_runs_costs_the_same(
+def test_rule_page_costs_the_same_with_many_runs(
     watched: Rule, staff, django_assert_max_num_queries
 ):
     for _ in range(5):
@@ -88,9 +88,7 @@ def test_a_page_of_very_many_runs_costs_the_same(
         read_page(staff, change_url(watched))
 
 
-def test_changes_and_subject_are_masked_until_a_reason_is_given(
-    watched: Rule, superuser
-):
+def test_changes_and_subject_are_masked_without_a_reason(watched: Rule, superuser):
     alert = Alert.objects.latest("id")
 
     assert CHANGING not in read_page(superuser, change_url(watched))
@@ -101,7 +99,7 @@ def test_changes_and_subject_are_masked_until_a_reason_is_given(
     assert " → " in read_page(superuser, change_url(alert))
 
 
-def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
+def test_rule_list_filters_and_searches(api: Api, live_api: Api, staff):
     monthly, live = store_rule(api, cadence="MONTHLY"), store_rule(live_api)
     stopped = store_rule(api)
     run_action(staff, "pause", stopped)
@@ -117,7 +115,7 @@ def test_rules_are_filtered_by_what_staff_ask(api: Api, live_api: Api, staff):
     assert "Paused by staff" in read_page(staff, list_url(Rule))
 
 
-def test_rules_that_cannot_be_launched_are_found(api: Api, staff):
+def test_filter_finds_rules_that_cannot_be_launched(api: Api, staff):
     store_rule(api)
     broken = store_rule(api)
     Rule.objects.filter(pk=broken.pk).update(
@@ -131,7 +129,7 @@ def test_rules_that_cannot_be_launched_are_found(api: Api, staff):
     assert "UnknownKey" in read_page(staff, change_url(broken))
 
 
-def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
+def test_staff_pause_at_once_and_resume_after_a_confirmation(api: Api, staff):
     rule = store_rule(api)
 
     assert "paused" in run_action(staff, "pause", rule)[0]
@@ -150,7 +148,7 @@ def test_staff_pause_at_once_and_resume_after_they_were_asked(api: Api, staff):
     assert list(recorded) == ["rule.paused", "rule.resumed"]
 
 
-def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
+def test_run_now_needs_a_confirmation(api: Api, staff):
     rule = store_rule(api)
     next_run_at = rule.next_run_at
     html = asked(staff, "run_now", rule)
@@ -168,7 +166,7 @@ def test_a_run_is_made_only_after_staff_were_asked(api: Api, staff):
     assert movements(api) == [("CHARGE", -50, 1)]
 
 
-def test_what_is_confirmed_twice_runs_once(api: Api, staff):
+def test_run_now_confirmed_twice_runs_once(api: Api, staff):
     rule = store_rule(api)
     html = asked(staff, "run_now", rule)
 
@@ -186,7 +184,7 @@ def test_what_is_confirmed_twice_runs_once(api: Api, staff):
     assert Run.objects.count() == 2
 
 
-def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
+def test_run_now_is_refused_when_the_rule_cannot_run(
     api: Api, another_api: Api, live_api: Api, staff
 ):
     paused, suspended, poor = (
@@ -208,7 +206,7 @@ def test_a_paused_rule_a_suspended_workspace_and_an_empty_balance_run_nothing(
     assert poor.is_active
 
 
-def test_staff_do_not_consent_for_others(api: Api, staff):
+def test_staff_cannot_resume_a_rule_without_consent(api: Api, staff):
     rule = store_rule(api)
     Rule.objects.update(
         status="PAUSED",
@@ -222,7 +220,7 @@ def test_staff_do_not_consent_for_others(api: Api, staff):
     assert not rule.is_active
 
 
-def test_who_may_not_change_rules_has_no_actions(api: Api, staff):
+def test_staff_without_change_permission_have_no_actions(api: Api, staff):
     rule = store_rule(api)
     User.objects.get(username="grace").user_permissions.set(
         Permission.objects.filter(codename="view_rule")
@@ -236,7 +234,7 @@ def test_who_may_not_change_rules_has_no_actions(api: Api, staff):
     assert Run.objects.count() == 0
 
 
-def test_an_alert_of_a_deleted_rule_is_shown(api: Api, staff):
+def test_alert_of_a_deleted_rule_has_a_page(api: Api, staff):
     alert = raise_alert(api)
     Rule.objects.all().delete()
 
@@ -244,7 +242,7 @@ def test_an_alert_of_a_deleted_rule_is_shown(api: Api, staff):
 
 
 def confirm(client, html: str, *rules: Rule) -> list[str]:
-    """What is told when the form of the asking page is sent."""
+    """Send the form of the confirmation page; return the messages."""
     fields = dict(re.findall(r'name="(made-[^"]+)" value="([^"]+)"', html))
     return run_action(client, "run_now", *rules, confirmed="yes", **fields)
 
@@ -263,14 +261,14 @@ def marks(*severities: str) -> list[Mark]:
     ]
 
 
-def test_a_drawing_has_a_mark_a_run_and_its_words():
+def test_timeline_has_a_mark_for_each_run_and_a_description():
     drawn = timeline(marks("", "INFO", "", "WARNING", "CRITICAL"))
 
     root = ET.fromstring(drawn)  # noqa: S314
     space = "{http://www.w3.org/2000/svg}"
     shapes = root.findall(f"{space}polygon")
     assert len(shapes) == 5
-    # Not by colour alone.
+    # Shapes differ as well as colours.
     assert len({shape.get("points") for shape in shapes}) == 4
     assert len({shape.get("fill") for shape in shapes}) == 4
     assert all(shape.find(f"{space}title").text for shape in shapes)
@@ -281,7 +279,7 @@ def test_a_drawing_has_a_mark_a_run_and_its_words():
     assert "style=" not in drawn
 
 
-def test_the_words_of_a_drawing_count_what_it_shows():
+def test_description_of_a_timeline_counts_its_marks():
     assert describe_marks(marks("", "INFO", "", "CRITICAL")) == (
         "4 runs from 1 Feb 2026 to 4 Feb 2026: 2 without a change, "
         "1 with a change, INFO, 1 with a change, CRITICAL."
@@ -290,12 +288,12 @@ def test_the_words_of_a_drawing_count_what_it_shows():
 
 
 @pytest.mark.parametrize("severities", [(), ("",), ("INFO",) * 50])
-def test_a_drawing_of_any_number_of_runs_stays_in_its_frame(severities):
+def test_timeline_of_many_runs_stays_in_its_frame(severities):
     drawn = timeline(marks(*severities))
     for x in re.findall(r"translate\(([\d.]+) ", drawn):
         assert 16 <= float(x) <= 624
 
 
-def test_runs_of_one_moment_are_drawn():
+def test_timeline_draws_runs_of_one_moment():
     at_once = [Mark(1, START, ""), Mark(2, START, "INFO")]
     assert timeline(at_once).count("<polygon") == 2

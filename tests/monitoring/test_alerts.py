@@ -1,4 +1,4 @@
-"""Rules whose checks could not be done say so."""
+"""Comparison of runs, and the alerts that it raises."""
 
 import json
 from datetime import timedelta
@@ -43,7 +43,7 @@ DAY = timedelta(days=1)
 
 
 def due(api: Api) -> Run:
-    """The run of a rule, launched a day later and not worked off."""
+    """Launch the rule's run of the next day; its checks are still due."""
     move_rules_back(DAY)
     launch_due_runs()
     return Run.objects.latest("number")
@@ -54,7 +54,7 @@ def compare(*runs: Run) -> None:
 
 
 def find(run: Run, **details: Any) -> None:
-    """Have the only check of the run end, with these details."""
+    """Complete the only check of the run with these details."""
     result = CheckResult.objects.get(report=run.report_id)
     result.finding = {"summary": "", "flags": [], "details": details}
     result.status, result.completed_at = "COMPLETED", now()
@@ -71,13 +71,13 @@ def ask_about(run: Run, id_number: str) -> None:
 
 @pytest.fixture
 def made(api: Api) -> dict[str, Any]:
-    """A rule whose baseline was found."""
+    """Create a rule whose first run has completed."""
     rule = create_rule(api)
     run_rules(api)
     return rule
 
 
-def test_nothing_of_what_was_found_stands_in_the_database_in_clear(
+def test_changes_and_messages_are_sealed_in_the_database(
     api: Api, made: dict[str, Any], staff
 ):
     run = due(api)
@@ -98,7 +98,7 @@ def test_nothing_of_what_was_found_stands_in_the_database_in_clear(
     assert b"ON_A_LIST" not in bytes(message)
 
 
-def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]):
+def test_ended_report_schedules_the_comparison(api: Api, made: dict[str, Any]):
     run = due(api)
     api.work()
 
@@ -106,7 +106,7 @@ def test_an_end_is_told_to_a_job_that_compares_it(api: Api, made: dict[str, Any]
     assert job.arguments == [str(run.report_id)]
 
 
-def test_the_same_run_compared_again_is_told_once(api: Api):
+def test_run_compared_three_times_raises_one_alert(api: Api):
     create_rule(api, id_number=CHANGING)
     run_rules(api)
     run = due(api)
@@ -119,7 +119,7 @@ def test_the_same_run_compared_again_is_told_once(api: Api):
     assert Event.objects.filter(name="monitoring.alert.created").count() == 1
 
 
-def test_an_older_run_that_ends_after_a_newer_one_says_nothing_new(api: Api, made):
+def test_older_run_that_ends_late_raises_no_alert(api: Api, made):
     older, newer = due(api), due(api)
     find(newer, name="second")
     compare(newer)
@@ -131,7 +131,7 @@ def test_an_older_run_that_ends_after_a_newer_one_says_nothing_new(api: Api, mad
     assert Baseline.objects.get().run_number == newer.number
 
 
-def test_of_two_runs_in_one_job_each_is_compared_with_the_one_before(api: Api, made):
+def test_runs_of_one_job_are_compared_in_their_order(api: Api, made):
     first, second, third = due(api), due(api), due(api)
     for run, name in ((first, "a"), (second, "b"), (third, "a")):
         find(run, firstName=name)
@@ -143,7 +143,7 @@ def test_of_two_runs_in_one_job_each_is_compared_with_the_one_before(api: Api, m
     assert [(c["old"], c["new"]) for c in found] == [("b", "a"), ("a", "b")]
 
 
-def test_a_check_that_completes_by_a_retry_is_compared(api: Api):
+def test_check_completed_by_a_retry_is_compared(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
     run = due(api)
@@ -167,9 +167,7 @@ def test_a_check_that_completes_by_a_retry_is_compared(api: Api):
     assert (result.status, result.attempt) == ("COMPLETED", 2)
 
 
-def test_a_run_that_failed_changes_nothing_and_the_next_is_compared_with_the_last_found(
-    api: Api, made
-):
+def test_failed_run_leaves_the_baseline_as_it_is(api: Api, made):
     before = Baseline.objects.get().said
     run = due(api)
     ask_about(run, REFUSED)
@@ -184,7 +182,7 @@ def test_a_run_that_failed_changes_nothing_and_the_next_is_compared_with_the_las
     assert Baseline.objects.get().run_number == 3
 
 
-def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
+def test_sweep_compares_findings_of_a_cancelled_run(api: Api):
     create_rule(api, "IDENTITY", "KRA_PIN", id_number=CHANGING)
     run_rules(api)
     run = due(api)
@@ -204,7 +202,7 @@ def test_what_a_cancelled_run_had_found_is_compared_by_the_sweep(api: Api):
     assert {change["checkName"] for change in alert["changes"]} == {"IDENTITY"}
 
 
-def test_a_run_whose_job_was_lost_is_compared_by_the_sweep_once(api: Api):
+def test_sweep_compares_a_run_of_a_lost_job_once(api: Api):
     create_rule(api, id_number=CHANGING)
     run_rules(api)
     due(api)
@@ -220,7 +218,7 @@ def test_a_run_whose_job_was_lost_is_compared_by_the_sweep_once(api: Api):
     assert not Run.objects.filter(compared_at=None).exists()
 
 
-def test_a_finding_that_was_erased_is_no_change(api: Api, made):
+def test_erased_finding_is_no_change(api: Api, made):
     run = due(api)
     api.work()
     CheckResult.objects.filter(report=run.report_id).update(finding=None)
@@ -231,7 +229,7 @@ def test_a_finding_that_was_erased_is_no_change(api: Api, made):
     assert Baseline.objects.get().run_number == 1
 
 
-def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
+def test_rule_deleted_during_its_run_raises_no_alert(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
     run = due(api)
@@ -247,7 +245,7 @@ def test_a_rule_that_is_deleted_during_its_run_ends_without_an_alert(api: Api):
     assert Run.objects.count() == Baseline.objects.count() == 0
 
 
-def test_alerts_outlive_their_rule(api: Api):
+def test_alerts_stay_when_their_rule_is_deleted(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
     move_rules_back(DAY)
@@ -260,7 +258,7 @@ def test_alerts_outlive_their_rule(api: Api):
     assert api.report(before["reportId"])["status"] == "READY"
 
 
-def test_a_paused_rule_is_told_what_its_last_run_found(api: Api):
+def test_last_run_of_a_paused_rule_raises_its_alert(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
     due(api)
@@ -271,7 +269,7 @@ def test_a_paused_rule_is_told_what_its_last_run_found(api: Api):
     assert len(list_alerts(api)) == 1
 
 
-def test_one_rule_that_cannot_be_read_stops_no_other(api: Api):
+def test_unreadable_rule_stops_no_other(api: Api):
     broken = create_rule(api, id_number=CHANGING)
     create_rule(api, id_number=CHANGING, reference="well")
     run_rules(api)
@@ -310,7 +308,7 @@ def test_one_alert_a_run_lists_the_changes_of_every_check(api: Api):
     assert read.model_dump(mode="json", by_alias=True) == sent
 
 
-# Reserved in the sandbox: the source refuses; it answers.
+# Numbers of the sandbox: its source refuses the first and answers the second.
 SILENT, CLEAR = "90000008", "90000000"
 
 
@@ -391,7 +389,7 @@ def test_check_that_answers_again_may_raise_another_alert(api: Api):
 @pytest.mark.parametrize(
     ("cadence", "days", "runs"), [("WEEKLY", 7, 2), ("MONTHLY", 31, 1)]
 )
-def test_longer_cadences_tell_of_silence_sooner(api: Api, cadence, days, runs):
+def test_longer_cadences_raise_no_answer_alerts_sooner(api: Api, cadence, days, runs):
     create_rule(api, id_number=SILENT, cadence=cadence)
     run_rules(api)
     run(api, runs - 1, days)
@@ -399,7 +397,7 @@ def test_longer_cadences_tell_of_silence_sooner(api: Api, cadence, days, runs):
     assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"]
 
 
-def test_run_that_is_compared_twice_counts_once(api: Api):
+def test_run_compared_twice_counts_once(api: Api):
     made = create_rule(api, id_number=SILENT)
     run_rules(api)
     report = Rule.objects.get(pk=made["id"]).runs.get().report_id
@@ -411,7 +409,7 @@ def test_run_that_is_compared_twice_counts_once(api: Api):
     assert Baseline.objects.get().unanswered == 1
 
 
-def test_staff_and_members_see_what_was_not_looked_at(api: Api, staff):
+def test_staff_and_members_see_checks_without_an_answer(api: Api, staff):
     create_rule(api, id_number=SILENT)
     run_rules(api)
     run(api, 2)
@@ -453,7 +451,7 @@ def severities(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         ("LOW", "UNKNOWN", "INFO"),
     ],
 )
-def test_a_level_is_as_grave_as_where_it_went(old, new, severity):
+def test_severity_of_a_level_change_follows_the_new_level(old, new, severity):
     assert severities(said(old), said(new)) == [severity]
 
 
@@ -470,11 +468,11 @@ def test_a_level_is_as_grave_as_where_it_went(old, new, severity):
         ({"DECEASED": "HIGH"}, {"NAME_MISMATCH": "LOW"}, "WARNING"),
     ],
 )
-def test_a_flag_is_as_grave_as_what_appeared(old, new, severity):
+def test_severity_of_a_flag_change_follows_the_new_flags(old, new, severity):
     assert severities(said(flags=old), said(flags=new)) == [severity]
 
 
-def test_another_value_of_a_field_is_for_information():
+def test_changed_field_has_severity_info():
     (change,) = find_changes("IDENTITY", said(status="ACTIVE"), said(status="CLOSED"))
 
     assert change.as_json() == {
@@ -495,7 +493,7 @@ def test_another_value_of_a_field_is_for_information():
         ({"x": [1, 2]}, {"x": [2, 1]}),
     ],
 )
-def test_what_comes_in_another_order_is_no_change(old, new):
+def test_other_order_of_a_list_is_no_change(old, new):
     assert find_changes("IDENTITY", said(found=old), said(found=new)) == []
 
 
@@ -507,11 +505,11 @@ def test_other_members_of_a_list_are_a_change(old, new):
     assert severities(said(found=old), said(found=new)) == ["INFO"]
 
 
-def test_a_field_that_was_added_to_the_definition_or_taken_from_it_is_no_change():
+def test_field_added_to_or_removed_from_the_definition_is_no_change():
     assert find_changes("IDENTITY", said(gone=1), said(added=2)) == []
 
 
-def test_flags_are_listed_with_how_grave_they_are():
+def test_flags_of_a_change_are_listed_with_severity():
     old, new = said(flags={"B": "LOW", "A": "HIGH"}), said(flags={"B": "MEDIUM"})
 
     (change,) = find_changes("IDENTITY", old, new)
@@ -523,7 +521,7 @@ def test_flags_are_listed_with_how_grave_they_are():
     assert change.new == [{"code": "B", "severity": "MEDIUM"}]
 
 
-def test_title_and_message_say_what_changed_and_no_values_of_fields():
+def test_title_and_message_name_changes_without_values():
     old = said("LOW", {"OLD": "LOW"}, name="Wanjiku", phone="0711")
     changes = find_changes(
         "IDENTITY", old, said("HIGH", {"NEW": "HIGH"}, name="Atieno")
@@ -538,14 +536,14 @@ def test_title_and_message_say_what_changed_and_no_values_of_fields():
     )
 
 
-def test_a_flag_that_is_graver_is_told_in_words():
+def test_message_names_a_flag_of_another_severity():
     changes = find_changes(
         "IDENTITY", said(flags={"A": "LOW"}), said(flags={"A": "HIGH"})
     )
     assert message_of(changes) == "IDENTITY: a flag is graver or less grave."
 
 
-def test_a_message_of_very_many_changes_fits_its_column():
+def test_message_of_many_changes_fits_its_column():
     old = said(**{f"field{number}": 1 for number in range(500)})
     new = said(**{f"field{number}": 2 for number in range(500)})
 

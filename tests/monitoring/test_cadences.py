@@ -21,7 +21,7 @@ def times(start: str, cadence: str, count: int) -> list[str]:
     return [f"{time:%Y-%m-%d}" for time in found[1:]]
 
 
-def test_the_31st_monthly_is_the_last_day_of_shorter_months_and_comes_back():
+def test_monthly_rule_of_the_31st_runs_on_the_last_day():
     assert times("2028-01-31", "MONTHLY", 4) == [
         "2028-02-29",
         "2028-03-31",
@@ -45,13 +45,13 @@ def test_each_cadence_counts_whole_periods(start, cadence, expected):
     assert times(start, cadence, 2) == expected
 
 
-def test_a_leap_day_comes_back_each_leap_year():
+def test_rule_of_a_leap_day_runs_on_it_each_leap_year():
     assert times("2028-02-29", "ANNUALLY", 4)[-1] == "2032-02-29"
 
 
-def test_times_are_counted_in_utc_whatever_zone_they_are_said_in():
+def test_times_are_counted_in_utc():
     nairobi = timezone(timedelta(hours=3))
-    # In Nairobi the first of the month; in UTC the last day of January.
+    # This is the first day of the month in Nairobi and the last of January in UTC.
     start = datetime(2028, 2, 1, 1, 30, tzinfo=nairobi)
 
     found = next_run_time(start, "MONTHLY", start)
@@ -61,7 +61,7 @@ def test_times_are_counted_in_utc_whatever_zone_they_are_said_in():
 
 
 @given(TIMES, TIMES, st.sampled_from(list(Cadence)))
-def test_the_next_time_is_the_first_one_after_the_moment(start, after, cadence):
+def test_next_time_is_the_first_after_the_moment(start, after, cadence):
     found = next_run_time(start, cadence, after)
 
     assert found > max(start, after)
@@ -71,6 +71,6 @@ def test_the_next_time_is_the_first_one_after_the_moment(start, after, cadence):
     assert before <= max(start, after) or before == found
 
 
-def test_an_unknown_cadence_is_an_error():
+def test_unknown_cadence_is_an_error():
     with pytest.raises(ValueError, match="HOURLY"):
         next_run_time(day("2028-01-01"), "HOURLY", day("2028-01-01"))

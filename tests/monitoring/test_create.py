@@ -41,7 +41,7 @@ def told(api: Api, body: Any) -> dict[str, str]:
     return {at.removeprefix("#/"): code for at, code in error_codes(problem).items()}
 
 
-def test_a_rule_is_answered_with_its_schedule(api: Api):
+def test_created_rule_shows_its_schedule(api: Api):
     made = create_rule(
         api, "IDENTITY", "KRA_PIN", cadence="MONTHLY", reference="loan-1"
     )
@@ -56,7 +56,7 @@ def test_a_rule_is_answered_with_its_schedule(api: Api):
     assert api.get(f"/monitoring/{made['id']}").json() == made
 
 
-def test_creating_a_rule_is_billed_once_and_is_the_clients_attestation(api: Api):
+def test_created_rule_is_billed_once_and_records_the_attestation(api: Api):
     before = now()
     create_rule(api, "IDENTITY")
 
@@ -68,14 +68,14 @@ def test_creating_a_rule_is_billed_once_and_is_the_clients_attestation(api: Api)
     assert consent.attestation["obtainedAt"] >= f"{before:%Y-%m-%dT%H:%M:%S}"
 
 
-def test_a_consent_that_is_sent_is_that_of_every_run(api: Api):
+def test_consent_of_the_request_is_used_for_every_run(api: Api):
     create_rule(api, consent={**ATTESTED, "evidenceReference": "form-17"})
 
     consent = Run.objects.get().report.consent
     assert consent.attestation["evidenceReference"] == "form-17"
 
 
-def test_where_no_check_needs_consent_none_is_recorded(api: Api):
+def test_no_consent_is_recorded_when_no_check_needs_it(api: Api):
     create_rule(api, "BUSINESS_VERIFICATION", subject=COMPANY)
 
     assert Rule.objects.get().consent is None
@@ -83,7 +83,7 @@ def test_where_no_check_needs_consent_none_is_recorded(api: Api):
 
 
 @pytest.mark.parametrize("name", ["subject", "checkNames", "cadence"])
-def test_a_member_that_is_left_out_is_named(api: Api, name: str):
+def test_missing_member_is_named(api: Api, name: str):
     assert told(api, without(name))[name] == "required"
 
 
@@ -127,13 +127,13 @@ def test_a_member_that_is_left_out_is_named(api: Api, name: str):
         ),
     ],
 )
-def test_what_breaks_a_rule_is_named_and_nothing_is_made(
+def test_faulty_request_is_refused_and_creates_nothing(
     api: Api, path: str, value: Any, expected: dict[str, str]
 ):
     assert told(api, changed(path, value)) == expected
 
 
-def test_all_that_is_wrong_is_told_together(api: Api):
+def test_all_faults_are_reported_together(api: Api):
     body = {"subject": {"subjectType": "INDIVIDUAL"}, "cadence": "X", "z": 1}
 
     assert told(api, body) == {
@@ -145,22 +145,22 @@ def test_all_that_is_wrong_is_told_together(api: Api):
 
 
 @pytest.mark.parametrize("body", [[], "text", 7])
-def test_a_body_that_is_no_object_is_malformed(api: Api, body: Any):
+def test_body_that_is_no_object_is_malformed(api: Api, body: Any):
     answer = api.post("/monitoring", body)
     assert answer.json()["code"] == "malformed-body"
 
 
-def test_a_check_that_is_not_offered_is_refused(api: Api):
+def test_inactive_check_is_refused(api: Api):
     CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
     assert told(api, rule_request()) == {"checkNames/0": "inactive-check"}
 
 
-def test_a_live_key_refuses_reserved_numbers(live_api: Api):
+def test_live_key_refuses_reserved_numbers(live_api: Api):
     found = told(live_api, rule_request(id_number="90000007"))
     assert found == {"subject/idNumber": "not-allowed-here"}
 
 
-def test_who_cannot_pay_for_the_first_run_has_no_rule(live_api: Api):
+def test_no_rule_is_created_when_the_balance_is_too_low(live_api: Api):
     before = count_rows()
 
     problem = live_api.refused("/monitoring", rule_request("CRB_FULL"))
@@ -170,7 +170,7 @@ def test_who_cannot_pay_for_the_first_run_has_no_rule(live_api: Api):
     assert count_rows() == before
 
 
-def test_a_repeated_request_with_its_key_makes_one_rule(api: Api):
+def test_request_repeated_with_its_key_creates_one_rule(api: Api):
     body = rule_request()
     first = api.post("/monitoring", body, Idempotency_Key="k1")
     again = api.post("/monitoring", body, Idempotency_Key='"k1"')
@@ -184,7 +184,7 @@ def test_a_repeated_request_with_its_key_makes_one_rule(api: Api):
     assert movements(api) == [("CHARGE", -50, 1)]
 
 
-def test_a_key_that_belongs_to_another_request_is_refused(api: Api):
+def test_key_of_another_request_is_refused(api: Api):
     api.post("/monitoring", rule_request(), Idempotency_Key="k1")
 
     problem = api.refused("/monitoring", rule_request("KRA_PIN"), Idempotency_Key="k1")
@@ -197,19 +197,19 @@ def test_a_key_that_belongs_to_another_request_is_refused(api: Api):
     }
 
 
-def test_a_refused_request_is_not_remembered(api: Api):
+def test_refused_request_is_not_stored(api: Api):
     api.refused("/monitoring", without("cadence"), Idempotency_Key="k1")
     assert (
         api.post("/monitoring", rule_request(), Idempotency_Key="k1").status_code == 201
     )
 
 
-def test_the_same_request_twice_makes_two_rules(api: Api):
+def test_same_request_without_a_key_creates_two_rules(api: Api):
     assert create_rule(api)["id"] != create_rule(api)["id"]
     assert Rule.objects.count() == 2
 
 
-def test_the_first_run_raises_the_events_of_a_report(api: Api):
+def test_first_run_raises_the_events_of_a_report(api: Api):
     create_rule(api)
     run_rules(api)
 
@@ -220,7 +220,7 @@ def test_the_first_run_raises_the_events_of_a_report(api: Api):
     ]
 
 
-def test_very_long_names_that_are_allowed_are_searched_and_shown(api: Api):
+def test_longest_names_are_searched_and_shown(api: Api):
     name = "Wanjikũ " * 24 + "Kamau"
     made = create_rule(api, subject={**rule_request()["subject"], "fullName": name})
 

@@ -15,7 +15,7 @@ from tests.world.rules import (
 from webhooks.models import Event
 
 
-def test_a_change_is_told_once_and_the_baseline_is_not(api: Api):
+def test_change_raises_one_alert_and_the_baseline_none(api: Api):
     made = create_rule(api, id_number=CHANGING)
     assert (made["status"], made["recentAlerts"]) == ("ACTIVE", [])
     run_rules(api)
@@ -37,7 +37,7 @@ def test_a_change_is_told_once_and_the_baseline_is_not(api: Api):
     assert list_alerts(api, read="false") == []
 
 
-def test_what_stays_the_same_is_not_told(api: Api):
+def test_unchanged_findings_raise_no_alert(api: Api):
     create_rule(api)
     for _ in range(3):
         run_rules(api)
@@ -46,13 +46,13 @@ def test_what_stays_the_same_is_not_told(api: Api):
     assert list_alerts(api) == []
 
 
-def test_a_create_is_at_most_15_statements(api: Api, django_assert_max_num_queries):
+def test_creation_takes_at_most_15_statements(api: Api, django_assert_max_num_queries):
     create_rule(api)
     with django_assert_max_num_queries(15):
         create_rule(api, id_number="23456789")
 
 
-def test_after_downtime_a_rule_runs_once(api: Api):
+def test_rule_runs_once_after_downtime(api: Api):
     made = create_rule(api)
     move_rules_back(timedelta(days=3, hours=5))
     run_rules(api)
@@ -63,7 +63,7 @@ def test_after_downtime_a_rule_runs_once(api: Api):
 
 
 @pytest.mark.parametrize("path", ["", "/pause", "/resume"])
-def test_another_workspaces_rule_is_not_found(api: Api, another_api: Api, path: str):
+def test_rule_of_another_workspace_is_not_found(api: Api, another_api: Api, path: str):
     made = create_rule(api)
     ask = another_api.post if path else another_api.get
     assert ask(f"/monitoring/{made['id']}{path}").status_code == 404

@@ -34,7 +34,7 @@ DAY = timedelta(days=1)
 
 
 def withdrawn(api: Api, **subject: Any) -> None:
-    """The subject gives consent to a report by the hosted link, and withdraws it."""
+    """Let the subject consent to a report by the hosted link, and withdraw."""
     item = {**person(**subject), "checksRequested": ["IDENTITY"], "consent": HOSTED}
     made = api.create(item)
     consent = Consent.objects.get(report=made["id"])
@@ -61,7 +61,7 @@ def told() -> list[Notification]:
     return list(Notification.objects.filter(kind="MONITORING_PAUSED").order_by("id"))
 
 
-def test_a_paused_rule_makes_no_runs_and_says_why_and_since_when(api: Api):
+def test_paused_rule_does_not_run_and_shows_reason_and_time(api: Api):
     made = create_rule(api)
 
     paused = api.post(f"/monitoring/{made['id']}/pause").json()
@@ -75,7 +75,7 @@ def test_a_paused_rule_makes_no_runs_and_says_why_and_since_when(api: Api):
     assert api.post(f"/monitoring/{made['id']}/pause").json() == paused
 
 
-def test_a_rule_that_is_resumed_keeps_its_times(api: Api):
+def test_resumed_rule_keeps_its_times(api: Api):
     made = create_rule(api)
     api.post(f"/monitoring/{made['id']}/pause")
 
@@ -84,7 +84,7 @@ def test_a_rule_that_is_resumed_keeps_its_times(api: Api):
     assert resumed == made
 
 
-def test_a_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
+def test_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
     rule = store_rule(api)
     api.post(f"/monitoring/{rule.pk}/pause")
     move_rules_back(timedelta(days=5, hours=3))
@@ -98,12 +98,12 @@ def test_a_rule_resumed_late_runs_once_and_then_at_its_times(api: Api):
     assert rule.next_run_at == rule.starts_at + timedelta(days=6)
 
 
-def test_resuming_an_active_rule_changes_nothing(api: Api):
+def test_resume_of_an_active_rule_changes_nothing(api: Api):
     made = create_rule(api)
     assert api.post(f"/monitoring/{made['id']}/resume", {}).json() == made
 
 
-def test_a_withdrawal_pauses_all_rules_on_that_subject(api: Api, another_api: Api):
+def test_withdrawal_pauses_all_rules_on_the_subject(api: Api, another_api: Api):
     ours = [store_rule(api), store_rule(api, "KRA_PIN"), store_rule(api, "CRB_SCORE")]
     another, elsewhere = store_rule(api, id_number="23456789"), store_rule(another_api)
 
@@ -116,7 +116,7 @@ def test_a_withdrawal_pauses_all_rules_on_that_subject(api: Api, another_api: Ap
         assert standing(rule) == ("ACTIVE", "")
 
 
-def test_a_withdrawal_in_the_other_environment_pauses_nothing(api: Api, live_api: Api):
+def test_withdrawal_in_the_other_environment_pauses_nothing(api: Api, live_api: Api):
     rule = store_rule(live_api)
     withdrawn(api)
     assert standing(rule) == ("ACTIVE", "")
@@ -135,7 +135,7 @@ def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeyp
     assert standing(rule) == ("ACTIVE", "")
 
 
-def test_a_withdrawal_stops_runs_that_are_under_way_and_gives_their_price_back(
+def test_withdrawal_cancels_and_refunds_current_runs(
     api: Api,
 ):
     create_rule(api, "IDENTITY")
@@ -149,7 +149,7 @@ def test_a_withdrawal_stops_runs_that_are_under_way_and_gives_their_price_back(
     assert kinds.count(("CHARGE", -50)) == kinds.count(("REVERSAL", 50))
 
 
-def test_a_rule_whose_subject_withdrew_needs_a_consent_to_go_on(api: Api):
+def test_rule_needs_a_new_consent_after_a_withdrawal(api: Api):
     rule = store_rule(api)
     withdrawn(api)
 
@@ -160,7 +160,7 @@ def test_a_rule_whose_subject_withdrew_needs_a_consent_to_go_on(api: Api):
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
 
 
-def test_a_consent_given_after_the_withdrawal_is_that_of_the_next_run(api: Api):
+def test_next_run_uses_the_consent_given_after_the_withdrawal(api: Api):
     rule = store_rule(api)
     withdrawn(api)
     consent = anew(evidenceReference="form-2")
@@ -173,7 +173,7 @@ def test_a_consent_given_after_the_withdrawal_is_that_of_the_next_run(api: Api):
     assert report.consent.attestation["evidenceReference"] == "form-2"
 
 
-def test_a_consent_from_before_the_withdrawal_does_not_do(api: Api):
+def test_consent_from_before_the_withdrawal_is_refused(api: Api):
     rule = store_rule(api)
     withdrawn(api)
 
@@ -183,7 +183,7 @@ def test_a_consent_from_before_the_withdrawal_does_not_do(api: Api):
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
 
 
-def test_a_second_withdrawal_needs_a_later_consent_again(api: Api):
+def test_second_withdrawal_needs_another_consent(api: Api):
     rule = store_rule(api)
     withdrawn(api)
     consent = anew()
@@ -204,9 +204,7 @@ def test_a_second_withdrawal_needs_a_later_consent_again(api: Api):
         ("yes", "#/consent", "invalid-type"),
     ],
 )
-def test_a_consent_that_would_not_do_for_a_report_resumes_nothing(
-    api: Api, consent: Any, at: str, code: str
-):
+def test_invalid_consent_resumes_nothing(api: Api, consent: Any, at: str, code: str):
     rule = store_rule(api)
     withdrawn(api)
 
@@ -216,7 +214,7 @@ def test_a_consent_that_would_not_do_for_a_report_resumes_nothing(
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
 
 
-def test_a_consent_nobody_asked_for_is_refused(api: Api):
+def test_consent_is_refused_when_the_present_one_holds(api: Api):
     rule = store_rule(api)
     api.post(f"/monitoring/{rule.pk}/pause")
 
@@ -229,9 +227,7 @@ def lend(api: Api, amount: int) -> None:
     Account.objects.filter(pk=api.account.pk).update(credit_limit=amount)
 
 
-def test_a_rule_is_not_resumed_while_the_balance_does_not_cover_a_run(
-    live_api: Api, staff
-):
+def test_rule_stays_paused_while_the_balance_is_too_low(live_api: Api, staff):
     rule = store_rule(live_api)
     move_rules_back(DAY)
     launch_due_runs()
@@ -246,7 +242,7 @@ def test_a_rule_is_not_resumed_while_the_balance_does_not_cover_a_run(
     assert resume(live_api, rule).status_code == 200
 
 
-def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
+def test_rule_stays_paused_while_a_check_is_inactive(api: Api, staff):
     rule = store_rule(api, "KRA_PIN")
     definition = CheckDefinition.objects.filter(name="KRA_PIN")
     definition.update(active=False)
@@ -264,7 +260,7 @@ def test_a_rule_is_not_resumed_while_a_check_is_not_offered(api: Api, staff):
     assert resume(api, rule).status_code == 200
 
 
-def test_what_staff_paused_staff_alone_resume(api: Api):
+def test_only_staff_resume_rules_that_staff_paused(api: Api):
     rule = store_rule(api)
     assert pause_for_staff(rule.pk)
     assert not pause_for_staff(rule.pk)
@@ -279,7 +275,7 @@ def test_what_staff_paused_staff_alone_resume(api: Api):
     assert standing(rule) == ("ACTIVE", "")
 
 
-def test_a_withdrawal_does_not_hand_what_staff_paused_to_the_client(api: Api):
+def test_withdrawal_leaves_rules_paused_by_staff_with_staff(api: Api):
     rule = store_rule(api)
     pause_for_staff(rule.pk)
     withdrawn(api)
@@ -293,7 +289,7 @@ def test_a_withdrawal_does_not_hand_what_staff_paused_to_the_client(api: Api):
     assert standing(rule) == ("ACTIVE", "")
 
 
-def test_staff_pausing_a_withdrawn_rule_do_not_forget_the_withdrawal(api: Api):
+def test_pause_by_staff_keeps_the_withdrawal(api: Api):
     rule = store_rule(api)
     withdrawn(api)
     assert pause_for_staff(rule.pk)
@@ -301,7 +297,7 @@ def test_staff_pausing_a_withdrawn_rule_do_not_forget_the_withdrawal(api: Api):
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
 
 
-def test_who_was_paused_already_keeps_the_reason(api: Api):
+def test_paused_rule_keeps_its_reason(api: Api):
     rule = store_rule(api)
     api.post(f"/monitoring/{rule.pk}/pause")
     rule.refresh_from_db()
@@ -310,7 +306,7 @@ def test_who_was_paused_already_keeps_the_reason(api: Api):
     assert standing(rule) == ("PAUSED", "BY_CLIENT")
 
 
-def test_one_message_tells_of_all_rules_that_one_job_paused(live_api: Api):
+def test_one_message_names_all_rules_paused_by_a_job(live_api: Api):
     rules = [store_rule(live_api, reference=f"loan-{n}") for n in range(12)]
     move_rules_back(DAY)
     launch_due_runs()
@@ -352,9 +348,7 @@ def test_each_reason_environment_and_workspace_has_its_own_message(
     assert len(contexts) == 5
 
 
-def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
-    api: Api, live_api: Api
-):
+def test_pauses_by_people_and_ended_pauses_send_no_message(api: Api, live_api: Api):
     api.post(f"/monitoring/{store_rule(api).pk}/pause")
     pause_for_staff(store_rule(api).pk)
     over = store_rule(live_api)
@@ -367,7 +361,7 @@ def test_nobody_is_told_of_a_pause_that_they_or_staff_made_or_that_is_over(
     assert told() == []
 
 
-def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
+def test_second_pause_sends_another_message(live_api: Api):
     rule = store_rule(live_api)
     move_rules_back(DAY)
     launch_due_runs()
@@ -380,7 +374,7 @@ def test_a_rule_that_is_paused_again_is_told_of_again(live_api: Api):
     assert len(told()) == 2
 
 
-def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
+def test_pause_sends_its_message_when_its_job_dies(live_api: Api):
     store_rule(live_api)
     move_rules_back(DAY)
     launch_due_runs()
@@ -389,7 +383,7 @@ def test_a_pause_has_its_message_even_if_its_job_dies_at_once(live_api: Api):
     assert job.due_at < now() + timedelta(minutes=1)
 
 
-def test_a_resumed_rule_has_the_old_reports_still(api: Api):
+def test_resumed_rule_keeps_its_reports(api: Api):
     create_rule(api)
     run_rules(api)
     withdrawn(api)

@@ -25,21 +25,21 @@ def ids(page: dict[str, Any]) -> list[str]:
 
 @pytest.fixture
 def five(api: Api) -> list[str]:
-    """Ids of five rules, newest first, two of them of the same moment."""
+    """Store five rules, two of them at the same moment; return ids, newest first."""
     made = [store_rule(api, id_number=str(20000000 + n)) for n in range(5)]
     same = Rule.objects.filter(pk__in=[made[1].pk, made[2].pk])
     same.update(created_at=made[1].created_at)
     return [str(r.pk) for r in Rule.objects.order_by("-created_at", "-id")]
 
 
-def test_rules_are_listed_newest_first_in_one_total_order(api: Api, five: list[str]):
+def test_rules_are_listed_newest_first(api: Api, five: list[str]):
     assert ids(rules(api)) == five
     pages = [rules(api, page=number, size=2) for number in range(4)]
     assert [one for page in pages for one in ids(page)] == five
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 5, 6, 200])
-def test_every_page_tells_the_exact_total(api: Api, five: list[str], size: int):
+def test_every_page_has_the_exact_total(api: Api, five: list[str], size: int):
     for number in range(-(-5 // size) + 2):
         page = rules(api, page=number, size=size)
         assert page["totalElements"] == 5
@@ -60,14 +60,14 @@ def test_every_page_tells_the_exact_total(api: Api, five: list[str], size: int):
         ({"status": "ACTIVE"}, "unknown-parameter"),
     ],
 )
-def test_a_wrong_parameter_is_named(api: Api, query: dict[str, Any], code: str):
+def test_wrong_parameter_is_named(api: Api, query: dict[str, Any], code: str):
     answer = api.get("/monitoring", **query)
     assert error_codes(answer.json()) == {next(iter(query)): code}
 
 
 @pytest.fixture
 def wanted(api: Api, another_api: Api, live_api: Api) -> Rule:
-    """One rule to be found, among others of ours and of others."""
+    """Store the rule to find, and other rules in this and another workspace."""
     for other in (another_api, live_api):
         store_rule(other, subject=SUBJECT, reference="loan-4711")
     store_rule(api, id_number="33333333")
@@ -97,23 +97,23 @@ SUBJECT = {
         "  Ochieng ",
     ],
 )
-def test_a_rule_is_found_by(api: Api, wanted: Rule, text: str):
+def test_rule_is_found_by(api: Api, wanted: Rule, text: str):
     found = rules(api, search=text)
     assert (ids(found), found["totalElements"]) == ([str(wanted.pk)], 1)
 
 
-def test_a_rule_is_found_by_its_id(api: Api, wanted: Rule):
+def test_rule_is_found_by_its_id(api: Api, wanted: Rule):
     assert ids(rules(api, search=str(wanted.pk))) == [str(wanted.pk)]
 
 
 @pytest.mark.parametrize(
     "text", ["2345678", "atieno@example", "loan-471", "Kimani", "%", "_", "\\", "'"]
 )
-def test_a_rule_is_not_found_by(api: Api, wanted: Rule, text: str):
+def test_rule_is_not_found_by(api: Api, wanted: Rule, text: str):
     assert ids(rules(api, search=text)) == []
 
 
-def test_a_rule_shows_its_newest_ten_alerts(api: Api):
+def test_rule_shows_its_newest_ten_alerts(api: Api):
     made, other = store_rule(api), store_rule(api, id_number="33333333")
     report = raise_alert(api, other).report_id
     newest = [raise_alert(api, made, report_id=report) for _ in range(13)][:2:-1]
@@ -126,21 +126,21 @@ def test_a_rule_shows_its_newest_ten_alerts(api: Api):
     assert len(in_list[str(other.pk)]) == 1
 
 
-def test_lists_cost_the_same_however_long_they_are(
+def test_long_lists_cost_the_same_as_short_ones(
     api: Api, django_assert_max_num_queries
 ):
     for _ in range(12):
         made = store_rule(api)
         raise_alert(api, made)
     for path in ("/monitoring", "/monitoring/alerts"):
-        # Key and rate, rows, total, alerts, and two around each plan.
+        # Key, rate, rows, total, alerts, and two statements around each plan.
         with django_assert_max_num_queries(9):
             assert api.get(path, size=10).json()["totalElements"] == 12
 
 
 @pytest.fixture
 def various(api: Api, another_api: Api, live_api: Api) -> list[Alert]:
-    """Ours, newest first; others have some, too."""
+    """Store alerts in this and another workspace; return ours, newest first."""
     raise_alert(another_api), raise_alert(live_api)
     made = store_rule(api)
     ours = [
@@ -183,13 +183,13 @@ def test_alerts_are_filtered_and_counted(
         ({"search": "x"}, "unknown-parameter"),
     ],
 )
-def test_a_wrong_filter_of_alerts_is_named(api: Api, query: dict[str, str], code: str):
+def test_wrong_alert_filter_is_named(api: Api, query: dict[str, str], code: str):
     answer = api.get("/monitoring/alerts", **query)
     assert error_codes(answer.json()) == {next(iter(query)): code}
 
 
 @pytest.mark.parametrize("method", ["patch", "put"])
-def test_read_all_marks_ours_alone(
+def test_read_all_marks_only_own_alerts(
     api: Api, another_api: Api, live_api: Api, various: list[Alert], method: str
 ):
     answer = getattr(api, method)("/monitoring/alerts/read-all")
@@ -203,13 +203,13 @@ def test_read_all_marks_ours_alone(
 
 
 @pytest.mark.parametrize("method", ["patch", "put"])
-def test_read_all_takes_no_body_and_no_other_method(api: Api, method: str):
+def test_read_all_refuses_bodies_and_other_methods(api: Api, method: str):
     answer = getattr(api, method)("/monitoring/alerts/read-all", {"read": True})
     assert answer.status_code == 400
     assert api.post("/monitoring/alerts/read-all").status_code == 405
 
 
-def test_an_alert_is_marked_and_unmarked(api: Api):
+def test_alert_is_marked_and_unmarked(api: Api):
     made = raise_alert(api)
     path = f"/monitoring/alerts/{made.pk}"
 
@@ -230,7 +230,7 @@ def test_an_alert_is_marked_and_unmarked(api: Api):
         ({"title": "x"}, {"#/title": "unknown-member"}),
     ],
 )
-def test_nothing_else_of_an_alert_can_be_edited(api: Api, body: Any, code: Any):
+def test_other_members_of_an_alert_cannot_be_edited(api: Api, body: Any, code: Any):
     made = raise_alert(api)
     answer = api.patch(f"/monitoring/alerts/{made.pk}", body)
     assert error_codes(answer.json()) == code
@@ -238,12 +238,12 @@ def test_nothing_else_of_an_alert_can_be_edited(api: Api, body: Any, code: Any):
     assert (made.read, made.actioned) == (False, False)
 
 
-def test_an_unknown_alert_is_not_found(api: Api):
+def test_unknown_alert_is_not_found(api: Api):
     answer = api.patch(f"/monitoring/alerts/{uuid.uuid4()}", {"read": True})
     assert answer.status_code == 404
 
 
-def test_alerts_are_kept_as_long_as_their_workspace_says(api: Api, another_api: Api):
+def test_alerts_are_purged_after_their_workspaces_retention(api: Api, another_api: Api):
     Workspace.objects.filter(pk=api.workspace.pk).update(retention_days=30)
     old, young, others = raise_alert(api), raise_alert(api), raise_alert(another_api)
     month_ago = now() - timedelta(days=31)

@@ -41,7 +41,7 @@ def api(transactional_db: None, workspace: Any) -> Api:
 
 
 def copies(original: Rule, count: int) -> None:
-    """More rules like it, each with a subject of its own sealing."""
+    """Copy a rule; each copy seals its subject itself."""
     members = {
         field.attname: getattr(original, field.attname)
         for field in Rule._meta.concrete_fields
@@ -60,7 +60,7 @@ def test_three_clusters_launch_500_due_rules_each_once(api: Api):
     move_rules_back(DAY)
 
     def cluster(_: int) -> None:
-        # As the schedule does, and the job that the last one asked for.
+        # Once for the schedule, and once for the job that the last launch scheduled.
         for _ in range(3):
             launch_due_runs()
 
@@ -75,7 +75,7 @@ def test_three_clusters_launch_500_due_rules_each_once(api: Api):
     assert not Rule.objects.exclude(runs_made=1).exists()
 
 
-def test_a_run_that_is_compared_by_three_at_once_is_told_once(api: Api):
+def test_three_comparisons_at_once_raise_one_alert(api: Api):
     for _ in range(5):
         create_rule(api, id_number=CHANGING)
     api.work()
@@ -94,7 +94,7 @@ def test_a_run_that_is_compared_by_three_at_once_is_told_once(api: Api):
     assert Event.objects.filter(name="monitoring.alert.created").count() == 5
 
 
-def test_a_rule_deleted_while_it_is_launched_is_gone_or_has_run(api: Api):
+def test_rule_deleted_during_its_launch_is_gone_or_has_run(api: Api):
     for _ in range(8):
         made = store_rule(api)
         move_rules_back(DAY)
@@ -106,13 +106,13 @@ def test_a_rule_deleted_while_it_is_launched_is_gone_or_has_run(api: Api):
 
         assert run_at_once(2, act) == [None, 204]
     assert Run.objects.count() == 0
-    # Those that were launched first run on as reports of no rule.
+    # Runs that were launched before the deletion continue as reports without a rule.
     for report in Report.objects.all():
         assert report.monitoring_id
         assert report.status == "RUNNING"
 
 
-def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_other(
+def test_withdrawal_launch_and_comparison_do_not_deadlock(
     api: Api,
 ):
     for _ in range(6):
@@ -139,11 +139,11 @@ def test_withdrawal_launch_and_comparison_of_the_same_rules_do_not_block_each_ot
 
         assert run_at_once(4, act) == [None] * 4
         assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()
-        # Nothing that began before the withdrawal is asked after it.
+        # No report of before the withdrawal is still running.
         assert not Report.objects.filter(status="RUNNING").exists()
 
 
-def test_a_balance_for_one_pays_for_one_of_two_clusters(live_api: Api):
+def test_balance_for_one_run_launches_one_run_of_two_clusters(live_api: Api):
     for _ in range(4):
         store_rule(live_api)
     ledger.top_up(live_api.workspace, "production", Decimal(100), actor="t", note="")
@@ -158,7 +158,7 @@ def test_a_balance_for_one_pays_for_one_of_two_clusters(live_api: Api):
     assert paused.count() == 2
 
 
-def test_of_many_requests_with_one_key_one_makes_a_rule(api: Api):
+def test_many_requests_with_one_key_create_one_rule(api: Api):
     def create(_: int) -> int:
         return api.post("/monitoring", rule_request(), Idempotency_Key="k").status_code
 
@@ -169,7 +169,7 @@ def test_of_many_requests_with_one_key_one_makes_a_rule(api: Api):
     assert Rule.objects.count() == Run.objects.count() == 1
 
 
-def test_a_pause_and_a_resume_at_once_leave_one_or_the_other(api: Api):
+def test_pause_and_resume_at_once_leave_a_valid_state(api: Api):
     made = store_rule(api)
     for _ in range(5):
 
@@ -182,7 +182,7 @@ def test_a_pause_and_a_resume_at_once_leave_one_or_the_other(api: Api):
         assert made.is_active is (made.pause_reason == "")
 
 
-def test_several_tell_an_owner_once(live_api: Api):
+def test_several_jobs_notify_an_owner_once(live_api: Api):
     for _ in range(5):
         store_rule(live_api)
     move_rules_back(DAY)

@@ -23,7 +23,7 @@ from verification.jobs.models import Job
 from workspaces.models import Account
 
 
-def test_who_cannot_pay_is_paused_and_the_others_run(live_api: Api, api: Api):
+def test_rule_without_balance_is_paused_and_others_run(live_api: Api, api: Api):
     dear, cheap = store_rule(live_api, "CRB_FULL"), store_rule(live_api, "IDENTITY")
     too_much, other = store_rule(live_api, "CRB_SCORE"), store_rule(api, "CRB_FULL")
     top_up_account(live_api, 150)
@@ -38,7 +38,7 @@ def test_who_cannot_pay_is_paused_and_the_others_run(live_api: Api, api: Api):
     assert live_api.account.balance == 100
 
 
-def test_credit_pays_for_runs_and_a_check_that_costs_nothing_runs_without_any(
+def test_credit_pays_for_runs_and_free_checks_need_none(
     live_api: Api,
 ):
     store_rule(live_api), store_rule(live_api, "KRA_PIN")
@@ -72,7 +72,7 @@ def test_run_beyond_the_ceiling_pauses_the_rule(live_api: Api):
     assert live_api.post(f"/monitoring/{paused.pk}/resume").status_code == 200
 
 
-def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api: Api):
+def test_rule_paused_for_its_balance_runs_once_when_resumed(live_api: Api):
     made = store_rule(live_api)
     launch_runs(timedelta(days=2, hours=1))
     top_up_account(live_api, 100)
@@ -85,7 +85,7 @@ def test_a_rule_that_was_paused_for_money_runs_once_when_it_is_resumed(live_api:
     assert rule_status(made) == ("ACTIVE", "")
 
 
-def test_money_that_others_spend_meanwhile_pauses_nobody(
+def test_balance_spent_during_the_launch_pauses_no_rule(
     live_api: Api, monkeypatch, log_lines
 ):
     made = store_rule(live_api)
@@ -104,7 +104,7 @@ def test_money_that_others_spend_meanwhile_pauses_nobody(
     assert len(launch_runs(timedelta(0))) == 1
 
 
-def test_very_many_rules_without_money_cost_no_more_than_one(
+def test_many_rules_without_balance_cost_as_much_as_one(
     live_api: Api, django_assert_max_num_queries
 ):
     for number in range(30):
@@ -119,7 +119,7 @@ def test_very_many_rules_without_money_cost_no_more_than_one(
     assert (paused.count(), Run.objects.count()) == (28, 2)
 
 
-def test_who_can_pay_for_one_of_two_pays_for_the_one_that_is_due_longest(live_api: Api):
+def test_balance_for_one_rule_launches_the_longest_due(live_api: Api):
     late, longest = store_rule(live_api), store_rule(live_api)
     Rule.objects.filter(pk=longest.pk).update(next_run_at=F("next_run_at") - DAY / 2)
     top_up_account(live_api, 50)

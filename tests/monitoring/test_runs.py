@@ -27,7 +27,7 @@ from verification.values.wire import utc_text
 from workspaces.models import Workspace
 
 
-def test_the_first_run_is_made_at_once_and_the_second_a_cadence_later(api: Api):
+def test_first_run_starts_at_once_and_the_second_a_cadence_later(api: Api):
     made = create_rule(api, cadence="WEEKLY")
 
     (first,) = Run.objects.all()
@@ -38,7 +38,7 @@ def test_the_first_run_is_made_at_once_and_the_second_a_cadence_later(api: Api):
     assert str(second.rule_id) == made["id"]
 
 
-def test_a_run_is_an_ordinary_report_that_names_its_rule(api: Api):
+def test_report_of_a_run_names_its_rule(api: Api):
     made = create_rule(api, "IDENTITY", reference="loan-4711")
     run_rules(api)
     (run,) = launch_runs()
@@ -52,11 +52,11 @@ def test_a_run_is_an_ordinary_report_that_names_its_rule(api: Api):
     assert run.report.status_changes.first().actor == "monitoring"
 
 
-def test_a_report_that_was_ordered_names_no_rule(api: Api):
+def test_ordered_report_names_no_rule(api: Api):
     assert api.report(api.create(person())["id"])["monitoringId"] is None
 
 
-def test_a_run_never_uses_an_earlier_result_again(api: Api):
+def test_run_never_reuses_an_earlier_result(api: Api):
     api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()
     create_rule(api)
@@ -69,7 +69,7 @@ def test_a_run_never_uses_an_earlier_result_again(api: Api):
     assert [result.price for result in results] == [50, 50]
 
 
-def test_each_run_is_billed_at_the_price_of_its_time(api: Api):
+def test_run_is_billed_at_the_price_of_its_time(api: Api):
     create_rule(api)
     CheckDefinition.objects.filter(name="IDENTITY").update(price=75)
     launch_runs()
@@ -77,7 +77,7 @@ def test_each_run_is_billed_at_the_price_of_its_time(api: Api):
     assert movements(api) == [("CHARGE", -50, 1), ("CHARGE", -75, 1)]
 
 
-def test_after_three_missed_times_one_run_is_made_and_the_next_is_in_time(api: Api):
+def test_three_missed_times_lead_to_one_run(api: Api):
     made = store_rule(api)
 
     runs = launch_runs(timedelta(days=3, hours=5))
@@ -89,7 +89,7 @@ def test_after_three_missed_times_one_run_is_made_and_the_next_is_in_time(api: A
     assert runs[0].due_at == made.starts_at + DAY
 
 
-def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
+def test_downtime_over_a_months_end_returns_to_the_31st(api: Api):
     made = store_rule(api, cadence="MONTHLY")
     start = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
     Rule.objects.update(starts_at=start, next_run_at=datetime(2026, 2, 28, tzinfo=UTC))
@@ -102,19 +102,19 @@ def test_downtime_over_the_end_of_a_month_leads_back_to_the_31st(api: Api):
     assert (made.next_run_at + DAY).month != made.next_run_at.month
 
 
-def test_a_rule_whose_times_are_moved_by_a_cadence_alone_runs(api: Api):
+def test_rule_moved_back_by_a_cadence_runs(api: Api):
     made = create_rule(api)
     for number in (2, 3):
         Rule.objects.update(
             starts_at=F("starts_at") - DAY, next_run_at=F("next_run_at") - DAY
         )
-        # The first time is now that of the baseline.
+        # The first time is the time of the baseline.
         launch_due_runs()
         launch_due_runs()
         assert Run.objects.filter(rule=made["id"]).count() == number
 
 
-def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
+def test_clock_set_back_repeats_no_time(api: Api):
     made = store_rule(api)
     launch_runs()
     Rule.objects.update(next_run_at=F("next_run_at") + 3 * DAY)
@@ -126,7 +126,7 @@ def test_a_clock_that_is_set_back_brings_no_time_twice(api: Api):
     assert rule_status(made) == ("ACTIVE", "")
 
 
-def test_a_check_that_is_not_offered_any_more_pauses_its_rules_alone(api: Api):
+def test_inactive_check_pauses_only_its_rules(api: Api):
     stopped, well = store_rule(api, "KRA_PIN"), store_rule(api, "IDENTITY")
     CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
 
@@ -137,7 +137,7 @@ def test_a_check_that_is_not_offered_any_more_pauses_its_rules_alone(api: Api):
     assert rule_status(well) == ("ACTIVE", "")
 
 
-def test_a_check_that_needs_more_than_the_rule_knows_pauses_it(api: Api):
+def test_check_with_a_new_input_pauses_rules_without_it(api: Api):
     made = store_rule(api)
     needed = {"key": "idSerial", "label": "", "type": "TEXT", "required": True}
     definition = CheckDefinition.objects.get(name="IDENTITY")
@@ -148,7 +148,7 @@ def test_a_check_that_needs_more_than_the_rule_knows_pauses_it(api: Api):
     assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
 
 
-def test_a_check_that_accepts_other_subjects_now_pauses_its_rules(api: Api):
+def test_check_for_other_subjects_pauses_its_rules(api: Api):
     made = store_rule(api)
     CheckDefinition.objects.filter(name="IDENTITY").update(subject_types=["COMPANY"])
 
@@ -156,7 +156,7 @@ def test_a_check_that_accepts_other_subjects_now_pauses_its_rules(api: Api):
     assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
 
 
-def test_a_check_that_nobody_knows_any_more_pauses_its_rules(api: Api):
+def test_deleted_check_pauses_its_rules(api: Api):
     made = store_rule(api)
     Rule.objects.update(check_names=["IDENTITY", "GONE"])
 
@@ -164,14 +164,14 @@ def test_a_check_that_nobody_knows_any_more_pauses_its_rules(api: Api):
     assert rule_status(made) == ("PAUSED", "CHECK_INACTIVE")
 
 
-def test_an_input_that_a_check_no_longer_asks_for_does_not_stop_its_rules(api: Api):
+def test_unused_input_does_not_stop_a_rule(api: Api):
     store_rule(api, "KRA_PIN", subject=person(kraPin="A012345678Z")["subject"])
     CheckDefinition.objects.filter(name="KRA_PIN").update(required_inputs=[])
 
     assert len(launch_runs()) == 1
 
 
-def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api: Api):
+def test_check_that_now_needs_consent_uses_the_implied_attestation(api: Api):
     company = {
         "subjectType": "COMPANY",
         "fullName": "Baobab Ltd",
@@ -188,7 +188,7 @@ def test_a_check_that_asks_for_consent_by_now_has_that_of_creating_the_rule(api:
     assert consent.attestation["obtainedAt"] == utc_text(made.created_at)
 
 
-def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):
+def test_unreadable_rule_stops_no_other(api: Api, log_lines):
     broken, well = store_rule(api), store_rule(api)
     Rule.objects.filter(pk=broken.pk).update(subject=b"nonsense")
     Rule.objects.filter(pk=broken.pk).update(next_run_at=F("next_run_at") - DAY / 2)
@@ -203,7 +203,7 @@ def test_one_rule_that_cannot_be_read_stops_no_other(api: Api, log_lines):
     assert any(str(broken.pk) in line["message"] for line in log_lines())
 
 
-def test_more_broken_rules_than_are_taken_at_once_stop_no_other(api: Api, monkeypatch):
+def test_more_broken_rules_than_a_batch_stop_no_other(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 2)
     broken = [store_rule(api) for _ in range(5)]
     well = store_rule(api)
@@ -216,7 +216,7 @@ def made_anew(made: Rule) -> Rule:
     return Rule.objects.get(pk=made.pk)
 
 
-def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
+def test_rule_that_cannot_be_launched_is_retried_less_and_less(api: Api):
     broken = store_rule(api)
     sealed = bytes(Rule.objects.values_list("subject", flat=True).get())
     Rule.objects.update(subject=b"nonsense")
@@ -242,9 +242,7 @@ def test_a_rule_that_cannot_be_launched_is_tried_less_and_less_often(api: Api):
     assert api.get(f"/monitoring/{broken.pk}").json()["launchError"] is None
 
 
-def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
-    api: Api, monkeypatch
-):
+def test_more_broken_rules_than_a_job_starve_no_other(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 2)
     monkeypatch.setattr(monitoring_runs, "JOB_SECONDS", -1)
     broken = [store_rule(api) for _ in range(5)]
@@ -258,19 +256,17 @@ def test_more_broken_rules_than_one_job_gets_through_starve_no_other(
     assert Run.objects.get().rule_id == well.pk
 
 
-def test_a_workspace_resumed_between_look_and_lock_is_not_put_off(
-    api: Api, monkeypatch
-):
+def test_workspace_resumed_during_the_launch_is_not_put_off(api: Api, monkeypatch):
     made = store_rule(api)
     move_rules_back(DAY)
-    # As it was when the rules were locked.
+    # The workspace was suspended when the rules were locked.
     monkeypatch.setattr(Workspace, "is_suspended", True)
 
     assert monitoring_runs._launch([made.pk]) == 0
     assert made_anew(made).put_off_until is None
 
 
-def test_rules_that_are_due_at_the_same_moment_are_each_met(api: Api, monkeypatch):
+def test_rules_due_at_the_same_moment_are_all_launched(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 3)
     for _ in range(10):
         store_rule(api)
@@ -279,7 +275,7 @@ def test_rules_that_are_due_at_the_same_moment_are_each_met(api: Api, monkeypatc
     assert len(launch_runs(timedelta(0))) == 10
 
 
-def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it(
+def test_rule_of_a_suspended_workspace_runs_once_after_the_resume(
     api: Api, another_api: Api
 ):
     made, other = store_rule(api), store_rule(another_api)
@@ -290,7 +286,7 @@ def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it
     assert rule_status(made) == ("ACTIVE", "")
     put_off = made_anew(made).launch_at
     assert now() < put_off < now() + timedelta(hours=2)
-    # Neither looked at nor written again.
+    # The job reads and writes these rules no more.
     with CaptureQueriesContext(connection) as queries:
         launch_due_runs()
     assert not any("UPDATE" in query["sql"] for query in queries)
@@ -304,7 +300,7 @@ def test_a_suspended_workspace_runs_nothing_loses_nothing_and_runs_once_after_it
     assert launch_runs(timedelta(0)) == []
 
 
-def test_a_rule_that_is_deleted_before_its_time_runs_no_more(api: Api):
+def test_deleted_rule_does_not_run(api: Api):
     made = create_rule(api)
     assert api.delete(f"/monitoring/{made['id']}").status_code == 204
 
@@ -312,7 +308,7 @@ def test_a_rule_that_is_deleted_before_its_time_runs_no_more(api: Api):
     assert api.get(f"/monitoring/{made['id']}").status_code == 404
 
 
-def test_a_rule_that_goes_between_look_and_lock_is_passed_over(api: Api):
+def test_rule_deleted_during_the_launch_is_skipped(api: Api):
     gone, well = store_rule(api), store_rule(api)
     move_rules_back(DAY)
     ids = [gone.pk, well.pk]
@@ -322,7 +318,7 @@ def test_a_rule_that_goes_between_look_and_lock_is_passed_over(api: Api):
     assert Run.objects.get().rule_id == well.pk
 
 
-def test_the_job_ends_by_asking_for_the_next_time(api: Api):
+def test_job_schedules_the_next_launch(api: Api):
     soon, late = store_rule(api), store_rule(api, cadence="MONTHLY")
     Job.objects.all().delete()
 
@@ -333,7 +329,7 @@ def test_the_job_ends_by_asking_for_the_next_time(api: Api):
     assert job.due_at < late.next_run_at
 
 
-def test_a_job_that_has_no_time_left_hands_over(api: Api, monkeypatch):
+def test_job_without_time_schedules_another(api: Api, monkeypatch):
     monkeypatch.setattr(monitoring_runs, "BATCH_SIZE", 1)
     monkeypatch.setattr(monitoring_runs, "JOB_SECONDS", -1)
     store_rule(api), store_rule(api)

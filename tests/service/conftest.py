@@ -7,7 +7,7 @@ from tests.world.service import Service
 
 
 class Client:
-    """A client with a key of its own, over real HTTP."""
+    """A client that calls the service over HTTP with its own key."""
 
     def __init__(self, service: Service, environment: str) -> None:
         made = service.manage("create_workspace", "Acacia", "--owner=a@acacia.test")
@@ -56,7 +56,7 @@ def live_client(service):
 
 @pytest.fixture(scope="module")
 def unlimited_client(service):
-    """A client whom no rate limit stops, in a workspace of its own."""
+    """Create a workspace and a client without rate limits."""
     client = Client(service, "sandbox")
     with service.connect() as connection:
         connection.execute(

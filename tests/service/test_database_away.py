@@ -1,4 +1,4 @@
-"""A database that nobody answers for, behind the real web server."""
+"""The web server without a database."""
 
 import pytest
 import requests
@@ -8,7 +8,7 @@ from tests.world.service import free_port
 
 @pytest.fixture
 def database_away(service):
-    """The web server, started anew with the address of a closed port."""
+    """Start the web server with a database URL of a closed port."""
     url = service.database_url
     service.stop_web()
     service.set_environment(DATABASE_URL=f"postgres://x@127.0.0.1:{free_port()}/x")
@@ -19,7 +19,9 @@ def database_away(service):
     service.start_web()
 
 
-def test_pages_and_api_say_when_to_try_again(service, client, database_away):
+def test_pages_and_api_send_retry_after_without_a_database(
+    service, client, database_away
+):
     def get(path, **headers):
         return requests.get(service.url + path, headers=headers, timeout=10)
 

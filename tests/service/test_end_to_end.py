@@ -14,7 +14,7 @@ ANSWER_SECONDS = 15
 
 @pytest.fixture(autouse=True)
 def whole_service(service):
-    """Tests of other modules stop its halves."""
+    """Start both parts, because tests of other modules stop them."""
     service.start_web()
     service.start_jobs()
 
@@ -31,7 +31,7 @@ def seconds_until(client, report_id, status):
     return time.monotonic() - started_at
 
 
-def test_a_report_is_ordered_run_and_read_over_http(client):
+def test_report_is_ordered_run_and_read_over_http(client):
     (made,) = client.order(person(idNumber="90000000"))
 
     seconds_until(client, made["id"], "READY")
@@ -43,17 +43,17 @@ def test_a_report_is_ordered_run_and_read_over_http(client):
     assert made["id"] in {entry["id"] for entry in listed}
 
 
-def test_an_idle_service_answers_soon(client):
+def test_idle_service_answers_soon(client):
     took = []
     for number in range(15):
         (made,) = client.order(order(number))
         took.append(seconds_until(client, made["id"], "READY"))
 
-    # Idle and alone it is under 0.1 s; this machine has other work to do.
+    # An answer takes less than 0.1 s on an idle machine; tests run on busy ones.
     assert statistics.median(took) < 0.5
 
 
-def test_a_source_that_is_down_is_asked_again_without_waiting_for_the_sweep(client):
+def test_source_that_is_down_is_retried_before_the_sweep(client):
     recovers = person(idNumber="90000004") | {"checksRequested": ["IDENTITY"]}
     (made,) = client.order(recovers)
 
@@ -80,7 +80,7 @@ def test_live_check_without_a_source_is_refused_and_costs_nothing(service, live_
     assert balance == 1000
 
 
-def test_every_answer_names_its_request(client, service):
+def test_answer_has_the_request_id(client, service):
     given = client.get("/reports", page=0)
     kept = client.post("/reports", {}, X_Request_Id="my-own.request_1")
     health = requests.get(f"{service.url}/healthz", timeout=5)
@@ -93,7 +93,7 @@ def test_every_answer_names_its_request(client, service):
         assert UUID.fullmatch(answer.headers["X-Request-Id"])
 
 
-def test_answers_to_a_test_key_say_so_and_no_others_do(client, live_client, service):
+def test_only_answers_to_test_keys_are_marked_as_sandbox(client, live_client, service):
     for answer in (client.get("/reports"), client.post("/reports", {})):
         assert answer.headers["X-Service-Sandbox"] == "true"
     for answer in (
@@ -103,7 +103,7 @@ def test_answers_to_a_test_key_say_so_and_no_others_do(client, live_client, serv
         assert "X-Service-Sandbox" not in answer.headers
 
 
-def test_a_body_that_is_too_large_is_refused(client, service):
+def test_too_large_body_is_refused(client, service):
     body = b'{"reports": "' + b"x" * (2 * 1024 * 1024) + b'"}'
 
     answer = requests.post(
@@ -121,7 +121,7 @@ def test_a_body_that_is_too_large_is_refused(client, service):
     assert answer.headers["X-Request-Id"]
 
 
-def test_a_body_without_an_end_is_refused(client, service):
+def test_endless_body_is_refused(client, service):
     def endless():
         for _ in range(300):
             yield b"x" * 10_000
@@ -137,12 +137,12 @@ def test_a_body_without_an_end_is_refused(client, service):
             timeout=ANSWER_SECONDS,
         )
     except requests.ConnectionError:
-        # The server may hang up on what it will not read.
+        # The server may close the connection instead of reading the body.
         return
     assert answer.status_code in {400, 411, 413}
 
 
-def test_a_header_of_10_mb_gets_an_answer_or_the_end_of_the_connection(service):
+def test_header_of_10_mb_is_refused_or_cut(service):
     with socket.create_connection(("127.0.0.1", service.port), 5) as s:
         s.settimeout(ANSWER_SECONDS)
         try:
@@ -157,7 +157,7 @@ def test_a_header_of_10_mb_gets_an_answer_or_the_end_of_the_connection(service):
     assert requests.get(f"{service.url}/healthz", timeout=5).status_code == 200
 
 
-def test_a_client_that_says_nothing_holds_up_no_other(service):
+def test_silent_client_delays_no_other(service):
     silent = [
         socket.create_connection(("127.0.0.1", service.port), 5) for _ in range(20)
     ]
@@ -170,7 +170,7 @@ def test_a_client_that_says_nothing_holds_up_no_other(service):
             s.close()
 
 
-def test_a_stop_ends_every_process_and_a_start_goes_on(service, client):
+def test_stop_ends_every_process_and_start_continues(service, client):
     service.stop_jobs()
     (made,) = client.order(order(200))
     assert client.status(made["id"]) == "RUNNING"

@@ -1,4 +1,4 @@
-"""Forms that no browser sends, to the pages of the real service."""
+"""Forms that no browser sends, posted to the running service."""
 
 import re
 from contextlib import closing, suppress
@@ -18,7 +18,7 @@ LARGE = 10 * 1024 * 1024
 
 
 class Page:
-    """A consent page that was opened, and its connection."""
+    """Open a consent page; return it with its connection."""
 
     def __init__(self, service, link):
         self._port, self._cookies = service.port, []
@@ -35,7 +35,7 @@ class Page:
         return self._send("POST", f"{self.path}confirm", body, sent)
 
     def post_chunks(self, body, kind=FORM):
-        """Without a length, in pieces of 64 KiB."""
+        """Post without a length, in chunks of 64 KiB."""
         pieces = (body[n : n + 65536] for n in range(0, len(body), 65536))
         return self.post(pieces, kind, **{"Transfer-Encoding": "chunked"})
 
@@ -44,7 +44,7 @@ class Page:
         cookies = "; ".join(self._cookies)
         chunked = "Transfer-Encoding" in (headers or {})
         sent = {"Cookie": cookies, **(headers or {})}
-        # It may be answered before all of it was sent.
+        # The answer may come before the whole body is sent.
         with suppress(ConnectionError):
             connection.request(method, path, body, sent, encode_chunked=chunked)
         answer = connection.getresponse()
@@ -71,7 +71,7 @@ def is_private(answer):
     return "<h1>" in answer.text
 
 
-def test_a_form_in_chunks_is_taken_like_any_other(visited):
+def test_chunked_form_is_accepted(visited):
     form = f"csrfmiddlewaretoken={visited.token}&day=27&month=3&year=1990"
 
     answer = visited.post_chunks(form.encode())
@@ -80,7 +80,7 @@ def test_a_form_in_chunks_is_taken_like_any_other(visited):
 
 
 @pytest.mark.parametrize("kind", [FORM, BOUNDARY])
-def test_a_form_in_chunks_that_is_too_large_is_413(visited, kind):
+def test_too_large_chunked_form_is_413(visited, kind):
     answer = visited.post_chunks(b"a=" + b"x" * LARGE, kind)
 
     assert answer.status == 413
@@ -93,13 +93,13 @@ def test_a_form_in_chunks_that_is_too_large_is_413(visited, kind):
     [
         (b"a=b", "multipart/form-data", 400),
         (BROKEN, BOUNDARY, 400),
-        # Nothing is in it, so no token either.
+        # The form is empty, so it has no token.
         (b"--b\r\nContent-Disposition: form-data; na", BOUNDARY, 403),
         (b"a=b", f"{FORM}; charset=utf-16", 400),
         (b"&".join(b"a=b" for _ in range(1500)), FORM, 413),
     ],
 )
-def test_what_is_no_form_is_answered_by_a_page_and_logs_no_error(
+def test_body_that_is_no_form_gets_a_page_and_logs_no_error(
     service, visited, body, kind, status
 ):
     mark = len(service.log())
@@ -111,7 +111,7 @@ def test_what_is_no_form_is_answered_by_a_page_and_logs_no_error(
     assert "ERROR" not in service.log()[mark:]
 
 
-def test_a_form_without_its_token_is_refused_in_private(visited):
+def test_form_without_its_token_is_refused_in_private(visited):
     answer = visited.post(b"day=27&month=3&year=1990")
 
     assert answer.status == 403
@@ -119,7 +119,7 @@ def test_a_form_without_its_token_is_refused_in_private(visited):
     assert "Please try again" in answer.text
 
 
-def test_other_pages_answer_what_is_no_form_by_a_page_too(service):
+def test_other_pages_answer_a_faulty_form_with_a_page(service):
     mark = len(service.log())
     fields = b"&".join(b"a=b" for _ in range(1500))
     headers = {"Content-Type": FORM, "Cookie": f"csrftoken={'a' * 32}"}

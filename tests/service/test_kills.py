@@ -20,7 +20,7 @@ REPORTS_OF = "SELECT id::text FROM reports_report WHERE workspace_id = %s"
 LEFT = """
 SELECT count(*) FROM reports_report WHERE workspace_id = %s AND status <> 'READY'
 """
-# How often each name of event, or kind of entry, comes for a cause of its own.
+# The number of events of each name, and of entries of each kind, and their causes.
 EVENTS = """
 SELECT name, count(*), count(DISTINCT cause) FROM webhooks_event
 WHERE workspace_id = %s GROUP BY name
@@ -43,14 +43,14 @@ WHERE p.workspace_id = %s AND c.target <> 'PARTIAL' GROUP BY c.target
 
 
 class Orders(threading.Thread):
-    """A client that orders, and asks again until it has its answer."""
+    """A client that orders and repeats each request until it is answered."""
 
     def __init__(self, client):
         super().__init__()
         self.client = client
         self.acknowledged = []
         self.failures = Counter()
-        # Set whenever the service has just been given work.
+        # Set after each accepted order.
         self.accepted = threading.Event()
 
     def run(self):
@@ -74,7 +74,7 @@ class Orders(threading.Thread):
             else:
                 if answer.status_code == 201:
                     return [report["id"] for report in answer.json()["reports"]]
-                # Whatever else it says is to be tried again.
+                # The client repeats the request after all these answers.
                 assert answer.status_code in {409, 500, 502, 503}, answer.text
                 self.failures[answer.status_code] += 1
             time.sleep(0.2)
@@ -100,7 +100,7 @@ def test_500_reports_survive_kills_of_everything(service, unlimited_client):
     orders = Orders(client)
     orders.start()
     for _ in range(ROUNDS):
-        # In the midst of the work, and now and then before there is any.
+        # During the work, and sometimes before it.
         orders.accepted.clear()
         orders.accepted.wait(random.uniform(0, 2))
         time.sleep(random.uniform(0, 0.1))

@@ -1,4 +1,4 @@
-"""Rules that run by the clock of the real service, and through kills of all of it."""
+"""Rules of the running service, also while its processes are killed."""
 
 import json
 import random
@@ -20,7 +20,7 @@ A_DAY_PASSES = """
 UPDATE monitoring_rule SET starts_at = starts_at - interval '1 day',
     next_run_at = next_run_at - interval '1 day' WHERE workspace_id = %s
 """
-# One after another, as no two are due at the same moment.
+# One by one, because a rule's runs have different times.
 WITH_ITS_RUNS = """
 UPDATE monitoring_run r SET due_at = due_at - interval '1 day' WHERE number = %s
 AND EXISTS (SELECT FROM monitoring_rule u WHERE u.id = rule_id AND workspace_id = %s)
@@ -61,7 +61,7 @@ def let_a_day_pass(service, client) -> None:
 
 
 def until(service, sql, client, expected, seconds=DONE_SECONDS) -> None:
-    """Wait for the first columns of the answer to be these."""
+    """Wait until the first columns of the answer have these values."""
     with service.connect() as connection:
         deadline = time.monotonic() + seconds
         while True:
@@ -72,7 +72,7 @@ def until(service, sql, client, expected, seconds=DONE_SECONDS) -> None:
             time.sleep(0.1)
 
 
-def test_a_change_is_found_told_pushed_and_read(service, client, receiver):
+def test_change_becomes_an_alert_an_event_and_is_read(service, client, receiver):
     made = client.post("/monitoring", rule_request(id_number=CHANGING)).json()
     configure(client, receiver)
     until(service, RUNS, client, (1, 1), 20)
@@ -102,7 +102,7 @@ def test_a_change_is_found_told_pushed_and_read(service, client, receiver):
 
 
 def delivered(receiver, name):
-    """The first body of this event that arrived, verified."""
+    """Return the first body of this event that arrived, after its verification."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         for received in list(receiver.received):
@@ -125,7 +125,7 @@ def test_rules_run_once_a_day_through_kills_of_everything(service, unlimited_cli
     for day in range(2, DAYS + 2):
         let_a_day_pass(service, client)
         for _ in range(3):
-            # In the midst of launching, asking or comparing.
+            # During launches, checks or comparisons.
             time.sleep(random.uniform(0, 0.6))
             service.kill_jobs()
             if random.random() < 0.3:

@@ -48,7 +48,7 @@ KEPT = f"""
 
 @pytest.fixture
 def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
-    """The service asks both fakes; restarted as it was when the test ends."""
+    """Run the service with both fakes as sources until the test ends."""
     metropol.anybody = (700, "003")
     service.stop_web()
     service.stop_jobs()
@@ -74,7 +74,7 @@ def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
 
 @pytest.fixture
 def asking_v3(service: Service, smile_id_v3: FakeSmileIdV3):
-    """The same of Smile ID's V3, which calls back before its 202 is on its way."""
+    """Run the service with Smile ID V3, whose callback comes before its 202."""
     smile_id_v3.webhook_url = f"{service.url}/callbacks/smile-id-v3"
     service.stop_web()
     service.stop_jobs()
@@ -137,16 +137,14 @@ def assert_nothing_was_paid_twice(service, client, smile_id, metropol, ordered):
 
 
 @pytest.mark.timeout(240)
-def test_an_answer_that_was_paid_for_and_lost_is_not_paid_for_again(
-    asking, smile_id, metropol
-):
+def test_lost_paid_answer_is_not_paid_for_again(asking, smile_id, metropol):
     client = Client(asking, "production")
     smile_id.faults.slow = metropol.faults.slow = 4
     asking.manage(
         "top_up", client.workspace, "--environment=production", "--amount=100000"
     )
     order(client, 50000009, 2)
-    # Done and paid for; the answers are on their way.
+    # The source has done and charged the work, and its answers are on their way.
     until(lambda: len(smile_id.jobs) == len(metropol.seen) == 2, asking)
 
     asking.kill_jobs()
@@ -159,9 +157,7 @@ def test_an_answer_that_was_paid_for_and_lost_is_not_paid_for_again(
 
 
 @pytest.mark.timeout(900)
-def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
-    asking, smile_id, metropol
-):
+def test_killed_workers_make_no_paid_call_twice(asking, smile_id, metropol):
     client, ordered = Client(asking, "production"), 5000
     asking.manage(
         "top_up", client.workspace, "--environment=production", "--amount=10000000"
@@ -170,7 +166,7 @@ def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
     for first in range(0, ordered, 250):
         order(client, 60000009 + 10 * first, 250)
     for _ in range(ROUNDS):
-        # In the midst of the work, and now and then before there is any.
+        # During the work, and sometimes before it.
         time.sleep(random.uniform(0, 3))
         asking.kill_jobs()
         asking.start_jobs()
@@ -180,9 +176,7 @@ def test_no_paid_call_is_made_twice_however_often_workers_are_killed(
 
 
 @pytest.mark.timeout(400)
-def test_no_job_of_v3_is_begun_twice_however_often_workers_are_killed(
-    asking_v3, smile_id_v3
-):
+def test_killed_workers_begin_no_v3_job_twice(asking_v3, smile_id_v3):
     client, ordered = Client(asking_v3, "production"), 100
     asking_v3.manage(
         "top_up", client.workspace, "--environment=production", "--amount=1000000"
@@ -202,7 +196,7 @@ def test_no_job_of_v3_is_begun_twice_however_often_workers_are_killed(
     doubts = ended.pop(("FAILED", "SOURCE_CALL_IN_DOUBT"), 0)
     assert ended == {}
     assert completed + doubts == ordered
-    # Those whose worker died before it had asked, or before the callback came.
+    # Their workers died before the call, or before the callback came.
     assert doubts < ordered / 2
     assert rows(asking_v3, client, KEPT) == []
     assert rows(asking_v3, client, LOST)[0][0] > 0

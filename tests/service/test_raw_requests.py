@@ -47,7 +47,7 @@ def post(client, path: str, *headers: str) -> str:
 
 @pytest.fixture
 def stalled(service, client) -> Iterator[None]:
-    """Clients that begin a body and then send nothing more."""
+    """Connect clients that begin a body and then send nothing more."""
     with ExitStack() as stack:
         for _ in range(STALLED // 2):
             chunked = post(client, "/reports", "Transfer-Encoding: chunked")
@@ -58,7 +58,7 @@ def stalled(service, client) -> Iterator[None]:
         yield
 
 
-def test_clients_that_stall_in_their_bodies_hold_up_nobody_else(client, stalled):
+def test_stalled_clients_delay_no_other(client, stalled):
     started_at = time.monotonic()
 
     assert client.get("/reports").status_code == 200
@@ -66,7 +66,7 @@ def test_clients_that_stall_in_their_bodies_hold_up_nobody_else(client, stalled)
     assert time.monotonic() - started_at < 2
 
 
-def test_a_body_that_says_it_is_too_large_need_not_come(service, client):
+def test_announced_too_large_body_is_refused_at_once(service, client):
     head = post(client, "/reports", "Content-Length: 3000000000")
 
     status, problem = answer(send(service, head))
@@ -74,7 +74,7 @@ def test_a_body_that_says_it_is_too_large_need_not_come(service, client):
     assert (status, problem["code"]) == (413, "body-too-large")
 
 
-def test_a_chunked_body_is_read_like_any_other(service, client):
+def test_chunked_body_is_read(service, client):
     head = post(client, "/reports", "Transfer-Encoding: chunked")
 
     status, problem = answer(send(service, head, b'8\r\n{"a": 1}\r\n0\r\n\r\n'))
@@ -83,7 +83,7 @@ def test_a_chunked_body_is_read_like_any_other(service, client):
     assert {e["pointer"] for e in problem["errors"]} == {"#/a", "#/reports"}
 
 
-def test_a_body_in_another_coding_is_not_taken_for_none(service, client):
+def test_body_in_another_coding_is_refused(service, client):
     head = post(client, "/reports", "Transfer-Encoding: gzip, chunked")
 
     status, problem = answer(send(service, head, b'7\r\n{"a":1}\r\n0\r\n\r\n'))
@@ -99,9 +99,7 @@ def test_a_body_in_another_coding_is_not_taken_for_none(service, client):
     ],
     ids=["header", "query"],
 )
-def test_what_the_server_itself_refuses_is_answered_and_does_no_harm(
-    service, client, head
-):
+def test_requests_refused_by_the_server_get_an_answer(service, client, head):
     with socket.create_connection(("127.0.0.1", service.port), timeout=10) as raw:
         try:
             raw.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n")

@@ -12,7 +12,7 @@ SCHEMATHESIS = Path(sysconfig.get_path("scripts")) / "schemathesis"
 # which of them need what of whom; which hosts may be called, and what time it is.
 CONFIGURATION = """
 [generation]
-# A NUL is refused in every text, and no schema says so of each.
+# Every text refuses NUL, but the schema does not say so of each.
 allow-x00 = false
 
 [[operations]]

@@ -1,4 +1,4 @@
-"""Clients that send their bodies drop by drop, against the real web server."""
+"""Clients that send their bodies byte by byte."""
 
 import socket
 import time
@@ -16,7 +16,7 @@ HEAD = (
 
 @pytest.fixture
 def slow(service, client):
-    """48 connections that sent two bytes of a form of 5,000."""
+    """Open 48 connections that have sent two bytes of a form of 5,000."""
     service.start_web()
     with ExitStack() as stack:
         sockets = [
@@ -30,7 +30,7 @@ def slow(service, client):
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/api/v1/reports"])
-def test_slow_clients_hold_up_nobody(service, client, slow, path):
+def test_slow_clients_delay_no_other(service, client, slow, path):
     begun_at = time.monotonic()
     headers = {"Authorization": f"Bearer {client.key}"}
 
@@ -42,7 +42,7 @@ def test_slow_clients_hold_up_nobody(service, client, slow, path):
 
 
 @pytest.mark.slow
-def test_slow_clients_are_answered_at_the_deadline_with_a_page(service, slow):
+def test_slow_clients_get_a_page_at_the_deadline(service, slow):
     for one in slow:
         one.settimeout(60)
         answer = one.recv(65536).decode()

@@ -1,4 +1,4 @@
-"""Events of real reports on their way to a real receiver, by the real job cluster."""
+"""The running service sends events to a receiver."""
 
 import random
 import time
@@ -30,7 +30,7 @@ CLAIMS = "SELECT event_id::text, fence FROM webhooks_delivery WHERE workspace_id
 
 @pytest.fixture(scope="module")
 def receiver(service, authority):
-    """Trusted by the service, which is started anew for it."""
+    """Restart the service so that it trusts the receiver."""
     service.kill_jobs()
     service.kill_web()
     service.set_environment(
@@ -69,14 +69,14 @@ def test_2000_events_arrive_while_workers_are_killed(
 ):
     client = unlimited_client
     receiver.received.clear()
-    # An answer takes a moment, so that kills fall into the midst of it.
+    # Slow answers, so that workers are killed during requests.
     receiver.scripts["/hook"] = Script(drip=0.0005)
     configure(client, receiver)
     items = [person(idNumber=str(50000000 + n)) for n in range(REPORTS)]
     client.order(*items)
     for _ in range(ROUNDS):
         time.sleep(random.uniform(0.5, 3))
-        # Right after a kill the supervisor may stand alone.
+        # Right after a kill, the supervisor may have no processes.
         while not (running := service.jobs_processes()[1:]):
             time.sleep(0.05)
         random.choice(running).kill()
@@ -91,7 +91,7 @@ def test_2000_events_arrive_while_workers_are_killed(
     arrived = Counter(r.headers["webhook-id"] for r in receiver.received)
     assert len(claims) == EVENTS
     assert arrived.keys() == claims.keys()
-    # Twice arrives only what was claimed twice: the first record of it was killed.
+    # An event arrives twice only if it was claimed twice, after a kill of its sender.
     assert {i: n for i, n in arrived.items() if n > claims[i]} == {}
     for received in receiver.received:
         Webhook(signing_key(SECRET)).verify(received.body, received.headers)

@@ -1,4 +1,4 @@
-"""Sending letters, and where they went."""
+"""Senders, their answers, and the addresses that they connect to."""
 
 import socket
 import sys
@@ -26,7 +26,7 @@ def hurried(receiver, settings):
 
 
 def answers(post, *urls, body=b"{}", seconds=10):
-    """The answers to letters to these, in their order."""
+    """Send a request to each URL; return the answers in the order of the URLs."""
     post.send(
         (number, WebhookRequest(url, body, HEADERS, lane=number))
         for number, url in enumerate(urls)
@@ -46,7 +46,7 @@ def answer(post, url, **options):
 
 
 def at(*addresses):
-    """A lookup that answers with the next of these each time; and how often it did."""
+    """Return a lookup that gives the next addresses each time, and its calls."""
     rest = list(addresses)
     asked = []
 
@@ -61,7 +61,8 @@ def at(*addresses):
     return lookup, asked
 
 
-# Where sockets were connected to while it is a list. A hook stays for ever.
+# The addresses of connected sockets, or None if no test collects them. An audit hook
+# cannot be removed.
 _connects = None
 
 
@@ -78,7 +79,7 @@ sys.addaudithook(_note_connect)
 
 @pytest.fixture
 def connects():
-    """The addresses that were connected to; those elsewhere refuse."""
+    """Collect the addresses of connections; refuse addresses of other machines."""
     global _connects
     _connects = []
     yield _connects

@@ -60,7 +60,7 @@ def test_lists_and_pages_open_and_show_no_secret(rows, superuser, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_nothing_is_added_edited_or_deleted(rows, superuser, model):
+def test_staff_cannot_add_edit_or_delete(rows, superuser, model):
     row = model.objects.get()
     before = model.objects.filter(pk=row.pk).values().get()
     posted = dict.fromkeys(before, "")
@@ -74,7 +74,7 @@ def test_nothing_is_added_edited_or_deleted(rows, superuser, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_list_costs_the_same_however_many_rows(
+def test_long_list_costs_the_same(
     rows, superuser, model, django_assert_max_num_queries
 ):
     for _ in range(12):
@@ -103,7 +103,7 @@ def test_a_list_costs_the_same_however_many_rows(
         ),
     ],
 )
-def test_a_configuration_shows_how_its_receiver_does(rows, superuser, fields, told):
+def test_configuration_page_shows_the_receivers_health(rows, superuser, fields, told):
     moments = {k: now() + v for k, v in fields.items() if isinstance(v, timedelta)}
     since = {"failing_since": now()} if "failures_in_row" in fields else {}
     Configuration.objects.update(**fields | moments | since)
@@ -112,7 +112,7 @@ def test_a_configuration_shows_how_its_receiver_does(rows, superuser, fields, to
     assert told in read_page(superuser, change_url(Configuration.objects.get()))
 
 
-def test_configurations_in_trouble_are_found(rows, superuser, live_api: Api):
+def test_filter_finds_failing_configurations(rows, superuser, live_api: Api):
     well = configure_receiver(live_api.workspace, environment="production")
     ill = Configuration.objects.exclude(pk=well.pk)
     at = now()
@@ -130,7 +130,7 @@ def test_configurations_in_trouble_are_found(rows, superuser, live_api: Api):
         assert found & {str(well.pk), str(ill.get().pk)} == {str(ill.get().pk)}
 
 
-def test_a_delivery_is_found_by_its_ids(rows, superuser):
+def test_delivery_is_found_by_its_ids(rows, superuser):
     wanted = Delivery.objects.get()
     record_delivery(rows)
     report = str(wanted.event.report_id)
@@ -151,7 +151,7 @@ def test_deliveries_are_filtered(rows, superuser):
     assert not listed_ids(superuser, Delivery, environment__exact="production")
 
 
-def test_a_delivery_shows_its_attempts_and_links_on(rows, superuser):
+def test_delivery_page_shows_attempts_and_links(rows, superuser):
     delivery = Delivery.objects.get()
 
     html = read_page(superuser, change_url(delivery))
@@ -183,7 +183,7 @@ def test_delivery_page_shows_payload_and_answers_after_a_reason(rows, superuser)
     assert event.reason == "The receiver asks what it got"
 
 
-def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
+def test_redeliver_button_shows_when_redelivery_is_possible(rows, superuser):
     delivery = Delivery.objects.get()
     url = change_url(delivery).replace("change", "redeliver_this")
     sent = {"_form_submitted": "on"}
@@ -204,7 +204,7 @@ def test_redeliver_button_is_there_where_it_can_work(rows, superuser):
     assert superuser.post(url, sent).status_code == 403
 
 
-def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
+def test_redelivery_shows_a_message_for_each_delivery(rows, superuser):
     failed = Delivery.objects.get()
     soon = now() + timedelta(seconds=30)
     leased = record_delivery(rows, **retrying_fields(soon, leased_until=soon))
@@ -226,7 +226,7 @@ def test_each_delivery_that_is_sent_again_is_told_of(rows, superuser):
     assert (leased.status, leased.next_attempt_at) == ("RETRYING", soon)
 
 
-def test_it_is_told_why_nothing_is_sent_again(rows, superuser):
+def test_refused_redelivery_shows_the_reason(rows, superuser):
     failed = Delivery.objects.get()
 
     configure_receiver(rows.workspace, enabled=False)
@@ -240,7 +240,7 @@ def test_it_is_told_why_nothing_is_sent_again(rows, superuser):
     assert failed.status == "FAILED"
 
 
-def test_who_may_only_look_sends_nothing_again(rows):
+def test_staff_with_view_permission_cannot_redeliver(rows):
     user = User.objects.create_user("grace", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_delivery"))
     client = Client()

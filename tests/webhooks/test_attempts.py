@@ -33,7 +33,7 @@ from workspaces.models import Workspace
 OK = Answer(200, "", "ok", 3, None)
 
 
-def test_no_more_of_a_configuration_are_claimed_than_its_share(workspace: Workspace):
+def test_claim_takes_at_most_the_share_of_a_configuration(workspace: Workspace):
     configuration = configure_receiver(workspace)
     record_events(workspace, 40)
     assert len(claim(1000)) == MAX_CONCURRENT_REQUESTS
@@ -41,7 +41,7 @@ def test_no_more_of_a_configuration_are_claimed_than_its_share(workspace: Worksp
     assert len(claim(1000, {configuration.pk: 25})) == 15
 
 
-def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
+def test_delivery_claimed_twice_is_recorded_once(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(drip=0.002)
@@ -51,7 +51,7 @@ def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
     with Sender(at_once=MAX_CONCURRENT_REQUESTS) as post:
         for _ in range(2):
             _start(post, claim(1), flight)
-            # As removing the configuration and recovering its deliveries do.
+            # A removal and a recovery have the same effect.
             Delivery.objects.update(next_attempt_at=now())
         while flight.claims:
             record_attempts(_collect_ended(post, flight))
@@ -59,7 +59,7 @@ def test_one_that_is_claimed_anew_while_it_is_sent_ends_once(
     assert attempt_results() == [(1, 200, "")]
 
 
-def test_a_backlog_of_one_is_never_served_before_the_others(
+def test_backlog_of_one_configuration_delays_no_other(
     workspace: Workspace, another_api: Api
 ):
     configure_receiver(workspace)
@@ -70,7 +70,7 @@ def test_a_backlog_of_one_is_never_served_before_the_others(
     assert claimed.count("https://hooks.baobab.test/") == 3
 
 
-def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
+def test_late_sender_overwrites_nothing(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace)
     (late,) = claim(1)
@@ -83,7 +83,7 @@ def test_a_sender_that_comes_late_overwrites_nothing(workspace: Workspace):
     assert Configuration.objects.get().failures_in_row == 0
 
 
-def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
+def test_current_claim_counts_when_two_are_recorded_together(
     workspace: Workspace, caplog
 ):
     configure_receiver(workspace)
@@ -97,10 +97,10 @@ def test_of_two_claims_of_one_event_recorded_together_the_present_counts(
         {"DELIVERED": 1},
         [(1, 200, "")],
     )
-    assert "singly" not in caplog.text
+    assert "one by one" not in caplog.text
 
 
-def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
+def test_delivery_of_a_dead_sender_is_due_when_its_lease_ends(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     configure_receiver(workspace, url)
@@ -115,7 +115,7 @@ def test_what_a_dead_sender_had_claimed_is_due_when_its_lease_ends(
     assert delivery_statuses() == {"DELIVERED": 1}
 
 
-def test_a_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace):
+def test_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace):
     configuration = configure_receiver(workspace)
     record_events(workspace)
     Delivery.objects.update(status="FAILED", next_attempt_at=None)
@@ -124,7 +124,7 @@ def test_a_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace)
     assert get_delivery().configuration is None
 
 
-def test_one_record_that_is_refused_takes_no_other_with_it(workspace: Workspace):
+def test_attempt_that_cannot_be_recorded_loses_no_other(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 2)
     bad, good = claim(2)
@@ -144,13 +144,13 @@ def grown(*notes: tuple[bool, float]) -> int:
     return shares.grown.get(ID, MAX_CONCURRENT_REQUESTS)
 
 
-def test_quick_acknowledgements_make_the_share_grow_up_to_a_limit():
+def test_quick_acknowledgements_raise_the_share_up_to_a_limit():
     assert grown(*[(True, 0.1)] * 5) == MAX_CONCURRENT_REQUESTS + 5
     assert grown(*[(True, 0.1)] * 1_000) == MAX_CLAIMED
 
 
 @pytest.mark.parametrize("last", [(False, 0.1), (True, 1.5)])
-def test_a_failure_or_a_slow_answer_makes_it_the_smallest(last: tuple[bool, float]):
+def test_failure_or_slow_answer_resets_the_share(last: tuple[bool, float]):
     assert grown(*[(True, 0.1)] * 50, last) == MAX_CONCURRENT_REQUESTS
 
 
@@ -159,9 +159,7 @@ def waits(failures: int, status: int | None = 500, retry_after: float | None = N
 
 
 @pytest.mark.parametrize(("failures", "seconds"), list(enumerate(RETRY_DELAYS, 1)))
-def test_each_wait_is_that_of_the_schedule_give_or_take_a_fifth(
-    failures: int, seconds: int
-):
+def test_retry_delay_is_that_of_the_schedule_with_jitter(failures: int, seconds: int):
     found = waits(failures)
     assert min(found) >= timedelta(seconds=seconds * 0.8)
     assert max(found) <= timedelta(seconds=seconds * 1.2)
@@ -174,7 +172,7 @@ def test_ten_attempts_take_about_three_days():
     )
 
 
-def test_there_is_no_eleventh_attempt():
+def test_no_retry_follows_the_tenth_attempt():
     assert next_retry_delay(10, 500, None) is None
 
 
@@ -183,16 +181,16 @@ def test_there_is_no_eleventh_attempt():
     ("failures", "asked", "waited"),
     [(1, 60, 60), (1, 3_600, 3_600), (1, 90_000, 3_600), (9, 200_000, 172_800)],
 )
-def test_retry_after_makes_it_longer_within_bounds(
+def test_retry_after_makes_the_delay_longer_within_bounds(
     status: int, failures: int, asked: int, waited: int
 ):
     assert set(waits(failures, status, asked)) == {timedelta(seconds=waited)}
 
 
-def test_retry_after_never_makes_it_shorter():
+def test_retry_after_never_makes_the_delay_shorter():
     assert min(waits(2, 429, 1)) >= timedelta(seconds=240)
 
 
 @pytest.mark.parametrize("status", [200, 400, 500, 502, None])
-def test_retry_after_counts_on_429_and_503_alone(status: int | None):
+def test_retry_after_counts_only_with_429_and_503(status: int | None):
     assert max(waits(1, status, 600)) <= timedelta(seconds=6)

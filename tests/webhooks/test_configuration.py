@@ -37,7 +37,7 @@ def is_woken() -> bool:
     return Job.objects.filter(function="webhooks.delivery.send_due_deliveries").exists()
 
 
-def test_there_is_one_configuration_in_each_environment(api: Api, live_api: Api):
+def test_each_environment_has_one_configuration(api: Api, live_api: Api):
     first = configure_receiver(api.workspace)
     configure_receiver(
         live_api.workspace, environment="production", url="https://live.acacia.test/"
@@ -57,7 +57,7 @@ def test_there_is_one_configuration_in_each_environment(api: Api, live_api: Api)
     assert only(live_api).url == "https://live.acacia.test/"
 
 
-def test_it_is_told_whether_it_was_created(api: Api):
+def test_configure_returns_whether_it_created(api: Api):
     fields = {"url": URL, "enabled": True, "events": [], "secret": SECRET}
 
     told = [configure(api.workspace.pk, "sandbox", **fields)[1] for _ in range(2)]
@@ -65,14 +65,14 @@ def test_it_is_told_whether_it_was_created(api: Api):
     assert told == [True, False]
 
 
-def test_the_first_configuration_needs_a_secret(api: Api):
+def test_first_configuration_needs_a_secret(api: Api):
     with pytest.raises(SecretRequired):
         configure_receiver(api.workspace, secret=None)
 
     assert not Configuration.objects.exists()
 
 
-def test_a_secret_that_is_left_out_stays(api: Api):
+def test_omitted_secret_stays(api: Api):
     configure_receiver(api.workspace)
 
     configure_receiver(api.workspace, secret=None)
@@ -81,7 +81,7 @@ def test_a_secret_that_is_left_out_stays(api: Api):
     assert only(api).previous_secret_ends_at is None
 
 
-def test_the_same_secret_again_changes_nothing(api: Api):
+def test_same_secret_changes_nothing(api: Api):
     configure_receiver(api.workspace, secret=ANOTHER)
     configure_receiver(api.workspace)
     ends_at = only(api).previous_secret_ends_at
@@ -92,7 +92,7 @@ def test_the_same_secret_again_changes_nothing(api: Api):
     assert only(api).secrets(now()) == [SECRET, ANOTHER]
 
 
-def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
+def test_old_secret_signs_for_a_day_beside_the_new_one(api: Api):
     configure_receiver(api.workspace)
 
     configure_receiver(api.workspace, secret=ANOTHER)
@@ -104,7 +104,7 @@ def test_a_new_secret_signs_beside_the_old_one_for_a_day(api: Api):
     assert changed.secrets(changed.previous_secret_ends_at) == [ANOTHER]
 
 
-def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
+def test_secret_is_sealed_in_the_table(api: Api):
     configure_receiver(api.workspace)
 
     (sealed,) = Configuration.objects.raw(
@@ -114,7 +114,7 @@ def test_the_secret_is_not_in_the_table_as_it_is(api: Api):
     assert SECRET not in sealed.stored
 
 
-def test_replacing_forgets_how_deliveries_went(api: Api):
+def test_replacement_resets_the_failures(api: Api):
     configure_receiver(api.workspace)
     at = now()
     Configuration.objects.update(
@@ -135,7 +135,7 @@ def test_replacing_forgets_how_deliveries_went(api: Api):
     assert found.disabled_reason == ""
 
 
-def test_what_waits_goes_out_once_it_is_enabled(api: Api):
+def test_waiting_deliveries_are_sent_when_enabled(api: Api):
     configure_receiver(api.workspace)
     forget_jobs()
 
@@ -146,7 +146,7 @@ def test_what_waits_goes_out_once_it_is_enabled(api: Api):
     assert is_woken()
 
 
-def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
+def test_removal_fails_waiting_deliveries_and_keeps_others(api: Api):
     configure_receiver(api.workspace)
     pending, leased, delivered = (record_delivery(api) for _ in range(3))
     soon = now() + timedelta(seconds=30)
@@ -167,7 +167,7 @@ def test_removing_fails_what_waits_and_keeps_the_rest(api: Api):
     assert set(Delivery.objects.values_list("configuration", flat=True)) == {None}
 
 
-def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
+def test_removal_leaves_the_other_environment_alone(api: Api, live_api: Api):
     configure_receiver(api.workspace)
     configure_receiver(live_api.workspace, environment="production")
     theirs = record_delivery(live_api)
@@ -178,7 +178,7 @@ def test_removing_leaves_the_other_environment_alone(api: Api, live_api: Api):
     assert (theirs.status, theirs.configuration) == ("PENDING", only(live_api))
 
 
-def test_there_is_nothing_to_remove_twice(api: Api):
+def test_second_removal_raises_not_configured(api: Api):
     configure_receiver(api.workspace)
     remove(api.workspace.pk, "sandbox")
 
@@ -187,7 +187,7 @@ def test_there_is_nothing_to_remove_twice(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_at_once_make_one_configuration(transactional_db, api: Api):
+def test_many_requests_at_once_create_one_configuration(transactional_db, api: Api):
     def either(number: int):
         if number % 4 == 3:
             return remove(api.workspace.pk, "sandbox")
@@ -201,9 +201,7 @@ def test_many_at_once_make_one_configuration(transactional_db, api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_event_may_be_recorded_while_the_configuration_is_removed(
-    transactional_db, api: Api
-):
+def test_event_is_recorded_during_a_removal(transactional_db, api: Api):
     configure_receiver(api.workspace)
     is_recorded = threading.Event()
 

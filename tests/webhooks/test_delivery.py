@@ -27,7 +27,7 @@ from webhooks.sender import Sender, signing_key
 from workspaces.models import Workspace
 
 
-def test_an_event_arrives_signed_with_its_own_id(
+def test_event_arrives_signed_with_its_id(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     configure_receiver(workspace, url)
@@ -63,7 +63,7 @@ def test_every_event_of_a_report_arrives(receiver: Receiver, url: str, api: Api)
     assert {event["data"]["reportId"] for event in events} == {made["id"]}
 
 
-def test_an_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
+def test_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
     configure_receiver(workspace, events=["report.ready"])
     Job.objects.all().delete()
     record_events(workspace, name=Event.Name.REPORT_CREATED)
@@ -79,7 +79,7 @@ def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
     assert delivery_statuses() == {}
 
 
-def test_a_test_event_is_delivered_whatever_is_enabled(workspace: Workspace):
+def test_test_event_is_always_delivered(workspace: Workspace):
     configure_receiver(workspace, events=[])
     record_events(workspace, name=Event.Name.WEBHOOK_TEST)
     assert delivery_statuses() == {"PENDING": 1}
@@ -91,7 +91,7 @@ def test_events_of_the_other_environment_are_not_delivered(workspace: Workspace)
     assert delivery_statuses() == {}
 
 
-def test_an_event_that_was_rolled_back_is_not_delivered(workspace: Workspace):
+def test_rolled_back_event_is_not_delivered(workspace: Workspace):
     configure_receiver(workspace)
     Job.objects.all().delete()
     with transaction.atomic():
@@ -101,7 +101,7 @@ def test_an_event_that_was_rolled_back_is_not_delivered(workspace: Workspace):
     assert not Job.objects.exists()
 
 
-def test_each_try_has_the_same_id_and_bytes_and_a_time_of_its_own(
+def test_attempts_share_id_and_body_but_not_the_time(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=500)
@@ -118,7 +118,7 @@ def test_each_try_has_the_same_id_and_bytes_and_a_time_of_its_own(
     assert 3_600 <= sent[1] - sent[0] <= 3_610
 
 
-def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
+def test_failed_delivery_is_retried_after_5_seconds(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=500, body=b"sorry")
@@ -133,7 +133,7 @@ def test_what_is_not_acknowledged_is_tried_again_after_5_seconds(
     assert abs(job.due_at - delivery.next_attempt_at) < timedelta(seconds=0.1)
 
 
-def test_after_ten_attempts_it_has_failed_and_nothing_waits(
+def test_delivery_fails_after_ten_attempts(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=500)
@@ -155,7 +155,7 @@ def test_retry_after_is_honoured(receiver: Receiver, url: str, workspace: Worksp
     assert timedelta(seconds=115) < wait <= timedelta(seconds=120)
 
 
-def test_a_target_that_may_not_be_called_has_failed_at_once(
+def test_delivery_to_a_blocked_target_fails_at_once(
     receiver: Receiver, workspace: Workspace
 ):
     configure_receiver(workspace, "https://127.0.0.1/")
@@ -165,7 +165,7 @@ def test_a_target_that_may_not_be_called_has_failed_at_once(
     assert attempt_results() == [(1, None, "TARGET_BLOCKED")]
 
 
-def test_an_event_that_cannot_be_read_holds_up_no_other(
+def test_unreadable_event_delays_no_other(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     configure_receiver(workspace, url)
@@ -184,7 +184,7 @@ def test_an_event_that_cannot_be_read_holds_up_no_other(
     assert Configuration.objects.get().failures_in_row == 0
 
 
-def test_both_secrets_sign_while_the_old_one_counts(
+def test_both_secrets_sign_while_the_old_one_is_valid(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     old = "an older secret, 24 long"
@@ -202,7 +202,7 @@ def test_both_secrets_sign_while_the_old_one_counts(
     assert len(second.headers["webhook-signature"].split()) == 1
 
 
-def test_no_more_than_ten_of_a_configuration_are_under_way(
+def test_at_most_ten_requests_of_a_configuration_are_under_way(
     receiver: Receiver, workspace: Workspace, settings
 ):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
@@ -220,7 +220,7 @@ def test_no_more_than_ten_of_a_configuration_are_under_way(
 
 
 @pytest.mark.parametrize("status", [410, 500, 429])
-def test_who_refuses_is_sent_no_more_than_was_under_way(
+def test_refusing_receiver_gets_only_requests_under_way(
     receiver: Receiver, url: str, workspace: Workspace, status: int
 ):
     receiver.scripts["/hook"] = lambda received: Script(
@@ -250,7 +250,7 @@ def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
     assert delivery_statuses() == {"DELIVERED": 1}
 
 
-def test_what_was_sealed_with_a_key_that_is_not_here_yet_waits_for_it(
+def test_event_sealed_with_an_unknown_key_waits(
     receiver: Receiver, url: str, workspace: Workspace, settings
 ):
     configure_receiver(workspace, url)
@@ -268,7 +268,7 @@ def test_what_was_sealed_with_a_key_that_is_not_here_yet_waits_for_it(
     assert delivery_statuses() == {"DELIVERED": 1}
 
 
-def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
+def test_timestamp_is_the_time_of_the_attempt(
     receiver: Receiver, url: str, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(drip=0.03)
@@ -288,7 +288,7 @@ def test_the_timestamp_is_that_of_the_attempt_and_not_of_the_claim(
     )
 
 
-def test_who_hangs_holds_up_nobody(
+def test_hanging_receiver_delays_no_other(
     receiver: Receiver, url: str, workspace: Workspace, another_api: Api, settings
 ):
     settings.WEBHOOK_TIMEOUT_SECONDS = 1.0

@@ -13,7 +13,7 @@ from workspaces.models import Workspace
 
 
 @pytest.mark.parametrize(("days", "kept"), [(29, True), (31, False)])
-def test_what_was_said_is_forgotten_after_30_days_and_the_skeleton_stays(
+def test_purge_erases_payloads_and_answers_after_30_days(
     receiver: Receiver, workspace: Workspace, days: int, kept: bool
 ):
     configure_receiver(workspace, receiver.url("/hook", host="localhost"))
@@ -29,7 +29,7 @@ def test_what_was_said_is_forgotten_after_30_days_and_the_skeleton_stays(
     assert Attempt.objects.get().status_code == 200
 
 
-def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
+def test_waiting_delivery_fails_after_30_days(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 2)
     Delivery.objects.filter(pk=Delivery.objects.first().pk).update(
@@ -39,7 +39,7 @@ def test_what_still_waits_after_30_days_has_failed(workspace: Workspace):
     assert delivery_statuses() == {"PENDING": 1, "FAILED": 1}
 
 
-def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
+def test_purge_runs_until_nothing_is_left(workspace: Workspace, monkeypatch):
     monkeypatch.setattr(due_rows, "BATCH_SIZE", 2)
     record_events(workspace, 5)
     Event.objects.update(created_at=now() - timedelta(days=31))
@@ -47,7 +47,7 @@ def test_it_goes_on_until_nothing_is_left(workspace: Workspace, monkeypatch):
     assert not Event.objects.filter(payload__isnull=False).exists()
 
 
-def test_a_secret_that_signs_no_more_is_forgotten(workspace: Workspace):
+def test_purge_erases_expired_secrets(workspace: Workspace):
     configure_receiver(workspace, secret="an older secret of mine")
     configure_receiver(workspace)
     purge_events()

@@ -33,7 +33,7 @@ def ended(claimed: Any, status: int) -> Any:
 
 
 def attempt(*statuses: int) -> Configuration:
-    """One attempt with each of these answers, one after the other."""
+    """Record one attempt with each of these answers, one after the other."""
     for status in statuses:
         let_time_pass()
         attempts.record_attempts([ended(claim(1)[0], status)])
@@ -48,7 +48,7 @@ def run_mails() -> None:
     send_due_notifications()
 
 
-def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
+def test_owner_is_notified_once_at_the_fourth_failure_in_a_row(
     workspace: Workspace,
 ):
     configure_receiver(workspace)
@@ -64,7 +64,7 @@ def test_the_owner_is_told_at_the_fourth_failure_in_a_row_and_once(
     assert URL in told.body
 
 
-def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
+def test_repeated_job_notifies_the_owner_once(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 9)
     configuration = attempt(500, 500, 500, 500)
@@ -74,7 +74,7 @@ def test_a_repeated_job_tells_the_owner_once(workspace: Workspace):
     assert Notification.objects.count() == len(mail.outbox) == 1
 
 
-def test_a_success_begins_the_count_anew(workspace: Workspace):
+def test_success_resets_the_failures(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 9)
     configuration = attempt(500, 500, 500, 200, 500, 500)
@@ -83,7 +83,7 @@ def test_a_success_begins_the_count_anew(workspace: Workspace):
     assert mail.outbox == []
 
 
-def test_the_owner_of_a_receiver_that_recovered_is_not_told(workspace: Workspace):
+def test_owner_of_a_recovered_receiver_is_not_notified(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 9)
     attempt(500, 500, 500, 500, 200)
@@ -91,7 +91,7 @@ def test_the_owner_of_a_receiver_that_recovered_is_not_told(workspace: Workspace
     assert mail.outbox == []
 
 
-def test_410_disables_and_what_waits_goes_out_when_enabled_again(
+def test_410_disables_until_the_client_enables_again(
     receiver: Receiver, workspace: Workspace
 ):
     receiver.scripts["/hook"] = Script(status=410)
@@ -116,7 +116,7 @@ def test_410_disables_and_what_waits_goes_out_when_enabled_again(
     assert delivery_statuses() == {"FAILED": 1, "DELIVERED": 1}
 
 
-def test_five_days_and_ten_failures_without_a_success_disable(workspace: Workspace):
+def test_five_days_and_ten_failures_disable(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 2)
     assert attempt(*[500] * 9).enabled
@@ -144,7 +144,7 @@ def test_few_failures_in_five_days_do_not_disable(workspace: Workspace):
     assert attempt(500).enabled
 
 
-def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
+def test_receiver_rests_after_ten_failures_in_a_row(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 20)
     configuration = attempt(*[500] * 10)
@@ -153,7 +153,7 @@ def test_after_ten_failures_in_a_row_a_receiver_rests(workspace: Workspace):
     assert claim(10) == []
 
 
-def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspace):
+def test_rests_grow_to_five_minutes(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 20)
     rests = []
@@ -164,7 +164,7 @@ def test_who_goes_on_failing_rests_longer_up_to_five_minutes(workspace: Workspac
     assert rests == [30, 60, 120, 240, 300, 300]
 
 
-def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
+def test_rested_receiver_gets_a_probe_and_then_all_deliveries(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 20)
     attempt(*[500] * 10)
@@ -176,7 +176,7 @@ def test_who_has_rested_is_asked_once_and_then_as_before(workspace: Workspace):
     assert len(claim(10)) == 10
 
 
-def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
+def test_late_answer_of_the_old_url_does_not_count(
     workspace: Workspace,
 ):
     configure_receiver(workspace)
@@ -190,7 +190,7 @@ def test_a_late_answer_of_the_url_before_says_nothing_of_the_new_one(
     assert get_delivery().status == "FAILED"
 
 
-def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
+def test_burst_of_failures_is_one_rest(workspace: Workspace):
     configure_receiver(workspace)
     record_events(workspace, 30)
     burst = claim(20, {Configuration.objects.get().pk: 20})
@@ -203,7 +203,7 @@ def test_a_burst_of_failures_is_one_rest(workspace: Workspace):
 
 
 def test_failures_between_successes_are_not_in_a_row(workspace: Workspace):
-    """Also where all of them were claimed before the first had failed."""
+    """All deliveries are claimed before the first fails."""
     configure_receiver(workspace)
     record_events(workspace, 20)
     claimed = claim(20, {Configuration.objects.get().pk: 20})

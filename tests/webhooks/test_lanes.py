@@ -29,7 +29,7 @@ def collected(post: Sender, letters: int):
     return said
 
 
-def test_few_letters_of_a_lane_are_under_way_at_once(receiver):
+def test_lane_limits_requests_under_way(receiver):
     receiver.scripts["/slow"] = Script(body=b"12345", drip=0.001)
     with Sender(lookup_here, at_once=3) as post:
         said = answers_of_lane(post, receiver.url("/slow"), 12)
@@ -38,7 +38,7 @@ def test_few_letters_of_a_lane_are_under_way_at_once(receiver):
     assert receiver.connections == 3
 
 
-def test_who_waits_behind_one_without_an_answer_comes_back_unsent(receiver, settings):
+def test_waiting_requests_return_unsent_after_a_failure(receiver, settings):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.3
     receiver.scripts["/hangs"] = Script(hangs=True)
     with Sender(lookup_here, at_once=2) as post:
@@ -49,7 +49,7 @@ def test_who_waits_behind_one_without_an_answer_comes_back_unsent(receiver, sett
     assert len(receiver.received) == 2
 
 
-def test_who_waits_comes_back_unsent_when_recalled(receiver):
+def test_waiting_requests_return_unsent_when_recalled(receiver):
     receiver.scripts["/slow"] = Script(body=b"12345", drip=0.005)
     with Sender(lookup_here, at_once=2) as post:
         post.send(lane_of(receiver.url("/slow"), 5))
@@ -61,7 +61,7 @@ def test_who_waits_comes_back_unsent_when_recalled(receiver):
     assert [one.status_code for one in said if one] == [200, 200]
 
 
-def test_who_waits_for_too_long_comes_back_unsent(receiver, monkeypatch):
+def test_request_returns_unsent_after_a_long_wait(receiver, monkeypatch):
     monkeypatch.setattr(sender, "WAIT_SECONDS", 0.2)
     receiver.scripts["/hangs"] = Script(hangs=True)
     with Sender(lookup_here, at_once=1) as post:
@@ -69,7 +69,7 @@ def test_who_waits_for_too_long_comes_back_unsent(receiver, monkeypatch):
         assert collected(post, 1) == [None]
 
 
-def test_a_lane_that_fails_holds_up_no_other(receiver, settings):
+def test_failing_lane_delays_no_other(receiver, settings):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
     receiver.scripts["/hangs"] = Script(hangs=True)
     with Sender(lookup_here, at_once=1) as post:

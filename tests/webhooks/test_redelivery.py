@@ -51,7 +51,7 @@ def as_it_is(delivery: Delivery) -> dict:
     ],
     ids=["delivered", "failed", "retrying", "lease over"],
 )
-def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
+def test_delivery_of_any_status_is_sent_again(api: Api, fields):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, **fields)
     forget_jobs()
@@ -64,7 +64,7 @@ def test_a_delivery_is_sent_again_whatever_became_of_it(api: Api, fields):
     assert is_woken()
 
 
-def test_one_that_is_being_sent_is_left_alone(api: Api):
+def test_leased_delivery_is_left_alone(api: Api):
     configure_receiver(api.workspace)
     soon = now() + timedelta(seconds=30)
     delivery = record_delivery(api, **retrying_fields(soon, leased_until=soon))
@@ -75,7 +75,7 @@ def test_one_that_is_being_sent_is_left_alone(api: Api):
     assert as_it_is(delivery) == before
 
 
-def test_it_goes_to_the_present_configuration(api: Api):
+def test_redelivery_goes_to_the_present_configuration(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api)
     remove(api.workspace.pk, "sandbox")
@@ -87,7 +87,7 @@ def test_it_goes_to_the_present_configuration(api: Api):
     assert delivery.configuration == present
 
 
-def test_nothing_is_sent_again_to_nowhere(api: Api):
+def test_redelivery_is_refused_without_a_configuration(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api)
     remove(api.workspace.pk, "sandbox")
@@ -104,7 +104,7 @@ def test_nothing_is_sent_again_to_nowhere(api: Api):
     assert not Event.objects.filter(name="webhook.test").exists()
 
 
-def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
+def test_redelivery_is_refused_when_disabled(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, **ended_fields("FAILED"))
     configure_receiver(api.workspace, enabled=False)
@@ -121,7 +121,7 @@ def test_nothing_is_sent_again_to_a_disabled_configuration(api: Api):
     assert not Event.objects.filter(name="webhook.test").exists()
 
 
-def test_what_is_not_kept_cannot_be_sent_again(api: Api):
+def test_redelivery_is_refused_after_the_purge(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, **ended_fields("FAILED"))
     Event.objects.update(payload=None)
@@ -134,7 +134,9 @@ def test_what_is_not_kept_cannot_be_sent_again(api: Api):
     assert as_it_is(delivery) == before
 
 
-def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api: Api):
+def test_delivery_of_another_workspace_is_not_found(
+    api: Api, live_api: Api, another_api: Api
+):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, **ended_fields("FAILED"))
     before = as_it_is(delivery)
@@ -149,7 +151,7 @@ def test_a_strangers_delivery_is_not_there(api: Api, live_api: Api, another_api:
     assert as_it_is(delivery) == before
 
 
-def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
+def test_recovery_sends_only_failed_deliveries_since_then(api: Api):
     configure_receiver(api.workspace)
     since = now() - timedelta(hours=2)
     old, edge, new = (record_delivery(api, **ended_fields("FAILED")) for _ in range(3))
@@ -171,9 +173,7 @@ def test_what_failed_since_then_is_recovered_and_nothing_else(api: Api):
     assert recover(api.workspace.pk, "sandbox", since) == 0
 
 
-def test_a_recovery_is_one_statement_however_much_failed(
-    api: Api, django_assert_max_num_queries
-):
+def test_recovery_is_one_statement(api: Api, django_assert_max_num_queries):
     configure_receiver(api.workspace)
     for _ in range(12):
         record_delivery(api, **ended_fields("FAILED"))
@@ -183,7 +183,7 @@ def test_a_recovery_is_one_statement_however_much_failed(
         assert recover(api.workspace.pk, "sandbox", now() - timedelta(days=1)) == 12
 
 
-def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
+def test_test_event_is_always_delivered(api: Api):
     configuration = configure_receiver(api.workspace, events=[])
     forget_jobs()
 
@@ -197,7 +197,7 @@ def test_a_test_event_is_delivered_whatever_is_enabled(api: Api):
     assert is_woken()
 
 
-def test_five_test_events_a_minute_are_enough(api: Api, live_api: Api):
+def test_sixth_test_event_in_a_minute_is_refused(api: Api, live_api: Api):
     configure_receiver(api.workspace)
     configure_receiver(live_api.workspace, environment="production")
 

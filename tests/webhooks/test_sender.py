@@ -11,7 +11,7 @@ from webhooks.sender import Sender, WebhookRequest
 E = Attempt.Error
 
 
-def test_a_letter_is_delivered_as_it_was_given(receiver, post):
+def test_request_arrives_unchanged(receiver, post):
     said = answer(post, receiver.url("/hooks?a=%20b"), body=b'{"a": 1}')
 
     assert (said.status_code, said.error, said.text) == (200, "", "ok")
@@ -30,14 +30,14 @@ def test_a_letter_is_delivered_as_it_was_given(receiver, post):
     }
 
 
-def test_letters_in_a_row_share_a_connection(receiver, post):
+def test_requests_in_a_row_share_a_connection(receiver, post):
     for _ in range(3):
         assert answer(post, receiver.url()).status_code == 200
 
     assert [got.connection for got in receiver.received] == [1, 1, 1]
 
 
-def test_many_letters_are_under_way_at_once(receiver, post):
+def test_many_requests_are_under_way_at_once(receiver, post):
     receiver.scripts["/slow"] = Script(body=b"12345", drip=0.005)
     started = time.monotonic()
 
@@ -78,7 +78,7 @@ def test_passwords_of_the_environment_are_not_sent(receiver, monkeypatch, tmp_pa
     assert "authorization" not in receiver.received[0].headers
 
 
-def test_the_end_does_not_wait_for_receivers(receiver):
+def test_exit_does_not_wait_for_receivers(receiver):
     receiver.scripts["/"] = Script(hangs=True)
     with Sender(lookup_here) as post:
         post.send(
@@ -94,7 +94,7 @@ def test_the_end_does_not_wait_for_receivers(receiver):
     assert {said.error for _, said in left} == {E.BROKEN}
 
 
-def test_the_end_does_not_wait_for_lookups(receiver):
+def test_exit_does_not_wait_for_lookups(receiver):
     go_on = threading.Event()
 
     async def lookup(host, port, **options):
@@ -117,7 +117,7 @@ def test_waiting_for_answers_ends_after_the_timeout(post):
     assert 0.09 < time.monotonic() - started < 1
 
 
-def test_what_nobody_expected_is_an_answer_too(receiver, post, caplog):
+def test_unexpected_error_is_an_answer(receiver, post, caplog):
     with caplog.at_level(logging.ERROR):
         said = answer(post, receiver.url(), body=17)
 
@@ -127,7 +127,7 @@ def test_what_nobody_expected_is_an_answer_too(receiver, post, caplog):
     assert record.exc_info is None
 
 
-def test_letters_of_many_threads_are_all_answered(receiver, post):
+def test_requests_of_many_threads_are_all_answered(receiver, post):
     def send(start):
         post.send(
             (start + n, WebhookRequest(receiver.url(), b"{}", HEADERS))

@@ -13,7 +13,7 @@ E = Attempt.Error
 
 
 @pytest.mark.parametrize("status", [201, 204, 299, 400, 404, 410, 500, 503])
-def test_the_status_is_kept(receiver, post, status):
+def test_answer_has_the_status(receiver, post, status):
     receiver.scripts["/"] = Script(status=status, body=b"")
 
     said = answer(post, receiver.url())
@@ -21,7 +21,7 @@ def test_the_status_is_kept(receiver, post, status):
     assert (said.status_code, said.error) == (status, "")
 
 
-def test_the_text_is_the_first_kibibyte_whatever_the_bytes(receiver, post):
+def test_answer_has_the_first_kibibyte_as_text(receiver, post):
     receiver.scripts["/"] = Script(body=b"a\0b\xff" + "ü".encode() * 600)
 
     said = answer(post, receiver.url())
@@ -29,7 +29,7 @@ def test_the_text_is_the_first_kibibyte_whatever_the_bytes(receiver, post):
     assert said.text == "a\ufffdb\ufffd" + "ü" * 510
 
 
-def test_a_packed_answer_is_not_unpacked(receiver, post):
+def test_compressed_answer_is_not_unpacked(receiver, post):
     packed = gzip.compress(b"x" * 1_000_000)
     receiver.scripts["/"] = Script(body=packed, headers={"Content-Encoding": "gzip"})
 
@@ -52,7 +52,7 @@ def test_a_packed_answer_is_not_unpacked(receiver, post):
     ],
     ids=["never", "drip", "no body", "no end", "continue"],
 )
-def test_an_answer_is_waited_for_until_the_deadline(receiver, hurried, script):
+def test_request_times_out_at_the_deadline(receiver, hurried, script):
     receiver.scripts["/"] = script
 
     said = answer(hurried, receiver.url())
@@ -62,7 +62,7 @@ def test_an_answer_is_waited_for_until_the_deadline(receiver, hurried, script):
     assert len(receiver.received) == 1
 
 
-def test_a_body_that_drips_is_cut_at_the_deadline(receiver, hurried):
+def test_dripping_body_is_cut_at_the_deadline(receiver, hurried):
     receiver.scripts["/"] = Script(body=b"x" * 5000, drip=0.001)
 
     said = answer(hurried, receiver.url())
@@ -71,7 +71,7 @@ def test_a_body_that_drips_is_cut_at_the_deadline(receiver, hurried):
     assert said.text.startswith("xx")
 
 
-def test_a_handshake_that_never_comes_is_cut_at_the_deadline(hurried):
+def test_missing_handshake_is_cut_at_the_deadline(hurried):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
 
@@ -80,7 +80,7 @@ def test_a_handshake_that_never_comes_is_cut_at_the_deadline(hurried):
     assert said.error == E.TIMED_OUT
 
 
-def test_a_huge_answer_is_cut(receiver, post):
+def test_huge_answer_is_cut(receiver, post):
     receiver.scripts["/"] = Script(body=b"x" * 100_000_000)
 
     said = answer(post, receiver.url())
@@ -89,12 +89,12 @@ def test_a_huge_answer_is_cut(receiver, post):
     assert (said.status_code, said.error, len(said.text)) == (200, "", 1024)
     assert said.duration_ms < 2000
     assert receiver.written < 20_000_000
-    # What was left of it is not taken for the next answer.
+    # The rest of the huge answer is not read as the next answer.
     assert again.text == "ok"
     assert receiver.connections == 2
 
 
-def test_an_answer_of_just_the_limit_leaves_the_connection_open(receiver, post):
+def test_answer_of_the_limit_keeps_the_connection_open(receiver, post):
     receiver.scripts["/"] = Script(body=b"x" * 16 * 1024)
 
     assert answer(post, receiver.url()).error == ""
@@ -102,7 +102,7 @@ def test_an_answer_of_just_the_limit_leaves_the_connection_open(receiver, post):
 
 
 @pytest.mark.parametrize("cut_after", [0, 5, 30, 45])
-def test_an_answer_that_breaks_off_does_not_count(receiver, post, cut_after):
+def test_incomplete_answer_does_not_count(receiver, post, cut_after):
     receiver.scripts["/"] = Script(body=b"x" * 100, cut_after=cut_after)
 
     said = answer(post, receiver.url())
@@ -112,7 +112,7 @@ def test_an_answer_that_breaks_off_does_not_count(receiver, post, cut_after):
     assert len(receiver.received) == 1
 
 
-def test_a_refusal_counts_without_its_body(receiver, hurried):
+def test_refusal_counts_without_its_body(receiver, hurried):
     receiver.scripts["/gone"] = Script(status=410, body=b"x" * 100, cut_after=60)
     receiver.scripts["/busy"] = Script(
         raw=b"HTTP/1.1 503 Busy\r\nRetry-After: 3\r\nContent-Length: 9\r\n\r\n"
@@ -136,13 +136,13 @@ def test_a_refusal_counts_without_its_body(receiver, hurried):
     ],
     ids=["ssh", "status", "lengths", "chunk", "header", "headers"],
 )
-def test_what_is_not_http_does_not_count(receiver, post, raw):
+def test_answer_that_is_not_http_does_not_count(receiver, post, raw):
     receiver.scripts["/"] = Script(raw=raw)
 
     assert answer(post, receiver.url()).error == E.BROKEN
 
 
-def test_retry_after_in_seconds(receiver, post):
+def test_retry_after_is_read_as_seconds(receiver, post):
     receiver.scripts["/"] = Script(status=429, headers={"Retry-After": "120"})
 
     said = answer(post, receiver.url())
@@ -150,7 +150,7 @@ def test_retry_after_in_seconds(receiver, post):
     assert (said.status_code, said.error, said.retry_after) == (429, "", 120.0)
 
 
-def test_retry_after_as_a_date(receiver, post):
+def test_retry_after_is_read_as_a_date(receiver, post):
     date = format_datetime(now() + timedelta(seconds=90), usegmt=True)
     receiver.scripts["/"] = Script(status=429, headers={"Retry-After": date})
 
@@ -172,7 +172,7 @@ def test_retry_after_as_a_date(receiver, post):
         ("", None),
     ],
 )
-def test_retry_after_is_never_negative_and_never_trusted(receiver, post, text, seconds):
+def test_invalid_or_past_retry_after_is_ignored(receiver, post, text, seconds):
     receiver.scripts["/"] = Script(status=503, headers={"Retry-After": text})
 
     assert answer(post, receiver.url()).retry_after == seconds

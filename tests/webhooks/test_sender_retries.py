@@ -5,7 +5,7 @@ from webhooks.models import Attempt
 E = Attempt.Error
 
 
-def test_a_kept_connection_that_was_closed_is_no_failure(receiver, post):
+def test_closed_kept_connection_is_no_failure(receiver, post):
     assert answer(post, receiver.url()).error == ""
     receiver.drop_connections()
 
@@ -17,7 +17,7 @@ def closes_the_second_time(received):
     return Script(cut_after=0) if received.connection == 1 else Script()
 
 
-def test_a_letter_on_a_kept_connection_is_sent_once_again(receiver, post):
+def test_request_on_a_stale_connection_is_sent_again(receiver, post):
     receiver.scripts["/again"] = closes_the_second_time
     assert answer(post, receiver.url()).error == ""
 
@@ -25,7 +25,7 @@ def test_a_letter_on_a_kept_connection_is_sent_once_again(receiver, post):
     assert [got.connection for got in receiver.received] == [1, 1, 2]
 
 
-def test_it_is_sent_again_on_a_new_connection(receiver, post):
+def test_second_request_uses_a_new_connection(receiver, post):
     receiver.scripts["/slow"] = Script(drip=0.002)
     receiver.scripts["/again"] = lambda received: (
         Script(cut_after=0) if received.connection <= 2 else Script()
@@ -37,7 +37,7 @@ def test_it_is_sent_again_on_a_new_connection(receiver, post):
     assert receiver.connections == 3
 
 
-def test_a_letter_is_sent_again_once_only(receiver, post):
+def test_request_is_sent_at_most_twice(receiver, post):
     receiver.scripts["/never"] = Script(cut_after=0)
     answers(post, *[receiver.url()] * 5)
 
@@ -45,7 +45,7 @@ def test_a_letter_is_sent_again_once_only(receiver, post):
     assert sum(got.path == "/never" for got in receiver.received) == 2
 
 
-def test_a_letter_that_was_begun_to_be_answered_is_not_sent_again(receiver, post):
+def test_request_with_a_begun_answer_is_not_sent_again(receiver, post):
     receiver.scripts["/begun"] = Script(cut_after=45, body=b"x" * 100)
     answer(post, receiver.url())
 
@@ -53,7 +53,7 @@ def test_a_letter_that_was_begun_to_be_answered_is_not_sent_again(receiver, post
     assert sum(got.path == "/begun" for got in receiver.received) == 1
 
 
-def test_sending_again_does_not_move_the_deadline(receiver, hurried):
+def test_second_request_does_not_move_the_deadline(receiver, hurried):
     def late(received):
         return Script(cut_after=0) if received.connection == 1 else Script(hangs=True)
 

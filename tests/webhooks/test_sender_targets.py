@@ -16,26 +16,26 @@ E = Attempt.Error
 
 @pytest.fixture
 def impostor(receiver):
-    """A receiver with another certificate, known under the usual name."""
+    """Run a receiver with another certificate under the usual name."""
     with ExitStack() as stack:
         yield lambda context: stack.enter_context(Receiver(context))
 
 
-def test_a_certificate_of_another_name_is_not_trusted(authority, impostor, post):
+def test_certificate_of_another_name_is_not_trusted(authority, impostor, post):
     other = impostor(authority.context("other.acacia.test"))
 
     assert answer(post, other.url()).error == E.NOT_TRUSTED
     assert other.received == []
 
 
-def test_an_expired_certificate_is_not_trusted(authority, impostor, post):
+def test_expired_certificate_is_not_trusted(authority, impostor, post):
     other = impostor(authority.expired_context(HOST))
 
     assert answer(post, other.url()).error == E.NOT_TRUSTED
     assert other.received == []
 
 
-def test_a_certificate_of_an_unknown_authority_is_not_trusted(
+def test_certificate_of_an_unknown_authority_is_not_trusted(
     receiver, settings, authority
 ):
     settings.WEBHOOK_CA_FILE = ""
@@ -45,7 +45,7 @@ def test_a_certificate_of_an_unknown_authority_is_not_trusted(
     assert receiver.received == []
 
 
-def test_a_receiver_without_tls_is_not_connected(impostor, post):
+def test_receiver_without_tls_is_not_connected(impostor, post):
     plain = impostor(None)
 
     assert answer(post, plain.url()).error == E.NOT_CONNECTED
@@ -66,7 +66,7 @@ def test_certificates_are_read_once():
     assert _ssl_context("") is _ssl_context("")
 
 
-def test_a_closed_port_is_not_connected(post):
+def test_closed_port_is_not_connected(post):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -77,7 +77,7 @@ def test_a_closed_port_is_not_connected(post):
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(receiver, post, connects, status):
+def test_redirect_is_not_followed(receiver, post, connects, status):
     receiver.scripts["/"] = Script(
         status=status, headers={"Location": "https://127.0.0.1:8443/admin"}, body=b""
     )
@@ -105,7 +105,7 @@ def test_a_redirect_is_not_followed(receiver, post, connects, status):
         "nonsense",
     ],
 )
-def test_a_url_that_may_not_be_called_is_blocked(post, connects, url):
+def test_forbidden_url_is_blocked(post, connects, url):
     said = answer(post, url)
 
     assert (said.status_code, said.error, said.text) == (None, E.TARGET_BLOCKED, "")
@@ -124,7 +124,7 @@ def test_a_url_that_may_not_be_called_is_blocked(post, connects, url):
         ["127.0.0.1", "8.8.8.8"],
     ],
 )
-def test_a_name_of_private_addresses_is_blocked(receiver, connects, addresses):
+def test_name_of_private_addresses_is_blocked(receiver, connects, addresses):
     lookup, asked = at(addresses)
 
     with Sender(lookup) as post:
@@ -135,7 +135,7 @@ def test_a_name_of_private_addresses_is_blocked(receiver, connects, addresses):
     assert connects == []
 
 
-def test_a_name_that_changes_is_connected_to_where_it_was_vetted(receiver, connects):
+def test_connection_uses_the_checked_address(receiver, connects):
     lookup, asked = at(["8.8.8.8"], ["127.0.0.1"])
 
     with Sender(lookup) as post:
@@ -146,7 +146,7 @@ def test_a_name_that_changes_is_connected_to_where_it_was_vetted(receiver, conne
     assert connects == [("8.8.8.8", 8443)]
 
 
-def test_a_name_that_changed_is_vetted_anew(receiver, connects):
+def test_changed_name_is_checked_again(receiver, connects):
     lookup, _ = at(["8.8.8.8"], ["127.0.0.1"])
     url = "https://hooks.example.com:8443/"
 
@@ -159,7 +159,7 @@ def test_a_name_that_changed_is_vetted_anew(receiver, connects):
     assert connects == [("8.8.8.8", 8443)]
 
 
-def test_an_unknown_name_says_so(receiver):
+def test_unknown_name_is_an_error_of_its_own(receiver):
     async def lookup(host, port, **options):
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
@@ -167,7 +167,7 @@ def test_an_unknown_name_says_so(receiver):
         assert answer(post, receiver.url()).error == E.NAME_UNKNOWN
 
 
-def test_letters_to_one_name_share_its_lookup(receiver):
+def test_requests_to_one_name_share_its_lookup(receiver):
     lookup, asked = at(["127.0.0.1"])
 
     with Sender(lookup) as post:
@@ -176,7 +176,7 @@ def test_letters_to_one_name_share_its_lookup(receiver):
     assert asked == [HOST]
 
 
-def test_a_slow_lookup_holds_up_no_other_name(receiver, settings):
+def test_slow_lookup_delays_no_other_name(receiver, settings):
     settings.WEBHOOK_DEV_HOSTS = frozenset({HOST, "slow.test"})
     settings.WEBHOOK_TIMEOUT_SECONDS = 1
     go_on = threading.Event()

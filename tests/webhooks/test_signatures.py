@@ -21,7 +21,7 @@ WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD = "old secret old secret old secret"
 
 
-def test_the_official_vector():
+def test_signature_matches_the_official_vector():
     signed = sign(
         [WHSEC],
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -48,7 +48,7 @@ def test_the_official_vector():
         ),
     ],
 )
-def test_each_secret_signs_as_the_vectors_say(secrets, signature):
+def test_each_secret_signs_as_in_the_vectors(secrets, signature):
     assert sign(secrets, EVENT, AT, BODY) == signature
 
 
@@ -67,13 +67,13 @@ def library_form(secret):
         (WHSEC, WHSEC),
     ],
 )
-def test_the_form_for_libraries_is_the_key_in_base64(secret, form):
+def test_secret_for_libraries_is_the_key_in_base64(secret, form):
     assert library_form(secret) == form
 
 
 @pytest.mark.parametrize("library", [standardwebhooks, svix])
 @pytest.mark.parametrize("secret", [PLAIN, LOOKS_ENCODED, WHSEC, "s" * 16, "x" * 128])
-def test_the_official_libraries_verify(library, secret):
+def test_official_libraries_verify_the_signature(library, secret):
     headers = {
         "webhook-id": EVENT,
         "webhook-timestamp": str(AT),
@@ -89,7 +89,7 @@ def test_the_official_libraries_verify(library, secret):
                 receiver.verify(BODY + b" ", headers)
 
 
-def test_the_body_is_signed_as_bytes():
+def test_body_is_signed_as_bytes():
     body = json.dumps({"name": "Wanjikũ"}, ensure_ascii=False).encode()
 
     assert sign([PLAIN], EVENT, AT, body) != sign([PLAIN], EVENT, AT, body.upper())
@@ -101,7 +101,7 @@ def encoded(length):
 
 
 @pytest.mark.parametrize("length", [24, 25, 26, 32, 64])
-def test_a_whsec_secret_of_the_right_length_is_decoded(length):
+def test_whsec_secret_of_the_right_length_is_decoded(length):
     assert signing_key(encoded(length)) == bytes(range(length))
 
 
@@ -116,12 +116,12 @@ def test_a_whsec_secret_of_the_right_length_is_decoded(length):
         encoded(32) + "=",
         encoded(32) + "\n",
         encoded(32)[:10] + " " + encoded(32)[10:],
-        # Bits past the last byte that decoders overlook.
+        # Decoders ignore the bits after the last byte.
         encoded(32)[:-2] + "9=",
         encoded(33).replace("/", "_")[:-4] + "A-_A",
         "whsec_" + "ü" * 32,
     ],
 )
-def test_a_malformed_whsec_secret_is_refused(secret):
+def test_malformed_whsec_secret_is_refused(secret):
     with pytest.raises(ValueError, match="base64 of 24 to 64 bytes"):
         signing_key(secret)
