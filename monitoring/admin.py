@@ -175,7 +175,7 @@ class RuleAdmin(ReadOnlyAdmin):
         for rule in rules:
             with transaction.atomic():
                 done = pause_for_staff(rule.pk)
-                self._tell(request, rule, "paused", done=done)
+                self._show_outcome(request, rule, "paused", done=done)
 
     @admin.action(description="Resume", permissions=["act"])
     def resume(self, request, rules):
@@ -185,7 +185,7 @@ class RuleAdmin(ReadOnlyAdmin):
             try:
                 with transaction.atomic():
                     done = resume_for_staff(rule.pk)
-                    self._tell(request, rule, "resumed", done=done)
+                    self._show_outcome(request, rule, "resumed", done=done)
             except (NotResumable, InsufficientBalance) as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
         return None
@@ -208,8 +208,8 @@ class RuleAdmin(ReadOnlyAdmin):
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
                 continue
             report = link_by_id("reports.report", report_id)
-            told = format_html("{}: {}", rule.pk, report)
-            self.message_user(request, told, messages.SUCCESS)
+            message = format_html("{}: {}", rule.pk, report)
+            self.message_user(request, message, messages.SUCCESS)
         return None
 
     def _ask(self, request, rules, action, title):
@@ -230,7 +230,7 @@ class RuleAdmin(ReadOnlyAdmin):
             rows=chosen,
         )
 
-    def _tell(self, request, rule, outcome, *, done):
+    def _show_outcome(self, request, rule, outcome, *, done):
         if done:
             self.log_change(request, rule, outcome, verb=outcome)
             self.message_user(request, f"{rule.pk}: {outcome}.", messages.SUCCESS)
@@ -238,8 +238,14 @@ class RuleAdmin(ReadOnlyAdmin):
             self.message_user(request, f"{rule.pk} was so already.", messages.INFO)
 
 
+class RuleLinkAdmin(ReadOnlyAdmin):
+    @admin.display(description="Rule")
+    def rule_page(self, row):
+        return link_by_id("monitoring.rule", row.rule_id)
+
+
 @admin.register(Run)
-class RunAdmin(ReadOnlyAdmin):
+class RunAdmin(RuleLinkAdmin):
     list_display = ["id", "number", "rule_page", "due_at", "compared_at"]
     list_filter = [("compared_at", admin.EmptyFieldListFilter)]
     search_ids = ("id", "rule_id", "report_id")
@@ -253,13 +259,9 @@ class RunAdmin(ReadOnlyAdmin):
         "compared_at",
     ]
 
-    @admin.display(description="Rule")
-    def rule_page(self, run):
-        return link_by_id("monitoring.rule", run.rule_id)
-
 
 @admin.register(Alert)
-class AlertAdmin(ReadOnlyAdmin):
+class AlertAdmin(RuleLinkAdmin):
     list_display = [
         "title",
         "kind",
@@ -292,10 +294,6 @@ class AlertAdmin(ReadOnlyAdmin):
         alerts = super().get_queryset(request)
         return alerts if request.user.is_superuser else alerts.defer("changes")
 
-    @admin.display(description="Rule")
-    def rule_page(self, alert):
-        return link_by_id("monitoring.rule", alert.rule_id)
-
     @admin.display(description="Changes (personal data)")
     def changes_opened(self, alert):
         rows = [
@@ -309,7 +307,7 @@ class AlertAdmin(ReadOnlyAdmin):
 
 
 def _severities(rule):
-    """Report id -> the gravest of its alerts."""
+    """Return the gravest severity of each report's alerts."""
     order = list(Severity)
     gravest: dict[Any, str] = {}
     for alert in rule.shown_alerts:

@@ -1,7 +1,7 @@
-"""The runs of a rule over time as a small drawing: a line, a mark a run.
+"""A drawing of a rule's runs: a line of time with a mark for each run.
 
-Plain SVG without scripts. Marks differ in shape and height as well as in colour, and a
-text says the same for people who cannot see it.
+It is plain SVG without scripts. Marks differ in shape and height as well as in colour,
+and a description says the same for people who cannot see the drawing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monitoring.models import Severity
 from verification.values.wire import format_nairobi
 
 WIDTH, HEIGHT, MARGIN, LINE = 640, 96, 16, 72
-# By severity: height of a mark above the line, its colour, and the points of its shape.
+# Each severity has a height above the line, a colour, and the points of a shape.
 SHAPES: dict[str, tuple[int, str, str]] = {
     "": (0, "#5b6b7a", "-3,0 0,3 3,0 0,-3"),
     Severity.INFO: (14, "#1f6fb2", "-5,-5 5,-5 5,5 -5,5"),
@@ -38,7 +38,7 @@ class Mark(NamedTuple):
 
 
 def timeline(marks: Sequence[Mark]) -> SafeString:
-    """Draw runs, which come in the order of their times."""
+    """Draw runs, which must be in the order of their times."""
     if not marks:
         return format_html("<p>{}</p>", "No runs yet.")
     first, last = marks[0].at, marks[-1].at
@@ -59,9 +59,9 @@ def timeline(marks: Sequence[Mark]) -> SafeString:
 def describe_marks(marks: Sequence[Mark]) -> str:
     """Return the drawing's content as text."""
     counts = Counter(mark.severity for mark in marks)
-    told = ", ".join(f"{counts[s]} {WORDS[s]}" for s in SHAPES if counts[s])
+    parts = ", ".join(f"{counts[s]} {WORDS[s]}" for s in SHAPES if counts[s])
     runs = "1 run" if len(marks) == 1 else f"{len(marks)} runs"
-    return f"{runs} from {_day(marks[0].at)} to {_day(marks[-1].at)}: {told}."
+    return f"{runs} from {_day(marks[0].at)} to {_day(marks[-1].at)}: {parts}."
 
 
 def _draw_mark(mark: Mark, first: datetime, last: datetime) -> SafeString:
@@ -85,11 +85,11 @@ def _span(first: datetime, last: datetime) -> timedelta:
 def _draw_dates(first: datetime, last: datetime) -> SafeString:
     text = '<text x="{}" y="{}" font-size="11" fill="currentColor" {}>{}</text>'
     below = HEIGHT - 6
-    begun = format_html(text, MARGIN, below, "", _day(first))
+    start = format_html(text, MARGIN, below, "", _day(first))
     if _day(first) == _day(last):
-        return begun
+        return start
     anchor = format_html('text-anchor="{}"', "end")
-    return begun + format_html(text, WIDTH - MARGIN, below, anchor, _day(last))
+    return start + format_html(text, WIDTH - MARGIN, below, anchor, _day(last))
 
 
 def _day(at: datetime) -> str:

@@ -3,11 +3,9 @@
 Rule, run, report, charge and the rule's next time are one transaction, so that a time
 runs once, even if processes die or several clusters launch at once.
 
-A job launches the runs that are due.
-
-It takes rules in the order of their times, several in one transaction. A rule that
-cannot be launched, or whose workspace is suspended, is put off, so that others do not
-wait for it.
+A job launches due runs in the order of their times, several in one transaction. A rule
+that cannot be launched, or whose workspace is suspended, is put off, so that the rules
+behind it do not wait.
 """
 
 from __future__ import annotations
@@ -52,6 +50,32 @@ from verification.reports.request import Catalogue, Order, catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, Workspace
 
+logger = logging.getLogger(__name__)
+
+ACTOR = "monitoring"
+# Rules whose runs are launched in one transaction.
+BATCH_SIZE = 200
+# A job ends after this time, so that the cluster can be stopped and watched.
+JOB_SECONDS = 60.0
+BUSY_DELAY = timedelta(seconds=1)
+# Rules of a suspended workspace are tried again after this time. When it is resumed,
+# they are released at once.
+SUSPENDED_DELAY = timedelta(hours=1)
+DEFER_FAILED = """
+UPDATE monitoring_rule SET last_error = %(error)s,
+    launch_failures = launch_failures + 1,
+    put_off_until = %(at)s::timestamptz + least(
+        interval '1 minute' * power(2, least(launch_failures, 9)), interval '6 hours'
+    )
+WHERE id = %(id)s AND status = 'ACTIVE' AND launch_at <= %(at)s
+"""
+RELEASE_RULES = """
+UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
+    SELECT id FROM monitoring_rule
+    WHERE workspace_id = %(workspace)s AND put_off_until IS NOT NULL
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
+)
+"""
 ADVANCE_RULES = """
 UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
     put_off_until = NULL, launch_failures = 0, last_error = ''
@@ -99,14 +123,12 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
     set_subject(rule, order)
     first = order_of(rule, {d.name: d for d in order.definitions})
 
-    def also(created: list[list[NewReport]]) -> list[Rows]:
+    def more_rows(created: list[list[NewReport]]) -> list[Rows]:
         report_id = created[0][0].report.pk
-        return [
-            Rows(Rule, [rule]),
-            Rows(Run, [_run_row(rule, report_id, number=1, due_at=at, at=at)]),
-        ]
+        run = _run_row(rule, report_id, number=1, due_at=at, at=at)
+        return [Rows(Rule, [rule]), Rows(Run, [run])]
 
-    create_batches([(client, [first])], also)
+    create_batches([(client, [first])], more_rows)
     return rule
 
 
@@ -149,34 +171,35 @@ def launch_runs(
     """Launch these runs; return the ids of their reports by account."""
     batches: dict[UUID, list[DueRun]] = defaultdict(list)
     clients = {}
-    for one in due:
-        account = accounts[one.rule.workspace_id, one.rule.environment]
-        batches[account.pk].append(one)
-        clients[account.pk] = Client(one.rule.workspace, account, actor)
+    for run in due:
+        account = accounts[run.rule.workspace_id, run.rule.environment]
+        batches[account.pk].append(run)
+        clients[account.pk] = Client(run.rule.workspace, account, actor)
 
-    def also(created: list[list[NewReport]]) -> list[Rows]:
-        made = zip(
-            chain.from_iterable(batches.values()),
-            chain.from_iterable(created),
-            strict=True,
-        )
+    def run_rows(created: list[list[NewReport]]) -> list[Rows]:
+        runs = chain.from_iterable(batches.values())
+        reports = (new.report for new in chain.from_iterable(created))
         rows = [
             _run_row(
-                d.rule, c.report.pk, number=d.rule.runs_made + 1, due_at=d.due_at, at=at
+                run.rule,
+                report.pk,
+                number=run.rule.runs_made + 1,
+                due_at=run.due_at,
+                at=at,
             )
-            for d, c in made
+            for run, report in zip(runs, reports, strict=True)
         ]
         return [Rows(Run, rows)]
 
     with connection.cursor() as cursor:
-        nexts = [(one.rule.pk, one.next_at) for one in due]
-        cursor.execute(ADVANCE_RULES, [*map(list, zip(*nexts, strict=True))])
+        rule_ids = [run.rule.pk for run in due]
+        cursor.execute(ADVANCE_RULES, [rule_ids, [run.next_at for run in due]])
     orders = [
-        (clients[account_id], [order_of(one.rule, definitions) for one in batch])
+        (clients[account_id], [order_of(run.rule, definitions) for run in batch])
         for account_id, batch in batches.items()
     ]
-    created = create_batches(orders, also)
-    return [one.report.pk for one in chain.from_iterable(created)]
+    created = create_batches(orders, run_rows)
+    return [new.report.pk for new in chain.from_iterable(created)]
 
 
 def accounts_of(rules: Iterable[Rule]) -> Accounts:
@@ -197,34 +220,6 @@ def _run_row(
         "due_at": due_at,
         "created_at": at,
     }
-
-
-logger = logging.getLogger(__name__)
-
-ACTOR = "monitoring"
-# Rules whose runs are launched in one transaction.
-BATCH_SIZE = 200
-# A job ends after this time, so that the cluster can be stopped and watched.
-JOB_SECONDS = 60.0
-BUSY_DELAY = timedelta(seconds=1)
-# Rules of a suspended workspace are tried again after this time. When it is resumed,
-# they are released at once.
-SUSPENDED_DELAY = timedelta(hours=1)
-DEFER_FAILED = """
-UPDATE monitoring_rule SET last_error = %(error)s,
-    launch_failures = launch_failures + 1,
-    put_off_until = %(at)s::timestamptz + least(
-        interval '1 minute' * power(2, least(launch_failures, 9)), interval '6 hours'
-    )
-WHERE id = %(id)s AND status = 'ACTIVE' AND launch_at <= %(at)s
-"""
-RELEASE_RULES = """
-UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
-    SELECT id FROM monitoring_rule
-    WHERE workspace_id = %(workspace)s AND put_off_until IS NOT NULL
-    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
-)
-"""
 
 
 @job
@@ -278,7 +273,11 @@ def _launch(ids: Sequence[UUID]) -> int:
     try:
         return _launch_together(ids)
     except Exception as e:
-        logger.warning("%s runs are launched singly: %s", len(ids), type(e).__name__)
+        logger.warning(
+            "batch of %s runs failed (%s); launching them one by one",
+            len(ids),
+            type(e).__name__,
+        )
         return sum(_launch_alone(rule_id) for rule_id in ids)
 
 
@@ -286,8 +285,7 @@ def _launch_alone(rule_id: UUID) -> int:
     try:
         return _launch_together([rule_id])
     except InsufficientBalance:
-        # The balance was spent between the check and the charge; the next run sees
-        # that.
+        # The balance was spent after `_can_pay`; the next launch pauses the rule.
         return 0
     except Exception as e:
         # The message is left out, because it may hold personal data.
@@ -318,19 +316,19 @@ def _launch_together(ids: Sequence[UUID]) -> int:
     due = locked_rules().filter(
         pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now()
     )
-    unheld = due.select_related("workspace").select_for_update(
+    locked = due.select_related("workspace").select_for_update(
         of=("self",), no_key=True, skip_locked=True
     )
-    found = sorted(unheld, key=lambda rule: rule.next_run_at)
+    found = sorted(locked, key=lambda rule: rule.next_run_at)
     rules, suspended = _partition(found, lambda rule: not rule.workspace.is_suspended)
     count = len(rules) + _defer_suspended(suspended)
     definitions, at = catalogue(), now()
     accounts = accounts_of(rules)
-    right, wrong = _partition(
+    able, blocked = _partition(
         rules, lambda rule: not find_run_obstacle(rule, definitions)
     )
-    paid, unpaid = _partition(right, _can_pay(accounts, definitions))
-    pause(wrong, PauseReason.CHECK_INACTIVE)
+    paid, unpaid = _partition(able, _can_pay(accounts, definitions))
+    pause(blocked, PauseReason.CHECK_INACTIVE)
     pause(unpaid, PauseReason.INSUFFICIENT_BALANCE)
     if paid:
         runs = [
@@ -354,20 +352,19 @@ def _defer_suspended(rules: Sequence[Rule]) -> int:
 
 
 def _partition(
-    rules: Iterable[Rule], is_one: Callable[[Rule], bool]
+    rules: Iterable[Rule], test: Callable[[Rule], bool]
 ) -> tuple[list[Rule], list[Rule]]:
-    ones: list[Rule] = []
-    others: list[Rule] = []
+    """Return the rules that pass a test, and the others."""
+    passed: list[Rule] = []
+    failed: list[Rule] = []
     for rule in rules:
-        (ones if is_one(rule) else others).append(rule)
-    return ones, others
+        (passed if test(rule) else failed).append(rule)
+    return passed, failed
 
 
 def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
-    """Return a test that says of one rule after another whether its workspace can pay
-    for it, too.
-    """
-    left = {
+    """Return a test for one rule after another: can its account pay for it, too?"""
+    balances = {
         account.pk: account.spendable
         for account in accounts.values()
         if account.spendable is not None
@@ -376,10 +373,10 @@ def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], boo
     def pays(rule: Rule) -> bool:
         account = accounts[rule.workspace_id, rule.environment]
         price = price_of(rule, definitions)
-        if price and left.get(account.pk, price) < price:
+        if price and balances.get(account.pk, price) < price:
             return False
-        if account.pk in left:
-            left[account.pk] -= price
+        if account.pk in balances:
+            balances[account.pk] -= price
         return True
 
     return pays

@@ -40,16 +40,18 @@ class TooManyTests(Exception):
 def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
     """Send a delivery of any status again, on a new schedule.
 
-    A delivery that a sender holds stays as it is. Raises NotConfigured,
+    A leased delivery stays as it is. Raises NotConfigured,
     ConfigurationDisabled, EventPurged, and Delivery.DoesNotExist, also for a delivery
     of another workspace.
     """
-    theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
+    deliveries = Delivery.objects.filter(
+        workspace=workspace_id, environment=environment
+    )
     configuration = check_redeliverable(workspace_id, environment, event_id)
-    delivery = theirs.select_for_update(no_key=True).get(pk=event_id)
+    delivery = deliveries.select_for_update(no_key=True).get(pk=event_id)
     at = now()
     if delivery.leased_until is None or delivery.leased_until <= at:
-        theirs.filter(pk=event_id).update(**_restarted_schedule(configuration, at))
+        deliveries.filter(pk=event_id).update(**_restarted_schedule(configuration, at))
         schedule_job(SEND_DUE)
         delivery.refresh_from_db()
     return delivery
@@ -60,8 +62,10 @@ def check_redeliverable(
     workspace_id: UUID, environment: str, event_id: UUID
 ) -> Configuration:
     """Return the delivery's configuration, or raise the errors of `redeliver`."""
-    theirs = Delivery.objects.filter(workspace=workspace_id, environment=environment)
-    if not theirs.filter(pk=event_id).exists():
+    deliveries = Delivery.objects.filter(
+        workspace=workspace_id, environment=environment
+    )
+    if not deliveries.filter(pk=event_id).exists():
         raise Delivery.DoesNotExist
     configuration = _get_enabled_configuration(workspace_id, environment)
     if Event.objects.filter(pk=event_id, payload=None).exists():
@@ -77,10 +81,10 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
     ConfigurationDisabled.
     """
     configuration = _get_enabled_configuration(workspace_id, environment)
-    kept = Event.objects.filter(pk=OuterRef("event_id"), payload__isnull=False)
+    unpurged = Event.objects.filter(pk=OuterRef("event_id"), payload__isnull=False)
     # PostgreSQL checks the status again if another recovery changed the row first.
     count = Delivery.objects.filter(
-        Exists(kept),
+        Exists(unpurged),
         workspace=workspace_id,
         environment=environment,
         status=DeliveryStatus.FAILED,
