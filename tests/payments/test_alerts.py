@@ -98,7 +98,7 @@ def test_cleared_flag_alerts_nobody_until_raised_again(api: Api):
     resolve_review_flags(checkout.pk, ["OTHER_CURRENCY"], "Given back by hand.")
 
     assert daily_lines() == []
-    # The same flag of the same payment is a new cause.
+    # The operators get a second alert about the same flag.
     raise_review_flag(checkout.pk, ReviewFlag.OTHER_CURRENCY)
     assert len(daily_lines(days=1)) == 1
 
