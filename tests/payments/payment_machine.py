@@ -417,7 +417,7 @@ class PaymentMachine(Machine):
                 continue
             done = payment.report.results.filter(status="COMPLETED")
             cost = done.aggregate(sum=Sum("price"))["sum"] or 0
-            kept = sum(one.kept for one in paying)
+            kept = sum(one.kept_amount for one in paying)
             assert kept == cost or (kept < cost and by_staff.exists())
 
     def teardown(self) -> None:

@@ -70,7 +70,7 @@ def test_surplus_is_refunded_once(taker: CheckoutServer, live_api: Api):
 
     assert live_api.report(made["id"])["status"] == "RUNNING"
     assert (checkout.paid_amount, checkout.counted_amount) == (251, 250)
-    assert checkout.kept == 250
+    assert checkout.kept_amount == 250
     send_refunds()
     if hasattr(taker, "settle_refunds"):
         taker.settle_refunds()

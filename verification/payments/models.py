@@ -433,7 +433,7 @@ class Checkout(models.Model):
         return (self.paid_amount or Decimal(0)) - self.refunded - self.disputed
 
     @property
-    def kept(self) -> Decimal:
+    def kept_amount(self) -> Decimal:
         """The rest of the counted amount. Refunds take the surplus first."""
         return min(self.counted_amount, self.refundable)
 

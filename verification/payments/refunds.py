@@ -507,8 +507,8 @@ def unfinished_part(checkout: Checkout) -> Decimal:
     cost = undone.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
     # Several checkouts can pay one report together.
     paid = report.checkouts.filter(payment_id=checkout.payment_id, is_counted=True)
-    gone = sum(one.counted_amount - one.kept for one in paid)
-    return max(Decimal(0), min(cost - gone, checkout.kept))
+    gone = sum(one.counted_amount - one.kept_amount for one in paid)
+    return max(Decimal(0), min(cost - gone, checkout.kept_amount))
 
 
 def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:

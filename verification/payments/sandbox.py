@@ -47,28 +47,28 @@ class SandboxProvider:
     def __init__(self) -> None:
         self.minimums: dict[str, Decimal] = {}
 
-    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
-        self._store(asked)
-        url = f"{settings.BASE_URL}/sandbox/checkout/{asked.reference}"
+    def begin(self, request: CheckoutRequest) -> CheckoutPage:
+        self._store(request)
+        url = f"{settings.BASE_URL}/sandbox/checkout/{request.reference}"
         return CheckoutPage(url, session="")
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return is_mpesa_amount(amount, currency)
 
-    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
+    def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """Store the prompt, which the checkout page answers with its buttons."""
-        self._store(asked)
+        self._store(request)
         return CheckoutSnapshot(CheckoutState.OPEN)
 
-    def _store(self, asked: CheckoutRequest) -> None:
+    def _store(self, request: CheckoutRequest) -> None:
         SandboxCheckout.objects.get_or_create(
-            reference=asked.reference,
+            reference=request.reference,
             defaults={
-                "amount": asked.amount,
-                "currency": asked.currency,
-                "description": asked.description[:200],
-                "return_url": asked.return_url,
-                "cancel_url": asked.cancel_url,
+                "amount": request.amount,
+                "currency": request.currency,
+                "description": request.description[:200],
+                "return_url": request.return_url,
+                "cancel_url": request.cancel_url,
             },
         )
 
@@ -85,22 +85,22 @@ class SandboxProvider:
         )
 
     @transaction.atomic
-    def refund(self, asked: RefundRequest) -> RefundSnapshot:
+    def refund(self, request: RefundRequest) -> RefundSnapshot:
         checkouts = SandboxCheckout.objects.select_for_update()
-        checkout = checkouts.filter(pk=asked.checkout_reference).first()
+        checkout = checkouts.filter(pk=request.checkout_reference).first()
         if checkout is None or checkout.paid_amount is None:
             raise Refused("NOT_PAID", "There is no such payment in the sandbox.")
-        checkout.refunds[asked.reference] = str(asked.amount)
+        checkout.refunds[request.reference] = str(request.amount)
         if sum(map(Decimal, checkout.refunds.values())) > checkout.paid_amount:
             raise Refused("TOO_MUCH", "More would be given back than was paid.")
         checkout.save(update_fields=["refunds"])
-        return RefundSnapshot(RefundState.DONE, f"sandbox-{asked.reference}")
+        return RefundSnapshot(RefundState.DONE, f"sandbox-{request.reference}")
 
-    def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
-        checkout = SandboxCheckout.objects.filter(pk=asked.checkout_reference).first()
-        if checkout is None or asked.reference not in checkout.refunds:
+    def poll_refund(self, request: RefundRequest, refund: str) -> RefundSnapshot | None:
+        checkout = SandboxCheckout.objects.filter(pk=request.checkout_reference).first()
+        if checkout is None or request.reference not in checkout.refunds:
             return None
-        return RefundSnapshot(RefundState.DONE, f"sandbox-{asked.reference}")
+        return RefundSnapshot(RefundState.DONE, f"sandbox-{request.reference}")
 
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
         # The sandbox sends no events, so every event that claims to be one is forged.
@@ -148,7 +148,7 @@ def end_sandbox_checkout(
 ) -> bool:
     """End an open checkout as the payer chose, or pay one that has failed.
 
-    `pays` replaces the amount asked for, and `failure` says why a prompt failed.
+    `pays` replaces the amount request for, and `failure` says why a prompt failed.
     Returns False, and changes nothing, if the checkout is paid already.
     """
     with transaction.atomic():
