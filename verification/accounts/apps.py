@@ -6,6 +6,4 @@ class AccountsConfig(AppConfig):
     label = "accounts"
 
     def ready(self) -> None:
-        from verification.accounts import signals
-
-        signals.connect()
+        from verification.accounts import signals  # noqa: F401

@@ -11,6 +11,7 @@ from allauth.mfa.models import Authenticator
 from axes.signals import user_locked_out
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_login_failed
+from django.dispatch import Signal, receiver
 
 from verification.accounts import lockout
 from verification.accounts.adapters import notify_account_change
@@ -21,13 +22,13 @@ from verification.payments.alerts import count_refused_access
 from workspaces.create import create_own_workspace
 from workspaces.members import is_invited
 
-# Verb in the audit trail: signal of allauth.
+# Signal of allauth: verb in the audit trail.
 AUDITED_SIGNALS = {
-    "password-changed": account.password_changed,
-    "password-reset": account.password_reset,
-    "factor-added": mfa.authenticator_added,
-    "factor-removed": mfa.authenticator_removed,
-    "recovery-codes-made": mfa.authenticator_reset,
+    account.password_changed: "password-changed",
+    account.password_reset: "password-reset",
+    mfa.authenticator_added: "factor-added",
+    mfa.authenticator_removed: "factor-removed",
+    mfa.authenticator_reset: "recovery-codes-made",
 }
 
 # Changes after which only the session that made them stays.
@@ -40,33 +41,8 @@ ENDS_OTHER_SESSIONS = [
 ]
 
 
-def connect() -> None:
-    """Connect all receivers, once for each `dispatch_uid`."""
-    account.email_confirmed.connect(
-        _on_email_confirmed, dispatch_uid="open the first workspace"
-    )
-    user_logged_in.connect(_on_login, dispatch_uid="begin a session")
-    account.user_logged_in.connect(_on_staff_login, dispatch_uid="note a login")
-    mfa.authenticator_added.connect(
-        _on_factor_added, dispatch_uid="count the first code"
-    )
-    account.email_changed.connect(_on_email_changed, dispatch_uid="note an address")
-    user_login_failed.connect(_on_login_refused, dispatch_uid="note a refused login")
-    user_locked_out.connect(_on_lock_out, dispatch_uid="note a lock-out")
-    account.authentication_step_completed.connect(
-        _on_step_completed, dispatch_uid="give the session another key"
-    )
-    account.password_reset.connect(
-        _on_password_reset, dispatch_uid="remember the browser"
-    )
-    mfa.authenticator_used.connect(_on_code_used, dispatch_uid="tell of a code")
-    for signal in ENDS_OTHER_SESSIONS:
-        signal.connect(_on_credentials_changed, dispatch_uid="end other sessions")
-    for act, signal in AUDITED_SIGNALS.items():
-        signal.connect(_audit_receiver(act), weak=False, dispatch_uid=f"note {act}")
-
-
-def _on_email_confirmed(email_address: Any, **_: Any) -> None:
+@receiver(account.email_confirmed)
+def open_first_workspace(email_address: Any, **_: Any) -> None:
     user: User = email_address.user
     # Only the first address of a new user creates a workspace.
     if user.last_login or user.is_staff or user.memberships.exists():
@@ -76,55 +52,63 @@ def _on_email_confirmed(email_address: Any, **_: Any) -> None:
         create_own_workspace(user)
 
 
-def _on_login(request: Any, user: User, **_: Any) -> None:
+@receiver(user_logged_in)
+def begin_new_session(request: Any, user: User, **_: Any) -> None:
     begin_session(request)
     audit.write_security_log("login", "accepted", request, user_id=user.pk)
 
 
-def _on_login_refused(credentials: Any, request: Any = None, **_: Any) -> None:
+@receiver(user_login_failed)
+def log_refused_login(credentials: Any, request: Any = None, **_: Any) -> None:
     account = audit.account_hash(typed_email(request, credentials))
     audit.write_security_log("login", "refused", request, account=account)
     count_refused_access("logins")
 
 
-def _on_lock_out(request: Any, **_: Any) -> None:
+@receiver(user_locked_out)
+def log_lock_out(request: Any, **_: Any) -> None:
     account = audit.account_hash(typed_email(request, None))
     audit.write_security_log("login", "locked-out", request, account=account)
 
 
-def _on_staff_login(request: Any, user: User, **_: Any) -> None:
+@receiver(account.user_logged_in)
+def audit_staff_login(request: Any, user: User, **_: Any) -> None:
     if user.is_staff:
         _audit(request, user, "logged-in")
 
 
-def _on_factor_added(request: Any, user: User, authenticator: Any, **_: Any) -> None:
+@receiver(mfa.authenticator_added)
+def count_new_factor_as_used(
+    request: Any, user: User, authenticator: Any, **_: Any
+) -> None:
     """Count the new factor as used: setting it up needs a code or a touch."""
     if authenticator.type != Authenticator.Type.RECOVERY_CODES:
         record_authentication(request, user, "mfa", type=authenticator.type)
 
 
-def _on_step_completed(request: Any, **_: Any) -> None:
+@receiver(account.authentication_step_completed)
+def change_session_key(request: Any, **_: Any) -> None:
     """Change the session's key after a second step; Django does it at the login."""
     if request.user.is_authenticated:
         request.session.cycle_key()
 
 
-def _on_password_reset(request: Any, user: User, **_: Any) -> None:
+@receiver(account.password_reset)
+def remember_browser(request: Any, user: User, **_: Any) -> None:
     """Remember the browser: its user has opened the link from the mailbox."""
     lockout.remember_browser(request, user.email)
 
 
-def _on_code_used(request: Any, user: User, authenticator: Any, **_: Any) -> None:
+@receiver(mfa.authenticator_used)
+def notify_use_of_recovery_code(
+    request: Any, user: User, authenticator: Any, **_: Any
+) -> None:
     if authenticator.type == Authenticator.Type.RECOVERY_CODES:
         notify_account_change(request, user, "code-used")
 
 
-def _on_credentials_changed(request: Any, user: User, **_: Any) -> None:
-    if end_other_sessions(request, user):
-        _audit(request, user, "other-sessions-ended")
-
-
-def _on_email_changed(
+@receiver(account.email_changed)
+def audit_new_email(
     request: Any, user: User, from_email_address: Any, **_: Any
 ) -> None:
     # allauth sends the signal for a first address, too, which is no change.
@@ -134,11 +118,15 @@ def _on_email_changed(
             lockout.remember_browser(request, user.email)
 
 
-def _audit_receiver(act: str) -> Any:
-    def receiver(request: Any, user: User, **_: Any) -> None:
-        _audit(request, user, act)
+@receiver(ENDS_OTHER_SESSIONS)
+def end_sessions_elsewhere(request: Any, user: User, **_: Any) -> None:
+    if end_other_sessions(request, user):
+        _audit(request, user, "other-sessions-ended")
 
-    return receiver
+
+@receiver(list(AUDITED_SIGNALS))
+def audit_credentials(signal: Signal, request: Any, user: User, **_: Any) -> None:
+    _audit(request, user, AUDITED_SIGNALS[signal])
 
 
 def _audit(request: Any, user: User, act: str) -> None:

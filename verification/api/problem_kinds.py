@@ -92,9 +92,9 @@ _PROBLEM_KINDS = [
     ProblemKind(
         "https-required",
         403,
-        "The API is asked over HTTPS only",
-        "The request came over plain HTTP, and so did its API key: whoever stands "
-        "between could read both.",
+        "The API needs HTTPS",
+        "The request came over plain HTTP, and so did its API key: anybody on the way "
+        "could read both.",
         "Use the address that begins with https, and replace the key with a new one.",
     ),
     ProblemKind(
@@ -139,7 +139,7 @@ _PROBLEM_KINDS = [
         409,
         "The report cannot be cancelled now",
         "The report has already ended.",
-        "There is nothing left to cancel; read the report as it is.",
+        "There is nothing to cancel; read the report as it is.",
     ),
     ProblemKind(
         "report-not-retryable",
@@ -153,14 +153,14 @@ _PROBLEM_KINDS = [
         409,
         "There is no consent link to send",
         "The report asks its subject for nothing, or the subject has answered.",
-        "Read the consent state. A draft can ask again by an edit of its consent.",
+        "Read the consent state. An edit of a draft can ask for consent again.",
     ),
     ProblemKind(
         "payment-not-resendable",
         409,
         "There is no payment link to send",
         "The report asks nobody to pay now, or it was paid.",
-        "Read the payment state. A draft can ask anew by an edit.",
+        "Read the payment state. An edit of a draft can ask for payment again.",
     ),
     ProblemKind(
         "idempotency-in-progress",
@@ -176,8 +176,8 @@ _PROBLEM_KINDS = [
         "The rule cannot be resumed now",
         "The monitoring rule is paused for a reason that a request alone does not end: "
         "staff paused it, the subject withdrew consent, or a check is not offered.",
-        "Look at `pauseReason`. After a withdrawal, send the `consent` that was given "
-        "anew; what staff paused, they resume; of a check the detail says more.",
+        "Look at `pauseReason`. After a withdrawal, send the new `consent`. Staff "
+        "resume rules that they paused. The detail names a check that is not offered.",
     ),
     ProblemKind(
         "webhook-not-configured",

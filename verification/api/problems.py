@@ -144,7 +144,7 @@ def validation_failed(errors: Sequence[MemberError]) -> Problem:
     """Make the problem validation-failed, which lists the first 100 errors."""
     if len(errors) > MAX_ERRORS:
         detail = (
-            f"More than {MAX_ERRORS} rules are broken, of which {MAX_ERRORS} are told"
+            f"More than {MAX_ERRORS} rules are broken, of which {MAX_ERRORS} are listed"
         )
     elif len(errors) > 1:
         detail = f"{len(errors)} rules are broken"
@@ -191,7 +191,7 @@ def _secret_needed(e: SecretRequired) -> Problem:
 def _too_many_tests(e: TooManyTests) -> Problem:
     return Problem(
         "rate-limited",
-        f"More than {e.rate.limit} test events were asked for in a minute.",
+        f"More than {e.rate.limit} test events were requested in a minute.",
         headers={"Retry-After": str(e.rate.resets_in)},
     )
 
