@@ -5,7 +5,7 @@ from django.urls import include, path, re_path
 from verification.api import docs, provider_callbacks
 from verification.api import docs as api_docs
 from verification.staff import search
-from verification.web import health, metrics, pages
+from verification.web import health, pages
 
 # Where the settings leave them out.
 admin.autodiscover()
@@ -35,7 +35,7 @@ urlpatterns = [
     path("problems/<str:code>", api_docs.problem_detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
-    path("metrics", metrics.metrics, name="metrics"),
+    path("metrics", health.metrics, name="metrics"),
 ]
 if settings.DEBUG:
     urlpatterns.append(path("dev/", include("verification.development.pages")))
