@@ -3,7 +3,6 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 
 from verification.api import docs, provider_callbacks
-from verification.api import docs as api_docs
 from verification.staff import search
 from verification.web import health, pages
 
@@ -31,8 +30,8 @@ urlpatterns = [
     ),
     path("docs", docs.getting_started, name="docs"),
     path("docs/reference", docs.ReferenceView.as_view(), name="docs-reference"),
-    path("problems/", api_docs.problem_index, name="problems"),
-    path("problems/<str:code>", api_docs.problem_detail, name="problem"),
+    path("problems/", docs.problem_index, name="problems"),
+    path("problems/<str:code>", docs.problem_detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
