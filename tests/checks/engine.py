@@ -1,4 +1,4 @@
-"""What tests of the engine do and look at."""
+"""Helpers for tests of the engine: outcomes, definitions, and rows to compare."""
 
 from datetime import timedelta
 from typing import Any
@@ -43,7 +43,7 @@ def work_until_done(api: Any) -> None:
         if not CheckResult.objects.filter(next_attempt_at__isnull=False).exists():
             return
         let_time_pass()
-    raise AssertionError("checks that never end")
+    raise AssertionError("some checks never end")
 
 
 def only_result(**fields: Any) -> CheckResult:
@@ -51,18 +51,18 @@ def only_result(**fields: Any) -> CheckResult:
 
 
 def events() -> list[tuple[str, str]]:
-    """(name, cause) of every event, in the order of their names."""
+    """Return (name, cause) of every event, sorted by name."""
     return sorted(Event.objects.values_list("name", "cause"))
 
 
-def paid() -> dict[str, int]:
-    """Kind of ledger entry -> what was moved by it; top-ups apart."""
+def ledger_totals() -> dict[str, int]:
+    """Return the sum of the ledger entries of each kind, without top-ups."""
     rows = LedgerEntry.objects.exclude(kind="TOP_UP").values_list("kind")
     return {kind: int(total) for kind, total in rows.annotate(Sum("amount"))}
 
 
-def everything() -> dict[str, Any]:
-    """All that a run of a check may write."""
+def snapshot_tables() -> dict[str, Any]:
+    """Return all rows that a run of a check may write."""
     return {
         "results": list(CheckResult.objects.order_by("pk").values()),
         "entries": list(LedgerEntry.objects.order_by("pk").values()),

@@ -1,4 +1,4 @@
-"""A live source of checks for tests: a provider that asks a server over a socket.
+"""A live source of checks for tests: a provider that calls a server over a socket.
 
 def test_something(live_api, source):
     source.play = lambda asked: (503, {"code": "ACME_DOWN"})
@@ -31,7 +31,7 @@ DOWN: Answer = (503, {})
 
 
 class Acme:
-    """A provider as one would be written for a real source."""
+    """A provider like those of real sources."""
 
     name: ClassVar[str] = "acme"
     waits_on_network: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class Acme:
 
 
 class Source:
-    """The server behind Acme. `play` decides each answer; `asked` is what came."""
+    """The server behind Acme. `play` makes the answers; `asked` lists the requests."""
 
     url: str
 
@@ -72,7 +72,7 @@ class Source:
         self.play: Callable[[dict[str, Any]], Answer] = lambda asked: CLEAR
 
     def answers(self, *answers: Answer) -> None:
-        """Give these in turn, the last of them for ever."""
+        """Give these answers in turn, and then always the last one."""
         left = list(answers)
         self.play = lambda asked: left.pop(0) if len(left) > 1 else left[0]
 
@@ -82,14 +82,14 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def everything_by(*names: str) -> dict[str, dict[str, list[str]]]:
-    """Routes: every check asks these, whichever country it is about."""
+def route_all_checks(*names: str) -> dict[str, dict[str, list[str]]]:
+    """Return a route with these sources for every check and country."""
     return {entry.name: {"*": list(names)} for entry in CATALOGUE}
 
 
 @contextmanager
-def served() -> Iterator[Source]:
-    """A source on a socket of its own."""
+def run_source() -> Iterator[Source]:
+    """Run a source on its own socket."""
     source = Source()
 
     class Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ def served() -> Iterator[Source]:
             source.asked.append(asked)
             status, body = source.play(asked)
             data = json.dumps(body).encode()
-            # Whoever asked may not have waited for the answer.
+            # The client may not have waited for the answer.
             with suppress(OSError):
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
@@ -120,10 +120,10 @@ def served() -> Iterator[Source]:
 
 @pytest.fixture
 def source() -> Iterator[Source]:
-    """The live source of every check, in place of what is configured."""
-    with served() as source:
+    """The live source of every check, in place of the configured ones."""
+    with run_source() as source:
         path = f"{Acme.__module__}.{Acme.__name__}"
         sources = {Acme.name: (path, {"url": source.url})}
-        registry.configure(sources, everything_by(Acme.name))
+        registry.configure(sources, route_all_checks(Acme.name))
         yield source
         registry.configure({}, {})

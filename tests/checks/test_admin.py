@@ -4,7 +4,7 @@ from tests.world.staff import change_url, listed_ids
 from verification.checks.models import CheckDefinition, CheckResult
 
 
-def test_what_the_engine_gave_up_is_found(rows, superuser):
+def test_trouble_filter_finds_abandoned_checks(rows, superuser):
     failed = CheckResult.objects.filter(status="FAILED").first()
     assert listed_ids(superuser, CheckResult, trouble="gave-up") == set()
 
@@ -25,7 +25,7 @@ DEFINITION = {
 }
 
 
-def test_price_texts_and_retries_of_a_check_are_edited(workspace, superuser):
+def test_staff_edit_price_texts_and_retries_of_a_check(workspace, superuser):
     identity = CheckDefinition.objects.get(name="IDENTITY")
     posted = {**DEFINITION, "name": "OTHER", "output_fields": "x"}
 
@@ -57,7 +57,7 @@ def test_price_texts_and_retries_of_a_check_are_edited(workspace, superuser):
         {"display_name": ""},
     ],
 )
-def test_a_check_that_cannot_be_is_not_saved(workspace, superuser, wrong):
+def test_invalid_check_definition_is_not_saved(workspace, superuser, wrong):
     identity = CheckDefinition.objects.get(name="IDENTITY")
 
     assert superuser.post(change_url(identity), DEFINITION | wrong).status_code == 200

@@ -78,7 +78,9 @@ def definitions(db: None) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_catalogue_is_the_contracts_table(definitions: None, name: str) -> None:
+def test_catalogue_equals_the_table_of_the_contract(
+    definitions: None, name: str
+) -> None:
     check = CheckDefinition.objects.get(name=name)
 
     inputs = [i["key"] + "*" * i["required"] for i in check.required_inputs]
@@ -95,13 +97,13 @@ def test_the_catalogue_is_the_contracts_table(definitions: None, name: str) -> N
     check.full_clean()
 
 
-def test_the_catalogue_has_the_contracts_checks_in_order_and_screening_last(
+def test_catalogue_has_the_order_of_the_contract(
     definitions: None,
 ) -> None:
     assert list(CheckDefinition.objects.values_list("name", flat=True)) == list(TABLE)
 
 
-def test_every_input_says_what_it_is(definitions: None) -> None:
+def test_every_input_has_a_label_and_description(definitions: None) -> None:
     for check in CheckDefinition.objects.all():
         for item in check.required_inputs:
             assert item["type"] in TYPES
@@ -110,7 +112,7 @@ def test_every_input_says_what_it_is(definitions: None) -> None:
             assert type(item["required"]) is bool
 
 
-def test_a_tax_check_needs_the_pin_of_a_company_and_either_number_of_a_person(
+def test_tax_check_needs_a_pin_or_a_persons_number(
     definitions: None,
 ) -> None:
     check = CheckDefinition.objects.get(name="KRA_PIN")
@@ -122,7 +124,7 @@ def test_a_tax_check_needs_the_pin_of_a_company_and_either_number_of_a_person(
     assert "A person needs kraPin or idNumber" in check.description
 
 
-def test_names_of_fields_and_flags_fit_and_are_there_once() -> None:
+def test_names_of_fields_and_flags_fit_and_are_unique() -> None:
     for entry in CATALOGUE:
         assert len(set(entry.output_fields)) == len(entry.output_fields)
         assert len(set(entry.flag_codes)) == len(entry.flag_codes)
@@ -130,7 +132,7 @@ def test_names_of_fields_and_flags_fit_and_are_there_once() -> None:
         assert max(map(len, entry.flag_codes)) <= 40
 
 
-def test_checks_are_tried_five_times_unless_staff_say_otherwise(
+def test_setup_gives_each_check_five_attempts(
     definitions: None,
 ) -> None:
     for check in CheckDefinition.objects.all():
@@ -142,7 +144,7 @@ def test_checks_are_tried_five_times_unless_staff_say_otherwise(
         }
 
 
-def test_setting_up_twice_changes_nothing(definitions: None) -> None:
+def test_setup_changes_nothing_when_run_again(definitions: None) -> None:
     before = rows()
 
     assert set_up() == "Checks: 0 created, 0 updated.\n"
@@ -150,7 +152,7 @@ def test_setting_up_twice_changes_nothing(definitions: None) -> None:
     assert rows() == before
 
 
-def test_what_staff_edit_survives(definitions: None) -> None:
+def test_setup_keeps_the_edits_of_staff(definitions: None) -> None:
     edited = {
         "price": Decimal("75.50"),
         "active": False,
@@ -168,7 +170,7 @@ def test_what_staff_edit_survives(definitions: None) -> None:
     assert {name: getattr(check, name) for name in edited} == edited
 
 
-def test_what_the_code_owns_is_brought_up_to_date(definitions: None) -> None:
+def test_setup_updates_what_the_code_owns(definitions: None) -> None:
     before = rows()
     CheckDefinition.objects.filter(name="KRA_PIN").update(
         required_inputs=[],
@@ -186,7 +188,7 @@ def test_what_the_code_owns_is_brought_up_to_date(definitions: None) -> None:
     ]
 
 
-def test_a_missing_check_is_created(definitions: None) -> None:
+def test_setup_creates_a_missing_check(definitions: None) -> None:
     CheckDefinition.objects.filter(name="CRB_FULL").delete()
 
     assert set_up() == "Checks: 1 created, 0 updated.\n"
@@ -195,7 +197,7 @@ def test_a_missing_check_is_created(definitions: None) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_setting_up_at_once_from_several_places_creates_each_check_once() -> None:
+def test_concurrent_setups_create_each_check_once() -> None:
     CheckDefinition.objects.all().delete()
 
     def in_its_own_connection(_: int) -> str:
@@ -211,7 +213,7 @@ def test_setting_up_at_once_from_several_places_creates_each_check_once() -> Non
     assert CheckDefinition.objects.count() == len(TABLE)
 
 
-def test_postal_address_that_a_route_needs_is_advertised_and_taken(api: Api) -> None:
+def test_catalogue_offers_the_postal_address_a_route_needs(api: Api) -> None:
     answer = api.get("/checks/definitions/BUSINESS_VERIFICATION").json()
     keys = {each["key"]: each["required"] for each in answer["requiredInputs"]}
     assert keys["postalAddress"] is keys["postalCode"] is False

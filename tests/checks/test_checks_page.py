@@ -22,20 +22,20 @@ def flags_of(entry: Entry) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
-def test_the_page_lists_each_output_field_and_flag_in_order(entry: Entry) -> None:
+def test_page_lists_output_fields_and_flags_in_order(entry: Entry) -> None:
     rows = re.findall(r"^\| `(\w+)` \|", part_of(entry), re.MULTILINE)
 
     assert rows == [*entry.output_fields, *entry.flag_codes]
     assert list(flags_of(entry)) == entry.flag_codes
 
 
-def test_the_page_has_the_checks_and_no_others() -> None:
+def test_page_has_exactly_the_checks_of_the_catalogue() -> None:
     assert re.findall(r"^## ([A-Z_]+)$", PAGE, re.MULTILINE) == [
         e.name for e in CATALOGUE
     ]
 
 
-def test_a_flags_severity_is_the_level_of_its_score() -> None:
+def test_severity_of_a_flag_is_the_level_of_its_score() -> None:
     for entry in CATALOGUE:
         for severity, score in flags_of(entry).values():
             assert severity == RiskLevel.of(score)
@@ -43,9 +43,7 @@ def test_a_flags_severity_is_the_level_of_its_score() -> None:
 
 @pytest.mark.parametrize("digit", [0, 1, 2, 3, 7])
 @EVERY_CHECK
-def test_the_sandbox_scores_as_the_page_says(
-    entry: Entry, kind: str, digit: int
-) -> None:
+def test_sandbox_scores_as_the_page_says(entry: Entry, kind: str, digit: int) -> None:
     said = flags_of(entry)
 
     for run in range(20):

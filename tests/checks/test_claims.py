@@ -10,10 +10,10 @@ from tests.checks.engine import (
     HOUR,
     definitions,
     events,
-    everything,
     found,
+    ledger_totals,
     only_result,
-    paid,
+    snapshot_tables,
 )
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
@@ -38,7 +38,7 @@ def claim_one():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_workers_never_claim_the_same_check(api):
+def test_two_workers_claim_different_checks(api):
     api.create(*[person(idNumber=str(20000000 + n)) for n in range(60)])
     claimed, lock = [], threading.Lock()
 
@@ -52,7 +52,7 @@ def test_two_workers_never_claim_the_same_check(api):
     assert len(claimed) == len(set(claimed)) == 180
 
 
-def test_the_longest_due_is_claimed_first(api):
+def test_claim_takes_the_longest_due_checks_first(api):
     api.create(person())
     results = list(CheckResult.objects.order_by("position"))
     for hours, result in enumerate(results):
@@ -66,7 +66,7 @@ def test_the_longest_due_is_claimed_first(api):
     assert order == [result.pk for result in reversed(results)]
 
 
-def test_a_claim_lasts_as_long_as_its_lease(one_check, settings):
+def test_claim_lasts_as_long_as_its_lease(one_check, settings):
     settings.CHECK_LEASE_SECONDS = 90
     before = now()
 
@@ -78,13 +78,13 @@ def test_a_claim_lasts_as_long_as_its_lease(one_check, settings):
     assert claim(10) == []
 
 
-def test_a_check_that_is_not_due_is_not_claimed(one_check):
+def test_claim_skips_checks_that_are_not_due(one_check):
     CheckResult.objects.update(next_attempt_at=now() + timedelta(seconds=5))
 
     assert claim(10) == []
 
 
-def test_a_check_whose_worker_died_is_claimed_again_after_its_lease(one_check):
+def test_check_of_a_dead_worker_is_claimed_after_its_lease(one_check):
     first = claim_one()
     let_time_pass()
 
@@ -97,9 +97,7 @@ def test_a_check_whose_worker_died_is_claimed_again_after_its_lease(one_check):
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
-def test_a_late_answer_counts_for_nothing_beside_the_newest(
-    one_check, ending, is_first
-):
+def test_late_answer_is_ignored_after_a_newer_claim(one_check, ending, is_first):
     late = claim_one()
     let_time_pass()
     both = [(claim_one(), FOUND), (late, ending)]
@@ -110,46 +108,46 @@ def test_a_late_answer_counts_for_nothing_beside_the_newest(
     assert result.status == "COMPLETED"
     assert ("check.completed", f"{result.pk}:1") in events()
     assert "check.failed" not in dict(events())
-    assert "REVERSAL" not in paid()
+    assert "REVERSAL" not in ledger_totals()
 
 
 @pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
-def test_a_late_worker_overwrites_nothing(one_check, ending):
+def test_late_worker_overwrites_no_result(one_check, ending):
     late = claim_one()
     let_time_pass()
     record_outcomes([(claim_one(), FOUND)], definitions())
-    before = everything()
+    before = snapshot_tables()
 
     record_outcomes([(late, ending)], definitions())
 
-    assert everything() == before
+    assert snapshot_tables() == before
 
 
 @pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
-def test_a_late_worker_writes_nothing_while_another_is_at_it(one_check, ending):
+def test_late_worker_writes_nothing_during_another_claim(one_check, ending):
     late = claim_one()
     let_time_pass()
     in_time = claim_one()
-    before = everything()
+    before = snapshot_tables()
 
     record_outcomes([(late, ending)], definitions())
 
-    assert everything() == before
+    assert snapshot_tables() == before
     record_outcomes([(in_time, FOUND)], definitions())
     assert only_result().score == 5
 
 
-def test_an_end_recorded_twice_counts_once(one_check):
+def test_outcome_recorded_twice_counts_once(one_check):
     claimed = claim_one()
     record_outcomes([(claimed, FAILED)], definitions())
-    before = everything()
+    before = snapshot_tables()
 
     record_outcomes([(claimed, FAILED)], definitions())
 
-    assert everything() == before
+    assert snapshot_tables() == before
 
 
-def test_a_worker_of_an_earlier_attempt_overwrites_nothing(api, one_check):
+def test_worker_of_an_earlier_attempt_overwrites_nothing(api, one_check):
     late = claim_one()
     let_time_pass()
     record_outcomes([(claim_one(), FAILED)], definitions())
@@ -158,12 +156,10 @@ def test_a_worker_of_an_earlier_attempt_overwrites_nothing(api, one_check):
     record_outcomes([(late, FOUND)], definitions())
 
     assert only_result().status == "PENDING"
-    assert paid() == {"CHARGE": -100, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -100, "REVERSAL": 50}
 
 
-def test_a_check_claimed_five_times_without_an_end_is_given_up(
-    api, one_check, log_lines
-):
+def test_sixth_claim_without_an_outcome_fails_the_check(api, one_check, log_lines):
     for _ in range(5):
         assert len(claim(10)) == 1
         let_time_pass()
@@ -175,12 +171,12 @@ def test_a_check_claimed_five_times_without_an_end_is_given_up(
     assert (report["status"], result["status"]) == ("FAILED", "FAILED")
     assert result["failure"]["code"] == "ENGINE_GAVE_UP"
     assert result["failure"]["retryable"] is True
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
     assert Event.objects.filter(name="check.failed").count() == 1
     assert any(result["id"] in line["message"] for line in log_lines())
 
 
-def test_a_check_claimed_four_times_without_an_end_is_asked_once_more(api, one_check):
+def test_fifth_claim_without_an_outcome_calls_the_source(api, one_check):
     for _ in range(4):
         claim(10)
         let_time_pass()
@@ -190,7 +186,7 @@ def test_a_check_claimed_four_times_without_an_end_is_asked_once_more(api, one_c
     assert api.report(one_check["id"])["status"] == "READY"
 
 
-def test_a_check_that_was_given_up_can_be_retried(api, one_check):
+def test_abandoned_check_can_be_retried(api, one_check):
     for _ in range(5):
         claim(10)
         let_time_pass()
@@ -200,17 +196,17 @@ def test_a_check_that_was_given_up_can_be_retried(api, one_check):
     api.work()
 
     assert api.report(one_check["id"])["status"] == "READY"
-    assert paid() == {"CHARGE": -100, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -100, "REVERSAL": 50}
 
 
-def test_waiting_for_a_source_is_no_sign_of_a_dead_worker(one_check):
+def test_pending_answers_do_not_count_as_dead_workers(one_check):
     for _ in range(8):
         claimed = claim_one()
         assert claimed.claims == 1
         record_outcomes([(claimed, Retry(now(), tries=0))], definitions())
 
 
-def test_a_fence_of_another_result_does_not_open_this_one(api):
+def test_fence_of_another_result_does_not_match(api):
     api.create(person())
     first, second, _ = claim(3)
     swapped = replace(first, fence=second.fence + 5)

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils.timezone import now
 
-from tests.checks.engine import only_result, paid, work_until_done
+from tests.checks.engine import ledger_totals, only_result, work_until_done
 from tests.checks.source import CLEAR
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
@@ -18,7 +18,7 @@ from verification.consents.models import Consent
 from webhooks.models import Event
 
 SLOW_SECONDS = 0.2
-# Other tests may have left connections, so it matters what is new.
+# Other tests may have left connections, so the test compares before and after.
 CONNECTIONS = """
 SELECT pid, xact_start IS NOT NULL FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend'
@@ -27,7 +27,7 @@ WHERE datname = current_database() AND backend_type = 'client backend'
 
 
 def connections():
-    """Process id -> whether it is in a transaction; our own apart."""
+    """Return the other connections: process id -> True if in a transaction."""
     with connection.cursor() as cursor:
         cursor.execute(CONNECTIONS)
         return dict(cursor.fetchall())
@@ -41,7 +41,7 @@ def orders(count):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_calls_to_a_slow_source_take_as_long_as_one(paying_api, source):
+def test_calls_to_a_slow_source_run_in_parallel(paying_api, source):
     paying_api.create(*orders(64))
     source.play = lambda asked: time.sleep(SLOW_SECONDS) or CLEAR
 
@@ -56,14 +56,14 @@ def test_many_calls_to_a_slow_source_take_as_long_as_one(paying_api, source):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_sources_are_asked_without_a_connection_or_transaction(paying_api, source):
+def test_engine_calls_sources_outside_any_transaction(paying_api, source):
     paying_api.create(*orders(10))
     all_asked = threading.Event()
     before, during = connections(), []
 
     def answer(asked):
         if len(source.asked) == 10:
-            # The worker claims and records meanwhile, each for a moment.
+            # The worker claims and records at the same time, for a moment each.
             for _ in range(20):
                 time.sleep(SLOW_SECONDS / 20)
                 during.append(connections())
@@ -80,9 +80,7 @@ def test_sources_are_asked_without_a_connection_or_transaction(paying_api, sourc
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_source_answers_is_recorded_while_others_are_still_asked(
-    paying_api, source
-):
+def test_engine_records_answers_while_other_calls_run(paying_api, source):
     paying_api.create(*orders(2))
     statuses = []
 
@@ -102,7 +100,7 @@ def test_what_a_source_answers_is_recorded_while_others_are_still_asked(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_check_may_be_newer_than_the_run_that_claims_it(paying_api, source):
+def test_run_claims_checks_of_a_newer_definition(paying_api, source):
     CheckDefinition.objects.filter(name="CRB_SCORE").delete()
     paying_api.create(*orders(1))
 
@@ -120,7 +118,7 @@ def test_a_check_may_be_newer_than_the_run_that_claims_it(paying_api, source):
     assert CheckResult.objects.filter(status="COMPLETED").count() == 2
 
 
-def test_checks_of_a_suspended_workspace_wait_and_lose_nothing(paying_api, source):
+def test_checks_of_a_suspended_workspace_wait(paying_api, source):
     ordered = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     paying_api.workspace.suspend("Unpaid invoices")
 
@@ -130,15 +128,15 @@ def test_checks_of_a_suspended_workspace_wait_and_lose_nothing(paying_api, sourc
 
     assert source.asked == []
     assert (only_result().status, only_result().tries) == ("RUNNING", 0)
-    assert paid() == {"CHARGE": -50}
+    assert ledger_totals() == {"CHARGE": -50}
 
     paying_api.workspace.resume()
     paying_api.work()
     assert paying_api.report(ordered["id"])["status"] == "READY"
-    assert paid() == {"CHARGE": -50}
+    assert ledger_totals() == {"CHARGE": -50}
 
 
-def test_checks_of_a_suspended_workspace_do_not_hold_up_others(api, another_api):
+def test_suspended_workspace_does_not_delay_others(api, another_api):
     api.create(*orders(30))
     other = another_api.create(person())
     api.workspace.suspend("Unpaid invoices")
@@ -148,7 +146,7 @@ def test_checks_of_a_suspended_workspace_do_not_hold_up_others(api, another_api)
     assert another_api.report(other["id"])["status"] == "READY"
 
 
-def test_checks_of_a_cancelled_report_are_not_asked(paying_api, source):
+def test_engine_calls_no_source_for_a_cancelled_report(paying_api, source):
     ordered = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     claim(1)  # by a worker that dies
     paying_api.post(f"/reports/{ordered['id']}/cancel")
@@ -158,12 +156,12 @@ def test_checks_of_a_cancelled_report_are_not_asked(paying_api, source):
 
     assert source.asked == []
     assert only_result().status == "CANCELLED"
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
     assert not Event.objects.filter(name__startswith="check.").exists()
 
 
 @pytest.mark.parametrize("status", ["PENDING", "DECLINED", "EXPIRED", "WITHDRAWN"])
-def test_nothing_is_asked_without_consent(paying_api, source, status):
+def test_engine_calls_no_source_without_consent(paying_api, source, status):
     ordered = paying_api.create(person())
     Consent.objects.update(status=status)
 
@@ -173,13 +171,11 @@ def test_nothing_is_asked_without_consent(paying_api, source, status):
     assert source.asked == []
     assert {r["status"] for r in report["checkResults"]} == {"CANCELLED"}
     assert report["status"] == "FAILED"
-    assert paid() == {"CHARGE": -250, "REVERSAL": 250}
+    assert ledger_totals() == {"CHARGE": -250, "REVERSAL": 250}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_check_that_is_being_asked_when_its_report_is_cancelled_stays_billed(
-    paying_api, source
-):
+def test_call_under_way_stays_billed_after_the_cancel(paying_api, source):
     ordered = paying_api.create(person())
     later = CheckResult.objects.filter(name="CRB_SCORE")
     later.update(next_attempt_at=now() + timedelta(hours=1))
@@ -203,12 +199,12 @@ def test_a_check_that_is_being_asked_when_its_report_is_cancelled_stays_billed(
         "COMPLETED",
         "CANCELLED",
     ]
-    assert paid() == {"CHARGE": -250, "REVERSAL": 150}
+    assert ledger_totals() == {"CHARGE": -250, "REVERSAL": 150}
     assert Event.objects.filter(name="check.completed").count() == 2
     assert not Event.objects.filter(name__in=["report.ready", "report.failed"]).exists()
 
 
-def test_findings_used_again_ask_nobody_and_cost_nothing(paying_api, source):
+def test_reused_finding_costs_nothing_and_calls_no_source(paying_api, source):
     first = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     paying_api.work()
 
@@ -218,7 +214,7 @@ def test_findings_used_again_ask_nobody_and_cost_nothing(paying_api, source):
     (found,) = paying_api.report(first["id"])["checkResults"]
     (reused,) = paying_api.report(again["id"])["checkResults"]
     assert len(source.asked) == 1
-    assert paid() == {"CHARGE": -50}
+    assert ledger_totals() == {"CHARGE": -50}
     assert reused["reused"]
     assert reused["evidence"]["reusedFromResultId"] == found["id"]
     for member in ("score", "riskLevel", "summary", "flags", "details"):
@@ -226,9 +222,7 @@ def test_findings_used_again_ask_nobody_and_cost_nothing(paying_api, source):
 
 
 @pytest.mark.parametrize("lost", [None, b"not ours"], ids=["erased", "unreadable"])
-def test_the_source_is_asked_for_nothing_when_earlier_findings_are_lost(
-    paying_api, source, lost
-):
+def test_engine_calls_the_source_for_free_without_the_finding(paying_api, source, lost):
     first = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     paying_api.work()
     again = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
@@ -238,4 +232,4 @@ def test_the_source_is_asked_for_nothing_when_earlier_findings_are_lost(
 
     assert paying_api.report(again["id"])["status"] == "READY"
     assert len(source.asked) == 2
-    assert paid() == {"CHARGE": -50}
+    assert ledger_totals() == {"CHARGE": -50}

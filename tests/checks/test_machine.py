@@ -52,7 +52,7 @@ class Engine(RuleBasedStateMachine):
     def __init__(self, api):
         super().__init__()
         self.api = api
-        # What workers that were slow or died hold in their hands.
+        # The claims of workers that are slow or died.
         self.late = []
         self.savepoint = transaction.savepoint()
 
@@ -203,7 +203,7 @@ def names_of(**events):
 
 
 @pytest.mark.slow
-def test_no_order_of_verbs_workers_and_crashes_breaks_the_books(api):
+def test_ledger_is_right_after_any_order_of_verbs_and_crashes(api):
     run_state_machine_as_test(
         lambda: Engine(api),
         settings=settings(

@@ -41,7 +41,7 @@ def ends():
     return list(Event.objects.filter(name__in=names).order_by("created_at"))
 
 
-def test_all_completed_is_ready(api, ordered, end):
+def test_report_is_ready_when_all_checks_completed(api, ordered, end):
     report = end(IDENTITY=found(1), KRA_PIN=found(2), CRB_SCORE=found(3))
 
     assert report["status"] == "READY"
@@ -51,7 +51,7 @@ def test_all_completed_is_ready(api, ordered, end):
     assert [event.name for event in ends()] == ["report.ready"]
 
 
-def test_one_ended_of_several_is_partial_and_not_ended(api, ordered, end):
+def test_report_is_partial_while_checks_run(api, ordered, end):
     report = end(KRA_PIN=found(2))
 
     assert report["status"] == "PARTIAL"
@@ -60,7 +60,7 @@ def test_one_ended_of_several_is_partial_and_not_ended(api, ordered, end):
     assert moves(api, ordered) == ["RUNNING", "PARTIAL"]
 
 
-def test_a_failure_makes_a_report_partial_while_others_run(end):
+def test_failed_check_makes_a_running_report_partial(end):
     report = end(KRA_PIN=FAILED)
 
     assert report["status"] == "PARTIAL"
@@ -68,7 +68,7 @@ def test_a_failure_makes_a_report_partial_while_others_run(end):
     assert ends() == []
 
 
-def test_a_report_is_partial_once_however_many_end_before_the_last(api, ordered, end):
+def test_report_becomes_partial_once(api, ordered, end):
     end(KRA_PIN=found(2))
     end(IDENTITY=found(2))
     end(CRB_SCORE=found(2))
@@ -76,7 +76,7 @@ def test_a_report_is_partial_once_however_many_end_before_the_last(api, ordered,
     assert moves(api, ordered) == ["RUNNING", "PARTIAL", "READY"]
 
 
-def test_a_check_that_waits_moves_nothing(api, ordered, end):
+def test_waiting_check_does_not_move_the_report(api, ordered, end):
     at = CheckResult.objects.first().created_at
 
     report = end(IDENTITY=Retry(at, tries=1))
@@ -85,7 +85,7 @@ def test_a_check_that_waits_moves_nothing(api, ordered, end):
     assert moves(api, ordered) == ["RUNNING"]
 
 
-def test_none_completed_is_failed(api, ordered, end):
+def test_report_fails_when_no_check_completed(api, ordered, end):
     report = end(IDENTITY=FAILED, KRA_PIN=FAILED, CRB_SCORE=FAILED)
 
     assert report["status"] == "FAILED"
@@ -99,7 +99,7 @@ def test_none_completed_is_failed(api, ordered, end):
 
 
 @pytest.mark.parametrize("other", [FAILED, Cancelled()], ids=["failed", "cancelled"])
-def test_a_mix_is_partial_for_good(api, ordered, end, other):
+def test_report_ends_partial_when_some_checks_failed(api, ordered, end, other):
     report = end(IDENTITY=found(1), KRA_PIN=other, CRB_SCORE=found(3))
 
     assert report["status"] == "PARTIAL"
@@ -110,7 +110,7 @@ def test_a_mix_is_partial_for_good(api, ordered, end, other):
     assert event.payload["report"]["status"] == "PARTIAL"
 
 
-def test_a_mix_that_ends_one_by_one_is_partial_twice(api, ordered, end):
+def test_report_ends_partial_after_it_was_partial(api, ordered, end):
     end(IDENTITY=found(1))
     end(KRA_PIN=FAILED)
     report = end(CRB_SCORE=found(3))
@@ -120,7 +120,7 @@ def test_a_mix_that_ends_one_by_one_is_partial_twice(api, ordered, end):
     assert len(ends()) == 1
 
 
-def test_a_retry_that_succeeds_is_ready(api, ordered, end):
+def test_report_is_ready_when_its_retry_completes(api, ordered, end):
     end(IDENTITY=found(1), KRA_PIN=FAILED, CRB_SCORE=found(3))
     api.post(f"/reports/{ordered}/retry")
     assert api.report(ordered)["completedAt"] is None
@@ -134,7 +134,7 @@ def test_a_retry_that_succeeds_is_ready(api, ordered, end):
     assert [event.name for event in ends()] == ["report.failed", "report.ready"]
 
 
-def test_a_retry_that_fails_again_ends_again(api, ordered, end):
+def test_report_ends_again_when_its_retry_fails(api, ordered, end):
     end(IDENTITY=FAILED, KRA_PIN=FAILED, CRB_SCORE=FAILED)
     api.post(f"/reports/{ordered}/retry")
     assert api.report(ordered)["status"] == "RUNNING"
@@ -157,7 +157,7 @@ def test_a_retry_that_fails_again_ends_again(api, ordered, end):
         (None, "UNKNOWN"),
     ],
 )
-def test_the_level_follows_from_the_score(api, ordered, end, score, level):
+def test_risk_level_follows_from_the_score(api, ordered, end, score, level):
     report = end(IDENTITY=found(score), KRA_PIN=found(None), CRB_SCORE=found(None))
 
     assert (report["riskScore"], report["riskLevel"]) == (score, level)
@@ -165,19 +165,19 @@ def test_the_level_follows_from_the_score(api, ordered, end, score, level):
     assert by_name["IDENTITY"]["riskLevel"] == level
 
 
-def test_the_worst_finding_decides(end):
+def test_worst_finding_decides_the_score(end):
     report = end(IDENTITY=found(5), KRA_PIN=found(71), CRB_SCORE=found(30))
 
     assert (report["riskScore"], report["riskLevel"]) == (71, "HIGH")
 
 
-def test_the_score_rises_while_checks_end(end):
+def test_score_rises_while_checks_end(end):
     assert end(IDENTITY=found(0))["riskScore"] == 0
     assert end(KRA_PIN=found(45))["riskScore"] == 45
     assert end(CRB_SCORE=found(10))["riskScore"] == 45
 
 
-def test_the_event_of_the_end_lists_every_check_as_it_ended(api, ordered, end):
+def test_last_event_lists_the_status_of_every_check(api, ordered, end):
     end(IDENTITY=found(5), KRA_PIN=FAILED, CRB_SCORE=found(30))
 
     (event,) = ends()
@@ -190,14 +190,14 @@ def test_the_event_of_the_end_lists_every_check_as_it_ended(api, ordered, end):
     assert event.payload["riskScore"] == 30
 
 
-def test_the_event_of_a_check_before_the_end_says_processing(end):
+def test_check_event_before_the_end_says_processing(end):
     end(IDENTITY=found(5))
 
     event = Event.objects.get(name="check.completed")
     assert event.payload["report"]["status"] == "PROCESSING"
 
 
-def test_a_real_run_ends_as_its_checks_do(api):
+def test_sandbox_report_ends_as_its_checks_do(api):
     ordered = api.create(person(idNumber="90000008"))
 
     work_until_done(api)

@@ -1,28 +1,41 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from django.db import connection, transaction
 
 from tests.checks.engine import (
     FAILED,
     FINDING,
     definitions,
     events,
-    everything,
     found,
+    ledger_totals,
     only_result,
-    paid,
+    snapshot_tables,
     work_until_done,
 )
-from tests.world.clients import person
+from tests.world.clients import HOSTED, person
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import ENGINE, Completed, Failed, record_outcomes
+from verification.consents.decisions import Evidence, grant, withdraw
+from verification.consents.models import Consent
 from verification.reports.models import StatusChange
 from webhooks.models import Event
 from workspaces.models import Account, LedgerEntry
 
 FOUND = found(5)
 
+WAITING = """
+SELECT EXISTS (
+    SELECT FROM pg_locks
+    WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
+)
+"""
 
-def taken(api, name, cause):
+
+def take_place_of_event(api, name, cause):
     """Take the place of an event that is to come: its insert is refused."""
     Event.objects.create(
         workspace=api.workspace, environment="sandbox", name=name, cause=cause
@@ -33,7 +46,7 @@ def one_check(number=0):
     return person(idNumber=str(20000000 + number)) | {"checksRequested": ["IDENTITY"]}
 
 
-def test_an_end_is_recorded_with_its_report_its_money_and_its_events(api):
+def test_outcome_is_recorded_with_report_money_and_events(api):
     ordered = api.create(one_check())
     (claimed,) = claim(1)
 
@@ -61,21 +74,21 @@ def test_an_end_is_recorded_with_its_report_its_money_and_its_events(api):
 
 
 @pytest.mark.parametrize("name", ["check.failed", "report.failed"])
-def test_nothing_is_written_of_an_end_whose_event_is_refused(api, name):
+def test_outcome_is_not_recorded_without_its_event(api, name):
     ordered = api.create(one_check())
     (claimed,) = claim(1)
     cause = claimed.result_id if name == "check.failed" else ordered["id"]
-    taken(api, name, f"{cause}:1")
-    before, balance = everything(), api.account.balance
+    take_place_of_event(api, name, f"{cause}:1")
+    before, balance = snapshot_tables(), api.account.balance
 
     record_outcomes([(claimed, FAILED)], definitions())
 
-    assert everything() == before
+    assert snapshot_tables() == before
     assert api.account.balance == balance
     assert not StatusChange.objects.filter(target="FAILED").exists()
 
 
-def test_nothing_is_written_of_an_end_whose_money_is_refused(api):
+def test_outcome_is_not_recorded_without_its_reversal(api):
     api.create(one_check())
     (claimed,) = claim(1)
     LedgerEntry.objects.create(
@@ -86,11 +99,11 @@ def test_nothing_is_written_of_an_end_whose_money_is_refused(api):
         attempt=1,
         actor="tests",
     )
-    before = everything()
+    before = snapshot_tables()
 
     record_outcomes([(claimed, FAILED)], definitions())
 
-    assert everything() == before
+    assert snapshot_tables() == before
 
 
 @pytest.mark.parametrize(
@@ -114,11 +127,11 @@ def test_nothing_is_written_of_an_end_whose_money_is_refused(api):
         "too long",
     ],
 )
-def test_one_that_cannot_be_recorded_holds_up_no_other(api, bad):
+def test_bad_outcome_does_not_stop_the_others(api, bad):
     api.create(*[one_check(number) for number in range(5)])
     claims = claim(5)
     if bad is FOUND:
-        taken(api, "check.completed", f"{claims[2].result_id}:1")
+        take_place_of_event(api, "check.completed", f"{claims[2].result_id}:1")
 
     ends = [(claimed, FOUND) for claimed in claims]
     record_outcomes([*ends[:2], (claims[2], bad), *ends[3:]], definitions())
@@ -130,17 +143,17 @@ def test_one_that_cannot_be_recorded_holds_up_no_other(api, bad):
     assert Event.objects.filter(name="report.ready").count() == 4
 
 
-def test_one_that_can_never_be_recorded_is_given_up(api):
+def test_outcome_that_is_never_recorded_fails_the_check(api):
     api.create(one_check())
-    taken(api, "check.completed", f"{only_result().pk}:1")
+    take_place_of_event(api, "check.completed", f"{only_result().pk}:1")
 
     work_until_done(api)
 
     assert only_result().failure_code == "ENGINE_GAVE_UP"
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
-def test_what_cannot_be_recorded_is_logged_without_its_words(api, log_lines):
+def test_failed_recording_is_logged_without_the_message(api, log_lines):
     api.create(one_check())
     (claimed,) = claim(1)
 
@@ -152,7 +165,7 @@ def test_what_cannot_be_recorded_is_logged_without_its_words(api, log_lines):
     assert "Wanjiku" not in logged
 
 
-def test_a_batch_is_a_bounded_number_of_statements(api, django_assert_max_num_queries):
+def test_batch_takes_a_bounded_number_of_statements(api, django_assert_max_num_queries):
     api.create(*[one_check(number) for number in range(40)])
     known = definitions()
     few, many = claim(2), claim(38)
@@ -163,12 +176,12 @@ def test_a_batch_is_a_bounded_number_of_statements(api, django_assert_max_num_qu
         record_outcomes([(claimed, FAILED) for claimed in many], known)
 
 
-def test_nothing_recorded_is_no_statement(db, django_assert_num_queries):
+def test_empty_batch_takes_no_statement(db, django_assert_num_queries):
     with django_assert_num_queries(0):
         record_outcomes([], {})
 
 
-def test_each_run_of_a_check_has_an_event_of_its_own(api):
+def test_each_run_of_a_check_has_its_own_event(api):
     ordered = api.create(one_check())
     (claimed,) = claim(1)
     record_outcomes([(claimed, FAILED)], definitions())
@@ -187,7 +200,7 @@ def test_each_run_of_a_check_has_an_event_of_its_own(api):
     ]
 
 
-def test_the_event_of_a_check_says_what_the_report_says_of_it(api):
+def test_check_event_equals_the_result_of_the_report(api):
     ordered = api.create(person(idNumber="90000003"))
     work_until_done(api)
 
@@ -202,7 +215,7 @@ def test_the_event_of_a_check_says_what_the_report_says_of_it(api):
         assert event.payload["reportId"] == ordered["id"]
 
 
-def test_a_report_paid_by_its_subject_is_not_given_back_to_the_workspace(api):
+def test_report_paid_by_its_subject_has_no_reversal(api):
     api.create(one_check() | {"paymentMode": "SELF"})
     (claimed,) = claim(1)
     report = claimed.report
@@ -214,7 +227,7 @@ def test_a_report_paid_by_its_subject_is_not_given_back_to_the_workspace(api):
     assert not LedgerEntry.objects.filter(kind="REVERSAL").exists()
 
 
-def test_ends_of_many_workspaces_are_recorded_together(api, another_api, live_api):
+def test_outcomes_of_many_workspaces_are_recorded_together(api, another_api, live_api):
     api.create(one_check())
     another_api.create(one_check())
 
@@ -225,7 +238,7 @@ def test_ends_of_many_workspaces_are_recorded_together(api, another_api, live_ap
     assert LedgerEntry.objects.filter(kind="REVERSAL").count() == 2
 
 
-def test_the_actor_of_a_reversal_is_the_engine(api):
+def test_actor_of_a_reversal_is_the_engine(api):
     api.create(one_check())
 
     record_outcomes([(claimed, FAILED) for claimed in claim(1)], definitions())
@@ -233,7 +246,7 @@ def test_the_actor_of_a_reversal_is_the_engine(api):
     assert LedgerEntry.objects.get(kind="REVERSAL").actor == ENGINE
 
 
-def test_a_check_that_took_months_is_recorded(api):
+def test_check_that_took_months_is_recorded(api):
     api.create(one_check())
     CheckResult.objects.update(started_at="2020-01-01T00:00:00Z")
 
@@ -241,3 +254,42 @@ def test_a_check_that_took_months_is_recorded(api):
 
     assert only_result().status == "COMPLETED"
     assert only_result().duration_ms == 2**31 - 1
+
+
+def record_and_close(claims):
+    try:
+        record_outcomes([(claimed, found(5)) for claimed in claims], definitions())
+    finally:
+        connection.close()
+
+
+def wait_until_blocked(recording):
+    with connection.cursor() as cursor:
+        while not recording.done():
+            cursor.execute(WAITING)
+            if cursor.fetchone()[0]:
+                return
+            time.sleep(0.01)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_event_has_the_consent_status_at_the_lock(api):
+    one_check = person() | {"checksRequested": ["IDENTITY"], "consent": HOSTED}
+    api.create(one_check, one_check)
+    kept, withdrawn = Consent.objects.order_by("pk")
+    for consent in (kept, withdrawn):
+        grant(consent.pk, 1, Evidence(typed_name="Wanjiku Kamau"))
+    claims = claim(2)
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            withdraw(withdrawn.pk, 1, Evidence(), "")
+            recording = pool.submit(record_and_close, claims)
+            wait_until_blocked(recording)
+        recording.result()
+
+    ends = Event.objects.filter(name="check.completed")
+    assert {e.report_id: e.payload["report"]["consentStatus"] for e in ends} == {
+        kept.report_id: "GRANTED",
+        withdrawn.report_id: "WITHDRAWN",
+    }

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 from django.utils.timezone import now
 
-from tests.checks.engine import only_result, paid, work_until_done
+from tests.checks.engine import ledger_totals, only_result, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
@@ -46,21 +46,17 @@ class Down:
         raise Unavailable("ACME_DOWN", "Acme is down.")
 
 
-def test_a_source_that_was_down_twice_is_asked_until_it_answers(
-    paying_api, source, ordered
-):
+def test_engine_retries_until_the_source_answers(paying_api, source, ordered):
     source.answers(DOWN, DOWN, CLEAR)
 
     work_until_done(paying_api)
 
     assert paying_api.report(ordered["id"])["status"] == "READY"
     assert len(source.asked) == 3
-    assert paid() == {"CHARGE": -50}
+    assert ledger_totals() == {"CHARGE": -50}
 
 
-def test_every_try_of_one_run_names_itself_the_same_to_the_source(
-    paying_api, source, ordered
-):
+def test_every_try_of_a_run_has_the_same_reference(paying_api, source, ordered):
     source.answers(DOWN, DOWN, CLEAR)
 
     work_until_done(paying_api)
@@ -68,9 +64,7 @@ def test_every_try_of_one_run_names_itself_the_same_to_the_source(
     assert {asked["reference"] for asked in source.asked} == {f"{only_result().pk}-1"}
 
 
-def test_a_retry_by_the_client_is_another_run_for_the_source(
-    paying_api, source, ordered
-):
+def test_retry_by_the_client_has_a_new_reference(paying_api, source, ordered):
     source.answers(REFUSED, CLEAR)
     work_until_done(paying_api)
 
@@ -82,9 +76,7 @@ def test_a_retry_by_the_client_is_another_run_for_the_source(
     assert references == [f"{result}-1", f"{result}-2"]
 
 
-def test_a_policy_that_is_used_up_fails_the_check_with_the_sources_words(
-    paying_api, source, ordered
-):
+def test_check_fails_with_the_message_of_the_source(paying_api, source, ordered):
     source.answers(DOWN)
 
     work_until_done(paying_api)
@@ -95,10 +87,10 @@ def test_a_policy_that_is_used_up_fails_the_check_with_the_sources_words(
         "message": "Acme is down.",
         "retryable": True,
     }
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
-def test_the_policy_of_the_definition_is_honoured(paying_api, source, ordered):
+def test_engine_follows_the_retry_policy_of_the_definition(paying_api, source, ordered):
     CheckDefinition.objects.update(retry_policy=POLICY | {"maxAttempts": 2})
     source.answers(DOWN)
 
@@ -107,7 +99,7 @@ def test_the_policy_of_the_definition_is_honoured(paying_api, source, ordered):
     assert len(source.asked) == 2
 
 
-def test_a_retry_by_the_client_has_all_tries_again(paying_api, source, ordered):
+def test_retry_by_the_client_has_all_tries_again(paying_api, source, ordered):
     source.answers(*[DOWN] * 9, CLEAR)
     work_until_done(paying_api)
 
@@ -118,7 +110,7 @@ def test_a_retry_by_the_client_has_all_tries_again(paying_api, source, ordered):
     assert len(source.asked) == 10
 
 
-def test_a_refusal_fails_the_check_at_once(paying_api, source, ordered):
+def test_refusal_fails_the_check_at_once(paying_api, source, ordered):
     source.answers(REFUSED)
 
     paying_api.work()
@@ -126,13 +118,13 @@ def test_a_refusal_fails_the_check_at_once(paying_api, source, ordered):
     assert len(source.asked) == 1
     failure = result_of(paying_api, ordered)["failure"]
     assert (failure["code"], failure["retryable"]) == ("ACME_REFUSED", False)
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
 @pytest.mark.parametrize(
     ("tries", "longest"), [(0, 2), (1, 6), (2, 18), (3, 30)], ids=str
 )
-def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, longest):
+def test_pause_lies_between_zero_and_the_delay_of_the_policy(ordered, tries, longest):
     (claimed,) = claim(1)
     claimed = replace(claimed, tries=tries)
 
@@ -148,7 +140,7 @@ def test_the_pause_is_anywhere_between_nothing_and_the_policys(ordered, tries, l
     assert 0.9 * longest < max(pauses) <= longest + 0.05
 
 
-def test_the_last_try_is_not_followed_by_a_pause(ordered):
+def test_last_try_has_no_pause(ordered):
     (claimed,) = claim(1)
 
     _, outcome = call_provider(Down(), replace(claimed, tries=4), POLICY)
@@ -156,7 +148,7 @@ def test_the_last_try_is_not_followed_by_a_pause(ordered):
     assert outcome == Failed("ACME_DOWN", "Acme is down.", retryable=True)
 
 
-def test_an_answer_that_is_on_its_way_spends_no_try(paying_api, source, ordered):
+def test_pending_answer_uses_no_try(paying_api, source, ordered):
     at = now() + timedelta(days=3)
     source.answers((202, {"askAt": at.isoformat()}))
 
@@ -171,9 +163,7 @@ def test_an_answer_that_is_on_its_way_spends_no_try(paying_api, source, ordered)
     assert paying_api.report(ordered["id"])["status"] == "READY"
 
 
-def test_a_source_that_wants_to_be_asked_at_once_is_given_a_pause(
-    paying_api, source, ordered
-):
+def test_poll_waits_at_least_a_second(paying_api, source, ordered):
     source.answers((202, {"askAt": "2020-01-01T00:00:00Z"}))
     before = now()
 
@@ -193,9 +183,7 @@ def test_a_source_that_wants_to_be_asked_at_once_is_given_a_pause(
     ],
     ids=["raises", "no score", "a word for a score", "a time of nowhere"],
 )
-def test_what_is_not_understood_is_tried_again_like_a_source_that_is_down(
-    paying_api, source, ordered, answer
-):
+def test_unreadable_answer_is_retried(paying_api, source, ordered, answer):
     source.answers(answer, CLEAR)
 
     work_until_done(paying_api)
@@ -203,7 +191,7 @@ def test_what_is_not_understood_is_tried_again_like_a_source_that_is_down(
     assert paying_api.report(ordered["id"])["status"] == "READY"
 
 
-def test_what_is_never_understood_fails_the_check(paying_api, source, ordered):
+def test_check_fails_when_every_answer_is_unreadable(paying_api, source, ordered):
     source.answers(NOT_UNDERSTOOD)
 
     work_until_done(paying_api)
@@ -213,7 +201,7 @@ def test_what_is_never_understood_fails_the_check(paying_api, source, ordered):
     assert len(source.asked) == POLICY["maxAttempts"]
 
 
-def test_the_words_of_an_unexpected_exception_are_not_logged(
+def test_message_of_an_unexpected_exception_is_not_logged(
     paying_api, source, ordered, log_lines
 ):
     source.answers(NOT_UNDERSTOOD)
@@ -225,9 +213,7 @@ def test_the_words_of_an_unexpected_exception_are_not_logged(
     assert "12345678" not in logged
 
 
-def test_a_subject_that_cannot_be_read_holds_up_no_other_report(
-    paying_api, source, ordered
-):
+def test_unreadable_subject_does_not_stop_other_reports(paying_api, source, ordered):
     other = paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     Report.objects.filter(pk=ordered["id"]).update(subject=b"not ours")
     unreadable = CheckResult.objects.get(report=ordered["id"])

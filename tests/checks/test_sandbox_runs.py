@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.checks.engine import only_result, paid
+from tests.checks.engine import ledger_totals, only_result
 from tests.world.clients import ATTESTED, company, person
 from tests.world.clock import let_time_pass
 from verification.checks.catalogue import CATALOGUE
@@ -13,7 +13,7 @@ EMPLOYMENT = {
     "refereeName": "Otieno Odhiambo",
     "refereeEmail": "otieno@baobab.test",
 }
-# What the last digit brings about: (status, lowest score, highest score, flagged)
+# Last digit -> (status, lowest score, highest score, flagged)
 ENDS = {
     0: ("COMPLETED", 0, 60, False),
     1: ("COMPLETED", 40, 80, True),
@@ -26,7 +26,7 @@ ENDS = {
     8: ("FAILED", None, None, False),
     9: ("FAILED", None, None, False),
 }
-# Of lists nobody is found, or somebody in public office.
+# The screening of lists finds no hit, or a person in public office.
 OF_LISTS = {
     1: ("COMPLETED", 5, 5, False),
     2: ("COMPLETED", 50, 50, True),
@@ -36,7 +36,7 @@ FAILURES = {
     8: {"code": "SOURCE_REFUSED", "retryable": False},
     9: {"code": "SANDBOX_FIXTURE_MISSING", "retryable": False},
 }
-# How often the engine runs a check before it ends.
+# The number of runs before the check ends.
 RUNS = {4: 3, 5: 5, 6: 2}
 
 
@@ -52,9 +52,9 @@ def order(check, digit):
 
 
 def run(api):
-    """Run the check to its end; how often a worker took it up."""
+    """Run the check to its end; return the number of its claims."""
     for _ in range(20):
-        # A wait may be so short that one worker takes it up twice.
+        # A wait may be so short that one job claims the check twice.
         api.work()
         if only_result().next_attempt_at is None:
             return only_result().fence
@@ -64,7 +64,7 @@ def run(api):
 
 @pytest.mark.parametrize("digit", ENDS)
 @pytest.mark.parametrize("check", CATALOGUE, ids=lambda check: check.name)
-def test_each_number_ends_each_check_as_the_sandbox_says(api, check, digit):
+def test_last_digit_decides_the_outcome_of_each_check(api, check, digit):
     CheckDefinition.objects.filter(name=check.name).update(active=True)
     ordered = api.create(order(check, digit))
 
@@ -83,13 +83,13 @@ def test_each_number_ends_each_check_as_the_sandbox_says(api, check, digit):
         assert {flag["code"] for flag in result["flags"]} <= set(check.flag_codes)
         assert flagged in {bool(result["flags"]), None}
         assert result["evidence"]["provider"] == "sandbox"
-        assert paid() == {"CHARGE": -check.price}
+        assert ledger_totals() == {"CHARGE": -check.price}
     else:
         assert result["failure"].items() >= FAILURES[digit].items()
-        assert paid() == {"CHARGE": -check.price, "REVERSAL": check.price}
+        assert ledger_totals() == {"CHARGE": -check.price, "REVERSAL": check.price}
 
 
-def test_a_slow_source_is_asked_again_when_its_answer_is_due(api):
+def test_slow_source_is_polled_when_its_answer_is_due(api):
     api.create(person(idNumber="90000006") | {"checksRequested": ["IDENTITY"]})
 
     api.work()
@@ -98,7 +98,7 @@ def test_a_slow_source_is_asked_again_when_its_answer_is_due(api):
     assert 19 < (result.next_attempt_at - result.started_at).total_seconds() < 21
 
 
-def test_a_changing_result_is_another_on_every_run(api):
+def test_changing_result_differs_on_every_run(api):
     item = person(idNumber="90000007") | {"checksRequested": ["IDENTITY"]}
     api.create(item | {"reuse": False})
     api.work()
@@ -110,7 +110,7 @@ def test_a_changing_result_is_another_on_every_run(api):
     assert first != second
 
 
-def test_numbers_of_a_company_decide_its_tax_check(api):
+def test_company_number_decides_the_tax_check(api):
     item = company(kraPin="A900000003Z") | {"consent": ATTESTED}
     ordered = api.create(item | {"checksRequested": ["KRA_PIN"]})
 
@@ -120,7 +120,7 @@ def test_numbers_of_a_company_decide_its_tax_check(api):
     assert [flag["code"] for flag in result["flags"]] == ["PIN_INACTIVE"]
 
 
-def test_evidence_names_the_fields_that_the_source_never_tells(api):
+def test_evidence_names_the_fields_the_source_never_has(api):
     ordered = api.create(person() | {"checksRequested": ["CREDITBUREAU_STATUS"]})
     api.work()
 

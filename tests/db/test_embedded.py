@@ -75,12 +75,12 @@ def kill_server(folder):
     return pid_file
 
 
-def test_the_address_is_known_without_touching_anything(tmp_path):
+def test_url_is_known_without_a_server(tmp_path):
     assert embedded.url(tmp_path / "data").endswith("/verification")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_that_was_stopped_keeps_its_data(folder):
+def test_stopped_server_keeps_its_data(folder):
     embedded.start(folder)
     with connect(folder) as connection:
         connection.execute("CREATE TABLE kept ()")
@@ -93,7 +93,7 @@ def test_a_server_that_was_stopped_keeps_its_data(folder):
         connection.execute("SELECT FROM kept")
 
 
-def test_it_starts_after_it_was_killed(folder):
+def test_server_starts_after_it_was_killed(folder):
     embedded.start(folder)
     kill_server(folder)
 
@@ -140,7 +140,7 @@ def test_server_starts_while_a_backend_of_the_killed_one_is_busy(folder):
         connection.close()
 
 
-def test_folder_that_cannot_be_used_is_refused_with_what_to_do(folder):
+def test_unusable_folder_is_refused_with_advice(folder):
     folder.write_text("a file")
     with pytest.raises(EmbeddedServerError, match="set DATA_DIR to a folder that is"):
         embedded.acquire(folder)
@@ -153,7 +153,7 @@ def test_folder_that_cannot_be_used_is_refused_with_what_to_do(folder):
         embedded.start(folder)
 
 
-def test_it_starts_in_a_folder_too_deep_for_a_socket(tmp_path):
+def test_server_starts_in_a_folder_too_deep_for_a_socket(tmp_path):
     folder = tmp_path.joinpath(*["deep-folder"] * 12)
 
     embedded.start(folder)
@@ -165,7 +165,7 @@ def test_it_starts_in_a_folder_too_deep_for_a_socket(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Ada's data & more 100 %", "one, two"])
-def test_it_starts_in_a_folder_whose_name_needs_quoting(tmp_path, name):
+def test_server_starts_in_a_folder_that_needs_quotes(tmp_path, name):
     folder = tmp_path / name
 
     embedded.start(folder)
@@ -174,7 +174,7 @@ def test_it_starts_in_a_folder_whose_name_needs_quoting(tmp_path, name):
     embedded.stop(folder)
 
 
-def test_a_socket_folder_of_somebody_else_is_refused(tmp_path):
+def test_socket_folder_of_another_user_is_refused(tmp_path):
     folder = tmp_path.joinpath(*["deep-folder"] * 12)
     theirs = embedded.socket_dir(folder)
     theirs.mkdir(mode=0o777)
@@ -186,7 +186,7 @@ def test_a_socket_folder_of_somebody_else_is_refused(tmp_path):
     theirs.rmdir()
 
 
-def test_a_first_start_that_was_interrupted_does_not_matter(folder):
+def test_server_starts_after_an_interrupted_first_start(folder):
     (folder / "postgres.new").mkdir(parents=True)
     (folder / "postgres.new" / "half").write_text("written")
 
@@ -195,7 +195,7 @@ def test_a_first_start_that_was_interrupted_does_not_matter(folder):
     assert is_up(folder)
 
 
-def test_many_may_start_it_at_once_and_the_last_stops_it(folder):
+def test_last_of_many_users_stops_the_server(folder):
     users = [use_elsewhere(folder) for _ in range(4)]
     for user in users:
         assert user.stdout.readline() == b"up\n"
@@ -208,7 +208,7 @@ def test_many_may_start_it_at_once_and_the_last_stops_it(folder):
     assert not is_up(folder)
 
 
-def test_a_killed_user_does_not_keep_the_others_from_stopping_it(folder):
+def test_server_stops_after_a_user_was_killed(folder):
     killed, other = use_elsewhere(folder), use_elsewhere(folder)
     for user in (killed, other):
         user.stdout.readline()
@@ -220,7 +220,7 @@ def test_a_killed_user_does_not_keep_the_others_from_stopping_it(folder):
     assert not is_up(folder)
 
 
-def test_the_visibility_map_is_kept_fresh_and_nothing_is_unsafe(folder):
+def test_server_settings_are_safe(folder):
     embedded.start(folder)
 
     with connect(folder) as connection:
@@ -235,7 +235,7 @@ def test_the_visibility_map_is_kept_fresh_and_nothing_is_unsafe(folder):
 
 
 @pytest.mark.parametrize("argv", [["help"], ["migrate", "--help"], ["--version"], []])
-def test_no_server_is_started_for_commands_that_need_none(argv, folder, monkeypatch):
+def test_commands_without_database_start_no_server(argv, folder, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.setenv("DATA_DIR", str(folder))
 
@@ -244,7 +244,7 @@ def test_no_server_is_started_for_commands_that_need_none(argv, folder, monkeypa
     assert not folder.exists()
 
 
-def test_no_server_is_started_when_another_is_named(folder, monkeypatch):
+def test_no_server_starts_when_database_url_is_set(folder, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/verification")
     monkeypatch.setenv("DATA_DIR", str(folder))
 

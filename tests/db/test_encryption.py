@@ -29,7 +29,7 @@ def sealed() -> bytes:
 
 @pytest.fixture
 def rotate(settings):
-    """What an operator does: a new key in front of the old one."""
+    """Put a new key in front of the old one, as an operator does."""
 
     def rotate():
         settings.FIELD_KEYS = [("new", NEW_KEY), *settings.FIELD_KEYS]
@@ -55,19 +55,19 @@ def store(workspace: Workspace, value: bytes) -> None:
 
 
 def reencrypt(batch: int = 500) -> tuple[int, int, int]:
-    """(stale, sealed anew, left)"""
+    """Run the command; return the numbers of stale, resealed and skipped values."""
     out = io.StringIO()
     call_command("reencrypt", batch=batch, stdout=out)
     stale, resealed, left = map(int, re.findall(r"\d+", out.getvalue()))
     return stale, resealed, left
 
 
-def test_what_was_sealed_is_opened_again(sealed):
+def test_unseal_returns_the_sealed_value(sealed):
     assert encryption.unseal(sealed, **PLACE) == b"12345678"
     assert b"12345678" not in sealed
 
 
-def test_what_was_sealed_by_the_first_release_is_still_opened():
+def test_value_sealed_by_the_first_release_is_readable():
     sealed = bytes.fromhex(
         "01026b317b2f7d461434c4274ab0356c6cfbb9c7dde45e7118adeebb"
         "c092a1dfba2adfc74158ea49"
@@ -81,12 +81,12 @@ def test_equal_values_are_sealed_differently(sealed):
 
 
 @pytest.mark.parametrize("elsewhere", [{"row": "8"}, {"column": "reports_report.name"}])
-def test_a_value_copied_to_another_row_or_column_is_refused(sealed, elsewhere):
+def test_value_copied_to_another_row_or_column_is_refused(sealed, elsewhere):
     with pytest.raises(InvalidTag):
         encryption.unseal(sealed, **PLACE | elsewhere)
 
 
-def test_a_changed_byte_anywhere_is_refused(sealed):
+def test_changed_byte_is_refused(sealed):
     for position in range(len(sealed)):
         changed = bytearray(sealed)
         changed[position] ^= 1
@@ -95,24 +95,24 @@ def test_a_changed_byte_anywhere_is_refused(sealed):
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 4, 15, 20])
-def test_a_cut_value_is_refused(sealed, length):
+def test_cut_value_is_refused(sealed, length):
     with pytest.raises((InvalidTag, UnknownKey, ValueError)):
         encryption.unseal(sealed[:length], **PLACE)
 
 
-def test_a_key_that_is_not_in_the_ring_is_named(sealed):
+def test_error_names_the_unknown_key(sealed):
     with pytest.raises(UnknownKey, match="FIELD_KEYS has no key 'zz'"):
         encryption.unseal(sealed.replace(b"\x02k1", b"\x02zz", 1), **PLACE)
 
 
-def test_plain_text_in_the_column_is_never_returned(workspace):
+def test_plain_text_in_the_column_is_refused(workspace):
     store(workspace, b'"owner@acacia.test"')
 
     with pytest.raises(UnknownKey):
         _ = Workspace.objects.get().owner_email
 
 
-def test_another_rows_value_is_never_returned(workspace):
+def test_value_of_another_row_is_refused(workspace):
     value = stored(workspace)
     workspace.pk = uuid7()
     workspace.save(force_insert=True)
@@ -122,7 +122,7 @@ def test_another_rows_value_is_never_returned(workspace):
         _ = Workspace.objects.get(pk=workspace.pk).owner_email
 
 
-def test_a_row_that_is_read_and_saved_keeps_its_value(workspace):
+def test_row_keeps_its_value_when_it_is_saved(workspace):
     row = Workspace.objects.get()
     before = stored(workspace)
 
@@ -134,19 +134,19 @@ def test_a_row_that_is_read_and_saved_keeps_its_value(workspace):
     assert Workspace.objects.get().owner_email == "owner@acacia.test"
 
 
-def test_a_value_may_be_changed_and_removed(workspace):
+def test_value_may_be_changed_and_removed(workspace):
     row = Workspace.objects.get()
     row.owner_email = {"été": ["☂", None, 1.5]}
     row.save()
     assert Workspace.objects.get().owner_email == {"été": ["☂", None, 1.5]}
 
 
-def test_a_value_is_not_written_past_its_field(workspace):
+def test_update_refuses_a_plain_value(workspace):
     with pytest.raises(TypeError):
         Workspace.objects.update(owner_email="plain@acacia.test")
 
 
-def test_with_a_new_key_the_old_values_are_still_read(workspace, rotate):
+def test_old_values_are_readable_with_a_new_key(workspace, rotate):
     rotate()
 
     assert Workspace.objects.get().owner_email == "owner@acacia.test"
@@ -156,14 +156,14 @@ def test_with_a_new_key_the_old_values_are_still_read(workspace, rotate):
     assert encryption.key_id_of(stored(workspace)) == "new"
 
 
-def test_reencrypt_seals_all_columns_of_all_tables_anew(api: Api, rotate):
+def test_reencrypt_seals_all_columns_of_all_tables(api: Api, rotate):
     api.create(person(), person(idNumber="87654321"))
     api.work()
     rotate()
 
     stale, resealed, left = reencrypt(batch=3)
 
-    # Of each report: subject, attestation, three findings; of all: the owner.
+    # Each report has a subject, an attestation and three findings; one owner is shared.
     assert stale >= 2 * 5 + Event.objects.filter(payload__isnull=False).count() + 1
     assert (resealed, left) == (stale, 0)
     assert reencrypt() == (0, 0, 0)
@@ -174,7 +174,7 @@ def test_reencrypt_seals_all_columns_of_all_tables_anew(api: Api, rotate):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_reencrypt_leaves_rows_in_use_and_takes_them_the_next_time(workspace, rotate):
+def test_reencrypt_leaves_locked_rows_for_the_next_run(workspace, rotate):
     rotate()
     with closing(connection.copy()) as other:
         other.set_autocommit(False)
@@ -188,9 +188,7 @@ def test_reencrypt_leaves_rows_in_use_and_takes_them_the_next_time(workspace, ro
     assert reencrypt() == (2, 2, 0)
 
 
-def test_reencrypt_passes_the_guard_of_an_append_only_table_and_leaves_it_up(
-    workspace, rotate
-):
+def test_reencrypt_keeps_the_trigger_of_an_append_only_table(workspace, rotate):
     rotate()
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -210,7 +208,7 @@ def test_reencrypt_passes_the_guard_of_an_append_only_table_and_leaves_it_up(
         workspace.save()
 
 
-def test_reencrypt_stops_at_a_value_it_cannot_open(workspace, rotate):
+def test_reencrypt_stops_at_an_unreadable_value(workspace, rotate):
     rotate()
     store(workspace, b"\x01\x02zz" + os.urandom(40))
 
@@ -218,12 +216,12 @@ def test_reencrypt_stops_at_a_value_it_cannot_open(workspace, rotate):
         reencrypt()
 
 
-def test_a_batch_of_reencrypt_has_a_row(db):
+def test_reencrypt_needs_a_batch_of_one_row_at_least(db):
     with pytest.raises(CommandError, match="at least one row"):
         reencrypt(batch=0)
 
 
-def test_a_keyed_hash_is_hmac_sha256_of_its_parts(settings):
+def test_keyed_hash_is_hmac_sha256_of_its_parts(settings):
     settings.LOOKUP_KEY = (bytes([5]) * 32,)
 
     # printf 'identity\x1facc_1\x1fke\x1f12345678' |
@@ -233,7 +231,7 @@ def test_a_keyed_hash_is_hmac_sha256_of_its_parts(settings):
     )
 
 
-def test_a_keyed_hash_depends_on_purpose_parts_and_key(settings):
+def test_keyed_hash_depends_on_purpose_parts_and_key(settings):
     one = keyed_hash("identity", "a", "b")
 
     assert keyed_hash("search", "a", "b") != one
@@ -243,7 +241,7 @@ def test_a_keyed_hash_depends_on_purpose_parts_and_key(settings):
     assert keyed_hash("identity", "a", "b") != one
 
 
-def test_a_keyed_uuid_is_one_of_version_8():
+def test_keyed_uuid_has_version_8():
     made = keyed_uuid("subject", "12345678")
 
     assert made == keyed_uuid("subject", "12345678")

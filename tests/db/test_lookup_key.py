@@ -1,4 +1,4 @@
-"""LOOKUP_KEY is replaced: what was hashed is hashed again, and nothing else changes."""
+"""Replacing LOOKUP_KEY: `rehash` updates the stored hashes and changes no more."""
 
 import io
 import os
@@ -104,7 +104,7 @@ def found(api: Api, text: str) -> list[str]:
     return [row["id"] for row in api.get("/reports", search=text).json()["content"]]
 
 
-def test_everything_is_found_under_the_new_key(api: Api, client: Client, add_key: Any):
+def test_rows_are_found_under_the_new_key(api: Api, client: Client, add_key: Any):
     body = {"reports": [person()]}
     made = api.post("/reports", body, Idempotency_Key="once").json()["reports"][0]
     api.work()
@@ -135,7 +135,7 @@ def test_everything_is_found_under_the_new_key(api: Api, client: Client, add_key
         assert bytes(record.digest) == digest_of(record, record.evidence)
 
 
-def test_links_that_were_sent_still_open(api: Api, client: Client, add_key: Any):
+def test_sent_links_still_open(api: Api, client: Client, add_key: Any):
     made = api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
     sent = [consent_url(api, made), *printed(api)]
     add_key()
@@ -147,7 +147,7 @@ def test_links_that_were_sent_still_open(api: Api, client: Client, add_key: Any)
         assert client.get(path(url), follow=True).status_code == 200
 
 
-def test_links_that_were_sent_end_where_the_operator_asks_so(
+def test_sent_links_end_when_the_operator_revokes_them(
     api: Api, client: Client, add_key: Any
 ):
     made = api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
@@ -192,7 +192,7 @@ def test_second_factors_still_work(add_key: Any):
     assert command.SecondFactorAdapter().decrypt(factor.data["secret"]) == secret
 
 
-def test_who_knows_only_the_former_key_makes_no_hash(settings: Any):
+def test_former_key_alone_makes_no_hash(settings: Any):
     former = keyed_hash("question", "12345678")
 
     settings.LOOKUP_KEY = (*settings.LOOKUP_KEY, NEW_KEY)
@@ -203,7 +203,7 @@ def test_who_knows_only_the_former_key_makes_no_hash(settings: Any):
     )
 
 
-def test_rehash_changes_nothing_where_the_newest_key_is_in_use(
+def test_rehash_changes_nothing_with_the_newest_key(
     api: Api, made_with_the_key: None, alone: None
 ):
     api.create(person())
@@ -213,9 +213,7 @@ def test_rehash_changes_nothing_where_the_newest_key_is_in_use(
     assert Report.objects.values_list("subject_id", flat=True)[0] == before
 
 
-def test_rehash_that_is_stopped_has_changed_nothing(
-    api: Api, add_key: Any, monkeypatch: Any
-):
+def test_interrupted_rehash_changes_nothing(api: Api, add_key: Any, monkeypatch: Any):
     api.create(person())
     before = Report.objects.values_list("subject_id", flat=True)[0]
     add_key()
@@ -239,7 +237,7 @@ def test_rehash_refuses_while_others_are_connected(add_key: Any):
             rehash()
 
 
-def test_rehash_refuses_who_owns_no_tables(add_key: Any):
+def test_rehash_refuses_a_role_without_tables(add_key: Any):
     add_key()
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE guest; SET ROLE guest")
@@ -267,7 +265,7 @@ def test_process_with_another_key_gets_no_connection(settings: Any, add_key: Any
         other.ensure_connection()
 
 
-def test_process_that_connects_while_rehash_runs_waits_and_is_refused(
+def test_process_that_connects_during_rehash_is_refused(
     made_with_the_key: None,
 ):
     with closing(connection.copy()) as other, ThreadPoolExecutor() as threads:
@@ -285,7 +283,7 @@ def test_process_that_connects_while_rehash_runs_waits_and_is_refused(
         assert other.connection is None
 
 
-def test_role_that_may_not_look_gets_no_connection(made_with_the_key: None):
+def test_role_without_select_gets_no_connection(made_with_the_key: None):
     with closing(connection.copy()) as other, connection.cursor() as cursor:
         cursor.execute("DROP ROLE IF EXISTS blind; CREATE ROLE blind LOGIN")
         other.settings_dict = other.settings_dict | {"USER": "blind"}
@@ -327,7 +325,7 @@ def test_command_with_another_key_is_refused_in_one_sentence(
     assert told.startswith("LOOKUP_KEY is not the key that the database was written")
 
 
-def test_every_hash_in_the_tables_is_known_to_rehash():
+def test_rehash_knows_every_hash_of_the_tables():
     """A new column of bytes is a hash under LOOKUP_KEY, or it is in DIGESTS."""
     plain = {
         f"{model._meta.label}.{field.name}"

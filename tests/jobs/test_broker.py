@@ -61,7 +61,7 @@ def dequeue(broker):
     return jobs
 
 
-def test_a_job_is_not_claimed_before_its_transaction_commits(broker):
+def test_job_is_not_claimed_before_its_commit(broker):
     with transaction.atomic():
         schedule_job(NOTHING)
         assert broker.claim() == []
@@ -69,7 +69,7 @@ def test_a_job_is_not_claimed_before_its_transaction_commits(broker):
     assert len(broker.claim()) == 1
 
 
-def test_wake_ups_that_wait_run_as_one(broker):
+def test_waiting_wake_ups_run_as_one(broker):
     for _ in range(500):
         schedule_job(NOTHING)
 
@@ -78,7 +78,7 @@ def test_wake_ups_that_wait_run_as_one(broker):
     assert Job.objects.count() == 1
 
 
-def test_a_wake_up_after_the_claim_runs_again(broker):
+def test_wake_up_after_the_claim_runs_again(broker):
     schedule_job(NOTHING)
     broker.claim()
     schedule_job(NOTHING)
@@ -93,7 +93,7 @@ def test_wake_ups_of_two_functions_both_run(broker):
     assert len(broker.claim()) == 2
 
 
-def test_a_job_for_later_waits_for_its_time(broker):
+def test_job_for_later_waits_for_its_time(broker):
     schedule_job(NOTHING, at=timezone.now() + timedelta(seconds=1))
     assert broker.claim() == []
 
@@ -109,7 +109,7 @@ def test_jobs_with_the_same_ids_all_run(broker):
     assert [job.arguments for job in broker.claim()] == [[1], [1]]
 
 
-def test_two_clusters_never_claim_the_same_job(make_broker):
+def test_two_clusters_claim_different_jobs(make_broker):
     for i in range(40):
         schedule_job(NOTHING, i)
     one, other = make_broker(), make_broker()
@@ -119,7 +119,7 @@ def test_two_clusters_never_claim_the_same_job(make_broker):
     assert len(claimed) == len(set(claimed)) == 40
 
 
-def test_a_claimed_job_comes_due_again_when_its_lease_ends(broker):
+def test_claimed_job_is_due_again_when_its_lease_ends(broker):
     schedule_job(NOTHING, 1)
     broker.claim()
     assert broker.claim() == []
@@ -129,7 +129,7 @@ def test_a_claimed_job_comes_due_again_when_its_lease_ends(broker):
     assert len(broker.claim()) == 1
 
 
-def test_an_acknowledged_job_is_gone(broker):
+def test_acknowledged_job_is_deleted(broker):
     schedule_job(NOTHING)
 
     broker.acknowledge(broker.claim()[0].id)
@@ -137,7 +137,7 @@ def test_an_acknowledged_job_is_gone(broker):
     assert not Job.objects.exists()
 
 
-def test_a_job_that_was_claimed_too_often_is_given_up_and_kept(broker):
+def test_job_claimed_too_often_is_given_up_and_stays(broker):
     schedule_job(NOTHING, 1)
     for attempt in range(MAX_ATTEMPTS):
         assert len(broker.claim()) == 1
@@ -150,7 +150,7 @@ def test_a_job_that_was_claimed_too_often_is_given_up_and_kept(broker):
     assert Job.objects.get().gave_up_at is not None
 
 
-def test_a_wake_up_that_often_failed_does_not_take_a_new_one_with_it(broker):
+def test_failed_wake_up_does_not_give_up_a_new_one(broker):
     schedule_job(NOTHING)
     make_due(attempts=MAX_ATTEMPTS - 1)
     schedule_job(NOTHING)
@@ -160,7 +160,7 @@ def test_a_wake_up_that_often_failed_does_not_take_a_new_one_with_it(broker):
     assert Job.objects.get().attempts == 1
 
 
-def test_a_job_that_failed_runs_again_long_before_its_lease_ends(broker):
+def test_failed_job_runs_again_before_its_lease_ends(broker):
     schedule_job(NOTHING, 1)
     job = broker.claim()[0]
 
@@ -171,7 +171,7 @@ def test_a_job_that_failed_runs_again_long_before_its_lease_ends(broker):
     assert len(broker.claim()) == 1
 
 
-def test_a_new_pusher_takes_back_what_its_cluster_had_claimed(broker, make_broker):
+def test_new_pusher_takes_back_the_jobs_of_its_cluster(broker, make_broker):
     schedule_job(NOTHING, 1)
     broker.claim()
 
@@ -181,7 +181,7 @@ def test_a_new_pusher_takes_back_what_its_cluster_had_claimed(broker, make_broke
     assert len(heir.claim()) == 1
 
 
-def test_jobs_of_a_dead_cluster_come_due(broker):
+def test_jobs_of_a_dead_cluster_are_due(broker):
     schedule_job(NOTHING, 1)
     broker.claim()
     Job.objects.update(claimed_by="dead")
@@ -202,13 +202,13 @@ def test_jobs_of_a_living_cluster_stay_with_it(broker):
     assert broker.claim() == []
 
 
-def test_what_no_app_calls_a_task_never_runs(broker):
+def test_function_without_job_never_runs(broker):
     Job.objects.create(function="os.system", arguments=["touch /tmp/owned"])
 
     assert broker.claim() == []
 
 
-def test_a_commit_wakes_a_waiting_broker(broker):
+def test_commit_wakes_a_waiting_broker(broker):
     dequeue_one = threading.Thread(target=dequeue, args=[broker])
     dequeue_one.start()
     time.sleep(0.3)
@@ -220,7 +220,7 @@ def test_a_commit_wakes_a_waiting_broker(broker):
     assert time.monotonic() - enqueued_at < 0.2
 
 
-def test_a_broker_reconnects(broker):
+def test_broker_reconnects(broker):
     broker.claim()
     schedule_job(NOTHING)
 
@@ -229,7 +229,7 @@ def test_a_broker_reconnects(broker):
     assert len(dequeue(broker)) == 1
 
 
-def test_a_broker_beats_while_the_database_is_away(broker, monkeypatch):
+def test_broker_beats_while_the_database_is_away(broker, monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "HOST", "/nowhere")
 
     beats = [job for _ in range(4) for job in broker.dequeue() or []]
@@ -238,7 +238,7 @@ def test_a_broker_beats_while_the_database_is_away(broker, monkeypatch):
     assert {id for id, _ in beats} == {BEAT_ID}
 
 
-def test_an_acknowledgement_survives_a_lost_connection(broker):
+def test_acknowledgement_survives_a_lost_connection(broker):
     schedule_job(NOTHING)
     job = broker.claim()[0]
     cut_off()
@@ -248,13 +248,13 @@ def test_an_acknowledgement_survives_a_lost_connection(broker):
     assert not Job.objects.exists()
 
 
-def test_what_django_q_enqueues_becomes_a_job(broker):
+def test_package_of_django_q_becomes_a_job(broker):
     async_task(NOTHING, 1, 2)
 
     assert [(j.function, j.arguments) for j in broker.claim()] == [(NOTHING, [1, 2])]
 
 
-def test_a_beat_is_written_at_most_once_a_second(monkeypatch):
+def test_beat_is_written_at_most_once_a_second(monkeypatch):
     monkeypatch.setattr(queue, "_written_at", 0)
     assert queue.heartbeat_age_seconds() is None
 

@@ -1,4 +1,5 @@
 import sys
+import threading
 from datetime import date, timedelta
 from uuid import UUID
 
@@ -8,8 +9,9 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from tests.jobs.tasks import nothing
+from tests.world.threads import run_at_once
 from verification.jobs.models import Job
-from verification.jobs.queue import ensure_job_by, is_job, schedule_job
+from verification.jobs.queue import ensure_job_by, is_job, schedule_job, slot
 
 
 def test_enqueueing_is_one_statement(db, django_assert_num_queries):
@@ -19,7 +21,7 @@ def test_enqueueing_is_one_statement(db, django_assert_num_queries):
     assert Job.objects.get().arguments == [1, "a", str(UUID(int=7))]
 
 
-def test_a_job_goes_when_its_transaction_rolls_back(transactional_db):
+def test_job_is_gone_when_its_transaction_rolls_back(transactional_db):
     with transaction.atomic():
         schedule_job(nothing)
         transaction.set_rollback(True)
@@ -28,7 +30,7 @@ def test_a_job_goes_when_its_transaction_rolls_back(transactional_db):
 
 
 @pytest.mark.parametrize("value", [None, 1.5, date(2026, 1, 1), {"name": "Ada"}])
-def test_a_job_takes_nothing_but_ids(db, value):
+def test_job_takes_only_ids(db, value):
     with pytest.raises(TypeError):
         schedule_job(nothing, value)
 
@@ -58,14 +60,14 @@ def test_only_decorated_functions_of_our_apps_are_jobs(db, path):
         schedule_job(path)
 
 
-def test_looking_for_a_job_imports_no_foreign_module():
+def test_is_job_imports_no_foreign_module():
     assert not is_job("this.anything")
     assert not is_job("django.contrib.admin.tests.anything")
 
     assert not {"this", "django.contrib.admin.tests"} & sys.modules.keys()
 
 
-def test_a_claim_finds_its_jobs_by_index(db):
+def test_claim_finds_its_jobs_by_index(db):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(
@@ -77,7 +79,7 @@ def test_a_claim_finds_its_jobs_by_index(db):
 
 
 @pytest.mark.parametrize(("seconds", "later_by"), [(-60, 1), (0, 1), (0.5, 1), (9, 9)])
-def test_what_is_due_is_looked_at_again_after_a_second(db, seconds, later_by):
+def test_due_work_is_tried_again_after_a_second(db, seconds, later_by):
     at = now()
 
     with time_machine.travel(at, tick=False):
@@ -86,7 +88,47 @@ def test_what_is_due_is_looked_at_again_after_a_second(db, seconds, later_by):
     assert Job.objects.get().due_at == at + timedelta(seconds=later_by)
 
 
-def test_nobody_is_woken_for_nothing(db):
+def test_no_job_is_scheduled_without_a_due_time(db):
     ensure_job_by(nothing, None)
 
     assert not Job.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_slot_limits_the_workers_of_a_kind():
+    all_asked = threading.Barrier(4)
+
+    def hold(_: int) -> bool:
+        with slot("tests", 2) as free:
+            all_asked.wait()
+            return free
+
+    assert sorted(run_at_once(4, hold)) == [False, False, True, True]
+
+
+def hold_another(_: int) -> bool:
+    with slot("others", 1) as free:
+        return free
+
+
+@pytest.mark.django_db(transaction=True)
+def test_each_kind_has_its_own_slots():
+    with slot("tests", 1) as free:
+        assert free
+        assert run_at_once(1, hold_another) == [True]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_slot_is_free_after_its_use():
+    assert run_at_once(1, hold_another) == [True]
+    assert run_at_once(1, hold_another) == [True]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_slot_of_a_dead_worker_is_free():
+    def die(_: int) -> None:
+        slot("others", 1).__enter__()
+        connection.close()
+
+    assert run_at_once(1, die) == [None]
+    assert run_at_once(1, hold_another) == [True]

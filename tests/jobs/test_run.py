@@ -93,7 +93,7 @@ class Run:
         run = psutil.Process(self._process.pid)
         if name == "database":
             return self._database()
-        # As `ps` shows them; what they fork has their names.
+        # The names of `ps`; forked processes have the names of their parents.
         parts = {part.name(): part for part in run.children()}
         if name == "web server":
             return parts[name]
@@ -102,7 +102,7 @@ class Run:
         return family[{"supervisor": 0, "cluster": 1, "worker": 3}[name]]
 
     def is_ready_since(self, moment: float) -> bool:
-        """Whether requests are answered, and jobs have run since then."""
+        """Return True if requests are answered and jobs have run since then."""
         url = f"http://127.0.0.1:{self._environment['PORT']}/readyz"
         try:
             answer = requests.get(url, timeout=2)
@@ -117,7 +117,7 @@ class Run:
         return psutil.Process(int(pid_file.read_text().split()[0]))
 
     def interrupt(self) -> int:
-        """Ctrl-C; its exit code."""
+        """Press Ctrl-C; return the exit code."""
         assert self._process
         self._process.send_signal(signal.SIGINT)
         return self._process.wait(15)
@@ -130,7 +130,7 @@ class Run:
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    # Not pytest's folder, which is closed to the user that PostgreSQL runs as.
+    # The user that PostgreSQL runs as cannot open pytest's folder.
     with TemporaryDirectory() as name:
         run = Run(Path(name))
         yield run
@@ -138,7 +138,7 @@ def run() -> Iterator[Run]:
         embedded.stop(Path(name) / "data")
 
 
-def test_it_prints_what_works_stops_cleanly_and_keeps_its_data(run: Run):
+def test_run_prints_its_addresses_and_stops_cleanly(run: Run):
     commands = _commands(run.start())
     report_id = _done(commands["Order"], commands)["reports"][0]["id"]
 
@@ -178,7 +178,7 @@ def test_welcome_links_log_in_on_this_machine_alone(run: Run):
 
 
 @pytest.mark.timeout(400)
-def test_demo_shows_reports_in_every_state_once_though_it_was_interrupted():
+def test_interrupted_demo_shows_each_state_once():
     with TemporaryDirectory() as name:
         run = Run(Path(name), demo="1")
         try:
@@ -209,7 +209,7 @@ def test_demo_shows_reports_in_every_state_once_though_it_was_interrupted():
     assert "Traceback" not in output
 
 
-def test_a_database_that_dies_is_started_again(run: Run):
+def test_run_restarts_a_database_that_dies(run: Run):
     (url, key), order = _service(run.start()), ORDER.read_bytes()
 
     run.kill_database()
@@ -238,7 +238,7 @@ def test_service_is_ready_again_15_seconds_after_any_process_is_killed(run: Run)
 
 
 @pytest.mark.parametrize(("name", "most"), [("supervisor", 0.8), ("web server", 2.5)])
-def test_killed_part_is_replaced_by_one_that_has_loaded_django(
+def test_killed_part_is_replaced_without_loading_django(
     run: Run, name: str, most: float
 ):
     run.start()

@@ -91,14 +91,14 @@ def test_work_goes_on_when_any_process_is_killed(jobs, name):
     settle(jobs)
 
 
-def test_work_goes_on_when_the_main_process_is_asked_to_stop(jobs):
+def test_work_goes_on_when_the_main_process_stops(jobs):
     part(jobs, "main").terminate()
 
     seconds_until_done(jobs, enqueue(jobs, "nothing"))
     settle(jobs)
 
 
-def test_cluster_that_was_killed_is_replaced_without_loading_it_again(jobs):
+def test_killed_cluster_is_replaced_without_loading_modules(jobs):
     kill(part(jobs, "main"))
 
     seconds_until_done(jobs, enqueue(jobs, "nothing"))
@@ -115,7 +115,7 @@ def test_work_goes_on_when_the_whole_cluster_is_killed(jobs):
 
 
 @pytest.mark.parametrize("name", ["monitor", "pusher"])
-def test_a_cluster_that_hangs_is_ended_and_started_again(jobs, name):
+def test_hanging_cluster_is_restarted(jobs, name):
     hanging = part(jobs, name)
     hanging.suspend()
 
@@ -126,10 +126,10 @@ def test_a_cluster_that_hangs_is_ended_and_started_again(jobs, name):
 
 
 @pytest.mark.timeout(150)
-def test_slow_machine_is_not_taken_for_a_cluster_that_hangs(jobs):
+def test_slow_machine_causes_no_restart(jobs):
     killed_for_silence = jobs.log().count("no work flows")
     supervisor, *cluster = jobs.jobs_processes()
-    # All on one processor; the other is for the tests that run meanwhile.
+    # All on one processor, so that other tests can use the rest.
     supervisor.cpu_affinity([0])
 
     with busy_processor(120) as loops:
@@ -167,7 +167,7 @@ def busy_processor(loops):
         psutil.wait_procs(processes)
 
 
-def test_a_killed_supervisor_leaves_nothing(jobs):
+def test_killed_supervisor_leaves_no_process(jobs):
     family = jobs.jobs_processes()
 
     kill(family[0])
@@ -179,7 +179,7 @@ def test_a_killed_supervisor_leaves_nothing(jobs):
     assert orphans(jobs) == []
 
 
-def test_a_job_whose_worker_is_killed_runs_again_soon(jobs):
+def test_job_of_a_killed_worker_runs_again_soon(jobs):
     id = enqueue(jobs, "sleep", "[1]")
     deadline = time.monotonic() + 5
     while not job(jobs, id)[0] and time.monotonic() < deadline:
@@ -192,7 +192,7 @@ def test_a_job_whose_worker_is_killed_runs_again_soon(jobs):
     settle(jobs)
 
 
-def test_a_job_that_takes_its_time_is_left_alone(jobs):
+def test_long_job_is_not_interrupted(jobs):
     before = jobs.jobs_processes()
 
     ids = [enqueue(jobs, "sleep", "[9]") for _ in range(2)]
@@ -202,7 +202,7 @@ def test_a_job_that_takes_its_time_is_left_alone(jobs):
     assert jobs.jobs_processes() == before
 
 
-def test_a_running_job_ends_before_the_cluster_stops(jobs):
+def test_running_job_ends_before_the_cluster_stops(jobs):
     id = enqueue(jobs, "sleep", "[2]")
     time.sleep(0.3)
 
@@ -213,7 +213,7 @@ def test_a_running_job_ends_before_the_cluster_stops(jobs):
 
 
 @pytest.mark.timeout(240)
-def test_a_job_that_kills_its_workers_is_given_up(jobs):
+def test_job_that_kills_its_workers_is_given_up(jobs):
     id = enqueue(jobs, "kill_own_worker")
     deadline = time.monotonic() + 120
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from django.conf import settings
 
-from tests.checks.source import everything_by
+from tests.checks.source import route_all_checks
 from verification.checks.catalogue import CATALOGUE
 from verification.providers import registry, sandbox
 from verification.providers.base import (
@@ -85,14 +85,14 @@ class Recording:
 def live_everywhere() -> Iterator[type[Recording]]:
     Recording.asked.clear()
     adapter = (f"{__name__}.Recording", {"url": "https://registry.example"})
-    registry.configure({"recording": adapter}, everything_by("recording"))
+    registry.configure({"recording": adapter}, route_all_checks("recording"))
     yield Recording
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
 
 @pytest.fixture
 def live_nowhere() -> Iterator[None]:
-    registry.configure({}, everything_by("recording"))
+    registry.configure({}, route_all_checks("recording"))
     yield
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 

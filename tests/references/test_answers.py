@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
-from tests.checks.engine import only_result, paid
+from tests.checks.engine import ledger_totals, only_result
 from tests.world.clients import Api
 from tests.world.clock import let_days_pass
 from tests.world.deliveries import configure_receiver
@@ -62,7 +62,7 @@ def test_answer_makes_the_report_ready(paying_api: Api):
     }
     assert result["evidence"]["provider"] == "referee"
     assert result["evidence"]["providerReference"] == str(reference.pk)
-    assert paid() == {"CHARGE": -500}
+    assert ledger_totals() == {"CHARGE": -500}
 
 
 def test_events_are_in_the_order_of_what_happened(paying_api: Api):
@@ -147,7 +147,7 @@ def test_refusal_fails_the_check(paying_api: Api):
     assert not result["failure"]["retryable"]
     assert Reference.objects.get().evidence["reason"] == "I left the company"
     assert "reference.submitted" not in event_names()
-    assert paid() == {"CHARGE": -500, "REVERSAL": 500}
+    assert ledger_totals() == {"CHARGE": -500, "REVERSAL": 500}
 
 
 def test_repeated_answers_are_stored_once(paying_api: Api):

@@ -4,7 +4,7 @@ import pytest
 from django.core import mail
 from django.utils.timezone import now
 
-from tests.checks.engine import only_result, paid
+from tests.checks.engine import ledger_totals, only_result
 from tests.checks.source import source as source
 from tests.world.clients import Api
 from tests.world.clock import let_days_pass, let_time_pass
@@ -84,7 +84,7 @@ def test_waiting_check_is_due_when_the_link_expires(
     assert result.next_attempt_at == result.turn_at == reference.expires_at
     assert timedelta(days=13) < reference.expires_at - now() <= timedelta(days=14)
     assert claim(10) == []
-    assert paid() == {"CHARGE": -500}
+    assert ledger_totals() == {"CHARGE": -500}
 
 
 def test_other_checks_do_not_wait_for_the_referee(paying_api: Api):
@@ -131,7 +131,7 @@ def test_expired_link_fails_the_check(paying_api: Api):
     reference.refresh_from_db()
     assert reference.status == "EXPIRED"
     assert event_names()[-2:] == ["check.failed", "report.failed"]
-    assert paid() == {"CHARGE": -500, "REVERSAL": 500}
+    assert ledger_totals() == {"CHARGE": -500, "REVERSAL": 500}
 
 
 def test_retry_sends_another_link(paying_api: Api):

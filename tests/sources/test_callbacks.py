@@ -58,9 +58,7 @@ def is_due():
     return only_result().next_attempt_at <= now()
 
 
-def test_a_callback_has_the_answer_read_from_the_job_and_not_from_itself(
-    paying_api, asked, ordered, client
-):
+def test_callback_makes_the_check_read_the_job(paying_api, asked, ordered, client):
     assert not is_due()
     told = asked.asked("/v1/async_id_verification")[0]
     assert told["callback_url"] == f"https://reports.test{PATH}"
@@ -75,7 +73,7 @@ def test_a_callback_has_the_answer_read_from_the_job_and_not_from_itself(
     assert len(asked.jobs) == 1
 
 
-def test_a_callback_is_taken_once(asked, ordered, client):
+def test_callback_counts_once(asked, ordered, client):
     first, second = (post(client, asked.events[0]) for _ in range(2))
 
     assert (first.status_code, second.status_code) == (200, 200)
@@ -92,7 +90,7 @@ def test_a_callback_is_taken_once(asked, ordered, client):
         {"signature": "\ud800"},
     ],
 )
-def test_a_callback_with_a_wrong_signature_does_nothing(
+def test_callback_with_a_wrong_signature_changes_nothing(
     asked, ordered, client, changed
 ):
     answer = post(client, asked.events[0], **changed)
@@ -103,18 +101,18 @@ def test_a_callback_with_a_wrong_signature_does_nothing(
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"[" * 100_000])
-def test_what_is_no_callback_is_refused(asked, client, db, body):
+def test_malformed_callback_is_refused(asked, client, db, body):
     assert client.post(PATH, body, content_type="x/y").status_code == 401
 
 
-def test_one_that_is_too_large_is_refused(asked, client, db):
+def test_too_large_callback_is_refused(asked, client, db):
     body = b" " * (2 * 1024 * 1024 + 1)
 
     assert client.post(PATH, body, content_type="x/y").status_code == 413
 
 
 @pytest.mark.parametrize("job", ["run-1", "\x00", None, {"a": 1}, "x" * 999])
-def test_a_job_that_is_not_ours_is_received_and_logged(
+def test_callback_of_an_unknown_job_is_accepted_and_logged(
     asked, ordered, client, job, log_lines
 ):
     answer = post(client, asked.events[0], PartnerParams={"job_id": job})
@@ -126,9 +124,7 @@ def test_a_job_that_is_not_ours_is_received_and_logged(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_callback_before_the_answer_to_the_call_is_not_lost(
-    paying_api, asked, client
-):
+def test_callback_before_the_end_of_the_call_counts(paying_api, asked, client):
     answers = []
     happened = asked.happened
 
@@ -148,7 +144,7 @@ def test_a_callback_before_the_answer_to_the_call_is_not_lost(
     assert len(asked.jobs) == 1
 
 
-def test_a_callback_that_never_comes_costs_a_minute(paying_api, asked, ordered):
+def test_check_polls_after_a_minute_without_a_callback(paying_api, asked, ordered):
     let_time_pass()
 
     paying_api.work()
@@ -157,11 +153,11 @@ def test_a_callback_that_never_comes_costs_a_minute(paying_api, asked, ordered):
     assert len(asked.jobs) == 1
 
 
-def test_without_a_contract_there_is_no_such_address(client, db):
+def test_callback_address_needs_a_contract(client, db):
     assert client.post(PATH, b"{}", content_type="application/json").status_code == 404
 
 
-def test_a_job_that_is_begun_late_is_given_time_all_the_same(paying_api, asked):
+def test_late_job_gets_its_full_time(paying_api, asked):
     paying_api.create(*orders(1))
     # It waited for its turn at the source for most of that time.
     CheckResult.objects.update(started_at=now() - timedelta(hours=1))
@@ -171,7 +167,7 @@ def test_a_job_that_is_begun_late_is_given_time_all_the_same(paying_api, asked):
     assert calls() == [("smile_id", "NOT_YET")]
 
 
-def test_a_job_that_takes_too_long_is_given_up(paying_api, asked, ordered):
+def test_job_that_takes_too_long_fails_the_check(paying_api, asked, ordered):
     asked.is_at_work = True
     Call.objects.update(begun_at=now() - timedelta(minutes=16))
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())

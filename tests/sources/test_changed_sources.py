@@ -6,7 +6,7 @@ import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.checks.engine import only_result, paid
+from tests.checks.engine import ledger_totals, only_result
 from tests.hosted.conftest import asking
 from tests.sources.two import CHECK, Two, calls
 from tests.world.clients import Api, person
@@ -27,36 +27,38 @@ EMAIL = "wanjiku@kamau.test"
 
 @pytest.fixture
 def shop(settings):
-    """Somebody takes payments in production."""
+    """A payment provider in production."""
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
 
 
-def agreed(api: Api, two: Two, *shown: str, **members) -> Visitor:
-    """A subject who was shown these sources, and agreed."""
-    two.routed(*shown)
+def create_consented_report(api: Api, two: Two, *shown: str, **members) -> Visitor:
+    """Create a report whose subject consented to these sources."""
+    two.set_route(*shown)
     visitor = asking(api)(**{"subject": {"email": EMAIL}, **CHECK, **members})
     visitor.enter()
     visitor.grant()
     return visitor
 
 
-def agreed_to_pay(api: Api, two: Two, **members) -> tuple[Visitor, Payer]:
-    visitor = agreed(api, two, "first", paymentMode="CANDIDATE", **members)
+def create_payable_report(api: Api, two: Two, **members) -> tuple[Visitor, Payer]:
+    visitor = create_consented_report(
+        api, two, "first", paymentMode="CANDIDATE", **members
+    )
     payer = Payer(visitor.report_id)
     payer.open()
     assert "Pay KES 50.00" in payer.reads()
     return visitor, payer
 
 
-def requests_to_pay() -> int:
+def count_payment_requests() -> int:
     return Notification.objects.filter(kind__startswith="PAYMENT_").count()
 
 
 def test_payer_is_not_asked_to_pay_when_the_sources_have_changed(paying_api, two, shop):
-    visitor, payer = agreed_to_pay(paying_api, two)
+    visitor, payer = create_payable_report(paying_api, two)
 
-    two.routed("second")
+    two.set_route("second")
 
     page = payer.reads()
     assert "These checks cannot be made" in page
@@ -72,8 +74,8 @@ def test_payer_is_not_asked_to_pay_when_the_sources_have_changed(paying_api, two
 
 
 def test_payer_of_changed_sources_asks_the_client(paying_api, two, shop):
-    _, payer = agreed_to_pay(paying_api, two)
-    two.routed("second")
+    _, payer = create_payable_report(paying_api, two)
+    two.set_route("second")
 
     payer.post("ask-client")
 
@@ -84,11 +86,11 @@ def test_payer_of_changed_sources_asks_the_client(paying_api, two, shop):
 
 
 def test_payer_pays_when_a_source_that_was_shown_is_back(paying_api, two, shop):
-    _, payer = agreed_to_pay(paying_api, two)
-    two.routed("second")
+    _, payer = create_payable_report(paying_api, two)
+    two.set_route("second")
     assert "Pay KES" not in payer.reads()
 
-    two.routed("second", "first")
+    two.set_route("second", "first")
 
     assert "Pay KES 50.00" in payer.reads()
 
@@ -96,9 +98,9 @@ def test_payer_pays_when_a_source_that_was_shown_is_back(paying_api, two, shop):
 def test_payment_of_changed_sources_is_not_sent_again_or_reminded(
     paying_api, two, shop
 ):
-    _, payer = agreed_to_pay(paying_api, two)
-    sent = requests_to_pay()
-    two.routed("second")
+    _, payer = create_payable_report(paying_api, two)
+    sent = count_payment_requests()
+    two.set_route("second")
     path = f"/reports/{payer.report_id}/payment/resend"
 
     with time_machine.travel(now() + timedelta(days=10)):
@@ -107,7 +109,7 @@ def test_payment_of_changed_sources_is_not_sent_again_or_reminded(
 
     assert problem["status"] == 409
     assert "The sources of IDENTITY have changed" in problem["detail"]
-    assert requests_to_pay() == sent
+    assert count_payment_requests() == sent
     with time_machine.travel(now() + timedelta(days=15)):
         expire_payments()
     failure = paying_api.report(payer.report_id)["failure"]
@@ -115,23 +117,23 @@ def test_payment_of_changed_sources_is_not_sent_again_or_reminded(
     assert "The sources of IDENTITY have changed" in failure["message"]
 
 
-def test_grant_asks_nobody_to_pay_for_a_check_without_source(paying_api, two, shop):
+def test_grant_sends_no_payment_request_without_source(paying_api, two, shop):
     visitor = asking(paying_api)(
         subject={"email": EMAIL}, paymentMode="CANDIDATE", **CHECK
     )
-    two.routed()
+    two.set_route()
     visitor.enter()
     visitor.grant()
 
     assert paying_api.report(visitor.report_id)["status"] == "PENDING_PAYMENT"
-    assert requests_to_pay() == 0
+    assert count_payment_requests() == 0
     payer = Payer(visitor.report_id)
     payer.open()
     assert "These checks cannot be made" in payer.reads()
 
 
-def test_part_of_changed_sources_comes_back_by_a_button(paying_api, two, shop):
-    _, payer = agreed_to_pay(paying_api, two)
+def test_payer_gets_the_part_of_changed_sources_back(paying_api, two, shop):
+    _, payer = create_payable_report(paying_api, two)
     Checkout.objects.create(
         report_id=payer.report_id,
         payment_id=payer.payment.pk,
@@ -146,7 +148,7 @@ def test_part_of_changed_sources_comes_back_by_a_button(paying_api, two, shop):
         is_part=True,
         started_by="payer",
     )
-    two.routed("second")
+    two.set_route("second")
     assert "Give me KES 20.00 back" in payer.reads().replace("\N{NO-BREAK SPACE}", " ")
 
     payer.post("give-back")
@@ -155,8 +157,8 @@ def test_part_of_changed_sources_comes_back_by_a_button(paying_api, two, shop):
 
 
 def test_draft_is_not_launched_when_the_sources_have_changed(paying_api, two):
-    visitor = agreed(paying_api, two, "first", draft=True)
-    two.routed("second")
+    visitor = create_consented_report(paying_api, two, "first", draft=True)
+    two.set_route("second")
     path = f"/reports/{visitor.report_id}"
 
     (error,) = paying_api.refused(f"{path}/launch")["errors"]
@@ -167,7 +169,7 @@ def test_draft_is_not_launched_when_the_sources_have_changed(paying_api, two):
     )
     assert "The sources of IDENTITY have changed since the subject" in error["detail"]
     assert "Edit the draft" in error["detail"]
-    assert paid() == {}
+    assert ledger_totals() == {}
 
     # The way out that the refusal names.
     paying_api.post(f"{path}/draft", {"purpose": person()["purpose"]})
@@ -178,41 +180,37 @@ def test_draft_is_not_launched_when_the_sources_have_changed(paying_api, two):
     assert paying_api.post(f"{path}/launch").status_code == 200
 
 
-def test_draft_whose_consent_waits_is_paid_for_whatever_the_route(
-    paying_api, two, shop
-):
-    two.routed("first")
+def test_draft_with_a_pending_consent_is_payable_on_any_route(paying_api, two, shop):
+    two.set_route("first")
     visitor = asking(paying_api)(
         subject={"email": EMAIL}, paymentMode="CANDIDATE", draft=True, **CHECK
     )
-    two.routed("second")
+    two.set_route("second")
     payer = Payer(visitor.report_id)
     payer.open()
 
     assert "Pay KES 50.00" in payer.reads()
 
 
-def test_new_payer_of_a_draft_is_asked_when_the_consent_covers_the_sources(
-    paying_api, two, shop
-):
+def test_new_payer_gets_a_link_when_the_sources_are_covered(paying_api, two, shop):
     third_party = {"paymentMode": "THIRD_PARTY", "payer": PAYER, "draft": True}
-    visitor = agreed(paying_api, two, "first", **third_party)
-    path, sent = f"/reports/{visitor.report_id}/draft", requests_to_pay()
+    visitor = create_consented_report(paying_api, two, "first", **third_party)
+    path, sent = f"/reports/{visitor.report_id}/draft", count_payment_requests()
     payer = {**PAYER, "email": "other@kilele.test"}
 
-    two.routed("second")
+    two.set_route("second")
     assert paying_api.post(path, {"payer": payer}).status_code == 200
-    assert requests_to_pay() == sent
+    assert count_payment_requests() == sent
 
-    # The subject is asked again, and that consent covers what it names.
+    # A changed purpose needs a new consent, which covers the sources of its notice.
     edit = {"payer": PAYER, "purpose": person()["purpose"]}
     assert paying_api.post(path, edit).status_code == 200
-    assert requests_to_pay() == sent + 1
+    assert count_payment_requests() == sent + 1
 
 
 def test_report_is_not_retried_when_the_sources_have_changed(paying_api, two):
-    visitor = agreed(paying_api, two, "first")
-    two.routed("second")
+    visitor = create_consented_report(paying_api, two, "first")
+    two.set_route("second")
     paying_api.work()
     assert only_result().status == "FAILED"
 
@@ -221,18 +219,20 @@ def test_report_is_not_retried_when_the_sources_have_changed(paying_api, two):
     assert problem["code"] == "report-not-retryable"
     assert "The sources of IDENTITY have changed since the subject" in problem["detail"]
     assert "Order a new report" in problem["detail"]
-    two.routed("second", "first")
+    two.set_route("second", "first")
     assert paying_api.post(f"/reports/{visitor.report_id}/retry").status_code == 200
 
 
-def test_consent_to_an_old_notice_asks_no_source_and_says_why(paying_api, two, shop):
+def test_old_notice_fails_the_check_with_its_reason(paying_api, two, shop):
     """Notices before ke-2026-11d named no source."""
-    _, payer = agreed_to_pay(paying_api, two)
+    _, payer = create_payable_report(paying_api, two)
     Consent.objects.update(shown_sources={})
 
     assert "These checks cannot be made" in payer.reads()
 
-    later = agreed(paying_api, two, "first", subject={"idNumber": "23456789"})
+    later = create_consented_report(
+        paying_api, two, "first", subject={"idNumber": "23456789"}
+    )
     Consent.objects.filter(report=later.report_id).update(shown_sources={})
     paying_api.work()
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from tests.checks.engine import definitions, only_result, paid
+from tests.checks.engine import definitions, ledger_totals, only_result
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
 from tests.world.clock import let_time_pass
@@ -19,31 +19,31 @@ from verification.checks.results import record_outcomes
 from verification.sources.models import Call
 
 
-def asked_by_a_worker_that_dies():
-    """Up to the answer; what is held in its hands."""
-    called, go = decided_by_a_worker_that_dies()
+def call_without_recording():
+    """Call the source like a worker that dies before it records the outcome."""
+    called, go = admit_without_calling()
     policy = definitions()[called.definition_id].retry_policy
     return call_provider(go.provider, called, policy)
 
 
-def decided_by_a_worker_that_dies():
+def admit_without_calling():
     (claimed,) = claim(1)
     return next(
         admit_calls([(claimed, find_route(claimed))], definitions(), SourceQueues())
     )
 
 
-def assert_left_to_a_person(report, two):
-    """The one that was asked was asked once, and nobody in its place."""
+def assert_in_doubt(report, two):
+    """Check that the source got one call, and the other source none."""
     assert report["checkResults"][0]["failure"]["code"] == "SOURCE_CALL_IN_DOUBT"
     assert calls() == [("second", "IN_DOUBT")]
     assert len(two.second.asked) == 1
     assert two.first.asked == []
 
 
-def test_a_source_that_knows_our_reference_is_asked_for_the_same_again(paying_api, two):
+def test_interrupted_call_is_repeated_when_repeats_are_free(paying_api, two):
     ordered = paying_api.create(*orders(1))
-    asked_by_a_worker_that_dies()
+    call_without_recording()
     let_time_pass()
 
     paying_api.work()
@@ -54,35 +54,35 @@ def test_a_source_that_knows_our_reference_is_asked_for_the_same_again(paying_ap
     assert two.second.asked == []
 
 
-def test_a_source_that_would_be_paid_again_is_left_to_a_person(paying_api, two):
-    two.routed("second", "first")
+def test_interrupted_call_is_in_doubt_when_repeats_are_paid(paying_api, two):
+    two.set_route("second", "first")
     ordered = paying_api.create(*orders(1))
-    asked_by_a_worker_that_dies()
+    call_without_recording()
     let_time_pass()
 
     paying_api.work()
 
-    assert_left_to_a_person(paying_api.report(ordered["id"]), two)
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert_in_doubt(paying_api.report(ordered["id"]), two)
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
-def test_a_doubt_stays_where_whoever_found_it_dies_as_well(paying_api, two):
-    two.routed("second", "first")
+def test_doubt_stays_when_the_next_worker_dies(paying_api, two):
+    two.set_route("second", "first")
     ordered = paying_api.create(*orders(1))
-    asked_by_a_worker_that_dies()
+    call_without_recording()
     let_time_pass()
-    decided_by_a_worker_that_dies()
+    admit_without_calling()
     let_time_pass()
 
     paying_api.work()
 
-    assert_left_to_a_person(paying_api.report(ordered["id"]), two)
+    assert_in_doubt(paying_api.report(ordered["id"]), two)
 
 
-def test_a_late_worker_does_not_end_a_call_that_is_in_doubt(paying_api, two):
-    two.routed("second")
+def test_late_worker_does_not_end_a_call_in_doubt(paying_api, two):
+    two.set_route("second")
     paying_api.create(*orders(1))
-    late = asked_by_a_worker_that_dies()
+    late = call_without_recording()
     let_time_pass()
     paying_api.work()
 
@@ -92,10 +92,10 @@ def test_a_late_worker_does_not_end_a_call_that_is_in_doubt(paying_api, two):
     assert only_result().status == "FAILED"
 
 
-def test_a_retry_by_the_client_is_another_run_and_is_asked(paying_api, two):
-    two.routed("second")
+def test_retry_by_the_client_calls_the_source_after_a_doubt(paying_api, two):
+    two.set_route("second")
     ordered = paying_api.create(*orders(1))
-    asked_by_a_worker_that_dies()
+    call_without_recording()
     let_time_pass()
     paying_api.work()
 
@@ -106,10 +106,10 @@ def test_a_retry_by_the_client_is_another_run_and_is_asked(paying_api, two):
     assert calls() == [("second", "IN_DOUBT"), ("second", "ANSWERED")]
 
 
-def test_what_a_cancelled_check_was_asked_for_is_in_doubt(paying_api, two):
-    two.routed("second")
+def test_open_call_of_a_cancelled_check_is_in_doubt(paying_api, two):
+    two.set_route("second")
     ordered = paying_api.create(*orders(1))
-    asked_by_a_worker_that_dies()
+    call_without_recording()
     paying_api.post(f"/reports/{ordered['id']}/cancel")
     let_time_pass()
 
@@ -122,19 +122,17 @@ def test_what_a_cancelled_check_was_asked_for_is_in_doubt(paying_api, two):
 @pytest.mark.parametrize(
     ("is_cancelled", "ends"), [(True, "CANCELLED"), (False, "FAILED")]
 )
-def test_what_was_asked_before_a_suspension_is_in_doubt_if_it_is_not_asked_again(
-    paying_api, two, is_cancelled, ends
-):
-    two.routed("second")
+def test_open_call_before_a_suspension_is_in_doubt(paying_api, two, is_cancelled, ends):
+    two.set_route("second")
     ordered = paying_api.create(*orders(1))
-    asked_by_a_worker_that_dies()
+    call_without_recording()
     paying_api.workspace.suspend("KYB is out of date.")
     let_time_pass()
     paying_api.work()
     paying_api.workspace.resume()
     if is_cancelled:
         paying_api.post(f"/reports/{ordered['id']}/cancel")
-    two.routed("nobody")
+    two.set_route("nobody")
     let_time_pass()
 
     paying_api.work()
@@ -144,8 +142,8 @@ def test_what_was_asked_before_a_suspension_is_in_doubt_if_it_is_not_asked_again
 
 
 @pytest.mark.parametrize("since", [[], ["NOT_ASKED"]])
-def test_whose_answer_was_lost_is_asked_again_before_any_other(paying_api, two, since):
-    two.routed("second", "first")
+def test_source_of_a_lost_answer_is_called_first(paying_api, two, since):
+    two.set_route("second", "first")
     paying_api.create(*orders(1))
     (claimed,) = claim(1)
     made = {"attempt": 1, "tries": 0, "reference": "r", "result_id": claimed.result_id}
@@ -160,8 +158,8 @@ def test_whose_answer_was_lost_is_asked_again_before_any_other(paying_api, two, 
     assert two.second.asked == []
 
 
-def test_a_worker_that_dies_before_any_source_leaves_no_doubt(paying_api, two):
-    two.routed("second")
+def test_worker_that_dies_before_a_call_leaves_no_doubt(paying_api, two):
+    two.set_route("second")
     ordered = paying_api.create(*orders(1))
     claim(1)
     let_time_pass()
@@ -172,9 +170,7 @@ def test_a_worker_that_dies_before_any_source_leaves_no_doubt(paying_api, two):
     assert calls() == [("second", "ANSWERED")]
 
 
-def test_an_answer_and_the_end_of_its_call_are_recorded_together(
-    paying_api, two, monkeypatch
-):
+def test_answer_is_recorded_with_the_end_of_its_call(paying_api, two, monkeypatch):
     paying_api.create(*orders(1))
     two.first.answers(CLEAR)
     monkeypatch.setattr("verification.checks.results.update_reports", lambda *a: 1 / 0)
@@ -186,13 +182,11 @@ def test_an_answer_and_the_end_of_its_call_are_recorded_together(
     assert Call.objects.get().ended_at is None
 
 
-def test_answers_on_their_way_are_recorded_where_the_worker_comes_to_grief(
-    paying_api, two
-):
-    two.routed("second")
+def test_failing_job_records_the_answers_of_open_calls(paying_api, two):
+    two.set_route("second")
     going, broken = (paying_api.create(*orders(1)) for _ in range(2))
     result = only_result(report=broken["id"])
-    # A call of another run that nobody has ended: no other may be written beside it.
+    # An open call of another run, beside which the table takes no second one.
     made = {"tries": 0, "reference": "r", "source": "second", "attempt": 9}
     Call.objects.create(result=result, **made)
     soon = now() + timedelta(seconds=0.2)

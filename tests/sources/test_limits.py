@@ -6,7 +6,7 @@ import pytest
 from django.utils.timezone import now
 
 from tests.checks.engine import only_result
-from tests.checks.source import CLEAR, DOWN, everything_by
+from tests.checks.source import CLEAR, DOWN, route_all_checks
 from tests.sources.two import calls, orders
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
@@ -18,8 +18,8 @@ from verification.settings.providers import Limit
 from verification.sources.models import Call, Source
 
 
-class AtOnce:
-    """Answers after a moment; the most that were asked at once."""
+class ConcurrencyMeter:
+    """A source that answers after a moment and notes the most concurrent calls."""
 
     def __init__(self, seconds=0.1):
         self.now, self.most, self._seconds = 0, 0, seconds
@@ -35,8 +35,8 @@ class AtOnce:
         return CLEAR
 
 
-def answers(name):
-    """It is known to answer, and so not asked with care."""
+def mark_as_answering(name):
+    """Record a recent answer, so that the careful limit does not apply."""
     Source.objects.update_or_create(name=name, defaults={"answered_at": now()})
 
 
@@ -44,11 +44,11 @@ def completed():
     return CheckResult.objects.filter(status="COMPLETED").count()
 
 
-def test_a_source_gets_no_more_at_once_than_it_may(paying_api, two, settings):
-    two.routed("first")
-    answers("first")
+def test_source_gets_at_most_its_limit_of_calls(paying_api, two, settings):
+    two.set_route("first")
+    mark_as_answering("first")
     settings.SOURCE_LIMITS = {"first": Limit(3)}
-    two.first.play = AtOnce()
+    two.first.play = ConcurrencyMeter()
     paying_api.create(*orders(20))
 
     paying_api.work()
@@ -59,8 +59,8 @@ def test_a_source_gets_no_more_at_once_than_it_may(paying_api, two, settings):
 
 
 def test_calls_of_other_workers_count(paying_api, two, settings):
-    two.routed("first")
-    answers("first")
+    two.set_route("first")
+    mark_as_answering("first")
     settings.SOURCE_LIMITS = {"first": Limit(2)}
     paying_api.create(*orders(3))
     held = claim(2)
@@ -78,8 +78,8 @@ def test_calls_of_other_workers_count(paying_api, two, settings):
     assert not CheckResult.objects.exclude(waits_for="").exists()
 
 
-def test_calls_of_workers_that_died_long_ago_do_not_count(paying_api, two, settings):
-    two.routed("first")
+def test_calls_of_dead_workers_do_not_count(paying_api, two, settings):
+    two.set_route("first")
     settings.SOURCE_LIMITS = {"first": Limit(1)}
     paying_api.create(*orders(2))
     (held,) = claim(1)
@@ -92,11 +92,9 @@ def test_calls_of_workers_that_died_long_ago_do_not_count(paying_api, two, setti
     assert completed() == 1
 
 
-def test_a_source_is_asked_no_oftener_in_a_minute_than_it_may(
-    paying_api, two, settings
-):
-    two.routed("first")
-    answers("first")
+def test_source_gets_at_most_its_calls_a_minute(paying_api, two, settings):
+    two.set_route("first")
+    mark_as_answering("first")
     settings.SOURCE_LIMITS = {"first": Limit(64, a_minute=60)}
     paying_api.create(*orders(5))
 
@@ -112,8 +110,8 @@ def test_a_source_is_asked_no_oftener_in_a_minute_than_it_may(
 
 
 @pytest.mark.parametrize("answered", [None, timedelta(minutes=2)])
-def test_the_breaker_opens_within_twenty_calls(paying_api, two, answered):
-    two.routed("first")
+def test_breaker_opens_within_twenty_calls(paying_api, two, answered):
+    two.set_route("first")
     two.first.answers(DOWN)
     if answered:
         Source.objects.create(name="first", answered_at=now() - answered)
@@ -137,8 +135,8 @@ def rested(name="first", rests=1):
     )
 
 
-def test_after_a_rest_one_call_tries_the_source_and_others_wait_for_it(paying_api, two):
-    two.routed("first")
+def test_one_call_probes_the_source_after_a_rest(paying_api, two):
+    two.set_route("first")
     rested(rests=2)
     two.first.play = lambda asked: time.sleep(1) or DOWN
     paying_api.create(*orders(5))
@@ -159,8 +157,8 @@ def test_after_a_rest_one_call_tries_the_source_and_others_wait_for_it(paying_ap
     assert source.probed_at is None
 
 
-def test_a_source_that_answers_again_is_asked_by_all_again(paying_api, two):
-    two.routed("first")
+def test_answer_closes_the_breaker(paying_api, two):
+    two.set_route("first")
     rested()
     paying_api.create(*orders(30))
 
@@ -173,7 +171,7 @@ def test_a_source_that_answers_again_is_asked_by_all_again(paying_api, two):
     assert (source.failures_in_row, source.rests, source.resting_until) == (0, 0, None)
 
 
-def test_a_probe_whose_worker_died_is_followed_by_another(paying_api, two, settings):
+def test_probe_of_a_dead_worker_is_replaced(paying_api, two, settings):
     rested()
     lease = timedelta(seconds=settings.CHECK_LEASE_SECONDS)
     Source.objects.update(probed_at=now() - lease)
@@ -184,10 +182,10 @@ def test_a_probe_whose_worker_died_is_followed_by_another(paying_api, two, setti
     assert calls() == [("first", "ANSWERED")]
 
 
-def test_a_source_that_hangs_holds_up_no_other(paying_api, two):
-    routes = everything_by("first") | {"CRB_SCORE": {"*": ["second"]}}
+def test_hanging_source_does_not_delay_others(paying_api, two):
+    routes = route_all_checks("first") | {"CRB_SCORE": {"*": ["second"]}}
     registry.configure(two.sources, routes)
-    answers("second")
+    mark_as_answering("second")
     done = threading.Event()
     two.first.play = lambda asked: done.wait(10) and CLEAR
 
@@ -208,10 +206,8 @@ def test_a_source_that_hangs_holds_up_no_other(paying_api, two):
     assert completed() == 140
 
 
-def test_who_waits_for_a_source_is_served_in_the_order_of_turns(
-    paying_api, two, settings
-):
-    two.routed("first")
+def test_waiting_checks_run_in_the_order_of_turns(paying_api, two, settings):
+    two.set_route("first")
     settings.SOURCE_LIMITS = {"first": Limit(1)}
     for number in range(8):
         paying_api.create(
@@ -225,15 +221,13 @@ def test_who_waits_for_a_source_is_served_in_the_order_of_turns(
     assert completed() == 8
 
 
-def test_who_waits_for_a_source_that_is_configured_no_more_asks_the_others(
-    paying_api, two
-):
-    two.routed("first")
+def test_waiting_check_of_a_removed_source_calls_the_others(paying_api, two):
+    two.set_route("first")
     paying_api.create(*orders(2))
     Source.objects.create(name="first")
     CheckResult.objects.update(status="RUNNING", waits_for="first")
     registry.configure(
-        {"second": two.sources["second"]}, everything_by("first", "second")
+        {"second": two.sources["second"]}, route_all_checks("first", "second")
     )
 
     paying_api.work()
@@ -242,17 +236,17 @@ def test_who_waits_for_a_source_that_is_configured_no_more_asks_the_others(
     assert completed() == 2
 
 
-def test_a_worker_claims_no_more_that_waited_than_it_has_threads_for(db):
+def test_job_claims_no_more_waiting_checks_than_threads(db):
     Source.objects.bulk_create(Source(name=name) for name in ("first", "second"))
 
     assert SourceQueues().rooms(70) == {"first": 64, "second": 6}
 
 
-def test_duration_is_that_of_the_check_and_not_of_its_wait(paying_api, two, settings):
-    two.routed("first")
-    answers("first")
+def test_duration_excludes_the_wait_for_the_source(paying_api, two, settings):
+    two.set_route("first")
+    mark_as_answering("first")
     settings.SOURCE_LIMITS = {"first": Limit(1)}
-    two.first.play = AtOnce(seconds=0.2)
+    two.first.play = ConcurrencyMeter(seconds=0.2)
     paying_api.create(*orders(5))
 
     paying_api.work()

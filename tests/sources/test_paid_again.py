@@ -43,7 +43,7 @@ def ordered(api: Any) -> None:
 
 
 @pytest.mark.parametrize(("limit", "asked"), [({}, 2), ({"paid_again": 0}, 1)])
-def test_call_that_was_not_answered_in_time_is_made_again_as_often_as_allowed(
+def test_paid_call_is_repeated_within_its_limit(
     paying_api, metropol, routed, limit, asked
 ):
     routed(**limit)
@@ -59,9 +59,7 @@ def test_call_that_was_not_answered_in_time_is_made_again_as_often_as_allowed(
 
 
 @pytest.mark.parametrize("fault", ["half", "html"])
-def test_answer_that_is_not_understood_counts_as_one_that_may_be_charged(
-    paying_api, metropol, routed, fault
-):
+def test_unreadable_answer_counts_as_a_paid_call(paying_api, metropol, routed, fault):
     routed()
     setattr(metropol.faults, fault, True)
 
@@ -71,7 +69,7 @@ def test_answer_that_is_not_understood_counts_as_one_that_may_be_charged(
     assert only_result().status == "FAILED"
 
 
-def test_next_run_of_the_client_asks_again(paying_api, metropol, routed):
+def test_retry_by_the_client_makes_paid_calls_again(paying_api, metropol, routed):
     routed(paid_again=0)
     metropol.faults.html = True
     ordered(paying_api)
@@ -83,9 +81,7 @@ def test_next_run_of_the_client_asks_again(paying_api, metropol, routed):
     assert only_result().status == "COMPLETED"
 
 
-def test_source_that_says_that_it_failed_is_asked_as_the_policy_says(
-    paying_api, metropol, routed
-):
+def test_failed_source_is_called_by_the_retry_policy(paying_api, metropol, routed):
     routed()
     metropol.faults.status = 503
 

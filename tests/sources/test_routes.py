@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from tests.checks.engine import only_result, paid, work_until_done
+from tests.checks.engine import ledger_totals, only_result, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.hosted.conftest import asking
 from tests.sources.two import CHECK, calls, orders
@@ -27,7 +27,7 @@ def rests(name, seconds=30):
     )
 
 
-def test_the_first_that_answers_is_the_only_one_asked(paying_api, two):
+def test_first_source_that_answers_is_the_only_one_called(paying_api, two):
     paying_api.create(*orders(1))
 
     paying_api.work()
@@ -41,9 +41,7 @@ def test_the_first_that_answers_is_the_only_one_asked(paying_api, two):
 
 
 @pytest.mark.parametrize("failing", [DOWN, NOT_UNDERSTOOD])
-def test_the_next_source_is_asked_at_once_where_one_does_not_answer(
-    paying_api, two, failing
-):
+def test_next_source_is_called_at_once_after_no_answer(paying_api, two, failing):
     ordered = paying_api.create(*orders(1))
     two.first.answers(failing)
 
@@ -57,7 +55,7 @@ def test_the_next_source_is_asked_at_once_where_one_does_not_answer(
 
 
 @pytest.mark.parametrize("answer", [CLEAR, REFUSED, (200, {"score": 90})])
-def test_no_other_source_is_asked_where_one_has_answered(paying_api, two, answer):
+def test_answer_calls_no_other_source(paying_api, two, answer):
     paying_api.create(*orders(1))
     two.first.answers(answer)
 
@@ -66,7 +64,7 @@ def test_no_other_source_is_asked_where_one_has_answered(paying_api, two, answer
     assert two.second.asked == []
 
 
-def test_all_are_asked_in_each_round_until_the_policy_is_used_up(paying_api, two):
+def test_each_round_calls_all_sources(paying_api, two):
     paying_api.create(*orders(1))
     two.first.answers(DOWN)
     two.second.answers(DOWN)
@@ -75,10 +73,10 @@ def test_all_are_asked_in_each_round_until_the_policy_is_used_up(paying_api, two
 
     assert only_result().failure_code == "ACME_DOWN"
     assert (len(two.first.asked), len(two.second.asked)) == (5, 5)
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
-def test_a_source_that_rests_is_passed_over_and_it_is_said_why(paying_api, two):
+def test_resting_source_is_skipped_with_its_reason(paying_api, two):
     rests("first")
     paying_api.create(*orders(1))
 
@@ -89,8 +87,8 @@ def test_a_source_that_rests_is_passed_over_and_it_is_said_why(paying_api, two):
     assert Call.objects.get().passed_over == [["first", "RESTING"]]
 
 
-def test_a_source_that_is_not_configured_is_passed_over(paying_api, two):
-    two.routed("nobody", "second")
+def test_unconfigured_source_is_skipped(paying_api, two):
+    two.set_route("nobody", "second")
     paying_api.create(*orders(1))
 
     paying_api.work()
@@ -99,7 +97,7 @@ def test_a_source_that_is_not_configured_is_passed_over(paying_api, two):
     assert Call.objects.get().passed_over == [["nobody", "NOT_CONFIGURED"]]
 
 
-def test_where_all_rest_the_check_waits_for_the_first_to_be_tried(paying_api, two):
+def test_check_waits_for_the_first_probe_when_all_rest(paying_api, two):
     rests("first", 40)
     rests("second", 90)
     paying_api.create(*orders(1))
@@ -113,8 +111,8 @@ def test_where_all_rest_the_check_waits_for_the_first_to_be_tried(paying_api, tw
     assert 39 < (result.next_attempt_at - now()).total_seconds() < 46
 
 
-def test_who_has_the_inquiry_is_asked_for_its_answer(paying_api, two):
-    two.routed("second", "first")
+def test_source_with_the_inquiry_is_polled_for_its_answer(paying_api, two):
+    two.set_route("second", "first")
     paying_api.create(*orders(1))
     later = (now() + timedelta(seconds=5)).isoformat()
     two.second.answers(DOWN)
@@ -133,7 +131,7 @@ def test_who_has_the_inquiry_is_asked_for_its_answer(paying_api, two):
     assert len(two.second.asked) == 1
 
 
-def test_a_check_has_one_call_under_way(paying_api, two):
+def test_check_has_one_call_under_way(paying_api, two):
     paying_api.create(*orders(1))
     made = {"attempt": 1, "tries": 0, "reference": "r", "result": only_result()}
     Call.objects.create(source="first", **made)
@@ -142,7 +140,7 @@ def test_a_check_has_one_call_under_way(paying_api, two):
         Call.objects.create(source="second", **made)
 
 
-def test_the_sandbox_makes_no_calls_and_holds_no_source(api, two):
+def test_sandbox_writes_no_calls_and_no_sources(api, two):
     api.create(*orders(3))
 
     api.work()
@@ -154,8 +152,8 @@ def test_the_sandbox_makes_no_calls_and_holds_no_source(api, two):
 
 @pytest.fixture
 def agreed(paying_api, two):
-    """A subject who was shown the first source alone, and agreed."""
-    two.routed("first")
+    """A subject who consented to a notice that names the first source only."""
+    two.set_route("first")
     visitor = asking(paying_api)(**CHECK)
     visitor.enter()
     assert "To: first." in visible_text(visitor.text())
@@ -163,9 +161,9 @@ def agreed(paying_api, two):
     return visitor
 
 
-def test_a_check_asks_only_sources_that_the_subject_was_shown(paying_api, two, agreed):
+def test_check_calls_only_sources_of_the_notice(paying_api, two, agreed):
     two.first.answers(DOWN)
-    two.routed("second", "first")
+    two.set_route("second", "first")
 
     work_until_done(paying_api)
 
@@ -176,8 +174,8 @@ def test_a_check_asks_only_sources_that_the_subject_was_shown(paying_api, two, a
     assert "To: first." in evidence["text"]
 
 
-def test_a_check_fails_when_no_source_is_left_that_was_shown(paying_api, two, agreed):
-    two.routed("second")
+def test_check_fails_when_no_source_of_the_notice_is_left(paying_api, two, agreed):
+    two.set_route("second")
 
     paying_api.work()
 
@@ -188,15 +186,15 @@ def test_a_check_fails_when_no_source_is_left_that_was_shown(paying_api, two, ag
     (told,) = report["checkResults"]
     assert told["failure"]["retryable"] is False
     assert "Order a new report" in told["failure"]["message"]
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
-def test_a_route_that_changed_since_the_page_was_read_is_shown_first(paying_api, two):
-    two.routed("first")
+def test_changed_route_is_shown_before_the_grant(paying_api, two):
+    two.set_route("first")
     visitor = asking(paying_api)(**CHECK)
     visitor.enter()
     form = visitor.form()
-    two.routed("first", "second")
+    two.set_route("first", "second")
 
     answer = visitor.post("grant", **form)
 
@@ -204,17 +202,17 @@ def test_a_route_that_changed_since_the_page_was_read_is_shown_first(paying_api,
     assert Consent.objects.get().status == "PENDING"
 
 
-def test_an_attested_consent_leaves_the_route_as_it_is(paying_api, two):
-    two.routed("first")
+def test_attested_consent_keeps_the_route(paying_api, two):
+    two.set_route("first")
     paying_api.create(*orders(1))
-    two.routed("second")
+    two.set_route("second")
 
     paying_api.work()
 
     assert calls() == [("second", "ANSWERED")]
 
 
-def test_a_check_definition_lists_who_receives_details(paying_api, two):
+def test_check_definition_lists_the_recipients(paying_api, two):
     found = paying_api.get("/checks/definitions/IDENTITY").json()["recipients"]
 
     assert found == [

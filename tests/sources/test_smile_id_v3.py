@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from tests.checks.engine import definitions, only_result, paid, work_until_done
+from tests.checks.engine import definitions, ledger_totals, only_result, work_until_done
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
@@ -171,9 +171,7 @@ def test_signed_callback_without_the_proof_changes_nothing(v3, ordered, client):
     assert_nothing_changed(post(client, v3, partner_params=params), 401)
 
 
-def test_callback_about_a_question_that_was_not_asked_changes_nothing(
-    v3, ordered, client, log_lines
-):
+def test_callback_of_an_unknown_inquiry_changes_nothing(v3, ordered, client, log_lines):
     with pytest.raises(AnswerPending):
         v3.adapter().ask(inquiry_of_another())
 
@@ -196,7 +194,7 @@ def test_too_large_callback_changes_nothing(v3, ordered, client):
     assert_nothing_changed(client.post(PATH, body, content_type="x/y"), 413)
 
 
-def test_callback_to_a_cancelled_report_is_not_kept(paying_api, v3, ordered, client):
+def test_callback_to_a_cancelled_report_is_not_stored(paying_api, v3, ordered, client):
     paying_api.post(f"/reports/{ordered['id']}/cancel")
     let_time_pass()
     paying_api.work()
@@ -205,7 +203,7 @@ def test_callback_to_a_cancelled_report_is_not_kept(paying_api, v3, ordered, cli
     assert kept() == 0
 
 
-def test_without_v3_there_is_no_such_address(client, db):
+def test_v3_address_needs_its_settings(client, db):
     assert client.post(PATH, b"{}", content_type="application/json").status_code == 404
 
 
@@ -229,9 +227,7 @@ def test_callback_before_the_job_is_recorded_is_not_lost(paying_api, v3, client)
     assert len(v3.jobs) == 1
 
 
-def test_job_whose_worker_died_is_read_of_its_callback_and_not_begun_again(
-    paying_api, v3, client
-):
+def test_callback_answers_the_job_of_a_dead_worker(paying_api, v3, client):
     made = paying_api.create(person(**JANE) | CHECK)
     asked_by_a_worker_that_dies()
     assert post(client, v3).status_code == 200
@@ -245,7 +241,7 @@ def test_job_whose_worker_died_is_read_of_its_callback_and_not_begun_again(
     assert kept() == 0
 
 
-def test_job_whose_worker_died_without_a_callback_is_left_to_a_person(paying_api, v3):
+def test_job_of_a_dead_worker_without_callback_is_in_doubt(paying_api, v3):
     paying_api.create(person(**JANE) | CHECK)
     asked_by_a_worker_that_dies()
     let_time_pass()
@@ -255,12 +251,10 @@ def test_job_whose_worker_died_without_a_callback_is_left_to_a_person(paying_api
     assert only_result().failure_code == "SOURCE_CALL_IN_DOUBT"
     assert calls() == [(V3, "IN_DOUBT")]
     assert len(v3.jobs) == 1
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
-def test_answer_is_read_again_where_the_worker_that_read_it_died(
-    paying_api, v3, ordered, client
-):
+def test_answer_is_read_again_when_its_reader_died(paying_api, v3, ordered, client):
     post(client, v3)
     asked_by_a_worker_that_dies()
     assert kept() == 1
@@ -274,9 +268,7 @@ def test_answer_is_read_again_where_the_worker_that_read_it_died(
     assert kept() == 0
 
 
-def test_answer_that_has_come_is_read_also_while_its_source_rests(
-    paying_api, v3, ordered, client
-):
+def test_answer_is_read_while_its_source_rests(paying_api, v3, ordered, client):
     resting = {"failures_in_row": 99, "resting_until": now() + timedelta(hours=1)}
     Source.objects.filter(name=V3).update(**resting)
     post(client, v3)
@@ -300,7 +292,7 @@ def begun_before_a_rest(request, paying_api, v3, smile_id):
     return made
 
 
-def test_job_that_was_begun_before_a_rest_waits_for_its_callback_and_is_paid_once(
+def test_job_before_a_rest_waits_for_its_callback(
     paying_api, v3, smile_id, begun_before_a_rest, client
 ):
     assert calls() == [WAITS]
@@ -320,9 +312,7 @@ def test_job_that_was_begun_before_a_rest_waits_for_its_callback_and_is_paid_onc
     assert kept() == 0
 
 
-def test_job_that_was_begun_before_a_rest_is_asked_about_when_the_rest_is_over(
-    paying_api, v3, begun_before_a_rest
-):
+def test_job_before_a_rest_is_polled_after_it(paying_api, v3, begun_before_a_rest):
     v3.outbox.clear()
     Source.objects.filter(name=V3).update(resting_until=now())
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
@@ -334,9 +324,7 @@ def test_job_that_was_begun_before_a_rest_is_asked_about_when_the_rest_is_over(
     assert len(v3.jobs) == 1
 
 
-def test_job_that_was_begun_before_a_rest_waits_for_how_another_call_ends(
-    paying_api, v3, begun_before_a_rest
-):
+def test_job_before_a_rest_waits_for_the_probe(paying_api, v3, begun_before_a_rest):
     probed = {"resting_until": now(), "probed_at": now()}
     Source.objects.filter(name=V3).update(**probed)
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
@@ -348,9 +336,7 @@ def test_job_that_was_begun_before_a_rest_waits_for_how_another_call_ends(
     assert (only_result().next_attempt_at - now()).total_seconds() < 4
 
 
-def test_job_that_was_begun_before_a_long_rest_is_not_waited_for_for_ever(
-    paying_api, v3, begun_before_a_rest
-):
+def test_job_before_a_long_rest_ends(paying_api, v3, begun_before_a_rest):
     # All that was begun is now an hour old, and V3 still rests.
     let_time_pass()
 
@@ -363,9 +349,7 @@ def test_job_that_was_begun_before_a_long_rest_is_not_waited_for_for_ever(
     assert Source.objects.get(name=V3).failures_in_row == 11
 
 
-def test_jobs_are_asked_about_in_a_long_rest_no_more_at_once_than_is_allowed(
-    paying_api, v3, settings
-):
+def test_polls_in_a_long_rest_keep_the_limit_of_calls(paying_api, v3, settings):
     paying_api.create(*[person(**JANE, idNumber=f"2000000{n}") | CHECK for n in "12"])
     paying_api.work()
     settings.SOURCE_LIMITS = {V3: Limit(at_once=0)}
@@ -379,9 +363,7 @@ def test_jobs_are_asked_about_in_a_long_rest_no_more_at_once_than_is_allowed(
     assert set(CheckResult.objects.values_list("tries", "waits_for")) == {(0, "")}
 
 
-def test_callback_that_was_lost_is_asked_for_and_paid_once(
-    paying_api, v3, ordered, client
-):
+def test_lost_callback_is_polled_and_paid_once(paying_api, v3, ordered, client):
     v3.outbox.clear()
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())
     paying_api.work()
@@ -397,7 +379,7 @@ def test_callback_that_was_lost_is_asked_for_and_paid_once(
 
 
 @pytest.mark.parametrize(("limit", "jobs"), [({}, 2), ({"paid_again": 0}, 1)])
-def test_job_without_a_callback_is_begun_again_as_often_as_may_be_paid(
+def test_job_without_a_callback_is_repeated_within_its_limit(
     paying_api, v3, settings, limit, jobs
 ):
     settings.SOURCE_LIMITS = {V3: Limit(**limit)}
@@ -412,7 +394,7 @@ def test_job_without_a_callback_is_begun_again_as_often_as_may_be_paid(
     assert result.failure_retryable
     assert len(v3.jobs) == jobs
     assert Call.objects.filter(may_be_charged=True).count() == jobs
-    assert paid() == {"CHARGE": -50, "REVERSAL": 50}
+    assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
 
 
 def test_callback_that_comes_too_late_changes_nothing(paying_api, v3, settings, client):
@@ -430,7 +412,7 @@ def test_callback_that_comes_too_late_changes_nothing(paying_api, v3, settings, 
     assert only_result().status == "FAILED"
 
 
-def test_answer_that_nobody_reads_is_erased_after_a_day(v3, ordered, client):
+def test_unread_answer_is_erased_after_a_day(v3, ordered, client):
     post(client, v3)
     erase_unread_answers()
     assert kept() == 1
@@ -442,7 +424,7 @@ def test_answer_that_nobody_reads_is_erased_after_a_day(v3, ordered, client):
     assert Call.objects.exclude(called_back_at=None).count() == 1
 
 
-def test_answer_that_is_not_understood_is_no_finding_and_not_kept(
+def test_unreadable_answer_is_no_finding_and_not_stored(
     paying_api, v3, ordered, client
 ):
     post(client, v3, id_fields=None)
@@ -455,7 +437,7 @@ def test_answer_that_is_not_understood_is_no_finding_and_not_kept(
 
 
 @pytest.mark.parametrize("changed", [{"email": None}, {"fullName": "Wanjiku"}])
-def test_subject_of_whom_too_little_is_known_is_asked_about_elsewhere(
+def test_subject_with_too_few_details_goes_to_another_source(
     paying_api, v3, smile_id, changed
 ):
     route(v3, smile_id)
@@ -468,9 +450,7 @@ def test_subject_of_whom_too_little_is_known_is_asked_about_elsewhere(
     assert Source.objects.get(name=V1).failures_in_row == 0
 
 
-def test_attested_consent_is_not_sent_where_its_language_is_not_known(
-    paying_api, v3, smile_id
-):
+def test_attested_consent_without_a_language_is_not_sent(paying_api, v3, smile_id):
     route(v3, smile_id, attested_language="")
     paying_api.create(person(**JANE) | CHECK)
 
@@ -500,7 +480,7 @@ def test_hosted_consent_is_sent_as_its_record_has_it(paying_api, v3, mailoutbox)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_callback_in_the_midst_of_the_next_claim_is_no_doubt(paying_api, v3, client):
+def test_callback_during_the_next_claim_is_no_doubt(paying_api, v3, client):
     made = paying_api.create(person(**JANE) | CHECK)
     asked_by_a_worker_that_dies()
     let_time_pass()

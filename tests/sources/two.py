@@ -1,4 +1,4 @@
-"""Two live sources of IDENTITY, each a server of its own, and what tests do with them.
+"""Two live sources of IDENTITY, each with its own server, and helpers for them.
 
 def test_something(paying_api, two):
     two.first.play = lambda asked: DOWN
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.checks.source import Acme, Source, everything_by, served
+from tests.checks.source import Acme, Source, route_all_checks, run_source
 from tests.world.clients import person
 from verification.providers import registry
 from verification.sources.models import Call
@@ -20,13 +20,13 @@ CHECK = {"checksRequested": ["IDENTITY"]}
 
 
 class First(Acme):
-    """Knows our references: asking it again costs nothing."""
+    """It recognises our references, so repeated calls are free."""
 
     name: ClassVar[str] = "first"
 
 
 class Second(Acme):
-    """Does not: whoever asks again pays again."""
+    """It does not recognise our references, so every call may be charged."""
 
     name: ClassVar[str] = "second"
     repeats_are_free: ClassVar[bool] = False
@@ -39,9 +39,9 @@ class Two:
     first: Source
     second: Source
 
-    def routed(self, *names: str) -> None:
-        """From now on only these are asked, in this order."""
-        registry.configure(self.sources, everything_by(*names))
+    def set_route(self, *names: str) -> None:
+        """Route all checks to these sources, in this order."""
+        registry.configure(self.sources, route_all_checks(*names))
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -54,8 +54,8 @@ class Two:
 @pytest.fixture
 def two() -> Iterator[Two]:
     with ExitStack() as stack:
-        two = Two(stack.enter_context(served()), stack.enter_context(served()))
-        two.routed("first", "second")
+        two = Two(stack.enter_context(run_source()), stack.enter_context(run_source()))
+        two.set_route("first", "second")
         yield two
         registry.configure({}, {})
 
@@ -65,5 +65,5 @@ def orders(count: int) -> list[dict[str, Any]]:
 
 
 def calls() -> list[tuple[str, str]]:
-    """(source, how it ended) of every call, in their order."""
+    """Return (source, end) of every call, oldest first."""
     return list(Call.objects.order_by("id").values_list("source", "end"))

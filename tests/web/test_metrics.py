@@ -2,7 +2,7 @@ import pytest
 from django.conf import settings as configured
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.sources.test_health import counted
+from tests.sources.test_health import count_calls
 from tests.sources.test_routes import rests
 from tests.sources.two import two as two
 from verification.payments.alerts import count_failed_opening
@@ -39,7 +39,7 @@ def test_metrics_need_the_token(client, token, db, given):
 def test_metrics_show_the_last_hour_of_each_source(
     client, token, two, db, django_assert_max_num_queries
 ):
-    counted("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
+    count_calls("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
     rests("second")
 
     with django_assert_max_num_queries(5):

@@ -28,8 +28,8 @@ def waiting():
     return Job.objects.filter(gave_up_at=None)
 
 
-def swept(fails: Callable[[int], object] = bool) -> list[int]:
-    """The ids that the verb was called with; it finishes those that do not fail."""
+def sweep_waiting(fails: Callable[[int], object] = bool) -> list[int]:
+    """Sweep the waiting rows; return the ids with which the verb was called."""
     called = []
 
     def verb(pk: int) -> None:
@@ -41,7 +41,7 @@ def swept(fails: Callable[[int], object] = bool) -> list[int]:
     return called
 
 
-def left() -> Sequence[int]:
+def waiting_ids() -> Sequence[int]:
     return list(waiting().values_list("pk", flat=True))
 
 
@@ -58,28 +58,28 @@ def stopping(monkeypatch):
     return flag
 
 
-def test_each_row_is_dealt_with_once(db):
+def test_sweep_handles_each_row_once(db):
     ids = jobs(5)
 
-    assert swept() == ids
-    assert left() == []
+    assert sweep_waiting() == ids
+    assert waiting_ids() == []
 
 
-def test_a_bad_row_holds_up_no_other_and_is_met_once_a_run(db, log_lines):
+def test_sweep_goes_on_after_a_bad_row(db, log_lines):
     ids = jobs(5)
 
     def fails(pk):
         if pk in ids[:3]:
             raise ValueError("Wanjiku Kamau")
 
-    assert swept(fails) == ids
-    assert swept(fails) == left() == ids[:3]
+    assert sweep_waiting(fails) == ids
+    assert sweep_waiting(fails) == waiting_ids() == ids[:3]
     written = [line["message"] for line in log_lines()]
     assert f"jobs.Job {ids[0]} is left for the next run: ValueError" in written
     assert "Wanjiku" not in str(log_lines())
 
 
-def test_a_row_that_has_gone_is_no_error(db, log_lines):
+def test_sweep_ignores_deleted_rows(db, log_lines):
     first, second = jobs(2)
 
     def fails(pk):
@@ -87,21 +87,21 @@ def test_a_row_that_has_gone_is_no_error(db, log_lines):
             Job.objects.filter(pk=first).delete()
             Job.objects.get(pk=first)
 
-    assert swept(fails) == [first, second]
-    assert left() == log_lines() == []
+    assert sweep_waiting(fails) == [first, second]
+    assert waiting_ids() == log_lines() == []
 
 
-def test_it_ends_when_the_cluster_stops(db, stopping):
+def test_sweep_ends_when_the_cluster_stops(db, stopping):
     ids = jobs(3)
 
     def fails(pk):
         stopping.set()
 
-    assert swept(fails) == ids[:1]
+    assert sweep_waiting(fails) == ids[:1]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_lost_connection_costs_one_row():
+def test_sweep_goes_on_after_a_lost_connection():
     ids = jobs(3)
 
     def fails(pk):
@@ -109,23 +109,23 @@ def test_a_lost_connection_costs_one_row():
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    assert swept(fails) == ids
-    assert left() == ids[:1]
+    assert sweep_waiting(fails) == ids
+    assert waiting_ids() == ids[:1]
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5])
-def test_steps_go_on_until_nothing_is_left(db, count):
+def test_batches_go_on_until_no_row_is_left(db, count):
     jobs(count)
 
     execute_in_batches(FINISH, at=now())
 
-    assert left() == []
+    assert waiting_ids() == []
 
 
-def test_no_step_is_begun_when_the_cluster_stops(db, stopping):
+def test_no_batch_begins_when_the_cluster_stops(db, stopping):
     ids = jobs(1)
     stopping.set()
 
     execute_in_batches(FINISH, at=now())
 
-    assert left() == ids
+    assert waiting_ids() == ids

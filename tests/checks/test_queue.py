@@ -3,17 +3,27 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+import time_machine
 from django.db import connection
 from django.utils.timezone import now
 
 from tests.checks.engine import only_result
 from tests.checks.source import CLEAR, DOWN
-from tests.world.clients import person
+from tests.world.clients import Api, person
 from verification.checks import engine
 from verification.checks.models import CheckResult
-from verification.checks.queue import RUN_DUE, claim, wake_up
+from verification.checks.queue import (
+    MAX_SMALL_REQUEST,
+    RUN_DUE,
+    TURN_INTERVAL,
+    assign_turns,
+    claim,
+    wake_up,
+)
+from verification.db.ids import uuid7
 from verification.jobs.models import Job
 
+pytestmark = pytest.mark.django_db
 SECOND = timedelta(seconds=1)
 
 
@@ -28,23 +38,70 @@ def wake_ups():
     return list(jobs.values_list("due_at", flat=True))
 
 
-def wait(seconds):
+def make_due_in(seconds):
     """Make each check due so many seconds from now."""
     for result, due in zip(CheckResult.objects.all(), seconds, strict=True):
         at = now() + timedelta(seconds=due)
         CheckResult.objects.filter(pk=result.pk).update(next_attempt_at=at, turn_at=at)
 
 
-def test_a_worker_is_woken_when_a_waiting_check_is_due(api, one_check):
+def test_small_request_is_due_at_once():
+    at = now()
+
+    assert assign_turns(uuid7(), MAX_SMALL_REQUEST, at) == [at] * MAX_SMALL_REQUEST
+
+
+def test_turns_of_a_large_request_follow_each_other():
+    at = now()
+
+    given = assign_turns(uuid7(), 100, at)
+
+    assert given == [at + number * TURN_INTERVAL for number in range(100)]
+
+
+def test_second_large_request_comes_after_the_first():
+    account, at = uuid7(), now()
+    first = assign_turns(account, 100, at)
+
+    second = assign_turns(account, 100, at)
+
+    assert second[0] == first[-1] + TURN_INTERVAL
+
+
+def test_large_request_takes_no_turns_in_the_past():
+    account, at = uuid7(), now()
+    assign_turns(account, 100, at)
+
+    later = at + timedelta(hours=1)
+
+    assert assign_turns(account, 100, later)[0] == later
+
+
+def test_large_request_does_not_delay_another_account(api: Api, another_api: Api):
+    # At one moment, however long a busy machine takes for them.
+    with time_machine.travel(now(), tick=False):
+        api.create(*[person(idNumber=str(20000000 + n)) for n in range(100)])
+        single = another_api.create(person())
+
+    claimed = claim(100)
+
+    assert single["id"] in {str(c.report.pk) for c in claimed}
+
+
+def test_workers_run_checks_before_their_turn_when_idle(api: Api):
+    api.create(*[person(idNumber=str(20000000 + n)) for n in range(100)])
+
+    assert len(claim(300)) == 300
+
+
+def test_run_schedules_a_job_for_the_next_due_check(api, one_check):
     api.work()
 
     assert only_result().next_attempt_at > now() + 15 * SECOND
     assert wake_ups() == [only_result().next_attempt_at]
 
 
-def test_a_worker_is_woken_when_a_source_that_was_down_is_asked_again(
-    paying_api, source
-):
+def test_run_schedules_a_job_for_the_next_try(paying_api, source):
     source.answers(DOWN, CLEAR)
     paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     Job.objects.all().delete()
@@ -55,10 +112,10 @@ def test_a_worker_is_woken_when_a_source_that_was_down_is_asked_again(
     assert abs(at - max(only_result().next_attempt_at, now())) < 2 * SECOND
 
 
-def test_each_of_several_that_wait_is_woken_for_in_its_time(api):
+def test_each_waiting_check_gets_a_job_in_time(api):
     api.create(person())
     Job.objects.all().delete()
-    wait([30, 10, 20])
+    make_due_in([30, 10, 20])
     third, first, second = CheckResult.objects.values_list("next_attempt_at", flat=True)
 
     api.work()
@@ -75,7 +132,7 @@ def waiting():
     return CheckResult.objects.filter(next_attempt_at__isnull=False)
 
 
-def test_a_worker_is_woken_when_the_lease_of_another_ends(api, one_check):
+def test_run_schedules_a_job_for_the_end_of_a_lease(api, one_check):
     claim(1)
 
     api.work()
@@ -83,14 +140,14 @@ def test_a_worker_is_woken_when_the_lease_of_another_ends(api, one_check):
     assert wake_ups() == [only_result().next_attempt_at]
 
 
-def test_one_wake_up_is_enough_for_all_who_ask_for_it(api, one_check):
+def test_two_runs_schedule_one_job(api, one_check):
     for _ in range(5):
         api.work()
 
     assert len(wake_ups()) == 1
 
 
-def test_a_sooner_wake_up_is_enough(api, one_check):
+def test_run_schedules_no_job_after_an_earlier_one(api, one_check):
     wake_up(now() + SECOND)
 
     api.work()
@@ -107,7 +164,7 @@ def test_a_sooner_wake_up_is_enough(api, one_check):
         {"function": "verification.jobs.schedules.purge_failures"},
     ],
 )
-def test_a_job_that_will_not_look_in_time_is_no_wake_up(api, one_check, useless):
+def test_other_jobs_do_not_replace_the_next_run(api, one_check, useless):
     api.work()
     Job.objects.update(**({"due_at": now()} | useless))
 
@@ -117,7 +174,7 @@ def test_a_job_that_will_not_look_in_time_is_no_wake_up(api, one_check, useless)
     assert Job.objects.filter(function=RUN_DUE, due_at=at, claimed_by="").exists()
 
 
-def test_nobody_is_woken_when_nothing_waits(api):
+def test_run_schedules_no_job_when_no_check_waits(api):
     api.create(person())
     Job.objects.all().delete()
 
@@ -126,7 +183,7 @@ def test_nobody_is_woken_when_nothing_waits(api):
     assert wake_ups() == []
 
 
-def test_a_job_that_runs_out_of_time_hands_over(api, one_check, monkeypatch):
+def test_job_schedules_another_when_its_time_is_up(api, one_check, monkeypatch):
     monkeypatch.setattr(engine, "JOB_SECONDS", 0)
 
     api.work()
@@ -136,7 +193,7 @@ def test_a_job_that_runs_out_of_time_hands_over(api, one_check, monkeypatch):
     assert at <= now()
 
 
-def test_a_backlog_wakes_a_second_worker(api):
+def test_backlog_starts_a_second_worker(api):
     api.create(*[person(idNumber=str(20000000 + n)) for n in range(30)])
     Job.objects.all().delete()
 
@@ -146,7 +203,7 @@ def test_a_backlog_wakes_a_second_worker(api):
     assert not waiting().exists()
 
 
-def test_a_small_request_wakes_no_second_worker(api):
+def test_small_request_starts_no_second_worker(api):
     api.create(*[person(idNumber=str(20000000 + n)) for n in range(10)])
     Job.objects.all().delete()
 
@@ -156,7 +213,7 @@ def test_a_small_request_wakes_no_second_worker(api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_check_that_another_holds_is_looked_at_again_soon(api, one_check):
+def test_locked_check_is_tried_again_after_a_second(api, one_check):
     with held_by_another():
         api.work()
 
