@@ -79,7 +79,7 @@ def test_granted_report_runs_at_once_and_gets_ready(api: Api):
 
 
 def set_birthday(consent: Consent, born: str) -> Consent:
-    """The consent, of a report with this birthday, which the API may refuse by now."""
+    """Store a birthday that the API may refuse; return the consent."""
     report = consent.report
     report.subject = {**report.subject, "dateOfBirth": born}
     report.save()

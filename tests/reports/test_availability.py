@@ -156,7 +156,7 @@ def test_definition_says_whether_it_can_be_ordered(api: Api, live_api: Api):
     assert live_api.get("/checks/definitions", country="Kenya").status_code == 400
 
 
-# What a payer owes
+# The amount that a payer owes
 
 
 @pytest.fixture

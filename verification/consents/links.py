@@ -60,7 +60,7 @@ CODE_LIFETIME = timedelta(minutes=15)
 
 
 class LinkLocked(Exception):
-    """Too many answers were wrong. The lock ends at `until`, or never if it is None."""
+    """Too many answers were wrong. The lock ends at `until`; None means for good."""
 
     def __init__(self, until: datetime | None) -> None:
         super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")

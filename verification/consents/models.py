@@ -234,7 +234,7 @@ class ConsentRecord(models.Model):
 
 
 def reason_of(consent: Consent) -> str | None:
-    """Return why the subject declined or withdrew, or None without a reason."""
+    """Return the reason of the subject's refusal or withdrawal, if there is one."""
     if consent.status not in {ConsentStatus.DECLINED, ConsentStatus.WITHDRAWN}:
         return None
     record = ConsentRecord.objects.filter(
@@ -247,7 +247,7 @@ def reason_of(consent: Consent) -> str | None:
 
 
 def load_given_consent(consent: Consent) -> ConsentEvidence | None:
-    """Return how the consent was given, for sources; None if it was not given."""
+    """Return the proof of a given consent that sources receive."""
     if not consent.is_given:
         return None
     if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:

@@ -183,7 +183,8 @@ def _asked_sources(report: Report) -> dict[str, tuple[Provider, ...]]:
     }
 
 
-# Check -> recipients; None is a watch list of this service. Empty in the sandbox.
+# Check -> recipients, where None stands for a watch list of this service. The sandbox
+# has no recipients.
 _Recipients = dict[str, list[Recipient | None]]
 
 
@@ -210,7 +211,7 @@ def _sent(
     recipients: list[Recipient | None] | None,
     values: dict[str, Any],
 ) -> str:
-    """Say which details the check sends, and to whom, in the order of the route."""
+    """Name the details that the check sends and their recipients, in route order."""
     words = source["sent"]
     if recipients is None:
         return ""

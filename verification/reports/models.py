@@ -97,7 +97,7 @@ class Report(models.Model):
     )
     environment = models.CharField(max_length=10, choices=Environment)
     status = models.CharField(max_length=15, choices=ReportStatus)
-    # The same person or company has the same id in every report of a workspace.
+    # All reports of a workspace about one person or company share this id.
     subject_id = KeyedUUIDField()
     subject_type = models.CharField(max_length=10, choices=SubjectType)
     country = models.CharField(max_length=2)
@@ -109,7 +109,7 @@ class Report(models.Model):
     checks_requested = ArrayField(models.CharField(max_length=40))
     purpose = models.CharField(max_length=500)
     payment_mode = models.CharField(max_length=11, choices=PaymentMode)
-    # Whether its checks may reuse fresh earlier results
+    # True if its checks may reuse fresh earlier results
     reuse = models.BooleanField(default=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
     # The monitoring rule that ordered it; not a foreign key, as rules can be deleted
@@ -316,7 +316,7 @@ class Subject:
         """Return the subject with its id in this workspace and environment."""
         scope = (workspace_id, environment, *self._identity())
         return KnownSubject(
-            # The same person or company has the same id in all its reports.
+            # All reports about one person or company share this id.
             id=keyed_uuid("subject", *scope),
             members=self.members,
             identity="\x1f".join(

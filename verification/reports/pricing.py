@@ -67,7 +67,7 @@ def quote(client: Client, orders: Sequence[Order]) -> list[OrderQuote]:
     Raises InvalidRequest if a payer would owe less than the provider accepts.
     """
     priced = price_orders(orders, client.workspace.pk, client.environment, now())
-    amounts = [total(one.lines) for one in priced]
+    amounts = [total(order.lines) for order in priced]
     require_payable_amounts(orders, amounts, client.environment)
     return [_build_quote(o, p.lines) for o, p in zip(orders, priced, strict=True)]
 
@@ -151,9 +151,10 @@ def price(
     subjects = [
         subject.in_workspace(workspace_id, environment) for subject, _, _ in items
     ]
-    questions = [
+    # The definitions of each item with their questions
+    pairs = [
         [
-            subject.question(d.name, [entry["key"] for entry in d.required_inputs])
+            (d, subject.question(d.name, [entry["key"] for entry in d.required_inputs]))
             for d in definitions
         ]
         for subject, (_, definitions, _) in zip(subjects, items, strict=True)
@@ -161,23 +162,17 @@ def price(
     reusable = _reusable_results(
         [
             (question, at - timedelta(days=definition.freshness_days))
-            for (_, definitions, reuse), own in zip(items, questions, strict=True)
+            for own, (_, _, reuse) in zip(pairs, items, strict=True)
             if reuse
-            for definition, question in zip(definitions, own, strict=True)
+            for definition, question in own
         ]
     )
-    return [
-        PricedOrder(
-            subject,
-            [
-                _line(definition, question, reusable.get(question) if reuse else None)
-                for definition, question in zip(definitions, own, strict=True)
-            ],
-        )
-        for subject, (_, definitions, reuse), own in zip(
-            subjects, items, questions, strict=True
-        )
-    ]
+    priced = []
+    for subject, own, (_, _, reuse) in zip(subjects, pairs, items, strict=True):
+        results = reusable if reuse else {}
+        lines = [_line(d, question, results.get(question)) for d, question in own]
+        priced.append(PricedOrder(subject, lines))
+    return priced
 
 
 def _line(
@@ -187,15 +182,15 @@ def _line(
     return OrderLine(definition, question, price, reused_from_id)
 
 
-def _reusable_results(asked: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
+def _reusable_results(questions: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:
     """Return the newest result for each (question, oldest time of completion)."""
-    if not asked:
+    if not questions:
         return {}
     # JSON, because PostgreSQL plans a query with arrays again each time: it estimates
     # by their lengths, and finds the generic plan too expensive.
     rows = [
         {"question": f"\\x{question.hex()}", "since": since}
-        for question, since in asked
+        for question, since in questions
     ]
     with connection.cursor() as cursor:
         cursor.execute(
