@@ -47,7 +47,7 @@ def boxes(client: Client, of: str = "boxes") -> dict[str, int]:
 
 
 @pytest.fixture
-def trouble(api):
+def open_tasks(api):
     """Create a row for every box."""
     doubted = end_checkout(
         opened_checkout(api.create(candidate_item())), currency="USD"
@@ -90,7 +90,7 @@ def trouble(api):
     ).update(low_balance_notified_at=now())
 
 
-def test_boxes_count_open_tasks_and_link_to_their_lists(trouble, superuser):
+def test_boxes_count_open_tasks_and_link_to_their_lists(open_tasks, superuser):
     everything = dict.fromkeys((box.title for box in BOXES), 1)
     assert boxes(superuser) | boxes(superuser, "sandbox_boxes") == everything
 
@@ -100,7 +100,7 @@ def test_boxes_count_open_tasks_and_link_to_their_lists(trouble, superuser):
             assert f"/{row._meta.model_name}/{row.pk}/change/" in html
 
 
-def test_boxes_of_the_sandbox_stand_apart(trouble, superuser, live_api):
+def test_sandbox_has_its_own_boxes(open_tasks, superuser, live_api):
     top_up_account(live_api, 1_000)
     real = live_api.create(person())["id"]
     Report.objects.filter(pk=real).update(updated_at=now() - timedelta(hours=2))
@@ -128,7 +128,7 @@ def test_boxes_without_tasks_show_zero(superuser):
     assert boxes(superuser, "sandbox_boxes") == {}
 
 
-def test_each_role_sees_its_own_work(trouble):
+def test_each_role_sees_its_own_work(open_tasks):
     user = User.objects.create_user("grace", is_staff=True)
     user.groups.add(Group.objects.get(name="Finance"))
     client = Client()

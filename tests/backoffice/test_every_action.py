@@ -140,7 +140,7 @@ def paid(api: Api) -> Checkout:
     return end_checkout(opened_checkout(api.create(candidate_item())))
 
 
-def in_doubt(api: Api) -> Checkout:
+def flagged(api: Api) -> Checkout:
     return end_checkout(opened_checkout(api.create(candidate_item())), currency="USD")
 
 
@@ -242,7 +242,7 @@ def to_decide(api: Api) -> Application:
     return in_review(owner(api))
 
 
-def checked_in_vain(api: Api) -> Application:
+def failed_company_check(api: Api) -> Application:
     application = to_decide(api)
     report = Report.objects.filter(pk=application.report_id)
     ends = {"failure_code": "SOURCE_UNAVAILABLE", "failure_message": "Away."}
@@ -309,7 +309,7 @@ ROWS = {
         api
     ).report.consent_records.first(),
     "golive.application.approve": to_decide,
-    "golive.application.check_again": checked_in_vain,
+    "golive.application.check_again": failed_company_check,
     "golive.application.reject": to_decide,
     "golive.application.reveal": to_decide,
     "golive.application.take": lambda api: submitted(owner(api)),
@@ -325,7 +325,7 @@ ROWS = {
     "monitoring.rule.run_now": rule,
     "notifications.block.mark_reviewed": blocked,
     "notifications.notification.send_again": sent_notification,
-    "payments.checkout.clear_flags": in_doubt,
+    "payments.checkout.clear_flags": flagged,
     "payments.checkout.poll": lambda api: opened_checkout(api.create(candidate_item())),
     "payments.checkout.record_elsewhere": refunded_elsewhere,
     "payments.checkout.refund": paid,

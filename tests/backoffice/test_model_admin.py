@@ -234,9 +234,7 @@ def revealed() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(action__endswith=".revealed"))
 
 
-def test_a_reveal_is_recorded_with_its_reason_and_the_names_of_fields(
-    report, superuser
-):
+def test_reveal_is_audited_with_reason_and_fields(report, superuser):
     reveal(superuser, report, "Complaint 12")
 
     (event,) = revealed()
@@ -264,7 +262,7 @@ def test_opening_the_dialog_reveals_nothing(report, superuser):
     assert not revealed()
 
 
-def test_a_form_from_elsewhere_reveals_nothing(report, admin_user):
+def test_cross_site_form_reveals_nothing(report, admin_user):
     client = Client(enforce_csrf_checks=True)
     log_in(client, admin_user)
     data = {"reason": "Because", "_form_submitted": "on"}

@@ -24,11 +24,11 @@ def act(client: Client, verb: str, report: Report, **fields: str) -> str:
     return answer.content.decode()
 
 
-def waiting(api: Api) -> Report:
+def create_waiting_report(api: Api) -> Report:
     return Report.objects.get(pk=api.create({**person(), "consent": HOSTED})["id"])
 
 
-def failed(api: Api) -> Report:
+def create_failed_report(api: Api) -> Report:
     report = api.create(person(idNumber="90000008"))
     api.work()
     return Report.objects.get(pk=report["id"])
@@ -38,8 +38,8 @@ def audited(action: str) -> AuditEvent:
     return AuditEvent.objects.get(action=action)
 
 
-def test_a_report_is_cancelled_with_a_reason_and_not_without(api, superuser):
-    report = waiting(api)
+def test_cancel_needs_a_reason(api, superuser):
+    report = create_waiting_report(api)
 
     act(superuser, "cancel", report)
     report.refresh_from_db()
@@ -53,10 +53,17 @@ def test_a_report_is_cancelled_with_a_reason_and_not_without(api, superuser):
     assert audited("report.cancelled").workspace_id == report.workspace_id
 
 
-def passing(report: Report) -> Report:
+def make_retryable(report: Report) -> Report:
     """Make the failed checks retryable."""
     report.results.filter(status="FAILED").update(failure_retryable=True)
     return report
+
+
+def create_report_for(verb: str, api: Api) -> Report:
+    """Create a report whose page offers this verb."""
+    if verb == "retry":
+        return make_retryable(create_failed_report(api))
+    return create_waiting_report(api)
 
 
 def offers_retry(client: Client, report: Report) -> bool:
@@ -67,22 +74,22 @@ def offers_retry(client: Client, report: Report) -> bool:
 
 
 def test_retry_is_offered_when_it_can_work(api, superuser):
-    report = failed(api)
+    report = create_failed_report(api)
     assert not offers_retry(superuser, report)
     assert "No retry: Their sources refused" in read_page(superuser, change_url(report))
 
-    assert offers_retry(superuser, passing(report))
+    assert offers_retry(superuser, make_retryable(report))
     assert "No retry" not in read_page(superuser, change_url(report))
     CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
     assert not offers_retry(superuser, report)
     assert "is not offered at present" in read_page(superuser, change_url(report))
 
 
-def test_retry_is_not_offered_after_the_money_went_back(api, superuser):
+def test_retry_is_not_offered_after_a_refund(api, superuser):
     refused = person(idNumber="90000008", email="amina@people.test")["subject"]
     checkout = create_paid_checkout(api, subject=refused)
     api.work()
-    report = passing(checkout.report)
+    report = make_retryable(checkout.report)
     assert offers_retry(superuser, report)
 
     Checkout.objects.update(refunded=1)
@@ -92,7 +99,7 @@ def test_retry_is_not_offered_after_the_money_went_back(api, superuser):
 
 
 def test_failed_checks_are_retried(api, superuser):
-    report = passing(failed(api))
+    report = make_retryable(create_failed_report(api))
 
     act(superuser, "retry", report)
 
@@ -101,7 +108,7 @@ def test_failed_checks_are_retried(api, superuser):
 
 
 def test_links_are_sent_again(api, superuser):
-    asked, owing = waiting(api), api.create(candidate_item())
+    asked, owing = create_waiting_report(api), api.create(candidate_item())
     payer = payment_of(owing).report
     past = now() - timedelta(minutes=2)
     Consent.objects.update(link_made_at=past)
@@ -117,7 +124,7 @@ def test_links_are_sent_again(api, superuser):
 
 
 def test_refusal_is_shown_and_changes_nothing(api, superuser):
-    report = waiting(api)
+    report = create_waiting_report(api)
 
     assert "within the last minute" in act(superuser, "resend_consent", report)
 
@@ -126,7 +133,11 @@ def test_refusal_is_shown_and_changes_nothing(api, superuser):
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "resend_consent"])
 def test_opening_a_dialog_changes_nothing(api, superuser, verb):
-    report = passing(failed(api)) if verb == "retry" else waiting(api)
+    report = (
+        make_retryable(create_failed_report(api))
+        if verb == "retry"
+        else create_waiting_report(api)
+    )
     before = Report.objects.filter(pk=report.pk).values().get()
 
     superuser.get(change_url(report).replace("change", verb))
@@ -135,8 +146,12 @@ def test_opening_a_dialog_changes_nothing(api, superuser, verb):
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "resend_consent"])
-def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
-    report = passing(failed(api)) if verb == "retry" else waiting(api)
+def test_cross_site_form_changes_nothing(api, admin_user, verb):
+    report = (
+        make_retryable(create_failed_report(api))
+        if verb == "retry"
+        else create_waiting_report(api)
+    )
     client = Client(enforce_csrf_checks=True)
     log_in(client, admin_user)
 
@@ -146,7 +161,7 @@ def test_a_form_from_elsewhere_changes_nothing(api, admin_user, verb):
 
 
 def test_actions_need_the_change_permission(api):
-    report = waiting(api)
+    report = create_waiting_report(api)
     user = User.objects.create_user("looks", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_report"))
     client = Client()
@@ -159,8 +174,8 @@ def test_actions_need_the_change_permission(api):
         assert client.post(url, {**SENT, "reason": "x"}).status_code == 403
 
 
-def test_the_pdf_needs_a_reason_each_ten_minutes(api, superuser):
-    report = failed(api)
+def test_pdf_needs_a_reason_each_ten_minutes(api, superuser):
+    report = create_failed_report(api)
     document = change_url(report).replace("change/", "document.pdf")
     assert superuser.get(document).status_code == 404
 
@@ -172,7 +187,7 @@ def test_the_pdf_needs_a_reason_each_ten_minutes(api, superuser):
 
 
 def test_each_download_of_the_pdf_is_recorded(api, superuser):
-    report = failed(api)
+    report = create_failed_report(api)
     document = change_url(report).replace("change/", "document.pdf")
     reveal(superuser, report)
 
@@ -183,7 +198,7 @@ def test_each_download_of_the_pdf_is_recorded(api, superuser):
     assert taken.filter(object_id=report.pk).count() == 2
 
 
-def test_staff_read_what_a_checkout_was_paid(api, superuser):
+def test_staff_read_the_paid_amount_of_a_checkout(api, superuser):
     waits = opened_checkout(api.create(candidate_item()))
     checkout = opened_checkout(api.create(candidate_item()))
     end_checkout(checkout, pays=100)

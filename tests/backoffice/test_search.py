@@ -167,7 +167,7 @@ def test_up_to_fifty_rows_are_shown_for_a_whole_value(api, superuser):
     assert len(found(superuser, "w@people.test")) == 20
 
 
-def test_each_role_finds_what_it_may_see(api):
+def test_search_finds_only_rows_that_the_role_may_view(api):
     report = api.create(person())["id"]
     create_member(api.workspace, "OWNER", "wanjiku")
     user = User.objects.create_user("finance", is_staff=True)

@@ -1,7 +1,10 @@
-"""Messages as tests want them."""
+"""Messages that tests send."""
 
 from typing import Any
 
+from django.core import mail
+
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Channel, Kind, Notification
 from verification.notifications.outbox import OutgoingMessage, notify
 
@@ -16,8 +19,8 @@ CONTEXT = {
 }
 
 
-def wanted(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
-    """A consent request by e-mail."""
+def email_message(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
+    """Return a consent request by e-mail."""
     return OutgoingMessage(
         **{
             "kind": Kind.CONSENT_REQUEST,
@@ -30,12 +33,21 @@ def wanted(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
     )
 
 
-def sms(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
-    return wanted(cause, **{"channel": Channel.SMS, "recipient": NUMBER, **fields})
+def sms_message(cause: str = "consent:1:1", **fields: Any) -> OutgoingMessage:
+    return email_message(
+        cause, **{"channel": Channel.SMS, "recipient": NUMBER, **fields}
+    )
 
 
-def asked(*messages: OutgoingMessage) -> Notification:
-    """Notify, and the row of the first of them."""
+def enqueue(*messages: OutgoingMessage) -> Notification:
+    """Store the messages in the outbox. Returns the row of the first one."""
     notify(*messages)
     first = messages[0]
     return Notification.objects.get(cause=first.cause, channel=first.channel)
+
+
+def send_due() -> list[str]:
+    """Send due messages. Returns their recipients."""
+    mail.outbox.clear()
+    send_due_notifications()
+    return [message.to[0] for message in mail.outbox]

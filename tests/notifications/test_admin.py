@@ -4,7 +4,7 @@ from django.core import mail
 from django.test import Client
 from django.urls import reverse
 
-from tests.notifications.messages import ADDRESS, LINK, NUMBER, asked, wanted
+from tests.notifications.messages import ADDRESS, LINK, NUMBER, email_message, enqueue
 from tests.world.staff import log_in
 from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
@@ -37,8 +37,8 @@ def page(row: Notification) -> str:
     return reverse("admin:notifications_notification_change", args=[row.pk])
 
 
-def test_nobody_sees_whom_a_message_went_to_or_its_link(admin_client: Client):
-    row = asked(wanted())
+def test_admin_masks_recipient_and_link_of_a_message(admin_client: Client):
+    row = enqueue(email_message())
     for path in (LIST, page(row)):
         shown = admin_client.get(path).content.decode()
         assert "Consent Request" in shown
@@ -48,12 +48,12 @@ def test_nobody_sees_whom_a_message_went_to_or_its_link(admin_client: Client):
 
 
 def test_nothing_is_edited(admin_client: Client):
-    row = asked(wanted())
+    row = enqueue(email_message())
     assert admin_client.post(page(row), {"status": "SENT"}).status_code == 403
 
 
-def test_staff_send_again_what_was_sent(admin_client: Client):
-    row = asked(wanted())
+def test_staff_send_a_sent_message_again(admin_client: Client):
+    row = enqueue(email_message())
     send_due_notifications()
     (told,) = send_again(admin_client, row)
     send_due_notifications()
@@ -62,15 +62,15 @@ def test_staff_send_again_what_was_sent(admin_client: Client):
     assert len(mail.outbox) == 2
 
 
-def test_what_waits_or_was_cancelled_is_not_sent_again(admin_client: Client):
-    row = asked(wanted())
+def test_waiting_or_cancelled_message_is_not_sent_again(admin_client: Client):
+    row = enqueue(email_message())
     assert "waits already" in send_again(admin_client, row)[0]
     cancel(row.cause)
     assert "was cancelled" in send_again(admin_client, row)[0]
 
 
-def test_who_may_only_look_sends_nothing_again():
-    row = asked(wanted())
+def test_staff_with_view_permission_cannot_send_again():
+    row = enqueue(email_message())
     send_due_notifications()
     send_again(staff("view_notification"), row)
     send_due_notifications()
@@ -97,7 +97,7 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
     assert AuditEvent.objects.filter(action="block.reviewed").count() == 1
 
 
-def test_staff_who_only_look_cannot_mark_as_reviewed(workspace):
+def test_staff_with_view_permission_cannot_mark_as_reviewed(workspace):
     block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
     data = {
         "_confirmed": "yes",
@@ -109,7 +109,7 @@ def test_staff_who_only_look_cannot_mark_as_reviewed(workspace):
     assert Block.objects.get().reviewed_at is None
 
 
-def test_workspace_page_counts_who_blocked_it(workspace, admin_client):
+def test_workspace_page_counts_its_blocks(workspace, admin_client):
     block(workspace.pk, [("EMAIL", ADDRESS)], Block.Reason.UNKNOWN)
     block(workspace.pk, [("SMS", NUMBER)], Block.Reason.UNWANTED)
     path = reverse("admin:workspaces_workspace_change", args=[workspace.pk])

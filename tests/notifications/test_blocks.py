@@ -8,7 +8,15 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from tests.notifications.messages import ADDRESS, CONTEXT, NUMBER, asked, sms, wanted
+from tests.notifications.messages import (
+    ADDRESS,
+    CONTEXT,
+    NUMBER,
+    email_message,
+    enqueue,
+    send_due,
+    sms_message,
+)
 from tests.references.conftest import paying_api as paying_api
 from tests.world.clients import HOSTED, Api, company, person
 from tests.world.employer import create_reference as request_reference
@@ -33,14 +41,14 @@ BLOCK = re.compile(r"http://\S+(/b/\w{29})$", re.MULTILINE)
 
 
 @pytest.fixture
-def ask(workspace: Workspace, settings: Any):
+def send_request(workspace: Workspace, settings: Any):
     settings.AFRICASTALKING_USERNAME = settings.AFRICASTALKING_API_KEY = "x"
 
-    def want(cause: str = "consent:1:1", **fields: Any) -> Notification:
+    def send(cause: str = "consent:1:1", **fields: Any) -> Notification:
         fields = {"workspace_id": workspace.pk, **fields}
-        return asked(wanted(cause, **fields))
+        return enqueue(email_message(cause, **fields))
 
-    return want
+    return send
 
 
 def path_of(notification: Notification) -> str:
@@ -52,20 +60,14 @@ def post(notification: Notification, **form: str) -> int:
     return browser.post(path_of(notification), form).status_code
 
 
-def sent() -> list[str]:
-    mail.outbox.clear()
-    send_due_notifications()
-    return [one.to[0] for one in mail.outbox]
-
-
 def status(notification: Notification) -> tuple[str, str]:
     notification.refresh_from_db()
     return notification.status, notification.error
 
 
-def test_message_names_operator_and_has_block_link(ask, settings):
+def test_message_names_operator_and_has_block_link(send_request, settings):
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
-    row = ask(language=BILINGUAL)
+    row = send_request(language=BILINGUAL)
     send_due_notifications()
 
     (message,) = mail.outbox
@@ -77,9 +79,9 @@ def test_message_names_operator_and_has_block_link(ask, settings):
     assert one_click == "List-Unsubscribe=One-Click"
 
 
-def test_message_to_owner_has_no_block_link(ask):
+def test_message_to_owner_has_no_block_link(send_request):
     context = {"workspace": "Acacia", "currency": "KES", "topUpUrl": ""}
-    ask(kind=Kind.LOW_BALANCE, context=context)
+    send_request(kind=Kind.LOW_BALANCE, context=context)
     send_due_notifications()
 
     (message,) = mail.outbox
@@ -87,8 +89,8 @@ def test_message_to_owner_has_no_block_link(ask):
     assert "List-Unsubscribe" not in message.extra_headers
 
 
-def test_opening_the_link_changes_nothing(ask):
-    row = ask()
+def test_opening_the_link_changes_nothing(send_request):
+    row = send_request()
     answer = Client().get(path_of(row))
 
     assert answer.status_code == 200
@@ -96,35 +98,35 @@ def test_opening_the_link_changes_nothing(ask):
     assert "Acacia Lenders" in answer.content.decode()
     assert answer["Cache-Control"] == "no-store"
     assert not Block.objects.exists()
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
 
 
-def test_one_click_of_mail_program_blocks_sender(ask):
-    row = ask()
+def test_one_click_of_mail_program_blocks_sender(send_request):
+    row = send_request()
     assert post(row, **{"List-Unsubscribe": "One-Click"}) == 204
-    ask("consent:2:1", recipient="Wanjiku+loans@subject.test")
+    send_request("consent:2:1", recipient="Wanjiku+loans@subject.test")
 
-    assert sent() == []
+    assert send_due() == []
     assert set(Notification.objects.values_list("status", "error")) == {
         ("WITHHELD", "BLOCKED")
     }
 
 
 @pytest.mark.parametrize("action", ["block", "unknown"])
-def test_blocked_sender_reaches_recipient_by_no_channel(ask, action):
-    row = ask()
-    notify(sms("consent:1:1", workspace_id=row.workspace_id))
+def test_blocked_sender_reaches_recipient_by_no_channel(send_request, action):
+    row = send_request()
+    notify(sms_message("consent:1:1", workspace_id=row.workspace_id))
     assert post(row, action=action) == 303
-    waiting = asked(sms("consent:2:1", workspace_id=row.workspace_id))
-    receipt = ask("receipt:1", kind=Kind.CONSENT_RECEIPT)
+    waiting = enqueue(sms_message("consent:2:1", workspace_id=row.workspace_id))
+    receipt = send_request("receipt:1", kind=Kind.CONSENT_RECEIPT)
 
-    assert sent() == []
+    assert send_due() == []
     assert status(waiting) == status(receipt) == ("WITHHELD", "BLOCKED")
     assert Block.objects.count() == 2
 
 
-def test_block_stops_a_message_that_failed_and_waits(ask, mail_server):
-    row = ask()
+def test_block_stops_a_message_that_failed_and_waits(send_request, mail_server):
+    row = send_request()
     mail_server.refuses[ADDRESS] = 451
     send_due_notifications()
     assert status(row)[0] == "PENDING"
@@ -137,29 +139,29 @@ def test_block_stops_a_message_that_failed_and_waits(ask, mail_server):
     assert status(row) == ("WITHHELD", "BLOCKED")
 
 
-def test_block_holds_for_one_workspace_and_one_person(ask, another_api: Api):
-    post(ask(), action="block")
-    ask("consent:2:1", recipient="otieno@subject.test")
-    ask("consent:3:1", workspace_id=another_api.workspace.pk)
+def test_block_holds_for_one_workspace_and_one_person(send_request, another_api: Api):
+    post(send_request(), action="block")
+    send_request("consent:2:1", recipient="otieno@subject.test")
+    send_request("consent:3:1", workspace_id=another_api.workspace.pk)
 
-    assert sent() == ["otieno@subject.test", ADDRESS]
+    assert send_due() == ["otieno@subject.test", ADDRESS]
 
 
-def test_recipient_lifts_the_block_by_the_same_link(ask):
-    row = ask()
+def test_recipient_lifts_the_block_by_the_same_link(send_request):
+    row = send_request()
     post(row, action="unknown")
     page = Client().get(path_of(row)).content.decode()
     assert "is blocked" in page
     assert "we look into it" in page
     post(row, action="lift")
-    ask("consent:2:1")
+    send_request("consent:2:1")
 
-    assert sent() == [ADDRESS, ADDRESS]
+    assert send_due() == [ADDRESS, ADDRESS]
     assert "is blocked" not in Client().get(path_of(row)).content.decode()
 
 
-def test_second_block_changes_the_reason_alone(ask):
-    row = ask()
+def test_second_block_changes_only_the_reason(send_request):
+    row = send_request()
     post(row, action="block")
     post(row, action="unknown")
 
@@ -167,28 +169,28 @@ def test_second_block_changes_the_reason_alone(ask):
     assert block.reason == "UNKNOWN"
 
 
-def test_blocked_invitation_is_not_sent(ask):
+def test_blocked_invitation_is_not_sent(send_request):
     fields = {"kind": Kind.INVITATION, "context": {"workspace": "Acacia", "url": "x"}}
-    row = ask("invitation:1", **fields)
+    row = send_request("invitation:1", **fields)
     assert "for Acacia." in write_email(row).text
     post(row, action="block")
 
-    assert sent() == []
+    assert send_due() == []
 
 
-def test_staff_cannot_send_a_blocked_message_again(ask):
-    row = ask()
-    sent()
+def test_staff_cannot_send_a_blocked_message_again(send_request):
+    row = send_request()
+    send_due()
     post(row, action="block")
     send_again(row)
 
-    assert sent() == []
+    assert send_due() == []
     assert status(row) == ("WITHHELD", "BLOCKED")
 
 
 @pytest.mark.parametrize("change", ["", "x", "0"])
-def test_wrong_link_blocks_nobody(ask, change):
-    path = path_of(ask())[: -1 if change else 10] + change
+def test_wrong_link_blocks_nobody(send_request, change):
+    path = path_of(send_request())[: -1 if change else 10] + change
     if path == path_of(Notification.objects.get()):
         path = path[:-1] + "1"
     assert Client().post(path, {"action": "block"}).status_code == 404
@@ -197,9 +199,9 @@ def test_wrong_link_blocks_nobody(ask, change):
     assert not Block.objects.exists()
 
 
-def test_link_blocks_its_own_message_alone(ask):
-    """The link names a millisecond, in which many messages may have been made."""
-    row = ask()
+def test_link_blocks_only_by_its_own_message(send_request):
+    """Many messages can have the millisecond that the link names."""
+    row = send_request()
     for number in range(1, 4):
         twin = Notification.objects.get(pk=row.pk)
         twin.pk, twin.cause = UUID(int=row.pk.int ^ number), f"consent:twin{number}:1"
@@ -208,11 +210,13 @@ def test_link_blocks_its_own_message_alone(ask):
 
     assert post(row, action="block") == 303
 
-    assert sorted(sent()) == [f"twin{number}@subject.test" for number in range(1, 4)]
+    assert sorted(send_due()) == [
+        f"twin{number}@subject.test" for number in range(1, 4)
+    ]
 
 
-def test_recipient_of_an_sms_blocks_sender_by_its_link(ask, sms_gateway):
-    row = ask(channel=Channel.SMS, recipient=NUMBER)
+def test_recipient_of_an_sms_blocks_sender_by_its_link(send_request, sms_gateway):
+    row = send_request(channel=Channel.SMS, recipient=NUMBER)
     send_due_notifications()
 
     ((_number, text),) = sms_gateway.sent
@@ -221,22 +225,22 @@ def test_recipient_of_an_sms_blocks_sender_by_its_link(ask, sms_gateway):
     assert Block.objects.get().reason == "UNKNOWN"
 
 
-def test_block_outlives_the_address_and_can_be_lifted(ask):
-    row = ask()
+def test_block_outlives_the_address_and_can_be_lifted(send_request):
+    row = send_request()
     post(row, action="block")
-    sent()
+    send_due()
     Notification.objects.update(created_at="2026-01-01T00:00:00Z")
     purge_recipients()
 
     assert "is blocked" in Client().get(path_of(row)).content.decode()
-    ask("consent:2:1")
-    assert sent() == []
+    send_request("consent:2:1")
+    assert send_due() == []
     post(row, action="lift")
     page = Client().get(path_of(row)).content.decode()
     assert "We do not keep your address" in page
     assert post(row, action="block") == 303
-    ask("consent:3:1")
-    assert sent() == [ADDRESS]
+    send_request("consent:3:1")
+    assert send_due() == [ADDRESS]
 
 
 def test_one_mailbox_has_one_hash():
@@ -250,8 +254,8 @@ def test_one_mailbox_has_one_hash():
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_page_is_in_the_language_of_the_reader(ask, language):
-    page = Client().get(path_of(ask()), {"lang": language}).content.decode()
+def test_page_is_in_the_language_of_the_reader(send_request, language):
+    page = Client().get(path_of(send_request()), {"lang": language}).content.decode()
     assert ("Siwafahamu" in page) is (language == "sw")
 
 
@@ -273,12 +277,12 @@ def test_hosted_page_lets_its_visitor_block_and_not_lift(api: Api, asking: str):
     api.create(ASKING[asking])
     block_on_page(Notification.objects.filter(kind=f"{asking.upper()}_REQUEST")[0])
 
-    assert sent() == []
+    assert send_due() == []
     errors = Notification.objects.values_list("channel", "error")
     assert set(errors) == {("EMAIL", "BLOCKED"), ("SMS", "BLOCKED")}
 
 
-def test_block_page_of_a_link_that_the_client_delivered_says_we_send_nothing(api: Api):
+def test_block_page_of_a_client_delivered_link_says_so(api: Api):
     made = api.create({**person(dateOfBirth="1990-03-27"), "consent": HOSTED})
     visitor = Visitor(made["consentState"]["consentUrl"])
     visitor.open()
@@ -292,7 +296,7 @@ def test_referee_blocks_on_the_page(paying_api: Api):
     request_reference(paying_api)
     block_on_page(Notification.objects.get(kind="REFERENCE_REQUEST"))
 
-    assert sent() == []
+    assert send_due() == []
 
 
 def block_on_page(request: Notification) -> None:
@@ -312,7 +316,7 @@ def block_on_page(request: Notification) -> None:
 
 
 def test_replaced_link_blocks_nobody(api: Api):
-    """The draft may be about somebody else by now."""
+    """The draft may have another subject now."""
     made = api.create({**ASKING["consent"], "draft": True})
     visitor = Visitor(made["consentState"]["consentUrl"])
     visitor.open()

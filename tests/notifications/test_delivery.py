@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
 from tests.fakes.smtp import MailServer
-from tests.notifications.messages import ADDRESS, LINK, asked, wanted
+from tests.notifications.messages import ADDRESS, LINK, email_message, enqueue
 from tests.world.clients import Api
 from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
@@ -42,8 +42,8 @@ def jobs() -> Any:
     return Job.objects.filter(function=SEND_DUE)
 
 
-def test_what_is_wanted_is_sent_once(mail_server: MailServer):
-    row = asked(wanted())
+def test_message_is_sent_once(mail_server: MailServer):
+    row = enqueue(email_message())
     send_due_notifications()
     send_due_notifications()
 
@@ -57,29 +57,29 @@ def test_what_is_wanted_is_sent_once(mail_server: MailServer):
     assert now() - row.sent_at < timedelta(minutes=1)
 
 
-def test_nothing_is_told_twice_for_one_cause():
-    notify(wanted())
-    notify(wanted(), wanted("consent:1:2"))
-    notify(wanted("consent:1:2"))
+def test_cause_has_one_message():
+    notify(email_message())
+    notify(email_message(), email_message("consent:1:2"))
+    notify(email_message("consent:1:2"))
     send_due_notifications()
 
     assert len(mail.outbox) == 2
 
 
-def test_rows_that_go_with_others_are_sent_and_refuse_a_second_for_a_cause():
+def test_inserted_rows_are_sent_and_allow_one_message_a_cause():
     at = now()
-    insert(notification_rows([wanted()], at), wake_up_row(at))
+    insert(notification_rows([email_message()], at), wake_up_row(at))
     assert jobs()
     send_due_notifications()
     assert len(mail.outbox) == 1
 
     with pytest.raises(IntegrityError), transaction.atomic():
-        insert(notification_rows([wanted()], at))
+        insert(notification_rows([email_message()], at))
 
 
-def test_nothing_is_sent_of_what_was_rolled_back():
+def test_rolled_back_message_is_not_sent():
     with transaction.atomic():
-        notify(wanted())
+        notify(email_message())
         transaction.set_rollback(True)
     send_due_notifications()
 
@@ -88,9 +88,9 @@ def test_nothing_is_sent_of_what_was_rolled_back():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_senders_at_once_send_each_message_once(mail_server: MailServer):
+def test_concurrent_senders_send_each_message_once(mail_server: MailServer):
     people = [f"p{n}@subject.test" for n in range(30)]
-    notify(*[wanted(f"consent:{one}:1", recipient=one) for one in people])
+    notify(*[email_message(f"consent:{one}:1", recipient=one) for one in people])
 
     run_at_once(3, lambda _: send_due_notifications())
 
@@ -100,16 +100,16 @@ def test_two_senders_at_once_send_each_message_once(mail_server: MailServer):
 
 
 def test_messages_of_one_run_share_a_connection(mail_server: MailServer):
-    notify(*[wanted(f"consent:{n}:1") for n in range(5)])
+    notify(*[email_message(f"consent:{n}:1") for n in range(5)])
     send_due_notifications()
 
     assert (len(mail_server.messages), mail_server.connections) == (5, 1)
 
 
-def test_a_message_whose_sender_died_is_sent_again_under_the_same_id(
+def test_retry_after_a_dead_sender_has_the_same_message_id(
     mail_server: MailServer,
 ):
-    asked(wanted())
+    enqueue(email_message())
     lost = claim()
     assert lost
     with Mailer() as mailer:
@@ -124,8 +124,8 @@ def test_a_message_whose_sender_died_is_sent_again_under_the_same_id(
     assert first["Message-ID"] == second["Message-ID"] == message_id(lost)
 
 
-def test_a_sender_that_comes_late_overwrites_nothing():
-    row = asked(wanted())
+def test_late_sender_overwrites_nothing():
+    row = enqueue(email_message())
     late = claim()
     assert late
     let_time_pass()
@@ -138,8 +138,8 @@ def test_a_sender_that_comes_late_overwrites_nothing():
     assert row.status == "SENT"
 
 
-def test_a_claim_is_nobody_elses_until_its_lease_ends():
-    asked(wanted())
+def test_claim_is_exclusive_until_its_lease_ends():
+    enqueue(email_message())
     assert claim()
     assert claim() is None
     Job.objects.all().delete()
@@ -150,8 +150,8 @@ def test_a_claim_is_nobody_elses_until_its_lease_ends():
     assert row.leased_until in jobs().values_list("due_at", flat=True)
 
 
-def test_a_message_that_kills_every_sender_fails_in_the_end():
-    row = asked(wanted())
+def test_message_that_kills_its_senders_fails_at_last():
+    row = enqueue(email_message())
     for _ in range(MAX_ATTEMPTS):
         assert claim()
         let_time_pass()
@@ -162,9 +162,9 @@ def test_a_message_that_kills_every_sender_fails_in_the_end():
     assert mail.outbox == []
 
 
-def test_a_failure_is_tried_again_on_the_schedule(mail_server: MailServer):
+def test_failure_is_retried_on_the_schedule(mail_server: MailServer):
     mail_server.data_code = 451
-    row = asked(wanted())
+    row = enqueue(email_message())
     waits = []
     for _ in range(5):
         send_due_notifications()
@@ -179,8 +179,10 @@ def test_a_failure_is_tried_again_on_the_schedule(mail_server: MailServer):
     assert (row.status, row.attempts) == ("FAILED", 6)
 
 
-def test_a_server_that_is_away_is_tried_again(settings: Any, mail_server: MailServer):
-    row = asked(wanted())
+def test_message_is_retried_when_the_server_is_down(
+    settings: Any, mail_server: MailServer
+):
+    row = enqueue(email_message())
     settings.EMAIL_PORT = 1
     send_due_notifications()
     row.refresh_from_db()
@@ -194,10 +196,10 @@ def test_a_server_that_is_away_is_tried_again(settings: Any, mail_server: MailSe
     assert (row.status, row.error) == ("SENT", "")
 
 
-def test_an_address_that_is_refused_for_good_fails_at_once(mail_server: MailServer):
+def test_permanently_refused_address_fails_at_once(mail_server: MailServer):
     mail_server.refuses[ADDRESS] = 550
-    row = asked(wanted())
-    another = asked(wanted("consent:2:1", recipient="kamau@subject.test"))
+    row = enqueue(email_message())
+    another = enqueue(email_message("consent:2:1", recipient="kamau@subject.test"))
     send_due_notifications()
 
     row.refresh_from_db()
@@ -206,9 +208,9 @@ def test_an_address_that_is_refused_for_good_fails_at_once(mail_server: MailServ
     assert another.status == "SENT"
 
 
-def test_an_address_that_is_refused_for_now_is_tried_again(mail_server: MailServer):
+def test_temporarily_refused_address_is_retried(mail_server: MailServer):
     mail_server.refuses[ADDRESS] = 450
-    row = asked(wanted())
+    row = enqueue(email_message())
     send_due_notifications()
 
     row.refresh_from_db()
@@ -216,8 +218,8 @@ def test_an_address_that_is_refused_for_now_is_tried_again(mail_server: MailServ
 
 
 @pytest.mark.parametrize("address", ["no address\nBcc: eve@evil.test", "two words"])
-def test_what_is_no_address_fails_at_once(mail_server: MailServer, address: str):
-    row = asked(wanted(recipient=address))
+def test_malformed_address_fails_at_once(mail_server: MailServer, address: str):
+    row = enqueue(email_message(recipient=address))
     mail_server.refuses[address] = 553
     send_due_notifications()
 
@@ -225,8 +227,10 @@ def test_what_is_no_address_fails_at_once(mail_server: MailServer, address: str)
     assert (row.status, mail_server.messages) == ("FAILED", [])
 
 
-def test_a_message_that_cannot_be_written_is_tried_again(log_lines: LogLines):
-    row = asked(wanted(context={**wanted().context, "expiresAt": "Wanjiku Kamau"}))
+def test_message_is_retried_when_its_template_fails(log_lines: LogLines):
+    row = enqueue(
+        email_message(context={**email_message().context, "expiresAt": "Wanjiku Kamau"})
+    )
     send_due_notifications()
 
     row.refresh_from_db()
@@ -236,7 +240,7 @@ def test_a_message_that_cannot_be_written_is_tried_again(log_lines: LogLines):
 
 def test_nothing_personal_is_logged(mail_server: MailServer, log_lines: LogLines):
     mail_server.refuses[ADDRESS] = 550
-    asked(wanted())
+    enqueue(email_message())
     send_due_notifications()
 
     (line,) = log_lines()
@@ -244,8 +248,8 @@ def test_nothing_personal_is_logged(mail_server: MailServer, log_lines: LogLines
     assert ADDRESS not in str(line)
 
 
-def test_cancelling_keeps_what_waits_from_being_sent():
-    row = asked(wanted(), wanted("consent:2:1"))
+def test_cancelled_message_is_not_sent():
+    row = enqueue(email_message(), email_message("consent:2:1"))
     assert cancel("consent:1:1") == 1
     assert cancel("consent:1:1") == 0
     send_due_notifications()
@@ -256,19 +260,17 @@ def test_cancelling_keeps_what_waits_from_being_sent():
     assert cancel("consent:2:1") == 0
 
 
-def test_what_a_suspended_workspace_would_send_waits_until_it_works_again(
-    workspace: Workspace, another_api: Api
-):
+def test_messages_of_a_suspended_workspace_wait(workspace: Workspace, another_api: Api):
     workspace.suspend("Unpaid invoices")
-    row = asked(wanted(workspace_id=workspace.pk))
-    asked(wanted("consent:2:1", workspace_id=another_api.workspace.pk))
-    asked(wanted("staff:1"))
+    row = enqueue(email_message(workspace_id=workspace.pk))
+    enqueue(email_message("consent:2:1", workspace_id=another_api.workspace.pk))
+    enqueue(email_message("staff:1"))
     Job.objects.all().delete()
     send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.attempts, len(mail.outbox)) == ("PENDING", 0, 2)
-    # Nobody looks for it again and again meanwhile.
+    # No job runs for it before the workspace is resumed.
     assert not jobs().exists()
 
     workspace.resume()
@@ -279,14 +281,14 @@ def test_what_a_suspended_workspace_would_send_waits_until_it_works_again(
     assert (row.status, len(mail.outbox)) == ("SENT", 3)
 
 
-def test_what_is_being_sent_is_not_cancelled():
-    asked(wanted())
+def test_claimed_message_is_not_cancelled():
+    enqueue(email_message())
     assert claim()
     assert cancel("consent:1:1") == 0
 
 
-def test_staff_send_again_what_ended_under_another_id(mail_server: MailServer):
-    row = asked(wanted())
+def test_message_sent_again_has_another_message_id(mail_server: MailServer):
+    row = enqueue(email_message())
     with pytest.raises(NotResendable):
         send_again(row)
     send_due_notifications()
@@ -300,10 +302,8 @@ def test_staff_send_again_what_ended_under_another_id(mail_server: MailServer):
 
 
 @pytest.mark.parametrize(("days", "kept"), [(29, True), (31, False)])
-def test_who_it_went_to_is_forgotten_after_30_days_and_the_skeleton_stays(
-    days: int, kept: bool
-):
-    row = asked(wanted())
+def test_purge_erases_recipients_after_30_days(days: int, kept: bool):
+    row = enqueue(email_message())
     send_due_notifications()
     Notification.objects.update(created_at=now() - timedelta(days=days))
     purge_recipients()
@@ -316,8 +316,8 @@ def test_who_it_went_to_is_forgotten_after_30_days_and_the_skeleton_stays(
             send_again(row)
 
 
-def test_the_database_refuses_a_row_that_contradicts_itself():
-    asked(wanted())
+def test_database_refuses_contradictory_rows():
+    enqueue(email_message())
     for wrong in [
         {"status": "SENT"},
         {"next_attempt_at": None},

@@ -1,4 +1,4 @@
-"""Who may be sent a message, and how many a day."""
+"""The rules for recipients, and the limits of messages a day."""
 
 from dataclasses import replace
 from datetime import date
@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 import time_machine
-from django.core import mail
 
 from tests.fakes.africastalking import SmsGateway
 from tests.fakes.smtp import MailServer
-from tests.notifications.messages import ADDRESS, NUMBER, asked, sms, wanted
+from tests.notifications.messages import (
+    ADDRESS,
+    NUMBER,
+    email_message,
+    enqueue,
+    send_due,
+    sms_message,
+)
 from tests.world.clients import HOSTED, READERS, Api, confirm_sandbox_addresses, person
 from tests.world.members import create_member
 from tests.world.threads import run_at_once
@@ -35,13 +41,6 @@ from workspaces.models import Workspace
 STRANGER = "stranger@elsewhere.test"
 
 
-def sent() -> list[str]:
-    """Whom messages go to now."""
-    mail.outbox.clear()
-    send_due_notifications()
-    return [one.to[0] for one in mail.outbox]
-
-
 def outcomes() -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for key in Notification.objects.values_list("status", "error"):
@@ -50,10 +49,10 @@ def outcomes() -> dict[tuple[str, str], int]:
 
 
 def requests(workspace: Workspace, count: int, **fields: Any) -> None:
-    """Requests of a workspace in production, all to one address."""
+    """Store requests of a workspace in production, all to one address."""
     causes = (f"consent:{workspace.pk}:{n}" for n in range(count))
     fields = {"workspace_id": workspace.pk, **fields}
-    notify(*[wanted(cause, **fields) for cause in causes])
+    notify(*[email_message(cause, **fields) for cause in causes])
 
 
 def test_flood_of_sandbox_requests_sends_a_stranger_nothing(api: Api):
@@ -63,7 +62,7 @@ def test_flood_of_sandbox_requests_sends_a_stranger_nothing(api: Api):
     ]
     api.create(*items)
 
-    assert sent() == []
+    assert send_due() == []
     assert outcomes() == {("WITHHELD", "SANDBOX"): 500}
 
 
@@ -86,7 +85,7 @@ def test_flood_of_a_blocked_workspace_sends_nothing(workspace: Workspace):
     block(workspace.pk, [("EMAIL", STRANGER)], Block.Reason.UNWANTED)
     requests(workspace, 100, recipient=STRANGER)
 
-    assert sent() == []
+    assert send_due() == []
     assert outcomes() == {("WITHHELD", "BLOCKED"): 100}
 
 
@@ -100,7 +99,7 @@ def test_sandbox_sends_to_active_members(api: Api):
     for address in (owner.user.email.upper(), former.user.email):
         api.create({**person(email=address), "consent": HOSTED})
 
-    assert sent() == [owner.user.email.upper()]
+    assert send_due() == [owner.user.email.upper()]
 
 
 def test_sandbox_sends_to_confirmed_addresses_of_its_own_workspace(
@@ -110,15 +109,15 @@ def test_sandbox_sends_to_confirmed_addresses_of_its_own_workspace(
     for one in (api, another_api):
         one.create({**person(email=STRANGER), "consent": HOSTED})
 
-    assert sent() == [STRANGER]
+    assert send_due() == [STRANGER]
 
 
 @pytest.mark.parametrize("address", ["stranger+a@elsewhere.test", "STRANGER@x.test"])
-def test_confirmed_address_is_that_spelling_alone(api: Api, address: str):
+def test_only_the_confirmed_spelling_gets_messages(api: Api, address: str):
     confirm_sandbox_addresses(api.workspace, STRANGER)
     api.create({**person(email=address), "consent": HOSTED})
 
-    assert sent() == []
+    assert send_due() == []
 
 
 def test_unconfirmed_address_gets_nothing_of_the_sandbox(api: Api):
@@ -126,7 +125,7 @@ def test_unconfirmed_address_gets_nothing_of_the_sandbox(api: Api):
     SandboxAddress.objects.update(confirmed_at=None, code_hash=b"x")
     api.create({**person(email=STRANGER), "consent": HOSTED})
 
-    assert sent() == []
+    assert send_due() == []
 
 
 def test_sandbox_keeps_sms_for_the_mailbox_without_a_gateway(api: Api):
@@ -146,29 +145,31 @@ def test_sandbox_sends_sms_to_confirmed_numbers(api: Api, sms_gateway: SmsGatewa
     assert [number for number, _ in sms_gateway.sent] == [NUMBER]
 
 
-def test_sandbox_and_production_are_counted_apart(workspace: Workspace, settings: Any):
+def test_sandbox_and_production_have_separate_counts(
+    workspace: Workspace, settings: Any
+):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
     requests(workspace, 3, recipient=READERS[0])
     fields = {"recipient": READERS[0], "workspace_id": workspace.pk, "sandbox": True}
-    notify(*[wanted(f"sandbox:{n}", **fields) for n in range(3)])
+    notify(*[email_message(f"sandbox:{n}", **fields) for n in range(3)])
 
-    assert sent() == [READERS[0]] * 4
+    assert send_due() == [READERS[0]] * 4
 
 
-def test_limit_is_of_a_day(workspace: Workspace, settings: Any):
+def test_limit_ends_with_the_day(workspace: Workspace, settings: Any):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     requests(workspace, 2)
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
     DailyCount.objects.update(day=date(2026, 1, 1))
     requests(create_workspace(name="B", owner_email="b@b.test"), 2)
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
 
     assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 2
     purge_recipients()
     assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 0
 
 
-def test_message_that_is_tried_again_counts_once(
+def test_retried_message_counts_once(
     workspace: Workspace, settings: Any, mail_server: MailServer
 ):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
@@ -185,49 +186,49 @@ def test_message_that_is_tried_again_counts_once(
 def test_message_that_staff_send_again_counts_again(workspace, settings):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     requests(workspace, 1)
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
     send_again(Notification.objects.get())
 
-    assert sent() == []
+    assert send_due() == []
 
 
-def test_reminder_goes_beyond_the_limit_if_its_request_went(workspace, settings):
+def test_reminder_of_a_sent_request_ignores_the_limit(workspace, settings):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     requests(workspace, 2)
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
     for row in Notification.objects.all():
-        asked(
-            wanted(
+        enqueue(
+            email_message(
                 f"{row.cause}:reminder",
                 kind=Kind.CONSENT_REMINDER,
                 workspace_id=workspace.pk,
             )
         )
 
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
     (late,) = Notification.objects.filter(kind="CONSENT_REMINDER", status="WITHHELD")
     assert late.error == "RECIPIENT_LIMIT"
 
 
-def test_receipt_goes_beyond_the_limit_of_requests(workspace, settings):
+def test_receipt_ignores_the_limit_of_requests(workspace, settings):
     settings.NOTIFICATION_ATTACHMENTS = {}
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     requests(workspace, 2)
     fields = {"kind": Kind.CONSENT_RECEIPT, "workspace_id": workspace.pk}
-    notify(*[wanted(f"receipt:{n}", **fields) for n in range(7)])
+    notify(*[email_message(f"receipt:{n}", **fields) for n in range(7)])
 
-    # Nobody grants more than five in a day whom one request may ask.
-    assert sent() == [ADDRESS] * 6
+    # The limit of receipts is five times the limit of requests.
+    assert send_due() == [ADDRESS] * 6
 
 
-def test_workspace_sends_so_many_requests_a_day(workspace, settings):
+def test_requests_of_a_workspace_a_day_are_limited(workspace, settings):
     settings.MESSAGES_PER_WORKSPACE_PER_DAY = 3
     people = [f"p{n}@subject.test" for n in range(5)]
-    notify(*[wanted(p, recipient=p, workspace_id=workspace.pk) for p in people])
-    assert len(sent()) == 3
+    notify(*[email_message(p, recipient=p, workspace_id=workspace.pk) for p in people])
+    assert len(send_due()) == 3
     assert outcomes()["WITHHELD", "WORKSPACE_LIMIT"] == 2
 
-    # What is not sent counts for nobody.
+    # A withheld message does not count for its recipient.
     counted = DailyCount.objects.filter(subject__startswith="requests:")
     assert counted.count() == 3
 
@@ -237,17 +238,17 @@ def test_staff_set_the_limit_of_a_workspace(workspace, settings):
     workspace.messages_per_day = 1
     workspace.save()
     people = [f"p{n}@subject.test" for n in range(3)]
-    notify(*[wanted(p, recipient=p, workspace_id=workspace.pk) for p in people])
+    notify(*[email_message(p, recipient=p, workspace_id=workspace.pk) for p in people])
 
-    assert len(sent()) == 1
+    assert len(send_due()) == 1
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_limit_of_nothing_sends_nothing(workspace, settings, most):
+def test_limit_of_0_sends_nothing(workspace, settings, most):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = most
     requests(workspace, 2)
 
-    assert sent() == []
+    assert send_due() == []
 
 
 def test_invitations_count_for_their_recipient(workspace, settings):
@@ -255,7 +256,7 @@ def test_invitations_count_for_their_recipient(workspace, settings):
     context = {"workspace": "Acacia", "url": "x"}
     requests(workspace, 2, kind=Kind.INVITATION, context=context)
 
-    assert sent() == [ADDRESS]
+    assert send_due() == [ADDRESS]
 
 
 def test_owners_always_get_their_messages(workspace, settings):
@@ -264,7 +265,7 @@ def test_owners_always_get_their_messages(workspace, settings):
     fields = {"kind": Kind.LOW_BALANCE, "context": context, "sandbox": True}
     requests(workspace, 3, **fields)
 
-    assert sent() == [ADDRESS] * 3
+    assert send_due() == [ADDRESS] * 3
 
 
 def test_unused_codes_are_purged_after_a_day(workspace: Workspace):
@@ -278,8 +279,8 @@ def test_unused_codes_are_purged_after_a_day(workspace: Workspace):
     assert workspace.sandbox_addresses.count() == len(READERS)
 
 
-def test_unsent_sms_of_production_is_not_kept(workspace: Workspace):
-    notify(sms(workspace_id=workspace.pk))
+def test_production_stores_no_sms_without_a_gateway(workspace: Workspace):
+    notify(sms_message(workspace_id=workspace.pk))
     assert not Notification.objects.exists()
 
 
@@ -310,11 +311,11 @@ def no_rule(workspace: Workspace, settings: Any) -> None:
         (rule_workspace, False, "WORKSPACE_LIMIT"),
     ],
 )
-def test_would_send_says_what_sending_does_and_counts_nothing(
+def test_is_sendable_agrees_with_sending_without_counting(
     workspace: Workspace, settings: Any, rule: Any, sandbox: bool, error: str
 ):
     rule(workspace, settings)
-    one = wanted(recipient=STRANGER, workspace_id=workspace.pk, sandbox=sandbox)
+    one = email_message(recipient=STRANGER, workspace_id=workspace.pk, sandbox=sandbox)
 
     assert is_sendable(one) is (error == "")
     assert not DailyCount.objects.exists()
@@ -324,11 +325,11 @@ def test_would_send_says_what_sending_does_and_counts_nothing(
     assert outcomes() == {("WITHHELD" if error else "SENT", error): 1}
 
 
-def test_would_send_is_false_after_the_last_message_of_the_day(
+def test_is_sendable_is_false_after_the_last_message_of_the_day(
     workspace: Workspace, settings: Any
 ):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
-    one = wanted("consent:9:new", recipient=STRANGER, workspace_id=workspace.pk)
+    one = email_message("consent:9:new", recipient=STRANGER, workspace_id=workspace.pk)
     for sent_before in (0, 1):
         assert is_sendable(one)
         notify(replace(one, cause=f"consent:9:{sent_before}"))

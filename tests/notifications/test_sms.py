@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.africastalking import KEY, USERNAME, SmsGateway
-from tests.notifications.messages import LINK, NUMBER, asked, sms
+from tests.notifications.messages import LINK, NUMBER, enqueue, sms_message
 from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
 from verification.notifications.delivery import send_due_notifications
@@ -14,8 +14,8 @@ from verification.notifications.sms import gateway_url
 pytestmark = pytest.mark.django_db
 
 
-def test_an_sms_is_sent_and_keeps_the_gateways_reference(sms_gateway: SmsGateway):
-    row = asked(sms())
+def test_sms_is_sent_and_has_the_gateways_reference(sms_gateway: SmsGateway):
+    row = enqueue(sms_message())
     send_due_notifications()
 
     ((number, text),) = sms_gateway.sent
@@ -29,7 +29,7 @@ def test_gateway_gets_account_number_text_and_sender(
     sms_gateway: SmsGateway, settings: Any
 ):
     settings.SMS_FROM = "ACACIA"
-    asked(sms())
+    enqueue(sms_message())
     send_due_notifications()
 
     (form,), (headers,) = sms_gateway.requests, sms_gateway.headers
@@ -61,13 +61,17 @@ def test_account_and_setting_choose_the_gateway(
     assert gateway_url() == expected
 
 
-def test_no_sms_is_wanted_where_no_gateway_is_configured():
-    notify(sms())
+def test_sms_is_not_stored_without_a_gateway():
+    notify(sms_message())
     assert not Notification.objects.exists()
 
 
-def test_an_sms_and_an_email_of_one_cause_are_both_sent(sms_gateway: SmsGateway):
-    notify(sms(), sms(channel=Notification.Channel.EMAIL, recipient="a@b.test"), sms())
+def test_sms_and_an_email_of_one_cause_are_both_sent(sms_gateway: SmsGateway):
+    notify(
+        sms_message(),
+        sms_message(channel=Notification.Channel.EMAIL, recipient="a@b.test"),
+        sms_message(),
+    )
     send_due_notifications()
 
     assert len(sms_gateway.sent) == 1
@@ -75,11 +79,9 @@ def test_an_sms_and_an_email_of_one_cause_are_both_sent(sms_gateway: SmsGateway)
 
 
 @pytest.mark.parametrize("code", [403, 404, 406, 409])
-def test_a_number_that_is_refused_for_good_fails_at_once(
-    sms_gateway: SmsGateway, code: int
-):
+def test_permanently_refused_number_fails_at_once(sms_gateway: SmsGateway, code: int):
     sms_gateway.codes[NUMBER] = code
-    row = asked(sms())
+    row = enqueue(sms_message())
     send_due_notifications()
 
     row.refresh_from_db()
@@ -87,9 +89,9 @@ def test_a_number_that_is_refused_for_good_fails_at_once(
 
 
 @pytest.mark.parametrize("code", [401, 405, 407, 500, 501, 502])
-def test_what_may_pass_is_tried_again(sms_gateway: SmsGateway, code: int):
+def test_temporary_refusal_is_retried(sms_gateway: SmsGateway, code: int):
     sms_gateway.codes[NUMBER] = code
-    row = asked(sms())
+    row = enqueue(sms_message())
     send_due_notifications()
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -114,30 +116,28 @@ def test_what_may_pass_is_tried_again(sms_gateway: SmsGateway, code: int):
         (201, {"SMSMessageData": {"Recipients": [{"statusCode": "?"}]}}),
     ],
 )
-def test_an_answer_that_says_nothing_is_tried_again(
-    sms_gateway: SmsGateway, broken: Any
-):
+def test_unreadable_answer_is_retried(sms_gateway: SmsGateway, broken: Any):
     sms_gateway.broken = broken
-    row = asked(sms())
+    row = enqueue(sms_message())
     send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
 
 
-def test_a_wrong_key_is_tried_again(sms_gateway: SmsGateway, settings: Any):
+def test_wrong_key_is_retried(sms_gateway: SmsGateway, settings: Any):
     settings.AFRICASTALKING_API_KEY = "another"
-    row = asked(sms())
+    row = enqueue(sms_message())
     send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
 
 
-def test_gateway_that_leads_elsewhere_is_not_followed(sms_gateway: SmsGateway):
+def test_redirect_of_the_gateway_is_not_followed(sms_gateway: SmsGateway):
     with SmsGateway() as other:
         sms_gateway.leads_to = f"{other.url}/version1/messaging"
-        row = asked(sms())
+        row = enqueue(sms_message())
         send_due_notifications()
 
         row.refresh_from_db()
@@ -150,33 +150,35 @@ def test_gateway_is_called_without_the_proxy_of_the_environment(
 ):
     with SmsGateway() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        asked(sms())
+        enqueue(sms_message())
         send_due_notifications()
 
     assert len(sms_gateway.sent) == 1
     assert proxy.requests == []
 
 
-def test_an_unknown_sender_is_tried_again(sms_gateway: SmsGateway, settings: Any):
+def test_unknown_sender_is_retried(sms_gateway: SmsGateway, settings: Any):
     settings.SMS_FROM = "UNKNOWN"
-    row = asked(sms())
+    row = enqueue(sms_message())
     send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
 
 
-def test_a_gateway_that_is_away_is_tried_again(sms_gateway: SmsGateway, settings: Any):
+def test_sms_is_retried_when_the_gateway_is_down(
+    sms_gateway: SmsGateway, settings: Any
+):
     settings.SMS_URL = "http://127.0.0.1:1"
-    row = asked(sms())
+    row = enqueue(sms_message())
     send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "UNREACHABLE")
 
 
-def test_what_is_no_number_fails_at_once(sms_gateway: SmsGateway):
-    row = asked(sms(recipient="0711000111"))
+def test_malformed_number_fails_at_once(sms_gateway: SmsGateway):
+    row = enqueue(sms_message(recipient="0711000111"))
     send_due_notifications()
 
     row.refresh_from_db()
@@ -186,7 +188,7 @@ def test_what_is_no_number_fails_at_once(sms_gateway: SmsGateway):
 
 def test_no_number_is_logged(sms_gateway: SmsGateway, log_lines: LogLines):
     sms_gateway.codes[NUMBER] = 406
-    asked(sms())
+    enqueue(sms_message())
     send_due_notifications()
 
     assert "406" in str(log_lines())

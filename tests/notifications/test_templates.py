@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from django.conf import settings
 
-from tests.notifications.messages import CONTEXT, LINK, sms, wanted
+from tests.notifications.messages import CONTEXT, LINK, email_message, sms_message
 from verification import links
 from verification.notifications.models import BILINGUAL, Kind, Language, Notification
 from verification.notifications.templates import (
@@ -155,7 +155,7 @@ TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 # These carry a document.
 RECEIPTS = {Kind.CONSENT_RECEIPT, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *RECEIPTS}
-# In one language, and without a link.
+# These are in one language and have no link.
 CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
 WITHOUT_DEADLINE = {
@@ -172,7 +172,7 @@ def no_attachments(settings: Any) -> None:
 
 def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:
     context = {**CONTEXTS[kind], **fields.pop("context", {})}
-    want = wanted(kind=kind, language=language, context=context)
+    want = email_message(kind=kind, language=language, context=context)
     return Notification(
         id=UUID(int=1),
         kind=want.kind,
@@ -185,7 +185,7 @@ def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:
 
 
 def by_sms(kind: Kind, language: str = "en", **fields: Any) -> str:
-    return write_sms(written(kind, language, channel=sms().channel, **fields))
+    return write_sms(written(kind, language, channel=sms_message().channel, **fields))
 
 
 @pytest.mark.parametrize("language", Language.values)
@@ -202,7 +202,7 @@ def test_every_email_is_written_in_both_languages(kind: Kind, language: str):
 
 @pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
 @pytest.mark.parametrize("kind", BY_SMS)
-def test_every_sms_says_in_two_parts_who_asks_and_operates_and_how_to_block(
+def test_sms_of_two_parts_names_requester_operator_and_block(
     kind: Kind, language: str, settings: Any
 ):
     settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
@@ -235,7 +235,7 @@ def test_every_sms_fits_into_two_parts_with_its_link(
 
 
 @pytest.mark.parametrize("language", Language.values)
-def test_who_asks_why_where_and_until_when_is_said(language: str):
+def test_request_names_requester_purpose_link_and_expiry(language: str):
     letter = write_email(written(Kind.CONSENT_REQUEST, language))
 
     month = {"en": "December", "sw": "Disemba"}[language]
@@ -264,13 +264,13 @@ def test_failing_receiver_is_not_promised_ten_attempts_when_it_is_blocked():
     assert "up to ten times over three days, but only once" in letter.text
 
 
-def test_a_sandbox_email_says_so_in_its_subject():
+def test_sandbox_email_says_so_in_its_subject():
     letter = write_email(written(Kind.CONSENT_REQUEST, sandbox=True))
     assert letter.subject.startswith("[SANDBOX] ")
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_a_receipt_says_what_was_decided(decision: str):
+def test_receipt_names_the_decision(decision: str):
     letter = write_email(written(Kind.CONSENT_RECEIPT, context={"decision": decision}))
     assert (LINK in letter.text) is (decision == "GRANTED")
     assert "C-0123-4567-89AB" in letter.subject
@@ -278,15 +278,13 @@ def test_a_receipt_says_what_was_decided(decision: str):
 
 @pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
 @pytest.mark.parametrize("kind", [Kind.PAYMENT_REQUEST, Kind.PAYMENT_REMINDER])
-def test_who_is_asked_to_pay_is_told_how_much_and_that_no_pin_is_asked_for(
-    kind: Kind, language: str
-):
+def test_payment_request_names_the_amount_and_asks_no_pin(kind: Kind, language: str):
     for text in (write_email(written(kind, language)).text, by_sms(kind, language)):
         for said in ("KES 12,500.00", "PIN", LINK):
             assert said in text
 
 
-def test_what_people_typed_is_text_on_one_line():
+def test_typed_text_is_plain_text_on_one_line():
     name = "A & <b>B</b> {{ link }}\r\nBcc: eve@evil.test\u202e"
     letter = write_email(written(Kind.CONSENT_REQUEST, context={"requester": name}))
 
@@ -295,13 +293,13 @@ def test_what_people_typed_is_text_on_one_line():
     assert f"{shown} would like" in letter.text
 
 
-def test_letters_that_gsm_lacks_are_replaced_by_their_likeness():
+def test_characters_outside_gsm_are_replaced():
     assert to_gsm("Wanjikũ – “ñ” ‘é’ 中") == "Wanjiku - \"ñ\" 'é' ?"  # noqa: RUF001
     assert gsm_length("[a]€") == 7
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_where_nobody_knows_the_language_an_email_is_in_both(kind: Kind):
+def test_email_is_in_both_languages_by_default(kind: Kind):
     english, kiswahili = (write_email(written(kind, one)) for one in Language.values)
     letter = write_email(written(kind, BILINGUAL, sandbox=True))
 
@@ -312,9 +310,7 @@ def test_where_nobody_knows_the_language_an_email_is_in_both(kind: Kind):
 
 @pytest.mark.parametrize("kind", BY_SMS)
 @pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
-def test_where_nobody_knows_the_language_an_sms_is_in_both_and_in_two_parts(
-    kind: Kind, name: str, settings: Any
-):
+def test_sms_is_in_both_languages_by_default(kind: Kind, name: str, settings: Any):
     settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
     text = by_sms(kind, BILINGUAL, context={"requester": name}, sandbox=True)
 

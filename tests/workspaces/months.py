@@ -33,7 +33,7 @@ def account() -> Account:
 
 
 def move(account: Account, *movements: tuple[str, str, datetime], note="") -> None:
-    """(kind, amount, when) each."""
+    """Write movements: kind, amount and time of each."""
     for kind, amount, at in movements:
         named = {} if "_" in kind or kind == "ADJUSTMENT" else {"attempt": 1}
         one = Movement(
@@ -50,7 +50,7 @@ def move(account: Account, *movements: tuple[str, str, datetime], note="") -> No
 
 
 def at(month: int, day: int, hour: int = 0, second: int = 0) -> datetime:
-    """The time of Nairobi."""
+    """Return a time of Nairobi in 2026."""
     return datetime(2026, month, day, hour, 0, second, tzinfo=NAIROBI)
 
 

@@ -22,7 +22,7 @@ from workspaces import keys
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 
-def test_a_new_workspace_gets_its_accounts(superuser):
+def test_new_workspace_gets_its_accounts(superuser):
     filled = {
         "name": "Baobab",
         "owner": "owner@baobab.test",
@@ -39,7 +39,7 @@ def test_a_new_workspace_gets_its_accounts(superuser):
     assert invitation_token("owner@baobab.test")
 
 
-def test_a_new_workspace_needs_an_address(superuser):
+def test_new_workspace_needs_an_address(superuser):
     filled = {"name": "Baobab", "owner": "x", "kind": "BUSINESS"}
 
     answer = superuser.post(admin_url(Workspace, "add"), filled)
@@ -48,7 +48,7 @@ def test_a_new_workspace_needs_an_address(superuser):
     assert not Workspace.objects.exists()
 
 
-def test_a_workspace_is_suspended_with_a_reason_and_resumed(workspace, superuser):
+def test_workspace_is_suspended_with_a_reason_and_resumed(workspace, superuser):
     press_button(superuser, "suspend", workspace)
     workspace.refresh_from_db()
     assert not workspace.is_suspended
@@ -67,7 +67,7 @@ def test_a_workspace_is_suspended_with_a_reason_and_resumed(workspace, superuser
     assert not workspace.is_suspended
 
 
-def test_a_workspace_has_the_one_button_that_applies(workspace, superuser):
+def test_workspace_has_only_the_button_that_applies(workspace, superuser):
     for button, other in [("suspend", "resume"), ("resume", "suspend")]:
         page = read_page(superuser, change_url(workspace))
         assert dialog_url(button, workspace) in page
@@ -76,7 +76,7 @@ def test_a_workspace_has_the_one_button_that_applies(workspace, superuser):
         workspace.suspend("Unpaid invoices")
 
 
-def test_approval_and_suspension_are_not_fields_to_edit(workspace, superuser):
+def test_approval_and_suspension_cannot_be_edited(workspace, superuser):
     posted = {
         "name": "Acacia",
         "retention_days": "30",
@@ -94,7 +94,7 @@ def test_approval_and_suspension_are_not_fields_to_edit(workspace, superuser):
     assert not workspace.is_suspended
 
 
-def test_a_new_key_is_shown_once(workspace, superuser):
+def test_new_key_is_shown_once(workspace, superuser):
     filled = {
         "workspace": str(workspace.pk),
         "environment": "sandbox",
@@ -114,7 +114,7 @@ def test_a_new_key_is_shown_once(workspace, superuser):
     assert text not in read_page(superuser, change_url(found))
 
 
-def test_a_production_key_needs_approval_here_too(workspace, superuser):
+def test_production_key_in_the_admin_needs_approval(workspace, superuser):
     filled = {
         "workspace": str(workspace.pk),
         "environment": "production",
@@ -131,7 +131,7 @@ def test_a_production_key_needs_approval_here_too(workspace, superuser):
     assert ApiKey.objects.get().environment == "production"
 
 
-def test_limits_of_a_key_are_edited_and_its_scopes_are_not(api, superuser):
+def test_limits_but_not_scopes_of_a_key_can_be_edited(api, superuser):
     posted = {
         "name": "faster",
         "creates_per_minute": "9",
@@ -147,7 +147,7 @@ def test_limits_of_a_key_are_edited_and_its_scopes_are_not(api, superuser):
     assert found.environment == "sandbox"
 
 
-def test_a_key_is_revoked(api, superuser):
+def test_key_is_revoked(api, superuser):
     assert run_action(superuser, "revoke", api.key) == [f"{api.key} is revoked."]
 
     assert keys.find(api.text) is None
@@ -171,7 +171,7 @@ def test_money_moves_by_entries(workspace, superuser):
 
 
 @pytest.mark.parametrize("button", ["top_up", "adjust"])
-def test_a_dialog_says_what_becomes_of_the_balance_before_it_books(
+def test_dialog_shows_the_new_balance_before_it_books(
     workspace, superuser, settings, button
 ):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(5000)
@@ -213,7 +213,9 @@ def test_a_dialog_says_what_becomes_of_the_balance_before_it_books(
         ("adjust", {"amount": "-5", "note": "Fee"}, "This needs KES 5.00"),
     ],
 )
-def test_money_that_cannot_move_stays(workspace, superuser, button, fields, told):
+def test_refused_movement_changes_no_balance(
+    workspace, superuser, button, fields, told
+):
     account = workspace.accounts.get(environment="production")
 
     for sure in ("", "on"):
@@ -223,7 +225,7 @@ def test_money_that_cannot_move_stays(workspace, superuser, button, fields, told
     assert not LedgerEntry.objects.exists()
 
 
-def test_rows_of_accounts_have_the_buttons_too(workspace, superuser):
+def test_rows_of_the_account_list_have_the_buttons(workspace, superuser):
     page = read_page(superuser, list_url(Account))
 
     for account in workspace.accounts.all():
@@ -231,7 +233,7 @@ def test_rows_of_accounts_have_the_buttons_too(workspace, superuser):
         assert dialog_url("adjust", account) in page
 
 
-def test_a_dialog_leads_back_to_the_page_that_opened_it(workspace, superuser):
+def test_dialog_returns_to_the_page_that_opened_it(workspace, superuser):
     account = workspace.accounts.get(environment="production")
 
     def led(page):
@@ -275,7 +277,7 @@ def test_staff_set_the_ceiling_of_a_postpaid_account(workspace, superuser):
     assert account.ceiling is None
 
 
-def test_an_account_that_is_overdrawn_cannot_become_prepaid(workspace, superuser):
+def test_overdrawn_account_cannot_become_prepaid(workspace, superuser):
     account = workspace.accounts.get(environment="production")
     Account.objects.filter(pk=account.pk).update(billing="POSTPAID", balance=-5)
 
@@ -297,9 +299,7 @@ def test_play_money_stays_play_money(workspace, superuser):
     assert (account.billing, account.credit_limit) == ("PLAY", 0)
 
 
-def test_members_are_listed_with_masked_addresses_and_found_by_their_workspace(
-    workspace, superuser
-):
+def test_members_are_listed_masked_and_found_by_workspace(workspace, superuser):
     grace = create_member(workspace, "OWNER", "grace")
 
     page = read_page(superuser, list_url(Member))
@@ -308,11 +308,11 @@ def test_members_are_listed_with_masked_addresses_and_found_by_their_workspace(
     assert grace.user.email not in page
     for whole in (grace.pk, workspace.pk):
         assert listed_ids(superuser, Member, q=str(whole)) == {str(grace.pk)}
-    # What stands in an address is in logs and histories, too.
+    # A name in a URL would be in logs and in the browser's history.
     assert listed_ids(superuser, Member, q="grace@people.test") == set()
 
 
-def test_the_address_of_a_member_is_revealed_with_a_reason(workspace, superuser, staff):
+def test_address_of_member_is_revealed_with_a_reason(workspace, superuser, staff):
     otieno = create_member(workspace, "OWNER", "otieno")
     assert otieno.user.email not in read_page(superuser, change_url(otieno))
 
@@ -323,7 +323,7 @@ def test_the_address_of_a_member_is_revealed_with_a_reason(workspace, superuser,
     assert superuser.post(change_url(otieno), {"role": "VIEWER"}).status_code == 403
 
 
-def test_the_list_of_members_costs_the_same_however_many(
+def test_list_of_members_costs_constant_queries(
     workspace, superuser, django_assert_max_num_queries
 ):
     for number in range(6):

@@ -31,15 +31,15 @@ def answer(name: str, *arguments: str) -> dict[str, Any]:
 
 
 def differences() -> list[str]:
-    """What the audit prints, without identifiers."""
+    """Return the lines of the audit without identifiers."""
     out = io.StringIO()
     with pytest.raises(CommandError, match=r"The ledger has \d+ differences"):
         call_command("audit_ledger", stdout=out)
     lines = [line.split(" ", 2) for line in out.getvalue().splitlines()]
-    return sorted(f"{what} {fault}" for what, _, fault in lines)
+    return sorted(f"{noun} {fault}" for noun, _, fault in lines)
 
 
-def test_a_workspace_is_created_with_both_accounts():
+def test_workspace_is_created_with_both_accounts():
     made = answer("create_workspace", "Acacia", "--owner", "a@acacia.test")
 
     workspace = Workspace.objects.get(pk=made["workspaceId"])
@@ -76,14 +76,14 @@ def test_billing_and_kind_of_account_may_be_chosen():
         (["Acacia", "--owner", "a@b.test", "--billing", "never"], "invalid choice"),
     ],
 )
-def test_a_workspace_that_cannot_be_is_not_created(arguments, told):
+def test_invalid_workspace_is_not_created(arguments, told):
     with pytest.raises(CommandError, match=told):
         run("create_workspace", *arguments)
 
     assert not Workspace.objects.exists()
 
 
-def test_the_printed_key_works(workspace):
+def test_printed_key_works(workspace):
     made = answer("create_key", workspace.pk, "--environment", "sandbox")
 
     key = keys.find(made["key"])
@@ -93,7 +93,7 @@ def test_the_printed_key_works(workspace):
     assert set(key.scopes) == set(Scope.values)
 
 
-def test_a_key_may_have_fewer_scopes_and_a_name(workspace):
+def test_key_may_have_fewer_scopes_and_a_name(workspace):
     run(
         *("create_key", workspace.pk, "--environment", "sandbox"),
         *("--scopes", "reports:read, monitoring:read", "--name", "Warehouse"),
@@ -103,7 +103,7 @@ def test_a_key_may_have_fewer_scopes_and_a_name(workspace):
     assert (key.name, key.scopes) == ("Warehouse", ["reports:read", "monitoring:read"])
 
 
-def test_a_production_key_needs_approval_or_force(workspace):
+def test_production_key_needs_approval_or_force(workspace):
     asked = ["create_key", workspace.pk, "--environment", "production"]
 
     with pytest.raises(CommandError, match=r"not approved to go live.*--force"):
@@ -126,7 +126,7 @@ def test_a_production_key_needs_approval_or_force(workspace):
         (["--environment", "sandbox", "--name", "n" * 101], "at most 100"),
     ],
 )
-def test_a_key_that_cannot_be_is_not_created(workspace, options, told):
+def test_invalid_key_is_not_created(workspace, options, told):
     with pytest.raises(CommandError, match=told):
         run("create_key", workspace.pk, *options)
 
@@ -141,12 +141,12 @@ def test_a_key_that_cannot_be_is_not_created(workspace, options, told):
         ["top_up", "--environment", "sandbox", "--amount", "1"],
     ],
 )
-def test_an_unknown_workspace_is_told(command, unknown):
+def test_unknown_workspace_is_reported(command, unknown):
     with pytest.raises(CommandError, match=f"There is no workspace '{unknown}'"):
         run(command[0], unknown, *command[1:])
 
 
-def test_a_top_up_is_an_entry_and_raises_the_balance(workspace):
+def test_top_up_adds_an_entry_to_the_balance(workspace):
     asked = ["top_up", workspace.pk, "--environment", "production", "--amount"]
     answer(*asked, "1000")
 
@@ -178,7 +178,7 @@ def test_a_top_up_is_an_entry_and_raises_the_balance(workspace):
         ("1,000", "is not an amount"),
     ],
 )
-def test_an_amount_that_cannot_be_moves_nothing(workspace, amount, told):
+def test_invalid_amount_moves_no_money(workspace, amount, told):
     with pytest.raises(CommandError, match=told):
         run(*("top_up", workspace.pk, "--environment", "sandbox"), f"--amount={amount}")
 
@@ -187,7 +187,7 @@ def test_an_amount_that_cannot_be_moves_nothing(workspace, amount, told):
 
 @pytest.fixture
 def busy(api: Api) -> Api:
-    """Reports in every state that money can be in."""
+    """Create reports in each state of money."""
     api.create(person())
     api.create(person(idNumber="90000008"))
     api.work()
@@ -202,7 +202,7 @@ def busy(api: Api) -> Api:
     return api
 
 
-def test_a_ledger_that_adds_up_is_told_with_its_counts(busy):
+def test_correct_ledger_is_reported_with_its_counts(busy):
     out = run("audit_ledger")
 
     entries, results = LedgerEntry.objects.count(), CheckResult.objects.count()
@@ -214,7 +214,7 @@ def test_a_ledger_that_adds_up_is_told_with_its_counts(busy):
     assert CheckResult.objects.filter(attempt=2).exists()
 
 
-def test_a_balance_that_was_changed_by_hand_is_found(busy):
+def test_audit_finds_a_balance_changed_by_hand(busy):
     total = busy.account.balance
     execute("UPDATE workspaces_account SET balance = 7 WHERE billing = 'PLAY'")
 
@@ -222,7 +222,7 @@ def test_a_balance_that_was_changed_by_hand_is_found(busy):
 
 
 def execute(statement: str, *parameters: Any) -> None:
-    """By hand, as only a fault of ours or an intruder could."""
+    """Run a statement that the triggers would refuse."""
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute(statement, parameters)
@@ -230,14 +230,14 @@ def execute(statement: str, *parameters: Any) -> None:
 
 
 def result(status: str, attempt: int = 1) -> CheckResult:
-    """One that the workspace was charged for."""
+    """Return a check result with a charge."""
     charged = LedgerEntry.objects.filter(kind="CHARGE").values("result_id")
     found = CheckResult.objects.filter(pk__in=charged, status=status, attempt=attempt)
     return found.order_by("pk")[0]
 
 
-def forget(result: CheckResult, kind: str, attempt: int = 1) -> None:
-    """The entry goes and the balance with it, so that only the result knows."""
+def delete_entry(result: CheckResult, kind: str, attempt: int = 1) -> None:
+    """Delete an entry and its amount of the balance, as if it had never been."""
     execute(
         """
         WITH gone AS (
@@ -253,28 +253,28 @@ def forget(result: CheckResult, kind: str, attempt: int = 1) -> None:
 
 
 @pytest.mark.parametrize("status", ["COMPLETED", "PENDING"])
-def test_a_result_that_was_not_charged_is_found(busy, status):
-    forget(result(status), "CHARGE")
+def test_audit_finds_a_result_without_a_charge(busy, status):
+    delete_entry(result(status), "CHARGE")
 
     assert differences() == ["result was not charged for attempt 1"]
 
 
-def test_a_first_attempt_that_was_not_charged_is_found(busy):
+def test_audit_finds_a_first_attempt_without_a_charge(busy):
     retried = result("PENDING", attempt=2)
-    forget(retried, "CHARGE")
-    forget(retried, "REVERSAL")
+    delete_entry(retried, "CHARGE")
+    delete_entry(retried, "REVERSAL")
 
     assert differences() == ["result was not charged for attempt 1"]
 
 
-def test_a_failed_attempt_that_was_not_given_back_is_found(busy):
-    forget(result("PENDING", attempt=2), "REVERSAL")
+def test_audit_finds_a_failed_attempt_without_reversal(busy):
+    delete_entry(result("PENDING", attempt=2), "REVERSAL")
 
     assert differences() == ["entry is not reversed though its check was not done"]
 
 
-def test_a_cancelled_check_that_was_not_given_back_is_found(busy):
-    forget(result("CANCELLED"), "REVERSAL")
+def test_audit_finds_a_cancelled_check_without_reversal(busy):
+    delete_entry(result("CANCELLED"), "REVERSAL")
 
     assert differences() == ["entry is not reversed though its check was not done"]
 
@@ -287,23 +287,23 @@ def move(busy: Api, kind: Kind, amount: Decimal, of: CheckResult, attempt: int) 
     )
 
 
-def test_a_completed_check_that_was_given_back_is_found(busy):
+def test_audit_finds_a_completed_check_with_reversal(busy):
     done = result("COMPLETED")
     move(busy, Kind.REVERSAL, done.price, done, 1)
 
     assert differences() == ["entry is reversed though its result is COMPLETED"]
 
 
-def test_a_reversal_without_a_charge_is_found(busy):
+def test_audit_finds_a_reversal_without_a_charge(busy):
     done = result("COMPLETED")
     move(busy, Kind.REVERSAL, done.price, done, 9)
 
     assert differences() == ["entry reverses what was not charged"]
 
 
-def test_a_reversal_of_another_amount_is_found(busy):
+def test_audit_finds_a_reversal_of_another_amount(busy):
     cancelled = result("CANCELLED")
-    forget(cancelled, "REVERSAL")
+    delete_entry(cancelled, "REVERSAL")
     move(busy, Kind.REVERSAL, cancelled.price + 1, cancelled, 1)
 
     assert differences() == [
@@ -311,9 +311,9 @@ def test_a_reversal_of_another_amount_is_found(busy):
     ]
 
 
-def test_a_charge_of_another_amount_is_found(busy):
+def test_audit_finds_a_charge_of_another_amount(busy):
     done = result("COMPLETED")
-    forget(done, "CHARGE")
+    delete_entry(done, "CHARGE")
     move(busy, Kind.CHARGE, -done.price - 1, done, 1)
 
     assert differences() == [
@@ -321,7 +321,7 @@ def test_a_charge_of_another_amount_is_found(busy):
     ]
 
 
-def test_a_charge_for_an_attempt_not_made_is_found(busy):
+def test_audit_finds_a_charge_without_an_attempt(busy):
     done = result("COMPLETED")
     move(busy, Kind.CHARGE, -done.price, done, 2)
 
@@ -329,7 +329,7 @@ def test_a_charge_for_an_attempt_not_made_is_found(busy):
 
 
 @pytest.mark.parametrize("payer", ["CANDIDATE", "SELF"])
-def test_a_charge_for_what_the_workspace_does_not_pay_is_found(busy, payer):
+def test_audit_finds_a_charge_for_a_report_of_a_payer(busy, payer):
     free = CheckResult.objects.filter(
         report__payment_mode=payer, report__status__in=["DRAFT", "PENDING_PAYMENT"]
     )[0]
@@ -340,9 +340,9 @@ def test_a_charge_for_what_the_workspace_does_not_pay_is_found(busy, payer):
     ]
 
 
-def test_a_charge_to_another_account_is_found(busy):
+def test_audit_finds_a_charge_to_another_account(busy):
     done = result("COMPLETED")
-    forget(done, "CHARGE")
+    delete_entry(done, "CHARGE")
     other = busy.workspace.accounts.get(environment="production")
     ledger.top_up(busy.workspace, "production", done.price, actor="tests", note="")
     ledger.record_movements(
@@ -357,13 +357,13 @@ def test_a_charge_to_another_account_is_found(busy):
     ]
 
 
-def test_a_charge_of_a_result_that_is_gone_is_found(busy):
+def test_audit_finds_a_charge_of_a_missing_result(busy):
     execute("DELETE FROM checks_checkresult WHERE id = %s", result("COMPLETED").pk)
 
     assert differences() == ["entry charges a result that does not exist"]
 
 
-def test_an_owner_without_an_account_is_sent_an_invitation(capsys):
+def test_owner_without_an_account_gets_an_invitation(capsys):
     made = answer("create_workspace", "Acacia", "--owner", "a@acacia.test")
 
     workspace = Workspace.objects.get(pk=made["workspaceId"])
@@ -372,7 +372,7 @@ def test_an_owner_without_an_account_is_sent_an_invitation(capsys):
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_who_has_confirmed_the_owners_address_is_the_owner_at_once(confirmed):
+def test_user_with_the_confirmed_address_owns_the_workspace(confirmed):
     user = create_user()
     EmailAddress.objects.update(verified=confirmed)
 

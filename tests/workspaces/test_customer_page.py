@@ -69,7 +69,7 @@ def test_each_role_sees_its_sections_of_a_customer(rows, role):
     assert revokes == (role in {"Operations", "Superuser"})
 
 
-def test_all_of_a_customer_is_on_one_page(rows, superuser):
+def test_customer_page_has_all_sections(rows, superuser):
     workspace = rows.workspace
     receiver = configure_receiver(workspace)
 
@@ -88,7 +88,7 @@ def test_all_of_a_customer_is_on_one_page(rows, superuser):
     assert AuditEvent.objects.filter(action="workspace.opened").exists()
 
 
-def test_nothing_of_another_workspace_is_on_the_page(rows, superuser):
+def test_customer_page_has_no_rows_of_other_workspaces(rows, superuser):
     other = create_workspace(name="Baobab", owner_email="owner@baobab.test")
     Api(other, "sandbox")
     configure_receiver(other)
@@ -101,7 +101,7 @@ def test_nothing_of_another_workspace_is_on_the_page(rows, superuser):
     assert "No note yet" in html
 
 
-def test_the_page_costs_the_same_however_much_there_is(
+def test_customer_page_costs_constant_queries(
     rows, superuser, django_assert_max_num_queries
 ):
     for number in range(12):
@@ -113,8 +113,8 @@ def test_the_page_costs_the_same_however_much_there_is(
         read_page(superuser, change_url(rows.workspace))
 
 
-def test_the_newest_reports_come_from_an_index(workspace):
-    """So that a workspace with a million reports opens as quickly as one with ten."""
+def test_newest_reports_come_from_an_index(workspace):
+    """A workspace with a million reports opens as fast as one with ten."""
     rows = Report.objects.filter(workspace=workspace, environment="sandbox")
     newest = rows.defer("subject").order_by("-created_at", "-id")[:REPORTS]
     with transaction.atomic(), connection.cursor() as cursor:
@@ -127,7 +127,7 @@ def test_the_newest_reports_come_from_an_index(workspace):
     assert "Sort" not in plan
 
 
-def test_counts_stop_somewhere(rows, monkeypatch):
+def test_customer_page_counts_up_to_a_limit(rows, monkeypatch):
     monkeypatch.setattr(customer, "MAX_COUNT", 1)
     assert customer._count(Report.objects.all()) == "1+"
 
@@ -149,7 +149,7 @@ def test_addresses_and_notes_are_masked_until_revealed(workspace, superuser, sta
         assert personal not in read_page(staff, change_url(workspace))
 
 
-def test_a_note_says_who_wrote_it_and_is_sealed(workspace, superuser):
+def test_note_names_its_author_and_is_sealed(workspace, superuser):
     press_button(superuser, "add_note", workspace, text=TEXT)
 
     note = Note.objects.get()
@@ -165,7 +165,7 @@ def test_a_note_says_who_wrote_it_and_is_sealed(workspace, superuser):
     "statement",
     ["UPDATE workspaces_note SET author = 'x'", "DELETE FROM workspaces_note"],
 )
-def test_the_database_keeps_notes_as_they_were(workspace, statement):
+def test_database_refuses_changes_of_notes(workspace, statement):
     Note.objects.create(workspace=workspace, author="grace", text=TEXT)
 
     with pytest.raises(DatabaseError), transaction.atomic():
@@ -184,7 +184,7 @@ def test_notes_are_erased_when_the_retention_is_over(workspace):
     assert (old.text, young.text) == (None, TEXT)
 
 
-def test_a_key_is_revoked_from_the_page_and_once(api, superuser):
+def test_key_is_revoked_once_from_the_page(api, superuser):
     told = press_button(superuser, "revoke_key", api.key)
 
     assert told == [f"{api.key} is revoked."]
@@ -193,7 +193,7 @@ def test_a_key_is_revoked_from_the_page_and_once(api, superuser):
     assert superuser.get(dialog_url("revoke_key", api.key)).status_code == 403
 
 
-def test_an_application_shows_its_state(workspace, superuser):
+def test_application_shows_its_state(workspace, superuser):
     submitted(create_member(workspace, "OWNER"))
 
     assert "Submitted" in read_page(superuser, change_url(workspace))

@@ -78,12 +78,12 @@ def test_only_a_digest_of_the_key_is_kept(issue):
     assert text not in map(str, row.values())
 
 
-def test_a_key_tells_its_environment(issue):
+def test_key_tells_its_environment(issue):
     assert issue()[1].startswith("vrf_test_")
     assert issue(environment="production", force=True)[1].startswith("vrf_live_")
 
 
-def test_a_key_has_every_scope_unless_told_otherwise(issue):
+def test_key_has_all_scopes_by_default(issue):
     assert set(issue()[0].scopes) == set(Scope.values)
     assert issue(scopes=["reports:read"])[0].scopes == ["reports:read"]
     assert issue(scopes=[])[0].scopes == []
@@ -92,14 +92,14 @@ def test_a_key_has_every_scope_unless_told_otherwise(issue):
 @pytest.mark.parametrize(
     "wrong", [{"scopes": ["reports:delete"]}, {"environment": "staging"}]
 )
-def test_a_key_of_unknown_scope_or_environment_is_not_made(issue, wrong):
+def test_key_of_unknown_scope_or_environment_is_refused(issue, wrong):
     with pytest.raises(ValueError, match="is not a valid"):
         issue(**wrong)
 
     assert not ApiKey.objects.exists()
 
 
-def test_a_production_key_needs_approval(issue, workspace):
+def test_production_key_needs_approval(issue, workspace):
     with pytest.raises(keys.NotApproved, match="Acacia Lenders is not approved"):
         issue(environment="production")
 
@@ -108,7 +108,7 @@ def test_a_production_key_needs_approval(issue, workspace):
 
 
 @pytest.mark.parametrize("environment", Environment.values)
-def test_a_key_is_found_with_workspace_and_account_in_one_statement(
+def test_key_is_found_with_workspace_and_account_in_one_statement(
     issue, workspace, environment, django_assert_num_queries
 ):
     key, text = issue(environment=environment, force=True)
@@ -124,7 +124,7 @@ def test_a_key_is_found_with_workspace_and_account_in_one_statement(
     assert found.workspace.owner_email == "owner@acacia.test"
 
 
-def test_a_found_key_can_be_saved(issue):
+def test_found_key_can_be_saved(issue):
     _, text = issue()
     found = keys.find(text)
 
@@ -134,7 +134,7 @@ def test_a_found_key_can_be_saved(issue):
     assert keys.find(text).name == "warehouse"
 
 
-def test_unknown_revoked_and_expired_keys_are_not_told_apart(issue):
+def test_unknown_revoked_and_expired_keys_look_alike(issue):
     revoked, revoked_text = issue()
     keys.revoke(revoked)
     _, expired_text = issue(expires_at=now() - timedelta(seconds=1))
@@ -144,7 +144,7 @@ def test_unknown_revoked_and_expired_keys_are_not_told_apart(issue):
     assert keys.find(expired_text) is None
 
 
-def test_a_key_works_until_the_time_it_is_to_end(issue, clock):
+def test_key_works_until_its_end(issue, clock):
     key, text = issue(expires_at=now() + timedelta(hours=2))
     keys.revoke(key, now() + timedelta(hours=1))
     assert keys.find(text)
@@ -153,7 +153,7 @@ def test_a_key_works_until_the_time_it_is_to_end(issue, clock):
     assert keys.find(text) is None
 
 
-def test_an_end_is_brought_forward_and_never_put_off(issue):
+def test_end_of_key_can_only_move_earlier(issue):
     key, _ = issue()
     soon = now() + timedelta(hours=1)
 
@@ -164,7 +164,7 @@ def test_an_end_is_brought_forward_and_never_put_off(issue):
     assert not keys.revoke(key)
 
 
-def test_a_past_end_ends_the_key_now(issue):
+def test_past_end_ends_the_key_now(issue):
     key, _ = issue()
     before = now()
 
@@ -173,7 +173,7 @@ def test_a_past_end_ends_the_key_now(issue):
     assert key.revoked_at >= before
 
 
-def test_use_is_noted_once_a_minute(issue, django_assert_num_queries, clock):
+def test_use_is_recorded_once_a_minute(issue, django_assert_num_queries, clock):
     _, text = issue()
     key = keys.find(text)
     assert keys.record_use(key, "192.0.2.1")
@@ -187,7 +187,7 @@ def test_use_is_noted_once_a_minute(issue, django_assert_num_queries, clock):
     assert keys.find(text).last_used_at > seen
 
 
-def test_of_two_requests_at_once_one_notes_the_use(issue):
+def test_one_of_two_concurrent_requests_records_the_use(issue):
     _, text = issue()
     one, other = keys.find(text), keys.find(text)
 
@@ -195,7 +195,7 @@ def test_of_two_requests_at_once_one_notes_the_use(issue):
     assert not keys.record_use(other, "192.0.2.1")
 
 
-def test_a_successor_may_do_the_same_and_both_work_for_a_while(issue, clock):
+def test_successor_has_the_same_rights_and_both_keys_work(issue, clock):
     old, old_text = issue(
         scopes=["reports:read"], expires_at=now() + timedelta(days=30)
     )
@@ -213,7 +213,7 @@ def test_a_successor_may_do_the_same_and_both_work_for_a_while(issue, clock):
     assert keys.find(new_text)
 
 
-def test_the_old_key_ends_when_it_is_told_to(issue):
+def test_old_key_ends_at_the_given_time(issue):
     old, old_text = issue()
 
     keys.rotate(old, old_ends_at=now())
@@ -221,7 +221,7 @@ def test_the_old_key_ends_when_it_is_told_to(issue):
     assert keys.find(old_text) is None
 
 
-def test_a_key_that_has_ended_or_has_a_successor_gets_none(issue):
+def test_ended_or_replaced_key_gets_no_successor(issue):
     revoked, _ = issue()
     keys.revoke(revoked)
     expired, _ = issue(expires_at=now() - timedelta(seconds=1))

@@ -62,7 +62,7 @@ def balance(account: Account) -> Decimal:
     return Account.objects.get(pk=account.pk).balance
 
 
-def test_a_balance_is_the_sum_of_its_entries(prepaid):
+def test_balance_is_the_sum_of_its_entries(prepaid):
     top_up(prepaid, "120.00")
     charged = charge(prepaid)
     ledger.record_movements(charged)
@@ -74,7 +74,7 @@ def test_a_balance_is_the_sum_of_its_entries(prepaid):
     assert balance(prepaid) == 70
 
 
-def test_a_prepaid_account_that_cannot_pay_refuses_and_says_what_is_missing(prepaid):
+def test_prepaid_account_refuses_and_names_the_missing_sum(prepaid):
     top_up(prepaid, "49.99")
 
     with pytest.raises(InsufficientBalance, match=r"KES 50\.00 .* KES 49\.99"):
@@ -84,7 +84,7 @@ def test_a_prepaid_account_that_cannot_pay_refuses_and_says_what_is_missing(prep
     assert prepaid.entries.count() == 1
 
 
-def test_a_prepaid_account_pays_with_its_credit_too(prepaid):
+def test_prepaid_account_pays_with_its_credit_too(prepaid):
     Account.objects.filter(pk=prepaid.pk).update(credit_limit=60)
 
     ledger.record_movements(charge(prepaid))
@@ -104,7 +104,7 @@ def test_postpaid_account_owes_up_to_its_ceiling(postpaid):
     assert balance(postpaid) == -50
 
 
-def test_a_request_is_covered_as_a_whole_or_not_at_all(prepaid):
+def test_request_is_charged_as_a_whole_or_not_at_all(prepaid):
     top_up(prepaid, "100.00")
 
     with pytest.raises(InsufficientBalance, match=r"needs KES 150\.00"):
@@ -113,7 +113,7 @@ def test_a_request_is_covered_as_a_whole_or_not_at_all(prepaid):
     assert balance(prepaid) == 100
 
 
-def test_a_postpaid_account_and_play_money_never_refuse(postpaid):
+def test_postpaid_account_and_play_money_never_refuse(postpaid):
     play = ledger.account_of(postpaid.workspace, "sandbox")
 
     ledger.record_movements(charge(postpaid), charge(play))
@@ -121,7 +121,7 @@ def test_a_postpaid_account_and_play_money_never_refuse(postpaid):
     assert (balance(postpaid), balance(play)) == (-50, -50)
 
 
-def test_what_is_given_back_is_taken_by_an_account_that_is_overdrawn(postpaid):
+def test_overdrawn_account_takes_a_reversal(postpaid):
     charged = charge(postpaid)
     ledger.record_movements(charged, charge(postpaid))
 
@@ -131,7 +131,7 @@ def test_what_is_given_back_is_taken_by_an_account_that_is_overdrawn(postpaid):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_50_charges_at_once_money_for_10_pays_10(prepaid):
+def test_money_for_10_pays_10_of_50_concurrent_charges(prepaid):
     top_up(prepaid, "500.00")
 
     outcomes = run_at_once(50, lambda _: ledger.record_movements(charge(prepaid)))
@@ -144,7 +144,7 @@ def test_of_50_charges_at_once_money_for_10_pays_10(prepaid):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_movements_of_two_accounts_at_once_do_not_deadlock(prepaid, postpaid):
+def test_concurrent_movements_of_two_accounts_do_not_deadlock(prepaid, postpaid):
     top_up(prepaid, "1000.00")
 
     def both(number: int) -> None:
@@ -156,7 +156,7 @@ def test_movements_of_two_accounts_at_once_do_not_deadlock(prepaid, postpaid):
 
 
 @pytest.mark.parametrize("kind", [Kind.CHARGE, Kind.REVERSAL])
-def test_a_result_is_charged_and_reversed_once_an_attempt(postpaid, kind):
+def test_result_is_charged_and_reversed_once_an_attempt(postpaid, kind):
     charged = charge(postpaid)
     moved = charged if kind == Kind.CHARGE else reversal(charged)
     ledger.record_movements(moved)
@@ -167,7 +167,7 @@ def test_a_result_is_charged_and_reversed_once_an_attempt(postpaid, kind):
     assert postpaid.entries.count() == 1
 
 
-def test_another_attempt_is_charged_anew(postpaid):
+def test_each_attempt_is_charged(postpaid):
     first = charge(postpaid)
     ledger.record_movements(first)
 
@@ -186,7 +186,7 @@ def test_another_attempt_is_charged_anew(postpaid):
         (Kind.TOP_UP, "0"),
     ],
 )
-def test_charges_take_and_what_gives_is_above_0(postpaid, kind, amount):
+def test_charges_are_negative_and_reversals_positive(postpaid, kind, amount):
     wrong = Movement(
         postpaid.pk, kind, Decimal(amount), "tests", uuid7(), uuid7(), attempt=1
     )
@@ -195,7 +195,7 @@ def test_charges_take_and_what_gives_is_above_0(postpaid, kind, amount):
 
 
 @pytest.mark.parametrize("missing", ["result_id", "attempt"])
-def test_a_charge_names_its_result_and_attempt(postpaid, missing):
+def test_charge_names_its_result_and_attempt(postpaid, missing):
     named = {"result_id": uuid7(), "attempt": 1, missing: None}
     with pytest.raises(IntegrityError, match="name_their_result"):
         ledger.record_movements(
@@ -203,7 +203,7 @@ def test_a_charge_names_its_result_and_attempt(postpaid, missing):
         )
 
 
-def test_a_checkout_tops_up_once(prepaid):
+def test_checkout_tops_up_once(prepaid):
     paid = uuid7()
     topped_up = Movement(prepaid.pk, Kind.TOP_UP, Decimal(5), "tests", checkout_id=paid)
     ledger.record_movements(topped_up)
@@ -214,7 +214,7 @@ def test_a_checkout_tops_up_once(prepaid):
     assert balance(prepaid) == 5
 
 
-def test_a_checkout_can_be_taken_back_in_parts(prepaid):
+def test_checkout_can_be_taken_back_in_parts(prepaid):
     paid = uuid7()
     for kind, amount in [("TOP_UP", 5), ("ADJUSTMENT", -2), ("ADJUSTMENT", -3)]:
         ledger.record_movements(
@@ -224,7 +224,7 @@ def test_a_checkout_can_be_taken_back_in_parts(prepaid):
     assert balance(prepaid) == 0
 
 
-def test_a_charge_names_no_checkout(postpaid):
+def test_charge_names_no_checkout(postpaid):
     charged = replace(charge(postpaid), checkout_id=uuid7())
 
     with pytest.raises(IntegrityError, match="adjustments_name_a_checkout"):
@@ -245,12 +245,12 @@ def test_a_charge_names_no_checkout(postpaid):
         ({"environment": "sandbox"}, "play_money_is_for_the_sandbox"),
     ],
 )
-def test_the_database_refuses_an_impossible_account(prepaid, changes, rule):
+def test_database_refuses_an_impossible_account(prepaid, changes, rule):
     with pytest.raises(IntegrityError, match=rule):
         Account.objects.filter(pk=prepaid.pk).update(**changes)
 
 
-def test_a_workspace_has_one_account_an_environment(prepaid):
+def test_workspace_has_one_account_an_environment(prepaid):
     with pytest.raises(IntegrityError, match="one_account_an_environment"):
         Account.objects.create(
             workspace=prepaid.workspace, environment="production", billing="POSTPAID"
@@ -266,7 +266,7 @@ def test_a_workspace_has_one_account_an_environment(prepaid):
         "TRUNCATE workspaces_account CASCADE",
     ],
 )
-def test_entries_are_for_good(prepaid, statement):
+def test_database_refuses_changes_of_entries(prepaid, statement):
     top_up(prepaid, "10.00")
 
     with pytest.raises(DatabaseError, match="ledgerentry is append-only"):

@@ -21,12 +21,14 @@ def owner(workspace) -> Member:
     return create_member(workspace, "OWNER")
 
 
-def invited(owner: Member, email: str = "new@people.test", role: str = "VIEWER") -> str:
+def invite_person(
+    owner: Member, email: str = "new@people.test", role: str = "VIEWER"
+) -> str:
     members.invite(owner, email, Role(role))
     return invitation_token(email)
 
 
-def test_each_role_may_what_the_one_below_may():
+def test_each_role_has_the_permissions_of_the_role_below():
     assert ALLOWED[Role.VIEWER] < ALLOWED[Role.ADMIN] < ALLOWED[Role.OWNER]
     assert ALLOWED[Role.OWNER] == set(Permission)
 
@@ -56,14 +58,14 @@ def test_only_owners_manage_owners_and_viewers_manage_nobody(
 
 
 @pytest.mark.parametrize("actor", ["ADMIN", "VIEWER"])
-def test_nobody_makes_themselves_an_owner(workspace, owner, actor):
+def test_members_cannot_make_themselves_owners(workspace, owner, actor):
     acting = create_member(workspace, actor)
 
     with pytest.raises(members.NotAllowed):
         members.change_role(acting, acting, Role.OWNER)
 
 
-def test_who_lost_their_role_meanwhile_may_no_longer_use_it(workspace, owner):
+def test_demoted_member_has_no_old_permissions(workspace, owner):
     acting = create_member(workspace, "ADMIN")
     members.change_role(owner, acting, Role.VIEWER)
     # The page was opened before.
@@ -73,7 +75,7 @@ def test_who_lost_their_role_meanwhile_may_no_longer_use_it(workspace, owner):
         members.invite(acting, "new@people.test", Role.VIEWER)
 
 
-def test_who_was_removed_meanwhile_may_nothing_any_more(workspace, owner):
+def test_removed_member_has_no_permissions(workspace, owner):
     acting, other = (
         create_member(workspace, "OWNER", "acting"),
         create_member(workspace, "VIEWER"),
@@ -89,7 +91,7 @@ def test_who_was_removed_meanwhile_may_nothing_any_more(workspace, owner):
             verb()
 
 
-def test_owners_manage_the_members_of_their_own_workspace_alone(owner, another_api):
+def test_owners_manage_only_members_of_their_workspace(owner, another_api):
     theirs = create_member(another_api.workspace, "VIEWER", "theirs")
 
     for verb in (
@@ -100,7 +102,7 @@ def test_owners_manage_the_members_of_their_own_workspace_alone(owner, another_a
             verb()
 
 
-def test_a_workspace_keeps_an_owner(workspace, owner):
+def test_workspace_keeps_an_owner(workspace, owner):
     for verb in (
         lambda: members.leave(owner),
         lambda: members.remove(owner, owner),
@@ -120,13 +122,13 @@ def test_a_workspace_keeps_an_owner(workspace, owner):
     assert [m.user.username for m in workspace.members.all()] == ["second"]
 
 
-def test_a_person_is_a_member_once(workspace, owner):
+def test_person_is_a_member_once(workspace, owner):
     with pytest.raises(IntegrityError):
         Member.objects.create(workspace=workspace, user=owner.user, role="VIEWER")
 
 
-def test_an_invitation_makes_a_member_once(workspace, owner):
-    token = invited(owner, role="ADMIN")
+def test_invitation_makes_a_member_once(workspace, owner):
+    token = invite_person(owner, role="ADMIN")
     user = create_user("new")
 
     made = members.accept(user, token)
@@ -136,8 +138,8 @@ def test_an_invitation_makes_a_member_once(workspace, owner):
         members.accept(user, token)
 
 
-def test_an_invitation_is_for_one_address_however_it_is_written(owner):
-    token = invited(owner, "New@People.test")
+def test_invitation_is_for_all_spellings_of_one_address(owner):
+    token = invite_person(owner, "New@People.test")
 
     with pytest.raises(members.InvitationEnded):
         members.accept(create_user("other"), token)
@@ -145,8 +147,8 @@ def test_an_invitation_is_for_one_address_however_it_is_written(owner):
     assert members.accept(create_user("new"), token)
 
 
-def test_an_invitation_expires(owner):
-    token = invited(owner)
+def test_invitation_expires(owner):
+    token = invite_person(owner)
     user = create_user("new")
 
     with (
@@ -158,8 +160,8 @@ def test_an_invitation_expires(owner):
         members.accept(user, token)
 
 
-def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
-    token = invited(owner)
+def test_withdrawn_invitation_fails_and_is_not_sent(owner):
+    token = invite_person(owner)
     members.withdraw_invitation(owner, Invitation.objects.get())
 
     with pytest.raises(members.InvitationEnded):
@@ -168,9 +170,9 @@ def test_a_withdrawn_invitation_works_no_more_and_is_not_sent(owner):
     assert Invitation.objects.get().email is None
 
 
-def test_a_second_invitation_replaces_the_first(owner):
-    first = invited(owner)
-    second = invited(owner, role="ADMIN")
+def test_second_invitation_replaces_the_first(owner):
+    first = invite_person(owner)
+    second = invite_person(owner, role="ADMIN")
     user = create_user("new")
 
     with pytest.raises(members.InvitationEnded):
@@ -178,29 +180,29 @@ def test_a_second_invitation_replaces_the_first(owner):
     assert members.accept(user, second).role == "ADMIN"
 
 
-def test_who_is_a_member_is_not_invited(owner):
+def test_members_are_not_invited(owner):
     with pytest.raises(members.AlreadyMember):
         members.invite(owner, owner.user.email.upper(), Role.ADMIN)
 
 
-def test_an_invitation_does_not_change_the_role_of_a_member(workspace, owner):
-    token = invited(owner, role="VIEWER")
+def test_invitation_does_not_change_the_role_of_a_member(workspace, owner):
+    token = invite_person(owner, role="VIEWER")
     user = create_user("new")
     Member.objects.create(workspace=workspace, user=user, role=Role.ADMIN)
 
     assert members.accept(user, token).role == "ADMIN"
 
 
-def test_neither_token_nor_address_can_be_read_from_the_table(owner):
-    token = invited(owner)
+def test_table_has_neither_token_nor_address_in_clear(owner):
+    token = invite_person(owner)
     row = repr(Invitation.objects.values().get())
 
     assert token not in row
     assert "people.test" not in row
 
 
-def test_who_has_accepted_is_not_withdrawn(owner):
-    token = invited(owner)
+def test_accepted_invitation_is_not_withdrawn(owner):
+    token = invite_person(owner)
     waiting = Invitation.objects.get()
     members.accept(create_user("new"), token)
 
@@ -209,8 +211,8 @@ def test_who_has_accepted_is_not_withdrawn(owner):
     assert Invitation.objects.get().accepted_at
 
 
-def test_nobody_joins_a_suspended_workspace(workspace, owner):
-    token = invited(owner)
+def test_suspended_workspace_accepts_no_members(workspace, owner):
+    token = invite_person(owner)
     user = create_user("new")
     workspace.suspend("Unpaid invoices")
 
@@ -221,7 +223,7 @@ def test_nobody_joins_a_suspended_workspace(workspace, owner):
     assert members.accept(user, token)
 
 
-def test_a_workspace_invites_so_many_people_a_day(workspace, owner):
+def test_invitations_a_day_are_limited(workspace, owner):
     def invite() -> None:
         members.invite(owner, "new@people.test", Role.VIEWER)
 
@@ -235,7 +237,7 @@ def test_a_workspace_invites_so_many_people_a_day(workspace, owner):
     invite()
 
 
-def test_letters_to_a_workspace_go_to_whoever_owns_it_by_now(workspace, owner):
+def test_mail_to_a_workspace_goes_to_its_present_owner(workspace, owner):
     named = workspace.owner_email
     assert workspace.contact_email == owner.user.email
 

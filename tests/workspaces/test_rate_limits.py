@@ -46,14 +46,14 @@ def store(request):
     return request.param == "redis" and request.getfixturevalue("redis")
 
 
-def test_each_one_counts_until_the_limit_is_exceeded(store):
+def test_each_call_counts_until_the_limit_is_exceeded(store):
     seen = [rate_limits.count("create:k", 2) for _ in range(4)]
 
     assert [rate.remaining for rate in seen] == [1, 0, 0, 0]
     assert [rate.exceeded for rate in seen] == [False, False, True, True]
 
 
-def test_a_new_minute_starts_anew(store, clock):
+def test_new_minute_starts_a_new_count(store, clock):
     for _ in range(3):
         rate_limits.count("create:k", 1)
 
@@ -70,17 +70,17 @@ def test_windows_are_the_minutes_of_the_clock(store, clock):
     assert rate_limits.count("create:k", 1).resets_in == 1
 
 
-def test_subjects_are_counted_apart(store):
+def test_each_subject_has_its_own_count(store):
     rate_limits.count("create:k", 1)
 
     assert not rate_limits.count("rest:k", 1).exceeded
 
 
-def test_a_limit_of_0_lets_nothing_through(store):
+def test_limit_of_0_allows_nothing(store):
     assert rate_limits.count("create:k", 0).exceeded
 
 
-def test_a_count_is_one_statement(django_assert_num_queries):
+def test_count_is_one_statement(django_assert_num_queries):
     with django_assert_num_queries(1):
         rate_limits.count("create:k", 1)
 
@@ -90,7 +90,7 @@ def test_redis_spares_the_database(redis, django_assert_num_queries):
         rate_limits.count("create:k", 1)
 
 
-def test_the_database_counts_while_redis_is_away(redis, settings, caplog):
+def test_database_counts_while_redis_is_unavailable(redis, settings, caplog):
     redis.shutdown()
     redis.server_close()
 
@@ -106,7 +106,7 @@ def test_no_count_is_lost_between_processes():
     assert rate_limits.count("create:k", 100).remaining == 100 - 41
 
 
-def test_counts_survive_no_crash_and_cost_no_log():
+def test_table_of_counts_is_unlogged():
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT relpersistence FROM pg_class WHERE relname = %s",
@@ -115,7 +115,7 @@ def test_counts_survive_no_crash_and_cost_no_log():
         assert cursor.fetchone() == ("u",)
 
 
-def test_old_counts_are_purged_and_the_running_minute_is_kept(clock):
+def test_purge_deletes_counts_of_past_minutes(clock):
     rate_limits.count("old", 1)
     clock.shift(timedelta(minutes=10))
     rate_limits.count("new", 1)
@@ -132,7 +132,7 @@ def test_failed_authentications_are_limited_by_address(settings):
     assert not rate_limits.count_failed_authentication("203.0.113.8").exceeded
 
 
-def test_a_subject_does_not_tell_the_address():
+def test_subject_of_a_count_hides_the_address():
     rate_limits.count_failed_authentication("203.0.113.7")
 
     subject = RateCount.objects.get().subject
@@ -148,7 +148,7 @@ def test_a_subject_does_not_tell_the_address():
         ("None", "None"),
     ],
 )
-def test_what_one_client_has_is_one_address(one, same):
+def test_addresses_of_one_client_count_as_one(one, same):
     rate_limits.count_failed_authentication(one)
 
     assert rate_limits.count_failed_authentication(same).remaining == 58

@@ -34,8 +34,8 @@ def admin(another_api: Api) -> Member:
     return create_member(another_api.workspace, "ADMIN")
 
 
-def added(admin: Member, address: str = ADDRESS, channel=Channel.EMAIL) -> str:
-    """The code that is sent."""
+def add_address(admin: Member, address: str = ADDRESS, channel=Channel.EMAIL) -> str:
+    """Return the code that is sent."""
     row = add(admin, channel, address, "en")
     cause = f"sandbox-address:{row.pk}"
     return Notification.objects.get(cause=cause).context["code"]
@@ -50,7 +50,7 @@ def is_confirmed() -> bool:
 
 
 def test_code_that_was_sent_confirms_the_address(admin: Member):
-    code = added(admin)
+    code = add_address(admin)
     send_due_notifications()
     (letter,) = mail.outbox
     assert letter.to == [ADDRESS]
@@ -65,7 +65,7 @@ def test_code_that_was_sent_confirms_the_address(admin: Member):
 
 
 def test_code_is_sent_by_sms_to_a_number(admin: Member, sms_gateway):
-    code = added(admin, NUMBER, Channel.SMS)
+    code = add_address(admin, NUMBER, Channel.SMS)
     send_due_notifications()
 
     ((number, text),) = sms_gateway.sent
@@ -74,7 +74,7 @@ def test_code_is_sent_by_sms_to_a_number(admin: Member, sms_gateway):
 
 
 def test_code_works_for_five_tries(admin: Member):
-    code = added(admin)
+    code = add_address(admin)
     for _ in range(MAX_TRIES):
         with pytest.raises(WrongCode):
             confirm(admin, row().pk, "x")
@@ -85,19 +85,19 @@ def test_code_works_for_five_tries(admin: Member):
 
 
 def test_code_works_for_half_an_hour(admin: Member):
-    code = added(admin)
+    code = add_address(admin)
     SandboxAddress.objects.update(created_at=now() - timedelta(minutes=31))
     with pytest.raises(WrongCode):
         confirm(admin, row().pk, code)
 
-    new = added(admin)
+    new = add_address(admin)
     confirm(admin, row().pk, new)
     assert admin.workspace.sandbox_addresses.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
-def test_tries_at_once_are_no_more_than_five(admin: Member):
-    added(admin)
+def test_concurrent_tries_are_limited_to_five(admin: Member):
+    add_address(admin)
     answers = run_at_once(8, lambda n: confirm(admin, row().pk, f"{n}"), connected=True)
 
     assert {type(one) for one in answers} == {WrongCode}
@@ -105,7 +105,7 @@ def test_tries_at_once_are_no_more_than_five(admin: Member):
 
 
 def test_confirmed_address_gets_no_second_code(admin: Member):
-    code = added(admin)
+    code = add_address(admin)
     confirm(admin, row().pk, code)
     add(admin, Channel.EMAIL, "Grace@Testers.test", "en")
 
@@ -114,7 +114,7 @@ def test_confirmed_address_gets_no_second_code(admin: Member):
 
 
 def test_code_of_another_workspace_is_not_found(admin: Member, api: Api):
-    code = added(admin)
+    code = add_address(admin)
     stranger = create_member(api.workspace, "OWNER", "stranger")
     with pytest.raises(SandboxAddress.DoesNotExist):
         confirm(stranger, row().pk, code)
@@ -124,7 +124,7 @@ def test_code_of_another_workspace_is_not_found(admin: Member, api: Api):
 
 
 def test_removed_address_gets_no_code(admin: Member):
-    added(admin)
+    add_address(admin)
     remove(admin, row().pk)
     send_due_notifications()
 
@@ -132,22 +132,22 @@ def test_removed_address_gets_no_code(admin: Member):
     assert not admin.workspace.sandbox_addresses.exists()
 
 
-def test_workspace_has_so_many_addresses(admin: Member):
+def test_addresses_of_a_workspace_are_limited(admin: Member):
     for n in range(MAX_ADDRESSES):
-        added(admin, f"p{n}@testers.test")
+        add_address(admin, f"p{n}@testers.test")
     with pytest.raises(TooManyAddresses):
-        added(admin)
+        add_address(admin)
 
 
-def test_workspace_sends_so_many_codes_a_day(admin: Member):
+def test_codes_of_a_workspace_a_day_are_limited(admin: Member):
     for n in range(CODES_PER_DAY):
-        added(admin, f"p{n}@testers.test")
+        add_address(admin, f"p{n}@testers.test")
         remove(admin, row().pk)
     with pytest.raises(TooManyAddresses):
-        added(admin)
+        add_address(admin)
 
 
 def test_viewer_adds_no_address(another_api: Api):
     viewer = create_member(another_api.workspace, "VIEWER")
     with pytest.raises(NotAllowed):
-        added(viewer)
+        add_address(viewer)

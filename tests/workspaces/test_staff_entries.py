@@ -1,4 +1,4 @@
-"""Staff top up accounts and adjust them: once a page, and the large ones by two."""
+"""Top-ups and adjustments by staff: a form books once, large ones need two people."""
 
 import re
 from datetime import timedelta
@@ -44,7 +44,9 @@ def finance(name: str) -> Client:
     )
 
 
-def asked(account: Account, amount: object, kind: Kind = Kind.TOP_UP) -> StaffEntry:
+def make_entry(
+    account: Account, amount: object, kind: Kind = Kind.TOP_UP
+) -> StaffEntry:
     return staff_entries.request_entry(
         uuid7(), account.pk, kind, Decimal(amount), "Bank", GRACE
     )
@@ -54,7 +56,7 @@ def balance(account: Account) -> Decimal:
     return Account.objects.get(pk=account.pk).balance
 
 
-def test_a_dialog_that_is_sent_twice_books_once(account, superuser):
+def test_form_sent_twice_books_once(account, superuser):
     first = dialog_fields(amount="100", note="Transfer 7")
 
     assert (
@@ -73,7 +75,7 @@ def test_a_dialog_that_is_sent_twice_books_once(account, superuser):
     assert balance(account) == 200
 
 
-def test_each_dialog_that_is_opened_has_an_id_of_its_own(account, superuser):
+def test_each_opened_dialog_has_its_own_id(account, superuser):
     url = dialog_url("top_up", account)
     found = [
         re.search(r'name="page" value="([^"]+)"', read_page(superuser, url))[1]
@@ -83,14 +85,14 @@ def test_each_dialog_that_is_opened_has_an_id_of_its_own(account, superuser):
 
 
 @pytest.mark.parametrize("page", ["", "1", "../../x"])
-def test_what_no_dialog_has_asked_for_is_not_booked(account, superuser, page):
+def test_first_step_of_the_dialog_books_nothing(account, superuser, page):
     assert press_button(superuser, "top_up", account, amount="100", page=page) == []
 
     assert not StaffEntry.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_a_double_click_one_is_booked(account):
+def test_double_click_books_once(account):
     page = uuid7()
 
     def click(number: int) -> StaffEntry:
@@ -104,17 +106,15 @@ def test_of_a_double_click_one_is_booked(account):
     assert balance(account) == 10
 
 
-def test_the_database_books_a_staff_entry_once(account):
-    entry = asked(account, 10)
+def test_database_books_a_staff_entry_once(account):
+    entry = make_entry(account, 10)
     again = Movement(account.pk, Kind.TOP_UP, Decimal(10), "x", staff_entry_id=entry.pk)
 
     with pytest.raises(IntegrityError, match="a_staff_entry_is_booked_once"):
         ledger.record_movements(again)
 
 
-def test_a_large_entry_needs_a_second_person_and_both_are_in_the_trail(
-    account, settings
-):
+def test_large_entry_needs_a_second_person(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(100)
     grace, wangari = finance("grace"), finance("wangari")
     (told,) = press_button(grace, "top_up", account, amount="100.01", note="Transfer 7")
@@ -146,9 +146,9 @@ def test_a_large_entry_needs_a_second_person_and_both_are_in_the_trail(
     call_command("audit_ledger")
 
 
-def test_a_rejected_entry_is_not_booked(account, settings):
+def test_rejected_entry_is_not_booked(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
-    entry = asked(account, 50)
+    entry = make_entry(account, 50)
 
     staff_entries.reject(entry.pk, by=StaffActor(2, "staff wangari"))
 
@@ -159,25 +159,25 @@ def test_a_rejected_entry_is_not_booked(account, settings):
 
 def test_several_small_entries_in_a_day_are_one_large_one(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(100)
-    assert not asked(account, 60).needs_second
-    assert asked(account, -41, Kind.ADJUSTMENT).needs_second
+    assert not make_entry(account, 60).needs_second
+    assert make_entry(account, -41, Kind.ADJUSTMENT).needs_second
     staff_entries.reject(StaffEntry.objects.latest("id").pk, by=GRACE)
-    assert not asked(account, -40, Kind.ADJUSTMENT).needs_second
+    assert not make_entry(account, -40, Kind.ADJUSTMENT).needs_second
 
     with time_machine.travel(now() + timedelta(days=1, seconds=1)):
-        assert not asked(account, 100).needs_second
+        assert not make_entry(account, 100).needs_second
 
 
 def test_play_money_needs_no_second_person(workspace, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
     sandbox = workspace.accounts.get(environment="sandbox")
 
-    assert not asked(sandbox, 1_000_000).needs_second
+    assert not make_entry(sandbox, 1_000_000).needs_second
 
 
-def test_what_the_balance_no_longer_has_is_not_taken_by_approving(account, settings):
+def test_approval_is_refused_when_the_balance_is_short(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
-    entry = asked(account, -50, Kind.ADJUSTMENT)
+    entry = make_entry(account, -50, Kind.ADJUSTMENT)
 
     with pytest.raises(staff_entries.NotBooked, match="This needs KES 50"):
         staff_entries.approve(entry.pk, by=StaffActor(2, "staff wangari"))
@@ -185,9 +185,9 @@ def test_what_the_balance_no_longer_has_is_not_taken_by_approving(account, setti
     assert StaffEntry.objects.get().status == "REQUESTED"
 
 
-def test_nobody_approves_without_the_permission(account, settings):
+def test_approval_needs_the_permission(account, settings):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
-    entry = asked(account, 50)
+    entry = make_entry(account, 50)
 
     run_action(browser("reader", "view_staffentry"), "approve", entry, confirmed="yes")
 
@@ -198,9 +198,9 @@ def test_nobody_approves_without_the_permission(account, settings):
     "forced",
     [{"status": "BOOKED"}, {"status": "BOOKED", "decided_by_user": 1}],
 )
-def test_the_database_wants_a_second_person(account, settings, forced):
+def test_database_requires_a_second_person(account, settings, forced):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
-    asked(account, 50)
+    make_entry(account, 50)
     if "decided_by_user" in forced:
         forced = {**forced, "decided_at": now()}
 
@@ -212,8 +212,8 @@ def test_the_database_wants_a_second_person(account, settings, forced):
 
 
 @pytest.mark.parametrize("change", [{"amount": 51}, {"kind": "ADJUSTMENT"}])
-def test_an_entry_that_is_booked_otherwise_is_found(account, change, capsys):
-    asked(account, 50)
+def test_audit_finds_an_entry_with_another_booking(account, change, capsys):
+    make_entry(account, 50)
     StaffEntry.objects.update(**change)
 
     with pytest.raises(CommandError):
@@ -222,9 +222,9 @@ def test_an_entry_that_is_booked_otherwise_is_found(account, change, capsys):
     assert "booked otherwise" in capsys.readouterr().out
 
 
-def test_an_entry_that_was_never_booked_is_found(account, settings, capsys):
+def test_audit_finds_an_entry_without_a_booking(account, settings, capsys):
     settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE = Decimal(0)
-    asked(account, 50)
+    make_entry(account, 50)
     StaffEntry.objects.update(status="BOOKED", needs_second=False)
 
     with pytest.raises(CommandError):

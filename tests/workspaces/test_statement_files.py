@@ -35,7 +35,7 @@ def statement(account: Account, **options: Any) -> str:
     return told.getvalue()
 
 
-def test_the_command_prints_csv(three_months: Account, tmp_path):
+def test_command_prints_csv(three_months: Account, tmp_path):
     printed = statement(three_months)
     statement(three_months, csv=tmp_path / "november.csv")
 
@@ -43,7 +43,7 @@ def test_the_command_prints_csv(three_months: Account, tmp_path):
     assert (tmp_path / "november.csv").read_bytes() == printed.encode()
 
 
-def test_the_command_writes_a_pdf(three_months: Account, tmp_path):
+def test_command_writes_a_pdf(three_months: Account, tmp_path):
     statement(three_months, pdf=tmp_path / "november.pdf")
 
     assert (tmp_path / "november.pdf").read_bytes() == pdf_of(three_months)
@@ -60,7 +60,9 @@ def test_the_command_writes_a_pdf(three_months: Account, tmp_path):
         ("2027-01", "has not begun"),
     ],
 )
-def test_the_command_says_what_is_wrong(three_months: Account, month: str, told: str):
+def test_command_reports_invalid_arguments(
+    three_months: Account, month: str, told: str
+):
     with pytest.raises(CommandError, match=told):
         statement(three_months, month=month)
 
@@ -85,7 +87,7 @@ def url(account_id: UUID, month: str = "2026-11", kind: str = "csv") -> str:
     return reverse("admin:workspaces_account_statement", args=[account_id, month, kind])
 
 
-def test_an_accounts_page_links_to_its_statements(three_months: Account, staff: Client):
+def test_accounts_page_links_to_its_statements(three_months: Account, staff: Client):
     page = staff.get(
         reverse("admin:workspaces_account_change", args=[three_months.pk])
     ).content.decode()
@@ -112,7 +114,7 @@ def test_staff_get_a_statement(three_months: Account, staff: Client, kind, media
     assert content.startswith(b"%PDF" if kind == "pdf" else b"time,kind,amount")
 
 
-def test_who_may_not_see_accounts_gets_no_statement(three_months: Account):
+def test_statement_needs_the_permission_for_accounts(three_months: Account):
     for client in [_staff("otieno", "view_ledgerentry"), Client()]:
         answer = client.get(url(three_months.pk))
         assert answer.status_code in {302, 403}
@@ -123,7 +125,7 @@ def test_who_may_not_see_accounts_gets_no_statement(three_months: Account):
     ("month", "kind"),
     [("2026-13", "csv"), ("2027-01", "csv"), ("2026-11", "xml"), ("9999-99", "pdf")],
 )
-def test_a_statement_that_cannot_be_is_not_found(
+def test_invalid_statement_is_not_found(
     three_months: Account, staff: Client, month: str, kind: str
 ):
     assert staff.get(url(three_months.pk, month, kind)).status_code == 404
@@ -135,7 +137,7 @@ def text_of(pdf: bytes) -> str:
     return "\n".join(page.extract_text() for page in pages)
 
 
-def test_the_pdf_shows_totals_before_entries(three_months: Account):
+def test_pdf_shows_totals_before_entries(three_months: Account):
     text = text_of(pdf_of(three_months))
 
     for part in ["Statement of November 2026", "Acacia Lenders", "production"]:
@@ -149,7 +151,7 @@ def test_the_pdf_shows_totals_before_entries(three_months: Account):
     assert "play money" not in text
 
 
-def test_the_pdf_of_the_running_month_says_so(three_months: Account):
+def test_pdf_of_the_current_month_says_so(three_months: Account):
     text = text_of(pdf_of(three_months, DECEMBER))
 
     assert "Balance so far" in text
@@ -157,20 +159,20 @@ def test_the_pdf_of_the_running_month_says_so(three_months: Account):
     assert "Closing balance" not in text
 
 
-def test_the_pdf_of_the_sandbox_says_that_the_money_is_play(three_months: Account):
+def test_pdf_of_the_sandbox_names_play_money(three_months: Account):
     play = ledger.account_of(three_months.workspace, "sandbox")
 
     assert "sandbox (play money)" in text_of(pdf_of(play))
 
 
-def test_the_same_month_gives_the_same_pdf(three_months: Account, time_machine):
+def test_same_month_gives_the_same_pdf(three_months: Account, time_machine):
     made = pdf_of(three_months), pdf_of(three_months, DECEMBER)
     time_machine.shift(timedelta(hours=3))
 
     assert (pdf_of(three_months), pdf_of(three_months, DECEMBER)) == made
 
 
-def test_the_pdf_is_tagged_for_screen_readers(three_months: Account):
+def test_pdf_is_tagged_for_screen_readers(three_months: Account):
     reader = PdfReader(io.BytesIO(pdf_of(three_months)))
 
     assert reader.root_object["/MarkInfo"]["/Marked"]
@@ -189,7 +191,7 @@ def test_notes_in_a_pdf_are_text(account: Account, note: str):
     assert note in shown or note == "中文"
 
 
-def test_the_pdf_of_a_very_long_month_points_to_the_csv(account: Account):
+def test_pdf_of_a_very_long_month_points_to_the_csv(account: Account):
     many(account, 2_000)
     assert len(PdfReader(io.BytesIO(pdf_of(account))).pages) > 20
     many(account, 1)

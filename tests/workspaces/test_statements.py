@@ -23,7 +23,7 @@ from workspaces.statements import Month, Statement, months, open_statement
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_statement_goes_from_one_balance_to_the_next(three_months: Account):
+def test_closing_balance_opens_the_next_statement(three_months: Account):
     with open_statement(three_months.pk, NOVEMBER) as november:
         lines = list(november.lines())
     with open_statement(three_months.pk, OCTOBER) as october:
@@ -43,7 +43,7 @@ def test_a_statement_goes_from_one_balance_to_the_next(three_months: Account):
     }
 
 
-def test_the_running_month_is_so_far(three_months: Account):
+def test_statement_of_the_current_month_is_partial(three_months: Account):
     with open_statement(three_months.pk, DECEMBER) as december:
         assert december.is_partial
         assert december.until == at(12, 1)
@@ -52,7 +52,7 @@ def test_the_running_month_is_so_far(three_months: Account):
         assert november.until == at(12, 1)
 
 
-def test_a_month_without_entries_has_a_balance(three_months: Account):
+def test_month_without_entries_has_a_balance(three_months: Account):
     with open_statement(three_months.pk, Month(2026, 9)) as before:
         assert (before.opening, before.closing, before.count) == (0, 0, 0)
         assert list(before.lines()) == []
@@ -91,7 +91,7 @@ def test_entries_of_another_account_are_left_out(three_months: Account):
     ]
 
 
-def test_the_csv_begins_and_ends_with_the_balance(three_months: Account):
+def test_csv_begins_and_ends_with_the_balance(three_months: Account):
     first, *entries, last = table(three_months, NOVEMBER)
 
     assert (first["kind"], first["balance"]) == ("OPENING_BALANCE", "1000.00")
@@ -104,7 +104,7 @@ def test_the_csv_begins_and_ends_with_the_balance(three_months: Account):
     assert table(three_months, DECEMBER)[-1]["kind"] == "BALANCE_SO_FAR"
 
 
-def test_a_line_names_report_check_and_who_it_was(api: Api):
+def test_line_names_report_check_and_actor(api: Api):
     made = api.create(two_checks())
     _, *entries, _ = table(api.account, DECEMBER)
 
@@ -114,7 +114,7 @@ def test_a_line_names_report_check_and_who_it_was(api: Api):
 
 
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
-def test_a_note_is_no_formula_in_a_spreadsheet(account: Account, first: str):
+def test_note_is_never_a_formula_in_a_spreadsheet(account: Account, first: str):
     note = f'{first}HYPERLINK("http://x.test","a, b")'
     move(
         account, ("TOP_UP", "5", at(11, 2)), ("ADJUSTMENT", "-5", at(11, 3)), note=note
@@ -126,14 +126,14 @@ def test_a_note_is_no_formula_in_a_spreadsheet(account: Account, first: str):
     assert second["amount"] == "-5.00"
 
 
-def test_a_note_stays_as_it_is(account: Account):
+def test_plain_note_is_unchanged_in_the_csv(account: Account):
     note = 'Wanjikũ said "ok",\r\nthen paid'
     move(account, ("TOP_UP", "5", at(11, 2)), note=note)
 
     assert table(account, NOVEMBER)[1]["note"] == note
 
 
-def test_what_is_charged_while_a_statement_is_read_is_not_in_it(account: Account):
+def test_open_statement_excludes_later_charges(account: Account):
     move(account, ("TOP_UP", "100", at(12, 2)))
 
     with open_statement(account.pk, DECEMBER) as statement:
@@ -156,7 +156,7 @@ def _elsewhere(do: Any) -> None:
     thread.join()
 
 
-def test_a_month_is_read_in_as_many_statements_whatever_its_length(account: Account):
+def test_month_is_read_in_constant_queries(account: Account):
     def cost() -> int:
         with CaptureQueriesContext(connection) as seen:
             table(account, NOVEMBER)
@@ -169,7 +169,7 @@ def test_a_month_is_read_in_as_many_statements_whatever_its_length(account: Acco
     assert cost() == few <= 7
 
 
-def test_a_long_month_is_not_held_in_memory(account: Account):
+def test_long_month_is_not_held_in_memory(account: Account):
     many(account, 40_000)
     with open_statement(account.pk, NOVEMBER) as statement:
         tracemalloc.start()

@@ -4,7 +4,7 @@ from django.db import IntegrityError
 from workspaces.models import Workspace
 
 
-def test_a_suspension_says_since_when_and_why(workspace):
+def test_suspension_has_its_time_and_reason(workspace):
     assert workspace.suspend("Unpaid invoices")
 
     workspace.refresh_from_db()
@@ -13,7 +13,7 @@ def test_a_suspension_says_since_when_and_why(workspace):
     assert workspace.suspension_reason == "Unpaid invoices"
 
 
-def test_a_second_suspension_changes_nothing(workspace):
+def test_second_suspension_changes_nothing(workspace):
     workspace.suspend("Unpaid invoices")
     since = workspace.suspended_at
     same = Workspace.objects.get(pk=workspace.pk)
@@ -22,7 +22,7 @@ def test_a_second_suspension_changes_nothing(workspace):
     assert (same.suspended_at, same.suspension_reason) == (since, "Unpaid invoices")
 
 
-def test_a_resumed_workspace_has_no_trace_of_it(workspace):
+def test_resumed_workspace_has_no_suspension_fields(workspace):
     workspace.suspend("Unpaid invoices")
 
     assert workspace.resume()
@@ -31,6 +31,6 @@ def test_a_resumed_workspace_has_no_trace_of_it(workspace):
     assert workspace.suspension_reason == ""
 
 
-def test_a_suspension_without_a_reason_is_refused(workspace):
+def test_suspension_without_a_reason_is_refused(workspace):
     with pytest.raises(IntegrityError, match="a_suspension_says_why"):
         workspace.suspend("")
