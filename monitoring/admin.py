@@ -226,7 +226,7 @@ class RuleAdmin(ReadOnlyAdmin):
             CONFIRM,
             action=action,
             title=title,
-            told=COSTS[action],
+            notice=COSTS[action],
             rows=chosen,
         )
 

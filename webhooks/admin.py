@@ -6,14 +6,14 @@ from django.db.models import Q
 from django.utils.timezone import now
 from unfold.decorators import action
 
-from verification.backoffice.model_admin import (
-    ReadOnlyAdmin,
+from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
+from verification.backoffice.widgets import (
     cached_display,
-    choice_filter,
+    dialog,
     link,
+    redirect_back,
     table,
 )
-from verification.backoffice.widgets import dialog, redirect_back
 from verification.values.personal import DOTS
 from webhooks.configuration import NotConfigured
 from webhooks.events import envelope
@@ -240,14 +240,14 @@ class DeliveryAdmin(ReadOnlyAdmin):
             with transaction.atomic():
                 sent = redeliver(*where, delivery.pk)
                 if not sent.leased_until:
-                    told = "redelivered"
-                    self.log_change(request, delivery, told, verb=told)
+                    change = "redelivered"
+                    self.log_change(request, delivery, change, verb=change)
         except tuple(REFUSALS) as e:
-            told = f"{delivery} was not sent again: {REFUSALS[type(e)]}"
-            self.message_user(request, told, messages.ERROR)
+            text = f"{delivery} was not sent again: {REFUSALS[type(e)]}"
+            self.message_user(request, text, messages.ERROR)
             return
         if sent.leased_until:
-            told = f"{delivery} is being sent at this moment."
-            self.message_user(request, told, messages.INFO)
+            text = f"{delivery} is being sent at this moment."
+            self.message_user(request, text, messages.INFO)
             return
         self.message_user(request, f"{delivery} is sent again.", messages.SUCCESS)

@@ -1,16 +1,13 @@
-from io import BytesIO
-
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models.expressions import RawSQL
-from django.http import FileResponse, Http404
+from django.http import Http404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.module_loading import import_string
-from django.utils.timezone import now
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
@@ -26,10 +23,10 @@ from verification.backoffice.model_admin import (
     is_uuid,
 )
 from verification.backoffice.widgets import dialog, redirect_back
-from verification.documents import statements as document_statements
+from verification.documents.statements import statement_response
 from verification.values.personal import mask
 from verification.values.wire import format_nairobi
-from workspaces import forms, keys, ledger, staff_entries, statements
+from workspaces import forms, keys, ledger, staff_entries
 from workspaces.models import (
     Account,
     ApiKey,
@@ -41,6 +38,7 @@ from workspaces.models import (
     Workspace,
 )
 from workspaces.people import PeopleAdmin
+from workspaces.statements import months
 
 VERBS = {
     LedgerEntry.Kind.TOP_UP: "topped-up",
@@ -273,7 +271,7 @@ class AccountAdmin(BackofficeAdmin):
     def statements(self, account):
         rows = (
             (month, *(_statement_url(account, month, kind) for kind in ("csv", "pdf")))
-            for month in statements.months(account.pk)
+            for month in months(account.pk)
         )
         one = '<div>{} <a href="{}">CSV</a> <a href="{}">PDF</a></div>'
         return format_html_join("", one, rows) or "-"
@@ -284,13 +282,7 @@ class AccountAdmin(BackofficeAdmin):
             raise PermissionDenied
         if account is None or kind not in {"csv", "pdf"}:
             raise Http404
-        with statements.open_statement(account.pk, _begun(month)) as statement:
-            if kind == "csv":
-                file = document_statements.csv_file(statement)
-            else:
-                file = BytesIO(document_statements.statement_pdf(statement))
-        name = document_statements.file_name(statement, kind)
-        return FileResponse(file, as_attachment=True, filename=name)
+        return statement_response(account.pk, month, kind)
 
     def get_readonly_fields(self, request, obj=None):
         terms = ["billing", "credit_limit", "ceiling", "low_balance_at"]
@@ -343,16 +335,6 @@ class AccountAdmin(BackofficeAdmin):
 def _statement_url(account, month, kind):
     arguments = [account.pk, str(month), kind]
     return reverse("admin:workspaces_account_statement", args=arguments)
-
-
-def _begun(text):
-    try:
-        month = statements.Month.parse(text)
-    except ValueError:
-        raise Http404 from None
-    if month.start > now():
-        raise Http404
-    return month
 
 
 @admin.register(LedgerEntry)

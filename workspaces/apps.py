@@ -16,9 +16,9 @@ def check_operator(**options: Any) -> list[CheckMessage]:
     """Refuse to start without OPERATOR_CONTACT; a check of `manage.py check`."""
     if settings.OPERATOR_CONTACT.strip():
         return []
-    told = "OPERATOR_CONTACT is not set; people would not know whom to ask."
+    text = "OPERATOR_CONTACT is not set; people would not know whom to ask."
     hint = (
         "Set OPERATOR_CONTACT to the e-mail address or phone number at which people "
         "ask about their details; every page, mail and receipt shows it."
     )
-    return [Error(told, hint=hint, id="workspaces.E001")]
+    return [Error(text, hint=hint, id="workspaces.E001")]

@@ -514,17 +514,6 @@ class RateCount(models.Model):
         return f"{self.subject} {self.count}"
 
 
-class StaffEntryKind(models.TextChoices):
-    TOP_UP = "TOP_UP"
-    ADJUSTMENT = "ADJUSTMENT"
-
-
-class StaffEntryStatus(models.TextChoices):
-    REQUESTED = "REQUESTED", "Waits for a second person"
-    REJECTED = "REJECTED"
-    BOOKED = "BOOKED"
-
-
 class StaffEntry(models.Model):
     """A top-up or adjustment by staff.
 
@@ -532,18 +521,24 @@ class StaffEntry(models.Model):
     entry.
     """
 
-    Kind = StaffEntryKind
-    Status = StaffEntryStatus
+    class Kind(models.TextChoices):
+        TOP_UP = "TOP_UP"
+        ADJUSTMENT = "ADJUSTMENT"
+
+    class Status(models.TextChoices):
+        REQUESTED = "REQUESTED", "Waits for a second person"
+        REJECTED = "REJECTED"
+        BOOKED = "BOOKED"
 
     id = models.UUIDField(primary_key=True, editable=False)
     account = models.ForeignKey(
         "workspaces.Account", models.PROTECT, related_name="staff_entries"
     )
-    kind = models.CharField(max_length=10, choices=StaffEntryKind)
+    kind = models.CharField(max_length=10, choices=Kind)
     # The change of the balance.
     amount = models.DecimalField(max_digits=14, decimal_places=2)
     note = models.CharField(max_length=200, blank=True)
-    status = models.CharField(max_length=9, choices=StaffEntryStatus)
+    status = models.CharField(max_length=9, choices=Status)
     # Above STAFF_ENTRY_NEEDS_SECOND_ABOVE, a second person must approve.
     needs_second = models.BooleanField(default=False)
     requested_by = models.CharField(max_length=100)

@@ -23,7 +23,7 @@ from verification.backoffice.approvals import (
     record_rejection,
 )
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record_movements
-from workspaces.models import Account, StaffEntry, StaffEntryStatus
+from workspaces.models import Account, StaffEntry
 
 # All entries within this time count as one for the limit.
 COMBINED_PERIOD = timedelta(days=1)
@@ -42,7 +42,7 @@ def needs_approval(account: Account, amount: Decimal) -> bool:
     if account.billing == Account.Billing.PLAY:
         return False
     lately = account.staff_entries.filter(created_at__gt=now() - COMBINED_PERIOD)
-    others = lately.exclude(status=StaffEntryStatus.REJECTED)
+    others = lately.exclude(status=StaffEntry.Status.REJECTED)
     moved = others.aggregate(sum=Sum(Abs("amount")))["sum"] or Decimal(0)
     return moved + abs(amount) > settings.STAFF_ENTRY_NEEDS_SECOND_ABOVE
 
@@ -69,12 +69,12 @@ def request_entry(
         amount=amount,
         note=note,
         needs_second=needs_approval(account, amount),
-        status=StaffEntryStatus.REQUESTED,
+        status=StaffEntry.Status.REQUESTED,
         requested_by=by.name,
         requested_by_user=by.user,
     )
     if not entry.needs_second:
-        entry.status = StaffEntryStatus.BOOKED
+        entry.status = StaffEntry.Status.BOOKED
     entry.save(force_insert=True)
     if not entry.needs_second:
         _book(entry)
@@ -86,7 +86,7 @@ def approve(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
     """Book an entry. Raises NotBooked for its requester, and if it has a decision."""
     entry = _lock_entry(entry_id)
     record_approval(entry, by, NotBooked)
-    entry.status = StaffEntryStatus.BOOKED
+    entry.status = StaffEntry.Status.BOOKED
     entry.save()
     try:
         _book(entry)
@@ -100,7 +100,7 @@ def reject(entry_id: UUID, *, by: StaffActor) -> StaffEntry:
     """Reject an entry; its requester may too. Raises NotBooked if it has a decision."""
     entry = _lock_entry(entry_id)
     record_rejection(entry, by, NotBooked)
-    entry.status = StaffEntryStatus.REJECTED
+    entry.status = StaffEntry.Status.REJECTED
     entry.save()
     return entry
 

@@ -69,10 +69,13 @@ class Month(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Month:
-        """From `2026-11`; raises ValueError."""
+        """Read a month like `2026-11`. Raises ValueError if it has not begun."""
         if not re.fullmatch(r"2[0-9]{3}-(0[1-9]|1[0-2])", text):
             raise ValueError(f"{text!r} is not a month such as 2026-11.")
-        return cls(int(text[:4]), int(text[5:]))
+        month = cls(int(text[:4]), int(text[5:]))
+        if month.start > now():
+            raise ValueError(f"{month} has not begun.")
+        return month
 
     @classmethod
     def of(cls, moment: datetime) -> Month:

@@ -38,13 +38,10 @@ from verification.backoffice.approvals import DecisionRefused, staff_actor
 from verification.backoffice.widgets import (
     ReasonForm,
     dialog,
+    json_block,
     link_by_id,
     redirect_back,
 )
-from verification.backoffice.widgets import cached_display as cached_display
-from verification.backoffice.widgets import json_block as json_block
-from verification.backoffice.widgets import link as link
-from verification.backoffice.widgets import table as table
 from verification.values.personal import DOTS, mask
 
 # The confirmation page sends this field.
@@ -54,13 +51,9 @@ CONFIRMED_FIELD = "_confirmed"
 SEARCHED_LIST_TEMPLATE = "admin/searched_list.html"
 # The confirmation page names this many rows, and counts the others.
 MAX_NAMED_ROWS = 20
-
 REVEAL_SECONDS = 600
-
 SESSION_KEY = "revealed"
-
 REVEAL = "backoffice.reveal_personal"
-
 REVEAL_NOTICE = "Who you are, what you open and the reason are recorded for good."
 # The exceptions by which a verb refuses, and whose text the page shows.
 Refusals = type[Exception] | tuple[type[Exception], ...]
@@ -216,7 +209,7 @@ class BackofficeAdmin(ModelAdmin):
             "admin/confirm.html",
             action=name,
             title=self.get_actions(request)[name][2],
-            told=self.confirm[name],
+            notice=self.confirm[name],
             fields=[
                 (key, value)
                 for key, values in request.POST.lists()
@@ -233,7 +226,7 @@ class BackofficeAdmin(ModelAdmin):
         if not change:
             super().save_model(request, obj, form, change)
             return
-        # Jobs may write other columns of the row meanwhile, such as the balance.
+        # A job may have written other columns since, such as the balance.
         fields = obj._meta.concrete_fields
         changed = [f.name for f in fields if f.name in form.changed_data]
         stamped = [f.name for f in fields if getattr(f, "auto_now", False)]
@@ -286,7 +279,7 @@ class RevealingAdmin(BackofficeAdmin):
     personal_fields: tuple[str, ...] = ()
     # Names for the audit trail of other values that a reveal shows.
     also_revealed: tuple[str, ...] = ()
-    # Whether the audit trail records who opens a page, as it shows names of people.
+    # The audit trail records each view of a page with names of people.
     audits_opening = False
     actions_detail: Any = ["reveal"]
 
@@ -475,7 +468,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
             title=f"{action.capitalize()} {self.opts.verbose_name_plural}",
             headings=[name.replace("_", " ").capitalize() for name in names],
             rows=[(row.pk, [getattr(row, name) for name in names]) for row in rows],
-            told=self.consequences[action],
+            notice=self.consequences[action],
         )
 
 

@@ -10,8 +10,8 @@ from verification.backoffice.model_admin import (
     BackofficeAdmin,
     ReadOnlyAdmin,
     choice_filter,
-    json_block,
 )
+from verification.backoffice.widgets import json_block
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 
 

@@ -54,8 +54,8 @@ class ConsentAdmin(HostedLinkAdmin):
                 "admin/ask_why.html",
                 action="revoke",
                 title="Revoke consent",
-                told="Consent is withdrawn as if the subject had done it: checks that "
-                "were not asked are cancelled. This cannot be undone.",
+                notice="Consent is withdrawn as if the subject had done it: checks "
+                "that were not asked are cancelled. This cannot be undone.",
                 rows=consents,
             )
         evidence = Evidence(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-
 from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
-from django.http import FileResponse, Http404, HttpResponse
+from django.http import FileResponse, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
@@ -16,7 +14,7 @@ from django.views.decorators.http import require_POST
 from monitoring.models import PauseReason, Rule, RuleStatus
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
-from verification.documents import statements as document_statements
+from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.links import top_up_url
 from webhooks.models import Configuration
@@ -158,16 +156,4 @@ def balance(place: Place) -> HttpResponse:
 @member_required()
 def statement(place: Place, month: str, kind: str) -> FileResponse:
     """Return the statement of a month as `csv` or `pdf`."""
-    try:
-        parsed = statements.Month.parse(month)
-    except ValueError:
-        raise Http404 from None
-    if parsed.start > now():
-        raise Http404
-    with statements.open_statement(place.account.pk, parsed) as found:
-        if kind == "csv":
-            file = document_statements.csv_file(found)
-        else:
-            file = BytesIO(document_statements.statement_pdf(found))
-    name = document_statements.file_name(found, kind)
-    return FileResponse(file, as_attachment=True, filename=name)
+    return statement_response(place.account.pk, month, kind)

@@ -7,11 +7,14 @@ import io
 from collections.abc import Iterable
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, Protocol
+from uuid import UUID
+
+from django.http import FileResponse, Http404
 
 from verification.documents import pdf
 from verification.values.wire import NAIROBI, nairobi_text
 from workspaces.models import Environment
-from workspaces.statements import Line, Statement
+from workspaces.statements import Line, Month, Statement, open_statement
 
 HEADINGS = (
     "time",
@@ -37,12 +40,20 @@ class Writable(Protocol):
     def write(self, text: str, /) -> object: ...
 
 
-def file_name(statement: Statement, extension: str) -> str:
+def statement_response(account_id: UUID, month: str, extension: str) -> FileResponse:
+    """Return a statement as a `csv` or `pdf` file. Raises Http404 for a wrong month."""
+    try:
+        parsed = Month.parse(month)
+    except ValueError:
+        raise Http404 from None
+    with open_statement(account_id, parsed) as statement:
+        if extension == "csv":
+            file = csv_file(statement)
+        else:
+            file = io.BytesIO(statement_pdf(statement))
     account = statement.account
-    return (
-        f"statement-{account.workspace_id}-{account.environment}-{statement.month}"
-        f".{extension}"
-    )
+    name = f"statement-{account.workspace_id}-{account.environment}-{parsed}"
+    return FileResponse(file, as_attachment=True, filename=f"{name}.{extension}")
 
 
 def write_csv(statement: Statement, file: Writable) -> None:

@@ -15,20 +15,26 @@ from verification.db.ids import uuid7
 class Kind(models.TextChoices):
     """The messages; each has its templates in `templates/notifications/`."""
 
+    # To the subject; from `consents.messages`
     CONSENT_REQUEST = "CONSENT_REQUEST"
     CONSENT_REMINDER = "CONSENT_REMINDER"
     CONSENT_LOCKED = "CONSENT_LOCKED"
     CONSENT_CODE = "CONSENT_CODE"
     CONSENT_RECEIPT = "CONSENT_RECEIPT"
+    # To the referee; from `references`
     REFERENCE_REQUEST = "REFERENCE_REQUEST"
     REFERENCE_REMINDER = "REFERENCE_REMINDER"
     REFERENCE_RECEIPT = "REFERENCE_RECEIPT"
+    # To the payer; from `payments.messages`
     PAYMENT_REQUEST = "PAYMENT_REQUEST"
     PAYMENT_REMINDER = "PAYMENT_REMINDER"
     PAYMENT_SHORT = "PAYMENT_SHORT"
     PAYMENT_RECEIPT = "PAYMENT_RECEIPT"
     PAYMENT_REFUNDED = "PAYMENT_REFUNDED"
+    # To the operator; from `payments.alerts`
     PAYMENT_TROUBLE = "PAYMENT_TROUBLE"
+    # To the owner; from `payments.messages`, `workspaces.ledger`, `monitoring.pauses`,
+    # `reports.links` and `webhooks.health`
     TOP_UP_RECEIPT = "TOP_UP_RECEIPT"
     TOP_UP_REFUNDED = "TOP_UP_REFUNDED"
     LOW_BALANCE = "LOW_BALANCE"
@@ -36,16 +42,20 @@ class Kind(models.TextChoices):
     NEW_LINK_WANTED = "NEW_LINK_WANTED"
     WEBHOOK_FAILING = "WEBHOOK_FAILING"
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
+    # To invited people; from `workspaces.members` and `accounts.colleagues`
     INVITATION = "INVITATION"
     STAFF_INVITATION = "STAFF_INVITATION"
+    # To the holder of an account; from `notify_account_holder`
     ACCOUNT_CONFIRM = "ACCOUNT_CONFIRM"
     ACCOUNT_EXISTS = "ACCOUNT_EXISTS"
     ACCOUNT_RESET = "ACCOUNT_RESET"
     ACCOUNT_CHANGED = "ACCOUNT_CHANGED"
+    # To owners and the requester; from `golive.decisions`
     GO_LIVE_KEY = "GO_LIVE_KEY"
     GO_LIVE_APPROVED = "GO_LIVE_APPROVED"
     GO_LIVE_REJECTED = "GO_LIVE_REJECTED"
     GO_LIVE_NAME = "GO_LIVE_NAME"
+    # To an address that a member adds; from `workspaces.sandbox_addresses`
     SANDBOX_ADDRESS = "SANDBOX_ADDRESS"
 
 

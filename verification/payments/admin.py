@@ -25,10 +25,8 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     choice_filter,
     confirmation_page,
-    link,
-    link_by_id,
-    table,
 )
+from verification.backoffice.widgets import link, link_by_id, table
 from verification.db.ids import filter_by_number
 from verification.payments.links import payment_links
 from verification.payments.models import (
@@ -263,7 +261,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
                 action="clear_flags",
                 title="Clear review flags",
                 rows=checkouts,
-                told="Say what was found, and what was done about it.",
+                notice="Say what was found, and what was done about it.",
             )
         for checkout in checkouts:
             # The page names the flags, as others may have been raised since then.

@@ -42,7 +42,7 @@ from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import filter_low_balance
 from workspaces.create import OPERATOR_ID
-from workspaces.models import Account, Environment, StaffEntry, StaffEntryStatus
+from workspaces.models import Account, Environment, StaffEntry
 
 CACHE_SECONDS = 60
 
@@ -125,7 +125,7 @@ BOXES = [
         "edit_note",
         "workspaces.staffentry",
         "status__exact=REQUESTED",
-        lambda: StaffEntry.objects.filter(status=StaffEntryStatus.REQUESTED),
+        lambda: StaffEntry.objects.filter(status=StaffEntry.Status.REQUESTED),
         "account__environment",
     ),
     Box(

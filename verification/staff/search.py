@@ -158,7 +158,7 @@ def _find_by_name(rows: QuerySet[Any], term: str, table: str, column: str) -> li
         is_common = len(likely) > MAX_CANDIDATES
         named = Q() if is_common else Q(pk__in=likely)
         query |= Q(named, search_name__contains=name)
-    return list(rows.filter(query).order_by("-id")[: _max_rows(term) + 1])
+    return _newest(rows.filter(query), term)
 
 
 def _find_ids(
@@ -211,23 +211,19 @@ def _workspaces(term: str) -> list[Workspace]:
         query |= Q(pk=UUID(term))
     if len(term) == 4:
         query |= Q(api_keys__last_characters=term)
-    return list(
-        Workspace.objects.filter(query)
-        .distinct()
-        .order_by("-id")[: _max_rows(term) + 1]
-    )
+    return _newest(Workspace.objects.filter(query).distinct(), term)
 
 
 def _members(term: str) -> list[Member]:
     query = _match_person(term, "user__") | Q(workspace__name__icontains=term)
     members = Member.objects.select_related("user", "workspace").filter(query)
-    return list(members.order_by("-id")[: _max_rows(term) + 1])
+    return _newest(members, term)
 
 
 def _staff(term: str) -> list[Colleague]:
     # The audit trail knows staff by their user names; those of members are random.
     query = _match_person(term) | Q(username__icontains=term)
-    return list(Colleague.objects.filter(query).order_by("-id")[: _max_rows(term) + 1])
+    return _newest(Colleague.objects.filter(query), term)
 
 
 def _match_person(term: str, path: str = "") -> Q:
@@ -243,7 +239,7 @@ def _keys(term: str) -> list[ApiKey]:
     if is_uuid(term):
         query = Q(pk=UUID(term))
     keys = ApiKey.objects.select_related("workspace").filter(query)
-    return list(keys.order_by("-id")[: _max_rows(term) + 1])
+    return _newest(keys, term)
 
 
 # Money, messages and deliveries: by their own id, or by a report's id or reference
@@ -256,7 +252,7 @@ def _checkouts(term: str) -> list[Checkout]:
         checkouts = Checkout.objects.filter(
             Q(report_id__in=ids) | Q(pk__in=ids) | Q(transaction=term)
         )
-    return list(checkouts.order_by("-id")[: _max_rows(term) + 1])
+    return _newest(checkouts, term)
 
 
 def _entries(term: str) -> list[LedgerEntry]:
@@ -269,9 +265,7 @@ def _entries(term: str) -> list[LedgerEntry]:
     entries = LedgerEntry.objects.filter(
         Q(result_id__in=results) | Q(pk__in=_own_id(term))
     )
-    return list(
-        entries.select_related("account").order_by("-id")[: _max_rows(term) + 1]
-    )
+    return _newest(entries.select_related("account"), term)
 
 
 def _messages(term: str) -> list[Notification]:
@@ -282,14 +276,19 @@ def _messages(term: str) -> list[Notification]:
     ]
     messages = Notification.objects.defer("context", "recipient")
     query = Q(cause__in=causes) | Q(pk__in=_own_id(term))
-    return list(messages.filter(query).order_by("-id")[: _max_rows(term) + 1])
+    return _newest(messages.filter(query), term)
 
 
 def _deliveries(term: str) -> list[Delivery]:
     ids = _report_ids(term)
     query = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
     deliveries = Delivery.objects.filter(query).select_related("workspace")
-    return list(deliveries.order_by("-event")[: _max_rows(term) + 1])
+    return _newest(deliveries, term)
+
+
+def _newest(rows: QuerySet[Any], term: str) -> list[Any]:
+    """Return the newest rows, one more than the page shows."""
+    return list(rows.order_by("-pk")[: _max_rows(term) + 1])
 
 
 def _own_id(term: str) -> list[UUID]:

@@ -2,7 +2,6 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.timezone import now
 
 from verification.documents.statements import statement_pdf, write_csv
 from workspaces import ledger
@@ -26,7 +25,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         workspace = arguments.parse_workspace(options["workspace"])
-        month = _month(options["month"])
+        try:
+            month = Month.parse(options["month"])
+        except ValueError as e:
+            raise CommandError(str(e)) from None
         account = ledger.account_of(workspace, options["environment"])
         with open_statement(account.pk, month) as statement:
             if options["pdf"]:
@@ -36,13 +38,3 @@ class Command(BaseCommand):
                     write_csv(statement, file)
             else:
                 write_csv(statement, self.stdout)
-
-
-def _month(text: str) -> Month:
-    try:
-        month = Month.parse(text)
-    except ValueError as e:
-        raise CommandError(str(e)) from None
-    if month.start > now():
-        raise CommandError(f"{month} has not begun.")
-    return month
