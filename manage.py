@@ -24,8 +24,8 @@ def main() -> None:
     except EnvError as e:
         sys.exit(f"{e} docs/configuration.md says what it may be.")
     except OperationalError as e:
-        if told := startup.explain_error(e):
-            sys.exit(told)
+        if explanation := startup.explain_error(e):
+            sys.exit(explanation)
         raise
     except ProgrammingError as e:
         is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)

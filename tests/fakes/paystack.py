@@ -82,7 +82,7 @@ class FakePaystack(CheckoutServer):
         self.fees = 0
         # The metadata in answers about transactions, if set.
         self.metadata: Any = None
-        # Whether the list of refunds honours the transaction of the request.
+        # The list of refunds honours the transaction of the request.
         self.filters_refunds = True
         self.most_per_page = 100
         # The status in the answer to a charge of mobile money.

@@ -2,7 +2,7 @@
 
 This list repeats the adapters' tables in full, so that a test fails if an adapter drops
 a code. Flags stand for a finding. LATER is retried, and then FAILED and retryable;
-REFUSED is FAILED at once; WAITS is asked again at a set time.
+REFUSED is FAILED at once; WAITS gets another call at a set time.
 """
 
 from contextlib import ExitStack

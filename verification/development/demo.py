@@ -1,12 +1,13 @@
-"""Fill the demo workspace with what a newcomer wants to look at.
+"""Fill the demo workspace with examples for newcomers.
 
-About 60 reports of 90 days in every state, rules with alerts, deliveries that failed, a
-payment in doubt, and an application to review. The verbs of the service make all of it,
-and it runs in the sandbox like anybody's reports. Then it is moved into the past.
+The demo has about 60 reports of 90 days in every state, rules with alerts, failed
+deliveries, a payment with a review flag, and an application to review. The service's
+own functions create all of them, and the sandbox runs the checks. The last step moves
+them into the past.
 
-`created_by` tells the demo's reports and rules from those that a newcomer creates in
-the same workspace meanwhile. The next start completes a demo that was interrupted: each
-step leaves out what it finds done, and the last one records that the demo is filled.
+`created_by` distinguishes the demo's reports and rules from those that a newcomer
+creates in the same workspace. If a start is interrupted, the next one completes the
+demo: each step skips rows that exist, and the last step records the end.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ DAYS = 90
 # `created_by` of the demo's reports and rules; the names of keys and people are longer.
 ACTOR = "demo"
 FILLED = "demo.filled"
-# Of the advisory lock that one filling process holds.
+# The id of the advisory lock of the process that fills the demo.
 LOCK = 20
 SECONDS_TO_END = 60
 TRIES = 5
@@ -106,12 +107,12 @@ ATTESTED = {
 HOSTED = {"mode": "SERVICE_HOSTED"}
 # No such host exists, so each delivery fails.
 RECEIVER = "https://hooks.demo-lender.invalid/verification"
-# The last digit of a reserved number says how the sandbox answers.
+# The last digit of a reserved number decides the sandbox's answer.
 CLEAR, NOT_FOUND, OTHER_NAME, ADVERSE, DOWN, CHANGING, REFUSED = 0, 1, 2, 3, 5, 7, 8
 NEXT_TRY = timedelta(days=7)
-# Columns that say when something comes due stay as they are.
+# Columns with the time of the next action keep their values.
 UNMOVED_COLUMNS = "^(next_|leased_|turn_|put_off_)"
-# A delivery that failed has had every attempt of the schedule, after so many seconds.
+# The seconds from an event to each attempt of a failed delivery.
 RETRY_SECONDS = list(accumulate(RETRY_DELAYS, initial=0))
 MOVE_DELIVERIES = f"""
 UPDATE webhooks_attempt t SET started_at = t.started_at - age
@@ -155,15 +156,13 @@ APPLICATION = {
 
 
 def require_embedded_server() -> None:
-    """Refuse to make a demo in a database that somebody named by DATABASE_URL."""
+    """Raise CommandError if DATABASE_URL names a database."""
     if not embedded.is_used():
-        raise CommandError(
-            "Unset DATABASE_URL: the demo is made on the embedded server alone."
-        )
+        raise CommandError("Unset DATABASE_URL: the demo needs the embedded server.")
 
 
 def demo_workspace() -> Workspace:
-    """The workspace of the demo's owner, made if it is missing."""
+    """Return the workspace of the demo's owner; create it if it is missing."""
     owner = make_person(OWNER, name="Demo owner")
     found = Workspace.objects.filter(members__user=owner)
     return found.order_by("id").first() or _workspace_of(owner, NAME)
@@ -177,9 +176,9 @@ def _workspace_of(owner: User, name: str) -> Workspace:
 
 
 def fill() -> None:
-    """Make the demo, or what an interrupted start left out, once."""
+    """Create the demo once, or complete an interrupted one."""
     with connection.cursor() as cursor:
-        # Held until the process ends.
+        # The process holds the lock until it ends.
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
         if not cursor.fetchone()[0]:
             return
@@ -192,19 +191,19 @@ def fill() -> None:
     demo.pay()
     demo.create_rules()
     demo.cancel_reports()
-    demo.order_from_a_source_that_is_down()
+    demo.order_from_unavailable_source()
     apply_to_go_live()
     demo.move_into_the_past()
 
 
 class Demo:
-    """Steps that may be taken again: each leaves out what it finds done."""
+    """The steps, which are safe to repeat: each skips rows that exist."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         account = account_of(workspace, Environment.SANDBOX)
         self.client = Client(workspace, account, ACTOR)
-        # The same people and references each time.
+        # A fixed seed gives the same people and references at each start.
         self.chance = Random(20)  # noqa: S311
         self.number = 1000
         self.reports = Report.objects.filter(workspace=workspace, created_by=ACTOR)
@@ -227,7 +226,7 @@ class Demo:
         )
 
     def order(self) -> None:
-        """Reports that end by themselves, and some of each kind that waits."""
+        """Create reports that end, and reports that wait for each kind of answer."""
         clear = [self.person(CLEAR) for _ in range(20)]
         scores = [self.person(CLEAR, "CRB_SCORE", "IDENTITY") for _ in range(6)]
         bad = [self.person(digit) for digit in (NOT_FOUND, OTHER_NAME, ADVERSE) * 2]
@@ -268,7 +267,7 @@ class Demo:
         }
 
     def two_checks(self, digit: int) -> dict[str, Any]:
-        """The second is clear, however the first ends."""
+        """Return an order of two checks; the second is always clear."""
         item = self.person(digit, "IDENTITY", "KRA_PIN")
         item["subject"]["kraPin"] = "A900000000Z"
         return item
@@ -287,16 +286,16 @@ class Demo:
             "reuse": False,
         }
 
-    def hosted(self) -> QuerySet[Consent]:
+    def hosted_consents(self) -> QuerySet[Consent]:
         """Return the requests for consent, answered or not, oldest first."""
-        asked = Consent.objects.filter(
+        consents = Consent.objects.filter(
             report__in=self.reports, mode=Consent.Mode.SERVICE_HOSTED
         )
-        return asked.select_related("report__workspace").order_by("id")
+        return consents.select_related("report__workspace").order_by("id")
 
     def answer_requests(self) -> None:
-        """Of the subjects who were asked, three agree and one refuses."""
-        for number, consent in enumerate(self.hosted()[:4]):
+        """Let three subjects agree and one refuse."""
+        for number, consent in enumerate(self.hosted_consents()[:4]):
             if consent.status != Consent.Status.PENDING:
                 continue
             notice = notice_for(consent, "en")
@@ -316,11 +315,11 @@ class Demo:
                 decisions.decline(consent.pk, consent.generation, evidence, reason)
 
     def pay(self) -> None:
-        """Three subjects pay. The bank of one of them is asked for the money back."""
-        asked = Payment.objects.filter(
+        """Let three subjects pay, and open a dispute about one payment."""
+        unpaid = Payment.objects.filter(
             report__in=self.reports, report__payment_mode="CANDIDATE"
         )
-        payments = list(asked.select_related("report").order_by("id")[:3])
+        payments = list(unpaid.select_related("report").order_by("id")[:3])
         for payment in payments:
             if payment.report.status != ReportStatus.PENDING_PAYMENT:
                 continue
@@ -333,7 +332,7 @@ class Demo:
         raise_review_flag(disputed.pk, ReviewFlag.DISPUTED)
 
     def create_rules(self) -> None:
-        """Three rules. What the last two find changes with every run."""
+        """Create three rules; the findings of the last two change with every run."""
         for digit, name in (
             (CLEAR, "IDENTITY"),
             (CHANGING, "CRB_SCORE"),
@@ -359,22 +358,22 @@ class Demo:
                     logger.warning("rule %s did not run: %s", rule.pk, e)
 
     def cancel_reports(self) -> None:
-        """The client cancels two reports whose subjects have not answered."""
-        for consent in self.hosted()[4:6]:
+        """Cancel two reports that wait for consent."""
+        for consent in self.hosted_consents()[4:6]:
             if consent.report.status == ReportStatus.PENDING_CONSENT:
                 cancel(self.client, consent.report_id)
 
-    def order_from_a_source_that_is_down(self) -> None:
-        """Reports that go on running: their next try is in a week."""
+    def order_from_unavailable_source(self) -> None:
+        """Create reports that keep running, because their next try is in a week."""
         self.create(self.two_checks(DOWN), self.person(DOWN), self.person(DOWN))
         self.wait()
 
     def wait(self) -> None:
-        """Wait until every report has ended but those whose source is down."""
+        """Wait until all reports have ended, except those whose source is down."""
         running = self.reports.filter(
             status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL], completed_at=None
         )
-        # They would fail within minutes, and a demo shows some that run.
+        # Without this they would fail within minutes; the demo shows running reports.
         blocked = CheckResult.objects.filter(
             report__in=self.reports, completed_at=None, tries__gt=0
         )
@@ -390,23 +389,23 @@ class Demo:
             try:
                 return self._move_into_the_past()
             except OperationalError:
-                # A job holds some of these rows in another order.
+                # A job may lock these rows in another order.
                 time.sleep(1)
         raise CommandError("The demo's reports could not be moved into the past.")
 
     @transaction.atomic
     def _move_into_the_past(self) -> None:
-        """Spread the reports over DAYS, and what waits for an answer over nine days.
+        """Spread ended reports over DAYS, and waiting ones over nine days.
 
-        The transaction also records that the demo is filled: nothing is moved twice.
+        The transaction also records that the demo is filled, so no row moves twice.
         """
         ages = {}
         for report in self.reports.order_by("id"):
             days = DAYS if report.completed_at else 9
-            # Towards today there are more of them.
+            # The square makes recent reports more frequent.
             ages[report.pk] = timedelta(days=days * self.chance.random() ** 2)
         with connection.cursor() as cursor:
-            # History is append-only. This is the embedded server, whose user may.
+            # Triggers forbid changes of history; this user may skip triggers.
             cursor.execute("SET LOCAL session_replication_role = replica")
             cursor.execute(
                 "CREATE TEMPORARY TABLE ages ON COMMIT DROP AS "
@@ -432,7 +431,7 @@ class Demo:
 
 
 def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
-    """Every table of rows that belong to a report, with its columns of times."""
+    """Return the tables with rows of reports, and their columns of times."""
     cursor.execute(
         """
         SELECT table_name, array_agg(column_name::text) FROM information_schema.columns
@@ -449,7 +448,7 @@ def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
 
 
 def _rewrite_digests(cursor: Any, reports: list[UUID]) -> None:
-    """Write the digests of consent records again: they cover the time."""
+    """Write the digests of consent records again, because they cover the time."""
     for record in ConsentRecord.objects.filter(report__in=reports):
         digest = digest_of(record, record.evidence or {})
         cursor.execute(
@@ -459,7 +458,7 @@ def _rewrite_digests(cursor: Any, reports: list[UUID]) -> None:
 
 
 def apply_to_go_live() -> None:
-    """A company that wants to go live, for staff to review."""
+    """Submit a company's application to go live, for staff to review."""
     user = make_person(APPLICANT, name="Grace Wambui")
     if not Member.objects.filter(user=user).exists():
         _workspace_of(user, COMPANY)
@@ -476,7 +475,7 @@ def apply_to_go_live() -> None:
 
 
 def _picture(text: str) -> bytes:
-    """A page that says what it would be, were this not a demo."""
+    """Return a picture with the name of the document."""
     picture = Image.new("RGB", (1240, 1754), "white")
     pen = ImageDraw.Draw(picture)
     pen.multiline_text((120, 120), f"{text}\nMade up for the demo", "black")

@@ -1,9 +1,8 @@
 """Pages for a developer's own machine: log-in without a password, and all messages.
 
-Nothing here answers unless DEBUG is on, BASE_URL names this machine, and the request
-comes from this machine by such a name. So a service that others reach through a proxy
-refuses everybody, whatever headers the proxy sets, and a page of another site that has
-its name point here is refused.
+A page answers only if DEBUG is on, BASE_URL names this machine, and the request comes
+from this machine under such a name. So a service behind a proxy refuses every request,
+with any headers, and a name of another site that points here is refused too.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
 
 def make_person(person: str, *, name: str, username: str = "") -> User:
-    """The account of the demo's owner or staff, made if it is missing.
+    """Return the account of one of the demo's people; create it if it is missing.
 
-    Nobody knows its password: `log_in` is the way in.
+    It has no password; `log_in` is the only way in.
     """
     email = ADDRESSES[person]
     user = User.objects.filter(email=email).first()
@@ -67,7 +66,7 @@ def make_person(person: str, *, name: str, username: str = "") -> User:
     has_factor = Authenticator.objects.filter(
         user=user, type=Authenticator.Type.TOTP
     ).exists()
-    # The applicant's workspace may go live. Nobody needs a phone to look at it.
+    # The applicant's workspace may go live, which requires a second factor.
     if person != OWNER and not has_factor:
         TOTP.activate(user, generate_totp_secret())
     return user
@@ -102,7 +101,7 @@ def _is_served_here() -> bool:
 
 
 def _is_from_here(request: HttpRequest) -> bool:
-    # A proxy's address is this machine's, whoever asks it.
+    # A proxy on this machine has a local address for every visitor.
     if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
         return False
     host, _port = split_domain_port(request.get_host())
@@ -116,7 +115,7 @@ def _is_from_here(request: HttpRequest) -> bool:
 @require_safe
 @only_on_this_machine
 def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
-    """Log in the demo's owner or staff and go to their first page.
+    """Log in one of the demo's people and redirect to their first page.
 
     The link holds a token, so that no other site can send a browser here.
     """
@@ -134,7 +133,7 @@ def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
 @require_safe
 @only_on_this_machine
 def show_mail(request: HttpRequest) -> HttpResponse:
-    """Newest first, whether or not they were sent."""
+    """Show every e-mail and SMS, sent or not, newest first."""
     number = page_number(request)
     found = Notification.objects.order_by("-id")
     rows = found[number * PAGE_SIZE : (number + 1) * PAGE_SIZE]
@@ -144,7 +143,7 @@ def show_mail(request: HttpRequest) -> HttpResponse:
 
 
 class ReporterFilter(SafeExceptionReporterFilter):
-    """Leaves out the settings and the environment, and of the request all secrets."""
+    """Hides settings, environment and secrets on Django's error page."""
 
     def get_safe_settings(self) -> dict[str, Any]:
         return {}

@@ -5,8 +5,8 @@ functions here compare it with the subject and make the finding: fields, flags a
 score. A record of None means that the register has no such number.
 
 One table has the scores of all checks. `docs/checks.md` has the same scores; a test
-compares both. An incomplete result has no score, so that nobody reads it as a clean
-one.
+compares both. An incomplete result has no score, because a reader could take it for a
+clean one.
 """
 
 from __future__ import annotations

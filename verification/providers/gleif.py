@@ -36,7 +36,7 @@ MOST = 10
 
 # Status of the company, by the record's `entity.status`.
 STATUSES = {"ACTIVE": ACTIVE, "INACTIVE": DISSOLVED}
-# Status of the LEI. With any other the record may be wrong about the company.
+# Statuses of a valid LEI. Under other statuses the record may be wrong.
 IN_ORDER = {"ISSUED", "PENDING_TRANSFER", "PENDING_ARCHIVAL", "TRANSFERRED"}
 DOUBTS = {
     "LAPSED": "The record has not been renewed: it may be out of date.",

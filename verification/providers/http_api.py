@@ -18,6 +18,7 @@ They never repeat the request or the answer.
 
 from __future__ import annotations
 
+import hmac
 import json as parser
 import logging
 import re
@@ -373,6 +374,11 @@ def _iso_date(text: str) -> str | None:
         with suppress(ValueError):
             return datetime.strptime(text, form).date().isoformat()  # noqa: DTZ007
     return None
+
+
+def is_signature(received: str, expected: str) -> bool:
+    """Compare in constant time; the received text may hold any character."""
+    return hmac.compare_digest(received.encode(errors="replace"), expected.encode())
 
 
 def join_words(*words: str | None) -> str | None:

@@ -4,8 +4,8 @@ Metropol gives its guide, the port and the keys to subscribers only. The hash co
 exact bytes of the request. Members are sent in the guide's order: Metropol refused an
 older client that used another.
 
-In its answers money is a text with five decimals, an absent date is the text "None",
-and the status of an account is a word or a letter.
+Metropol writes money as a text with five decimals, an absent date as "None", and the
+status of an account as a word or a letter.
 """
 
 from __future__ import annotations

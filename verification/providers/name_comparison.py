@@ -94,7 +94,7 @@ SAME, DIFFERENT = _compared(Reason.SAME), _compared(Reason.DIFFERENT)
 # Shorter words become other words by one slip: "sales" and "dales".
 LONG_WORD = 6
 VOWELS = frozenset("aeiou")
-# How many more words one of two people's names may have.
+# The most words that one of two names of people may have more than the other.
 MOST_LEFT_OUT = 3
 # The least likeness of two words of job titles.
 ALIKE = 0.85

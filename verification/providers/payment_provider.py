@@ -8,8 +8,7 @@ Decimals in the currency's major unit with two decimals; an adapter converts the
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -240,9 +239,9 @@ class CheckoutProvider(Protocol):
     def refund(self, asked: RefundRequest) -> RefundSnapshot: ...
 
     def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
-        """Return the refund's state, or None if the provider does not know it.
+        """Return the refund's state, or None if the provider knows no such refund.
 
-        With refund "", look for a refund with our reference.
+        If `refund` is "", the adapter searches for our reference.
         """
         ...
 
@@ -353,12 +352,6 @@ def header(headers: Mapping[str, str], name: str) -> str:
     """Return a header's value, or "". The case of names does not matter."""
     found = (value for key, value in headers.items() if key.lower() == name)
     return next(found, "")
-
-
-def is_any_digest(signature: str, expected: Iterable[str]) -> bool:
-    """Compare in constant time. A header's value may hold any character."""
-    given = signature.encode(errors="replace")
-    return any(hmac.compare_digest(given, digest.encode()) for digest in expected)
 
 
 def to_cents(amount: Decimal, currency: str) -> int:

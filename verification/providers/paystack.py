@@ -34,6 +34,7 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
+    is_signature,
     unavailable_error,
 )
 from verification.providers.payment_provider import (
@@ -56,7 +57,6 @@ from verification.providers.payment_provider import (
     already_begun_error,
     from_cents,
     header,
-    is_any_digest,
     is_mpesa_amount,
     to_cents,
 )
@@ -230,7 +230,7 @@ class Paystack(RemoteProvider):
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
         digests = (hmac.new(key.encode(), body, "sha512") for key in self._keys)
         signature = header(headers, "x-paystack-signature")
-        if not is_any_digest(signature, [digest.hexdigest() for digest in digests]):
+        if not any(is_signature(signature, digest.hexdigest()) for digest in digests):
             raise BadSignature
         event = Record.of(Reply(200, body).parsed())
         kind = str(event.get("event") or "")

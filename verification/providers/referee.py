@@ -59,7 +59,7 @@ def compare_employment(subject: Answers, answers: Answers, reference: str) -> Fi
 
 
 def _not_employed(subject: Answers, answers: Answers) -> dict[str, Any]:
-    """Return every output field, filled as for a person who was not employed."""
+    """Return every output field, as for a person without this employment."""
     return {
         "employerName": subject.get("employerName"),
         "employerMatch": None,

@@ -188,31 +188,21 @@ class _WithheldSource(_NoSource):
 
 
 _sandbox_route = Route((_sandbox,))
-_unconfigured_route = Route(
-    (
-        _NoSource(
-            "PROVIDER_NOT_CONFIGURED",
-            "This installation has no live source for {check}.",
-        ),
-    )
+_unconfigured_source = _NoSource(
+    "PROVIDER_NOT_CONFIGURED", "This installation has no live source for {check}."
 )
-_changed_sources_route = Route(
-    (
-        _WithheldSource(
-            "SOURCE_NOT_CONSENTED",
-            "The sources of {check} have changed since the subject agreed, and the "
-            "notice that they read names none of the present ones.",
-        ),
-    )
+_changed_sources = _WithheldSource(
+    "SOURCE_NOT_CONSENTED",
+    "The sources of {check} have changed since the subject agreed, and the notice that "
+    "they read names none of the present ones.",
 )
-_unnamed_sources_route = Route(
-    (
-        _WithheldSource(
-            "SOURCE_NOT_CONSENTED",
-            "The subject agreed to {check} by an earlier notice, which named no source "
-            "of it.",
-        ),
-    )
+_unnamed_sources = _WithheldSource(
+    "SOURCE_NOT_CONSENTED",
+    "The subject agreed to {check} by an earlier notice, which named no source of it.",
+)
+_unconfigured_route, _changed_sources_route, _unnamed_sources_route = (
+    Route((source,))
+    for source in (_unconfigured_source, _changed_sources, _unnamed_sources)
 )
 
 

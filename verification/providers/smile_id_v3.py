@@ -52,6 +52,7 @@ from verification.providers.http_api import (
     Record,
     Reply,
     TokenCache,
+    is_signature,
     join_words,
     refused_error,
     require_covered_country,
@@ -137,7 +138,7 @@ class SmileIdV3(Provider):
     def read_callback(
         self, body: bytes, headers: Mapping[str, str], at: datetime
     ) -> Callback | None:
-        """Return the answer to keep, or None if it is not about a job of ours.
+        """Return the answer to store, or None for a job of another service.
 
         Raises BadSignature unless signature and proof are right.
         """
@@ -145,16 +146,16 @@ class SmileIdV3(Provider):
             raise BadSignature
         try:
             text = body.decode()
-            answer = json.loads(text)
+            answer = Answer.of(json.loads(text))
         except (ValueError, RecursionError):
             raise BadSignature from None
-        params = answer.get("partner_params") if isinstance(answer, dict) else None
-        if not isinstance(params, dict) or "reference" not in params:
+        params = answer.record("partner_params")
+        if "reference" not in params:
             logger.warning("%s called back about a job that is not ours", SOURCE)
             return None
         name, proof = str(params["reference"]), str(params.get("proof"))
         known = NAME.fullmatch(name)
-        if not known or not _equals(proof, self._proof(name)):
+        if not known or not is_signature(proof, self._proof(name)):
             raise BadSignature
         if answer.get("status") == "processing":
             return None
@@ -164,7 +165,9 @@ class SmileIdV3(Provider):
         stamp = headers.get("Response-Timestamp", "")
         signed = headers.get("Response-Signature", "")
         numbers = {self._partner_id, self._partner_id.lstrip("0")}
-        if not any(_equals(signed, signature(self._key, n, stamp)) for n in numbers):
+        if not any(
+            is_signature(signed, signature(self._key, n, stamp)) for n in numbers
+        ):
             return False
         try:
             return abs(at - datetime.fromisoformat(stamp)) <= MAX_AGE
@@ -337,11 +340,6 @@ def _evidence(given: ConsentEvidence) -> list[dict[str, str]]:
         "consent_notice_sha256": given.sha256,
     }
     return [{"name": name, "value": value} for name, value in values.items() if value]
-
-
-def _equals(received: str, expected: str) -> bool:
-    """Compare in constant time. A header's value may hold any character."""
-    return hmac.compare_digest(received.encode(errors="replace"), expected.encode())
 
 
 def _utc(at: datetime) -> str:

@@ -31,6 +31,7 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
+    is_signature,
     to_provider_error,
     unavailable_error,
 )
@@ -53,7 +54,6 @@ from verification.providers.payment_provider import (
     already_begun_error,
     from_cents,
     header,
-    is_any_digest,
     to_cents,
 )
 
@@ -343,7 +343,7 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
     signed = f"{times[0]}.".encode() + body
     expected = hmac.new(secret.encode(), signed, "sha256").hexdigest()
     signatures = [value for name, _, value in parts if name == "v1"]
-    return any(is_any_digest(signature, [expected]) for signature in signatures)
+    return any(is_signature(signature, expected) for signature in signatures)
 
 
 def _session_params(asked: CheckoutRequest) -> Any:

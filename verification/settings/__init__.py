@@ -1,7 +1,7 @@
 """Settings, all from the environment; `docs/configuration.md` lists them.
 
-Each secret is also read from the file that `NAME_FILE` names. With DEBUG on, missing
-secrets are generated once and kept in DATA_DIR. With DEBUG off, the service does not
+A secret may also be in the file that `NAME_FILE` names. If DEBUG is on, the service
+generates missing secrets once and stores them in DATA_DIR. If DEBUG is off, it does not
 start without them.
 """
 

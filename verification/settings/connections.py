@@ -108,7 +108,7 @@ def mailbox(data_dir: Path) -> Path:
 
 
 def scanner_address(env: Env) -> tuple[str, int] | None:
-    """Host and port of ClamAV's daemon, from CLAMAV. Raises ImproperlyConfigured."""
+    """Return host and port of ClamAV's daemon. Raises ImproperlyConfigured."""
     text = env.str("CLAMAV", "")
     if not text:
         return None
@@ -140,10 +140,10 @@ def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
             "bucket_name": bucket,
-            # None means Amazon's own endpoint.
+            # Amazon's own endpoint is the default.
             "endpoint_url": env.str("DOCUMENTS_S3_URL", "") or None,
             "region_name": env.str("DOCUMENTS_S3_REGION", "") or None,
-            # Without these, boto3 finds credentials itself, such as the machine's role.
+            # If these are None, boto3 finds credentials, such as the machine's role.
             "access_key": env.str("DOCUMENTS_S3_ACCESS_KEY", "") or None,
             "secret_key": optional_secret("DOCUMENTS_S3_SECRET_KEY") or None,
             "addressing_style": env.str("DOCUMENTS_S3_ADDRESSING", "") or None,

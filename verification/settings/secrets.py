@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-# In hexadecimal this many characters hold 128 bits.
+# 32 hexadecimal characters hold 128 bits.
 SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 

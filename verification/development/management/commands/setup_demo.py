@@ -17,16 +17,16 @@ class Command(BaseCommand):
         require_embedded_server()
         make_person(STAFF, name="Demo staff", username="admin")
         workspace = demo_workspace()
-        told = {
+        links = {
             "key": _key_of(workspace),
             "ownerUrl": login_url(OWNER),
             "staffUrl": login_url(STAFF),
         }
-        self.stdout.write(json.dumps(told))
+        self.stdout.write(json.dumps(links))
 
 
 def _key_of(workspace: Workspace) -> str:
-    """The demo's test key. The service shows a key once, so a file keeps this one."""
+    """Return the demo's test key, from a file, because the service shows a key once."""
     path = settings.DATA_DIR / "demo_key"
     key = path.read_text() if path.exists() else ""
     if keys.find(key) is None:
