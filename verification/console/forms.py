@@ -436,8 +436,7 @@ class CompanyForm(forms.Form):
         fields = ("company_name", "registration_number", "country")
         name, number, country = (typed.get(field) or "" for field in fields)
         is_complete = bool(name and number and country)
-        where = settings.GO_LIVE_ENVIRONMENT
-        if is_complete and not can_be_checked(name, number, country, where):
+        if is_complete and not can_be_checked(name, number, country):
             error = _("Enter the number as on the certificate, such as PVT-AB12CD3")
             self.add_error("registration_number", error)
         return typed

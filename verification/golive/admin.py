@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -26,13 +25,12 @@ from verification.golive.documents import download
 from verification.golive.models import (
     WAITING,
     Application,
-    Document,
     NameChange,
     Status,
 )
 from verification.reports.models import Report, ReportStatus
 from verification.values.personal import mask
-from workspaces.models import ApiKey, Member
+from workspaces.models import ApiKey
 
 # Ends of the URL names of the dialogs that decide.
 DECISION_SUFFIXES = ("_take", "_approve", "_reject")
@@ -41,7 +39,7 @@ DECISION_SUFFIXES = ("_take", "_approve", "_reject")
 def is_decision(request):
     """Return whether a request is for a dialog, and not for the page with its buttons.
 
-    A dialog is allowed whatever the status: the verb refuses, and says why.
+    A dialog is allowed in any status: the verb refuses, and says why.
     """
     match = request.resolver_match
     return bool(match and match.url_name and match.url_name.endswith(DECISION_SUFFIXES))
@@ -83,7 +81,7 @@ class ApplicationAdmin(ReviewAdmin):
     audits_opening = True
     # The template draws the rest from the review.
     fields = ["id"]
-    personal_fields = ("told",)
+    personal_fields = ("sent_details",)
     actions_detail = ["take", "approve", "reject", "check_again", "reveal"]
 
     def get_queryset(self, request):
@@ -93,8 +91,8 @@ class ApplicationAdmin(ReviewAdmin):
     def get_fields(self, request, obj=None):
         return self.fields
 
-    @admin.display(description="As it was told")
-    def told(self, application):
+    @admin.display(description="As the members sent it")
+    def sent_details(self, application):
         return application.details
 
     def get_urls(self):
@@ -107,10 +105,7 @@ class ApplicationAdmin(ReviewAdmin):
 
     def render_change_form(self, request, context, *arguments, **more):
         application = more["obj"]
-        review = review_of(application)
-        context |= {"review": review, "application": application}
-        context["runs"] = is_running(review.result)
-        context["may_read"] = application.is_revealed
+        context |= {"review": review_of(application), "application": application}
         return super().render_change_form(request, context, *arguments, **more)
 
     def document(self, request, application_id, document_id):
@@ -325,58 +320,40 @@ PUBLIC_FINDINGS = {
 MAX_ROWS = 50
 
 
-@dataclass
-class Review:
-    application: Application
-    details: list[tuple[str, Any]]
-    documents: list[Document]
-    result: CheckResult | None
-    findings: list[tuple[str, Any]]
-    members: list[tuple[Member, Any]]
-    earlier: list[Application]
-    keys: int
-    reports: list[Report]
-    moments: list[tuple[datetime, str, str]]
+def review_of(application: Any) -> dict[str, Any]:
+    """Return what the page shows, read in a bounded number of queries.
 
-
-def review_of(application: Any) -> Review:
-    """Collect the review. Personal data is masked unless `application.is_revealed`."""
+    Personal data is masked unless `application.is_revealed`.
+    """
     workspace, is_open = application.workspace, application.is_revealed
-    result = _result(application)
+    results = CheckResult.objects.select_related("report")
+    results = results.filter(report=application.report_id, name=COMPANY_CHECK)
+    result = results.first() if application.report_id else None
     finding = (result and result.finding) or {}
     members = workspace.members.select_related("user").order_by("created_at", "id")
     earlier = workspace.applications.exclude(pk=application.pk).order_by("-id")
     reports = Report.objects.filter(workspace=workspace).order_by("-created_at", "-id")
-    return Review(
-        application,
-        _rows(application.details, LABELS, PUBLIC_DETAILS, is_open=is_open),
-        list(application.documents.order_by("id")),
-        result,
-        _rows(
+    return {
+        "details": _rows(application.details, LABELS, PUBLIC_DETAILS, is_open=is_open),
+        "documents": list(application.documents.order_by("id")),
+        "result": result,
+        "is_running": result
+        and result.status in {ResultStatus.PENDING, ResultStatus.RUNNING},
+        "findings": _rows(
             finding.get("details") or {},
             FINDING_LABELS,
             PUBLIC_FINDINGS,
             is_open=is_open,
         ),
-        [(m, _email(m.user.email, is_open=is_open)) for m in members[:MAX_ROWS]],
-        list(earlier.defer("details")[:MAX_ROWS]),
-        ApiKey.objects.filter(workspace=workspace).count(),
-        list(reports.defer("subject")[:5]),
-        _timeline(application),
-    )
-
-
-def is_running(result: CheckResult | None) -> bool:
-    return bool(
-        result and result.status in {ResultStatus.PENDING, ResultStatus.RUNNING}
-    )
-
-
-def _result(application: Application) -> CheckResult | None:
-    if application.report_id is None:
-        return None
-    results = CheckResult.objects.select_related("report")
-    return results.filter(report=application.report_id, name=COMPANY_CHECK).first()
+        "members": [
+            (m, m.user.email if is_open else mask(m.user.email, "email"))
+            for m in members[:MAX_ROWS]
+        ],
+        "earlier": list(earlier.defer("details")[:MAX_ROWS]),
+        "keys": ApiKey.objects.filter(workspace=workspace).count(),
+        "reports": list(reports.defer("subject")[:5]),
+        "moments": _timeline(application),
+    }
 
 
 def _rows(
@@ -399,10 +376,6 @@ def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value
-
-
-def _email(address: str, *, is_open: bool) -> Any:
-    return address if is_open else mask(address, "email")
 
 
 def _timeline(application: Application) -> list[tuple[datetime, str, str]]:

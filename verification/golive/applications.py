@@ -15,7 +15,7 @@ from django.utils.timezone import now
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
-from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.models import ResultStatus
 from verification.golive import documents
 from verification.golive.documents import StoredFile
 from verification.golive.inspection import InspectedFile
@@ -33,13 +33,25 @@ VERBS = {
     Status.APPROVED: "approved",
     Status.REJECTED: "rejected",
 }
-# Status: prefix of the fields for time and user of the transition.
-STAMPS = {
+# Status -> prefix of the fields with the time and user of the transition.
+FIELD_PREFIXES = {
     Status.SUBMITTED: "submitted",
     Status.IN_REVIEW: "taken",
     Status.APPROVED: "decided",
     Status.REJECTED: "decided",
 }
+COMPANY_CHECK = "BUSINESS_VERIFICATION"
+# The actor of the company's report.
+ACTOR = "go-live"
+COPIED_FIELDS = (
+    "kind",
+    "name",
+    "content_type",
+    "size",
+    "file",
+    "data_key",
+    "uploaded_by",
+)
 # Checks the locked application, and returns more fields to write with the status.
 Prepare = Callable[[Application], dict[str, Any]]
 
@@ -62,60 +74,6 @@ class InvalidTransition(DecisionRefused):
         super().__init__(f"Nothing was done: {why}")
 
 
-def lock_application(application_id: UUID) -> Application:
-    """Lock the workspace, then the application, and return the application."""
-    applications = Application.objects.all()
-    workspace_id = applications.values_list("workspace_id", flat=True)
-    owner = Workspace.objects.select_for_update(no_key=True).get(
-        pk=workspace_id.get(pk=application_id)
-    )
-    application = applications.select_for_update().get(pk=application_id)
-    application.workspace = owner
-    return application
-
-
-@transaction.atomic
-def change_status(
-    application_id: UUID,
-    target: Status,
-    by: ActingUser,
-    prepare: Prepare | None = None,
-    *,
-    reason: str = "",
-) -> Application:
-    """Give an application its next status, and record it in the audit trail.
-
-    An approval copies the reviewed names and the contact to the workspace. Raises
-    InvalidTransition, and the refusals of `prepare`.
-    """
-    application = lock_application(application_id)
-    if target not in Application.TRANSITIONS.get(application.status, ()):
-        raise InvalidTransition(application.status)
-    workspace, stamp = application.workspace, STAMPS[target]
-    workspace.go_live = Workspace.GoLive(target.value)
-    changed = ["go_live"]
-    if target == Status.APPROVED:
-        details = application.details
-        names = application.company_name, details.get("tradingName") or ""
-        changed += workspace.set_reviewed_names(*names)
-        workspace.contact = details["publicContact"]
-        changed.append("contact")
-    workspace.save(update_fields=changed)
-    changes: dict[str, Any] = {
-        "status": target,
-        f"{stamp}_by": by.user,
-        f"{stamp}_at": now(),
-        **({"reason": reason} if target == Status.REJECTED else {}),
-        **(prepare(application) if prepare else {}),
-    }
-    for name, value in changes.items():
-        setattr(application, name, value)
-    application.save(update_fields=list(changes))
-    action = f"{audit.noun(application)}.{VERBS[target]}"
-    audit.record(action, by.actor, application, reason=reason)
-    return application
-
-
 class NotEditable(Exception):
     """The workspace has no application that members may edit."""
 
@@ -128,11 +86,8 @@ class NoContact(Exception):
     """The application has no contact for people."""
 
 
-@dataclass(slots=True)
 class Incomplete(Exception):
-    """Documents of these kinds are missing."""
-
-    kinds: list[DocumentKind]
+    """A kind of document is missing."""
 
 
 def newest_application(workspace: Workspace) -> Application | None:
@@ -145,11 +100,6 @@ def rejection_reason(workspace: Workspace) -> str:
     last = rejected.order_by("-id").first()
     is_open = workspace.go_live == Workspace.GoLive.REJECTED
     return last.reason if last and is_open else ""
-
-
-def missing_documents(application: Application) -> list[DocumentKind]:
-    given = set(application.documents.values_list("kind", flat=True))
-    return [kind for kind in DocumentKind if kind not in given]
 
 
 @transaction.atomic
@@ -225,15 +175,12 @@ def submit(member: Member, by: ActingUser) -> Application:
             raise Suspended
         if not application.details.get("publicContact"):
             raise NoContact
-        if kinds := missing_documents(application):
-            raise Incomplete(kinds)
+        kinds = application.documents.values_list("kind", flat=True)
+        if set(kinds) != set(DocumentKind.values):
+            raise Incomplete
         workspace.kind = Workspace.Kind.BUSINESS
         workspace.save(update_fields=["kind"])
-        return {
-            "report": order_report(
-                request_body(application), settings.GO_LIVE_ENVIRONMENT
-            )
-        }
+        return {"report": _order_report(application)}
 
     return change_status(draft.pk, Status.SUBMITTED, by, prepare)
 
@@ -249,8 +196,8 @@ def _replace_document(
     if application is None:
         raise NotEditable
     replaced = application.documents.filter(kind=kind)
-    for name_in_storage in replaced.values_list("file", flat=True):
-        transaction.on_commit(partial(documents.delete_unused, name_in_storage))
+    for file_name in replaced.values_list("file", flat=True):
+        transaction.on_commit(partial(documents.delete_unused, file_name))
     replaced.delete()
     return Document.objects.create(
         application=application,
@@ -293,69 +240,100 @@ def _record(what: str, by: ActingUser, application: Application, *fields: str) -
     audit.record(action, by.actor, application, fields=fields)
 
 
-def _copy_documents(files: Iterable[Document], application: Application) -> None:
-    """Copy the rows of documents, which name the same files."""
-    for before in files:
-        Document.objects.create(
-            application=application,
-            kind=before.kind,
-            name=before.name,
-            content_type=before.content_type,
-            size=before.size,
-            file=before.file,
-            data_key=before.data_key,
-            uploaded_by=before.uploaded_by,
-        )
+def _copy_documents(documents: Iterable[Document], application: Application) -> None:
+    """Copy the rows of documents; the copies name the same files."""
+    for document in documents:
+        copied = {name: getattr(document, name) for name in COPIED_FIELDS}
+        Document.objects.create(application=application, **copied)
 
 
-COMPANY_CHECK = "BUSINESS_VERIFICATION"
-ACTOR = "go-live"
+@transaction.atomic
+def change_status(
+    application_id: UUID,
+    target: Status,
+    by: ActingUser,
+    prepare: Prepare | None = None,
+    *,
+    reason: str = "",
+) -> Application:
+    """Give an application its next status, and record it in the audit trail.
 
-
-def _report_item(company_name: str, registration_number: str, country: str) -> Any:
-    return {
-        "subject": {
-            "subjectType": "COMPANY",
-            "fullName": company_name,
-            "registrationNumber": registration_number,
-            "country": country,
-        },
-        "checksRequested": [COMPANY_CHECK],
-        "purpose": "Go-live review",
+    An approval copies the reviewed names and the contact to the workspace. Raises
+    InvalidTransition, and the refusals of `prepare`.
+    """
+    application = lock_application(application_id)
+    if target not in Application.TRANSITIONS.get(application.status, ()):
+        raise InvalidTransition(application.status)
+    workspace, prefix = application.workspace, FIELD_PREFIXES[target]
+    workspace.go_live = Workspace.GoLive(target.value)
+    changed = ["go_live"]
+    if target == Status.APPROVED:
+        details = application.details
+        names = application.company_name, details.get("tradingName") or ""
+        changed += workspace.set_reviewed_names(*names)
+        workspace.contact = details["publicContact"]
+        changed.append("contact")
+    workspace.save(update_fields=changed)
+    changes: dict[str, Any] = {
+        "status": target,
+        f"{prefix}_by": by.user,
+        f"{prefix}_at": now(),
+        "reason": reason,
+        **(prepare(application) if prepare else {}),
     }
+    for name, value in changes.items():
+        setattr(application, name, value)
+    application.save(update_fields=list(changes))
+    action = f"{audit.noun(application)}.{VERBS[target]}"
+    audit.record(action, by.actor, application, reason=reason)
+    return application
 
 
-def request_body(application: Application) -> dict[str, Any]:
-    details = application.details
-    number, country = details["registrationNumber"], details["country"]
-    return {"reports": [_report_item(application.company_name, number, country)]}
+def lock_application(application_id: UUID) -> Application:
+    """Lock the workspace, then the application, and return the application."""
+    workspace = Application.objects.values("workspace").get(pk=application_id)
+    locked = Workspace.objects.select_for_update(no_key=True)
+    owner = locked.get(pk=workspace["workspace"])
+    application = Application.objects.select_for_update().get(pk=application_id)
+    application.workspace = owner
+    return application
 
 
-def can_be_checked(company_name: str, number: str, country: str, where: str) -> bool:
-    """Return whether the details make an order in this environment."""
+def can_be_checked(company_name: str, number: str, country: str) -> bool:
+    """Return whether the details make an order of the company's check."""
     try:
-        _read_order({"reports": [_report_item(company_name, number, country)]}, where)
+        _read_order(company_name, number, country)
     except InvalidRequest:
         return False
     return True
 
 
-def order_report(body: dict[str, Any], environment: str) -> Report:
-    """Create the company's report. Raises InvalidRequest."""
-    (order,) = _read_order(body, environment)
-    account = operator_account(environment)
+def _order_report(application: Application) -> Report:
+    """Order the company's report, which the operator pays. Raises InvalidRequest."""
+    details = application.details
+    number, country = details["registrationNumber"], details["country"]
+    order = _read_order(application.company_name, number, country)
+    account = operator_account(settings.GO_LIVE_ENVIRONMENT)
     client = Client(account.workspace, account, ACTOR)
     return create_reports(client, [order])[0].report
 
 
-def _result_of(report: Report) -> CheckResult:
-    return report.results.get(name=COMPANY_CHECK)
+def _read_order(company_name: str, number: str, country: str) -> Order:
+    item = {
+        "subject": {
+            "subjectType": "COMPANY",
+            "fullName": company_name,
+            "registrationNumber": number,
+            "country": country,
+        },
+        "checksRequested": [COMPANY_CHECK],
+        "purpose": "Go-live review",
+    }
+    where = settings.GO_LIVE_ENVIRONMENT
+    # Without a source the check fails, and staff retry it once there is one.
+    (order,) = read_orders({"reports": [item]}, where, catalogue(), unanswered=True)
+    return order
 
 
 def is_company_checked(report: Report) -> bool:
-    return _result_of(report).status == ResultStatus.COMPLETED
-
-
-def _read_order(body: dict[str, Any], environment: str) -> list[Order]:
-    # Without a source the check fails, and staff retry it once there is one.
-    return read_orders(body, environment, catalogue(), unanswered=True)
+    return report.results.get(name=COMPANY_CHECK).status == ResultStatus.COMPLETED

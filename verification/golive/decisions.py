@@ -63,7 +63,7 @@ def approve(application_id: Any, by: ActingUser) -> Application:
             raise DecisionRefused("The workspace is suspended.")
         if not application.report or not is_company_checked(application.report):
             raise NotChecked
-        if not owners_of(application.workspace_id):
+        if not _active_members(application.workspace_id).filter(role=Role.OWNER):
             raise DecisionRefused(
                 "The workspace has no owner whom the key could be sent to."
             )
@@ -132,26 +132,20 @@ def notify_approved(application: Application, key: str) -> None:
 
     Only this message holds the key, sealed, until it is sent.
     """
-    owner, *others = _recipients(application.workspace_id, application.submitted_by_id)
-    context = {**_context(application, "keys"), "key": key}
+    owner, *others = _recipients(application, application.submitted_by_id)
+    context = _context(application, "dashboard")
+    key_context = {**_context(application, "keys"), "key": key}
     notify(
-        _mail(application, Kind.GO_LIVE_KEY, owner, context),
-        *(
-            _mail(application, Kind.GO_LIVE_APPROVED, one, _context(application, ""))
-            for one in others
-        ),
+        _mail(application, Kind.GO_LIVE_KEY, owner, key_context),
+        *(_mail(application, Kind.GO_LIVE_APPROVED, user, context) for user in others),
     )
 
 
 def notify_rejected(application: Application, reason: str) -> None:
     context = {**_context(application, "golive"), "reason": reason}
+    users = _recipients(application, application.submitted_by_id)
     notify(
-        *(
-            _mail(application, Kind.GO_LIVE_REJECTED, one, context)
-            for one in _recipients(
-                application.workspace_id, application.submitted_by_id
-            )
-        )
+        *(_mail(application, Kind.GO_LIVE_REJECTED, user, context) for user in users)
     )
 
 
@@ -163,30 +157,18 @@ def notify_name_decided(change: NameChange) -> None:
         "operator": settings.OPERATOR_NAME,
         "url": _url(change.workspace_id, "settings-name"),
     }
-    notify(
-        *(
-            _mail(change, Kind.GO_LIVE_NAME, one, context)
-            for one in _recipients(change.workspace_id, change.asked_by_id)
-        )
-    )
+    users = _recipients(change, change.asked_by_id)
+    notify(*(_mail(change, Kind.GO_LIVE_NAME, user, context) for user in users))
 
 
-def owners_of(workspace_id: UUID) -> list[User]:
-    """Return the active owners, the longest-standing first."""
-    return [m.user for m in _members(workspace_id) if m.role == Role.OWNER]
+def _recipients(about: Application | NameChange, requester: int | None) -> list[User]:
+    """Return the owners, the longest-standing first, and then the requester."""
+    members = list(_active_members(about.workspace_id))
+    others = [m for m in members if m.user_id == requester and m.role != Role.OWNER]
+    return [m.user for m in members if m.role == Role.OWNER] + [m.user for m in others]
 
 
-def _recipients(workspace_id: UUID, requester: int | None) -> list[User]:
-    """Return the owners and the requester."""
-    owners = owners_of(workspace_id)
-    return owners + [
-        m.user
-        for m in _members(workspace_id)
-        if m.user_id == requester and m.user not in owners
-    ]
-
-
-def _members(workspace_id: UUID) -> QuerySet[Member]:
+def _active_members(workspace_id: UUID) -> QuerySet[Member]:
     members = Member.objects.select_related("user").order_by("created_at", "id")
     return members.filter(workspace=workspace_id, user__is_active=True)
 
@@ -200,7 +182,7 @@ def _mail(
         cause=f"go-live:{kind.value}:{about.pk}:{user.pk}",
         recipient=user.email,
         context=context,
-        # The language of the recipients is not known.
+        # The service does not know the recipients' language.
         language=BILINGUAL,
         workspace_id=about.workspace_id,
     )
@@ -211,7 +193,7 @@ def _context(application: Application, page: str) -> dict[str, Any]:
         "workspace": application.workspace.name,
         "company": application.company_name,
         "operator": settings.OPERATOR_NAME,
-        "url": _url(application.workspace_id, page or "dashboard"),
+        "url": _url(application.workspace_id, page),
     }
 
 

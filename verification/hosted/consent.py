@@ -53,7 +53,7 @@ Verb = Callable[[UUID, int, decisions.Evidence, str], ConsentRecord]
 CHALLENGES_PER_MINUTE = 60
 # For one link. A wrong name does not count as a wrong answer to the challenge.
 SIGNATURES_PER_MINUTE = 10
-# Statuses of pages whose link takes no answer, or none at the moment; others have 200.
+# HTTP statuses of pages whose link takes no answer now; other pages have 200.
 STATUS_CODES = {
     Stage.REPLACED: 410,
     Stage.CANCELLED: 410,
@@ -71,7 +71,6 @@ NOT_ME_STAGES = {
     Stage.ASKED,
 }
 
-
 open_link = pages.link_view(Consent)
 
 
@@ -79,12 +78,9 @@ open_link = pages.link_view(Consent)
 @pages.visit_required
 def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Show the page of the consent's stage."""
-    shown = consent_page.CONTEXT_BY_STAGE.get(visited.stage, consent_page.base_context)(
-        request, visited
-    )
-    return render_page(
-        request, visited.stage, shown, STATUS_CODES.get(visited.stage, 200)
-    )
+    context = consent_page.page_context(request, visited)
+    status = STATUS_CODES.get(visited.stage, 200)
+    return render_page(request, visited.stage, context, status)
 
 
 @pages.post_at(Stage.CHALLENGE)
@@ -180,18 +176,15 @@ def under_age(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 
 @pages.visit_required
 def not_me(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    """Decline for a visitor who is not the subject; this needs no challenge."""
+    """Record that the link reached a stranger; this needs no challenge."""
     consent = visited.consent
+    context = consent_page.base_context(request, visited)
     if consent.status == ConsentStatus.DECLINED:
-        return render_page(
-            request, "not_me_done", consent_page.base_context(request, visited)
-        )
+        return render_page(request, "not_me_done", context)
     if visited.stage not in NOT_ME_STAGES:
         return pages.redirect(consent.pk)
     if request.method != "POST":
-        return render_page(
-            request, "not_me", consent_page.base_context(request, visited)
-        )
+        return render_page(request, "not_me", context)
     evidence = _evidence(request, visited, notice_of(consent).not_me)
     decisions.decline(consent.pk, consent.generation, evidence, NOT_ME)
     return pages.redirect(consent.pk, "not-me")
@@ -260,13 +253,9 @@ def _decide_with_reason(
     consent = visited.consent
     form = forms.ReasonForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
-        made = decisions.checks_made(consent.report)
-        shown = {
-            **consent_page.base_context(request, visited),
-            "form": form,
-            "made": made,
-        }
-        return render_page(request, name, shown)
+        context = consent_page.base_context(request, visited)
+        context |= {"form": form, "made": decisions.checks_made(consent.report)}
+        return render_page(request, name, context)
     evidence = _evidence(request, visited, declared)
     verb(consent.pk, consent.generation, evidence, form.cleaned_data["reason"])
     return pages.redirect(consent.pk)
@@ -312,7 +301,7 @@ def _client_matches(
     own = [workspace.contact_email, *(member.user.email for member in members)]
     known = {address_hash(Channel.EMAIL, email) for email in own if email}
     tests = workspace.sandbox_addresses.filter(confirmed_at__isnull=False)
-    known |= {address_hash(one.channel, one.address) for one in tests}
+    known |= {address_hash(test.channel, test.address) for test in tests}
     addresses = addresses_of(consent.report.subject or {})
-    if known & {address_hash(*one) for one in addresses}:
+    if known & {address_hash(*address) for address in addresses}:
         yield "CONTACT"

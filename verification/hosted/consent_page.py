@@ -210,7 +210,7 @@ def _replaced_consent(visit: Visit) -> Consent:
     link = links.filter(row_id=visit.consent_id, generation=visit.generation).first()
     if link is None:
         raise Consent.DoesNotExist
-    # Without `expires_at`, `stage_of` says that the link was replaced.
+    # It has no `expires_at`, so its stage is REPLACED.
     return Consent(pk=link.row_id, report=link.report, generation=link.generation)
 
 
@@ -222,6 +222,14 @@ BEFORE_CHECKS = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 def notice_of(consent: Consent) -> Notice:
     """Return the notice in the language of the page."""
     return notice_for(consent, get_language() or "en")
+
+
+def page_context(request: HttpRequest, visited: OpenConsent) -> Context:
+    """Return what the page of the consent's stage shows."""
+    context = base_context(request, visited)
+    if stage_context := CONTEXT_BY_STAGE.get(visited.stage):
+        context |= stage_context(request, visited)
+    return context
 
 
 def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
@@ -262,7 +270,6 @@ def challenge_context(request: HttpRequest, visited: OpenConsent) -> Context:
     consent = visited.consent
     is_asked = consent.status == ConsentStatus.PENDING
     return {
-        **base_context(request, visited),
         "form": forms.challenge_form(
             challenge_for_consent(consent), visited.visit.typed
         ),
@@ -277,7 +284,6 @@ def challenge_context(request: HttpRequest, visited: OpenConsent) -> Context:
 def code_context(request: HttpRequest, visited: OpenConsent) -> Context:
     consent = visited.consent
     return {
-        **base_context(request, visited),
         "form": forms.CodeForm(visited.visit.typed),
         "places": code_destinations(consent),
         "sent_to": dict(code_destinations(consent)).get(consent.code_channel)
@@ -308,7 +314,6 @@ def count_steps(consent: Consent) -> int:
 def replaced_context(request: HttpRequest, visited: OpenConsent) -> Context:
     """Show the decisions that the subject made by the old link."""
     return {
-        **base_context(request, visited),
         "records": records_of(visited),
         "is_mine": has_confirmed(visited),
     }
@@ -324,7 +329,6 @@ def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
     # A visitor without a challenge sees no details of the subject.
     known = consent.report.subject if challenge_for_consent(consent) else None
     return {
-        **base_context(request, visited),
         "notice": notice_of(consent),
         "form": forms.grant_form(consent.report, visited.visit.typed),
         "steps": count_steps(consent),
@@ -335,8 +339,7 @@ def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def under_age_context(request: HttpRequest, visited: OpenConsent) -> Context:
-    told = under_age_text(visited.consent)
-    return {**base_context(request, visited), "told": told}
+    return {"text": under_age_text(visited.consent)}
 
 
 def under_age_text(consent: Consent) -> str:
@@ -356,7 +359,6 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
     records = records_of(visited)
     url = links.consent_url(consent.pk, consent.generation)
     return {
-        **base_context(request, visited),
         "records": records,
         "record": records[0],
         "evidence": records[0].evidence or {},

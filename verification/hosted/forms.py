@@ -19,13 +19,20 @@ FIRST_FOUR_DIGIT_YEAR = 1000
 
 
 class TextField(forms.CharField):
-    """A text field with a translated error for NUL; Django has no Kiswahili."""
+    """A text field. `error`, if given, is the text for each of its errors."""
 
+    # Django has no Kiswahili text for this error.
     default_error_messages = {
         "null_characters_not_allowed": _(
             "This has a character that we cannot keep. Please type it again"
         )
     }
+
+    def __init__(self, *, error: Any = None, **options: Any) -> None:
+        codes = ("required", "min_length", "max_length", "null_characters_not_allowed")
+        if error:
+            options["error_messages"] = dict.fromkeys(codes, error)
+        super().__init__(**options)
 
 
 class PhoneForm(forms.Form):
@@ -33,10 +40,7 @@ class PhoneForm(forms.Form):
 
     phone = TextField(
         max_length=40,
-        error_messages={
-            name: _("Enter a Kenyan mobile number, for example 0712 345 678")
-            for name in ("required", "max_length", "null_characters_not_allowed")
-        },
+        error=_("Enter a Kenyan mobile number, for example 0712 345 678"),
     )
 
     def clean_phone(self) -> str:
@@ -77,15 +81,7 @@ class IdNumberEndForm(forms.Form):
     answer = TextField(
         min_length=4,
         max_length=8,
-        error_messages={
-            name: _("Enter the last four characters of your ID number")
-            for name in (
-                "required",
-                "min_length",
-                "max_length",
-                "null_characters_not_allowed",
-            )
-        },
+        error=_("Enter the last four characters of your ID number"),
     )
 
     template = "hosted/fields/id_number_end.html"
@@ -94,10 +90,7 @@ class IdNumberEndForm(forms.Form):
 class RegistrationNumberForm(forms.Form):
     answer = TextField(
         max_length=64,
-        error_messages={
-            name: _("Enter the registration number of the company")
-            for name in ("required", "max_length", "null_characters_not_allowed")
-        },
+        error=_("Enter the registration number of the company"),
     )
 
     template = "hosted/fields/registration_number.html"
@@ -106,10 +99,7 @@ class RegistrationNumberForm(forms.Form):
 class KraPinForm(forms.Form):
     answer = TextField(
         max_length=64,
-        error_messages={
-            name: _("Enter the whole KRA PIN")
-            for name in ("required", "max_length", "null_characters_not_allowed")
-        },
+        error=_("Enter the whole KRA PIN"),
     )
 
     template = "hosted/fields/kra_pin.html"
@@ -118,10 +108,7 @@ class KraPinForm(forms.Form):
 class CodeForm(forms.Form):
     answer = TextField(
         max_length=20,
-        error_messages={
-            name: _("Enter the six digits of the code")
-            for name in ("required", "max_length", "null_characters_not_allowed")
-        },
+        error=_("Enter the six digits of the code"),
     )
 
 

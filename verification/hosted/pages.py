@@ -99,7 +99,7 @@ class VisitCookie:
         )
 
     def value_of(self, request: HttpRequest, row: UUID) -> Any:
-        """Return the value; None if the cookie is missing, forged or too old."""
+        """Return the value, or None for a missing, forged or old cookie."""
         cookie = request.COOKIES.get(_name(), "")
         try:
             sealed = urlsafe_b64decode(cookie)
@@ -144,7 +144,7 @@ class HostedPages(ABC, Generic[Visited]):
 
     @abstractmethod
     def find(self, request: HttpRequest, row: UUID) -> Visited | None:
-        """Return what this browser has opened; None without a visit to this row."""
+        """Return the row that this browser has opened, or None."""
 
     def visit_by_link(self, generation: int) -> Any:
         """Return the cookie's value for a visitor who opens the link."""
@@ -168,22 +168,19 @@ class HostedPages(ABC, Generic[Visited]):
     def link_view(self, model: type[Consent | Payment | Reference]) -> View:
         """Return the view of the model's links, which changes no row."""
         rows = model._default_manager.values_list("pk", "generation")
-        retired = RetiredLink.objects.filter(purpose=model._meta.model_name)
+        retired = RetiredLink.objects.filter(
+            purpose=model._meta.model_name
+        ).values_list("row_id", "generation")
 
         @require_safe
         @hosted
         def open_link(request: HttpRequest, token: str) -> HttpResponse:
             digest = links.digest(token)
-            found = rows.filter(token_digest=digest).first()
-            found = (
-                found
-                or (
-                    retired.filter(digest=digest).values_list("row_id", "generation")
-                ).first()
-            )
-            if found is None:
+            link = rows.filter(token_digest=digest).first()
+            link = link or retired.filter(digest=digest).first()
+            if link is None:
                 return render_page(request, "unknown", status=404)
-            row, generation = found
+            row, generation = link
             return self.remember(row, self.visit_by_link(generation))
 
         return open_link

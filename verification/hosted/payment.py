@@ -1,6 +1,6 @@
 """Views of the payment page: each calls one verb and redirects to the page.
 
-Only the provider says what is paid; nothing in a browser's request counts.
+A payment is paid when the provider confirms it. A browser cannot confirm one.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def _open_payment(
     rows = Payment.objects.select_related("report__workspace")
     payment = rows.get(pk=payment_id)
     checkouts = _checkouts_of(payment)
-    if payment.status not in SETTLED and any(one.is_counted for one in checkouts):
+    if payment.status not in SETTLED and any(c.is_counted for c in checkouts):
         # The payment may have been paid between the two reads.
         payment = rows.get(pk=payment_id)
     came_back = _find_return(request, checkouts)
     has_parts = bool(payment_page.waiting_parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
-    is_doubted = any(ReviewFlag.OTHER_CURRENCY in one.review_flags for one in checkouts)
+    is_doubted = any(ReviewFlag.OTHER_CURRENCY in c.review_flags for c in checkouts)
     if stage == Stage.EXAMINED and not is_doubted:
         # The flag was raised between the two reads.
         checkouts = _checkouts_of(payment)
@@ -94,8 +94,8 @@ def _checkouts_of(payment: Payment) -> list[Checkout]:
     found = Checkout.objects.filter(payment_id=payment.pk)
     found = found.order_by("-is_counted", "-is_part", "-id")
     checkouts = list(found.prefetch_related("refunds", "disputes")[:MAX_CHECKOUTS])
-    for one in checkouts:
-        one.report = payment.report
+    for checkout in checkouts:
+        checkout.report = payment.report
     return checkouts
 
 
@@ -103,10 +103,9 @@ def _find_return(
     request: HttpRequest, checkouts: list[Checkout]
 ) -> ProviderReturn | None:
     """Return the waiting prompt, or the checkout that the payer comes back from."""
-    prompts = (one.reference for one in checkouts if one.is_waiting_prompt)
-    left = next(prompts, None) or request.GET.get("back")
-    mine = (one for one in checkouts if one.reference == left)
-    checkout = next(mine, None)
+    prompts = (c.reference for c in checkouts if c.is_waiting_prompt)
+    reference = next(prompts, None) or request.GET.get("back")
+    checkout = next((c for c in checkouts if c.reference == reference), None)
     return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
 
 
@@ -250,14 +249,17 @@ return_view = payment_page.make_return_view(
 def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Answer the script of a waiting page, and poll the provider again."""
     answer = payment_page.state_response(*_state(visited))
-    left = visited.came_back
-    return payment_page.poll_again(request, left.checkout, answer) if left else answer
+    if visited.came_back is None:
+        return answer
+    return payment_page.poll_again(request, visited.came_back.checkout, answer)
 
 
 def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
     payment, counted = visited.payment, _counted_checkouts(visited)
     shown = {
-        **payment_page.base_context(payment.report),
+        **payment_page.base_context(
+            payment.report.workspace, payment.report.environment
+        ),
         **payment_page.order_context(payment, visited.checkouts),
         "payment": payment,
         "path": pages.path_of(payment.pk),
@@ -265,7 +267,7 @@ def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
         and reverse("payment:block", args=[payment.pk]),
         "extras": payment_page.extra_payments(visited.checkouts),
         "earlier": payment_page.find_open_checkout(visited.checkouts),
-        "latest": max(visited.checkouts, key=lambda one: one.pk, default=None),
+        "latest": max(visited.checkouts, key=lambda c: c.pk, default=None),
         "came_back": visited.came_back,
         "prompt": payment_page.prompt_context(visited.checkouts),
         "query": request.META.get("QUERY_STRING", ""),
@@ -275,11 +277,9 @@ def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
         "too_soon": "too-soon" in request.GET,
         **payment_page.renewal_context(payment, visited.stage),
     }
-    return (
-        {**shown, **payment_page.receipt_context(payment, counted)}
-        if counted
-        else shown
-    )
+    if counted:
+        shown |= payment_page.receipt_context(payment, counted)
+    return shown
 
 
 def _state(visited: OpenPayment) -> tuple[object, ...]:
@@ -287,15 +287,16 @@ def _state(visited: OpenPayment) -> tuple[object, ...]:
     count, came_back = len(visited.checkouts), visited.came_back
     if came_back is None:
         return visited.stage, None, count
-    left, is_prompted = came_back.checkout, visited.stage == Stage.PROMPTED
+    checkout, is_prompted = came_back.checkout, visited.stage == Stage.PROMPTED
     # After "Check now" the page says that nothing is paid yet.
     says_unpaid = is_prompted and came_back.is_polled
-    return visited.stage, left.status, count, left.is_overdue_prompt, says_unpaid
+    is_overdue = checkout.is_overdue_prompt
+    return visited.stage, checkout.status, count, is_overdue, says_unpaid
 
 
 def _counted_checkouts(visited: OpenPayment) -> list[Checkout]:
     """Return the checkouts that paid a paid payment; the settling one comes first."""
     if visited.stage not in {Stage.PAID, Stage.REFUNDED}:
         return []
-    counted = (one for one in visited.checkouts if one.is_counted)
-    return sorted(counted, key=lambda one: one.is_part)
+    counted = (c for c in visited.checkouts if c.is_counted)
+    return sorted(counted, key=lambda c: c.is_part)

@@ -58,7 +58,7 @@ from verification.providers.payment_provider import PaymentMethod, PromptFailure
 from verification.reports.models import PaymentMode, Report
 from verification.values.personal import mask_end
 from verification.web.pages import allow_sources
-from workspaces.models import Environment
+from workspaces.models import Environment, Workspace
 
 
 class Stage(StrEnum):
@@ -109,8 +109,8 @@ class ProviderReturn:
     @property
     def is_polled(self) -> bool:
         """Return whether a poll has ended after the payer came back."""
-        asked_at = self.checkout.polled_at
-        return asked_at is not None and asked_at >= self.since
+        polled_at = self.checkout.polled_at
+        return polled_at is not None and polled_at >= self.since
 
     @property
     def is_asked(self) -> bool:
@@ -139,11 +139,13 @@ def stage_of(
         return Stage.PAID
     if payment.status == PaymentStatus.REFUNDED:
         return Stage.REFUNDED
-    closed = closed_reason(payment.report, payment, generation, at)
-    failed = payment.status == PaymentStatus.FAILED
-    stage = Stage.PART if has_parts else Stage.FAILED if failed else Stage.DUE
-    if closed:
-        stage = STAGE_BY_CLOSURE.get(closed, Stage.ENDED)
+    if reason := closed_reason(payment.report, payment, generation, at):
+        stage = STAGE_BY_CLOSURE.get(reason, Stage.ENDED)
+    elif has_parts:
+        stage = Stage.PART
+    else:
+        is_failed = payment.status == PaymentStatus.FAILED
+        stage = Stage.FAILED if is_failed else Stage.DUE
     if came_back and stage in POLLED_STAGES:
         if came_back.checkout.is_waiting_prompt:
             return Stage.PROMPTED
@@ -204,10 +206,10 @@ def _price_line(name: str, price: Decimal, currency: str) -> tuple[str, str]:
     return gettext(name), format_money(price, currency) if price else ""
 
 
-def base_context(report: Report) -> dict[str, Any]:
+def base_context(workspace: Workspace, environment: str) -> dict[str, Any]:
     return {
-        **client_context(report.workspace),
-        "is_play": report.environment == Environment.SANDBOX,
+        **client_context(workspace),
+        "is_play": environment == Environment.SANDBOX,
         "timezone": TIMEZONE,
     }
 
@@ -235,7 +237,7 @@ def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]
 
 
 def provider_label(environment: str) -> str | None:
-    """Return the provider's name, "" for the sandbox, or None without a provider."""
+    """Return the provider's name; "" in the sandbox, None if there is no provider."""
     try:
         name = checkout_provider(environment).name
     except NoPaymentProvider:
@@ -245,11 +247,8 @@ def provider_label(environment: str) -> str | None:
 
 def payment_methods_text(environment: str) -> str:
     """Return the provider's methods as part of a sentence; "" in the sandbox."""
-    return (
-        gettext(PAYMENT_METHODS[found])
-        if (found := payment_methods(environment)) in PAYMENT_METHODS
-        else ""
-    )
+    text = PAYMENT_METHODS.get(payment_methods(environment))
+    return gettext(text) if text else ""
 
 
 def checkout_origin(environment: str) -> str:
@@ -267,46 +266,45 @@ def checkout_origin(environment: str) -> str:
 
 def find_open_checkout(checkouts: list[Checkout]) -> Checkout | None:
     """Return a checkout that the payer has left without a known outcome."""
-    return next(
-        (one for one in checkouts if one.status == CheckoutStatus.OPEN and one.url),
-        None,
-    )
+    is_open = (c for c in checkouts if c.status == CheckoutStatus.OPEN and c.url)
+    return next(is_open, None)
 
 
 def prompt_context(checkouts: list[Checkout]) -> dict[str, Any] | None:
     """Return the prompt that waits on the payer's phone, if there is one."""
-    for one in checkouts:
-        if one.is_waiting_prompt:
-            return {
-                "checkout": one,
-                # Masked, as other people may have the link too.
-                "phone": f"+254{mask_end(str(one.phone or ''), 3)}",
-                "amount": format_money(one.amount, one.currency),
-                "is_sent": bool(one.session),
-                "is_overdue": one.is_overdue_prompt,
-                "ends_at": one.prompt_ends_at,
-            }
-    return None
+    prompt = next((c for c in checkouts if c.is_waiting_prompt), None)
+    if prompt is None:
+        return None
+    return {
+        "checkout": prompt,
+        # Masked, as other people may have the link too.
+        "phone": f"+254{mask_end(str(prompt.phone or ''), 3)}",
+        "amount": format_money(prompt.amount, prompt.currency),
+        "is_sent": bool(prompt.session),
+        "is_overdue": prompt.is_overdue_prompt,
+        "ends_at": prompt.prompt_ends_at,
+    }
 
 
 def waiting_parts(checkouts: list[Checkout]) -> list[Checkout]:
     """Return the parts whose rest is unpaid."""
-    return [one for one in checkouts if one.is_part and not one.is_counted]
+    return [c for c in checkouts if c.is_part and not c.is_counted]
 
 
 def extra_payments(checkouts: list[Checkout]) -> list[dict[str, Any]]:
     """Return the payments that do not count towards the amount."""
     return [
         {
-            "number": one.number,
-            "amount": format_money(one.paid_amount, one.paid_currency),
-            "is_other": one.paid_currency != one.currency,
-            "is_short": (one.paid_amount or Decimal(0)) < one.amount,
-            "given_back": refund_lines(one),
-            "left": unreturned_amounts(one),
+            "number": checkout.number,
+            "amount": format_money(checkout.paid_amount, checkout.paid_currency),
+            "is_other": checkout.paid_currency != checkout.currency,
+            "is_short": (checkout.paid_amount or Decimal(0)) < checkout.amount,
+            "given_back": refund_lines(checkout),
+            "left": unreturned_amounts(checkout),
         }
-        for one in checkouts
-        if one.status == CheckoutStatus.PAID and not (one.is_counted or one.is_part)
+        for checkout in checkouts
+        if checkout.status == CheckoutStatus.PAID
+        and not (checkout.is_counted or checkout.is_part)
     ]
 
 
@@ -318,7 +316,7 @@ def refund_lines(checkout: Checkout) -> list[RefundLine]:
             refund.status == RefundStatus.DONE,
             refund.ended_at,
         )
-        for refund in sorted(checkout.refunds.all(), key=lambda one: one.pk)
+        for refund in sorted(checkout.refunds.all(), key=lambda refund: refund.pk)
         if refund.status in shown
     ]
 
@@ -347,8 +345,8 @@ def unreturned_amounts(checkout: Checkout) -> dict[str, str]:
 
 def _disputed_amount(checkout: Checkout, status: DisputeStatus) -> Decimal:
     disputes = checkout.disputes.all()
-    held = (one.held_amount for one in disputes if one.status == status)
-    return sum(held, Decimal(0))
+    amounts = (d.held_amount for d in disputes if d.status == status)
+    return sum(amounts, Decimal(0))
 
 
 def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
@@ -358,30 +356,30 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
     """
     url = links.payment_url(payment.pk, payment.generation)
     checkout, *_parts = counted
-    kept = receipt_of(checkout)
-    paid = sum((one.counted_amount for one in counted), Decimal(0))
+    receipt = receipt_of(checkout)
+    paid = sum((c.counted_amount for c in counted), Decimal(0))
     surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
     return {
-        "client": kept["requester"],
-        "purpose": kept["purpose"],
-        "reference": kept["reference"],
-        "about": initials(kept.get("about", "")),
+        "client": receipt["requester"],
+        "purpose": receipt["purpose"],
+        "reference": receipt["reference"],
+        "about": initials(receipt.get("about", "")),
         "checks": [
             _price_line(item["name"], Decimal(item["price"]), checkout.paid_currency)
-            for item in kept["checks"]
+            for item in receipt["checks"]
         ],
         "provider": LABELS.get(checkout.provider, ""),
         "checkout": checkout,
         "payments": [
-            (one, format_money(one.paid_amount, one.paid_currency))
-            for one in sorted(counted, key=lambda one: one.pk)
+            (c, format_money(c.paid_amount, c.paid_currency))
+            for c in sorted(counted, key=lambda c: c.pk)
         ],
         "amount": format_money(paid, checkout.paid_currency),
         "surplus": format_money(surplus, checkout.paid_currency) if surplus else "",
-        "given_back": [back for one in counted for back in refund_lines(one)],
+        "given_back": [line for c in counted for line in refund_lines(c)],
         "left": unreturned_amounts(checkout),
         "is_left_to_staff": any(
-            unfinished_part(one) and is_left_to_staff(one) for one in counted
+            unfinished_part(c) and is_left_to_staff(c) for c in counted
         ),
         "url": url,
         "qr": qr_code(url),
@@ -405,7 +403,7 @@ def renewal_context(payment: Payment, stage: Stage) -> dict[str, Any]:
 
 
 def _subject_initials(report: Report) -> str:
-    """Return the subject's initials for a third party who pays."""
+    """Return the subject's initials if a third party pays."""
     if report.payment_mode != PaymentMode.THIRD_PARTY:
         return ""
     return initials(report.subject_name)
@@ -425,8 +423,8 @@ def make_return_view(page: Callable[[UUID, UUID, str], str]) -> View:
         at = now()
         if not poll_soon(checkout):
             # The last poll is seconds old: show its result.
-            asked = Checkout.objects.filter(pk=checkout).values_list("polled_at")
-            at = (asked.first() or (None,))[0] or at
+            rows = Checkout.objects.filter(pk=checkout)
+            at = rows.values_list("polled_at", flat=True).first() or at
         return see_other(page(row, checkout, f"since={int(at.timestamp() * 1000)}"))
 
     return view
@@ -440,7 +438,7 @@ def since(request: HttpRequest) -> datetime:
 
 
 def state_response(*values: object) -> HttpResponse:
-    """Return the text whose change makes the script reload the page."""
+    """Return a text; the script reloads the page when it changes."""
     return HttpResponse("/".join(map(str, values)), content_type="text/plain")
 
 

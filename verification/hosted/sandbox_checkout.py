@@ -36,8 +36,8 @@ CANCELLED = CheckoutState.CANCELLED
 OUTCOMES = {"fail": FAILED, "cancel": CANCELLED}
 # Buttons that pay another amount than the checkout's.
 AMOUNTS: dict[str, Callable[[Decimal], Decimal]] = {
-    "more": lambda asked: asked + 1,
-    "less": lambda asked: (asked / 2).quantize(Decimal("0.01"), ROUND_UP),
+    "more": lambda amount: amount + 1,
+    "less": lambda amount: (amount / 2).quantize(Decimal("0.01"), ROUND_UP),
 }
 CHOICES = {"pay", "twice", "lost", *AMOUNTS, *OUTCOMES}
 # Buttons of a prompt that pay nothing.
@@ -101,7 +101,7 @@ def _play_choice(checkout: Checkout, known: SandboxCheckout, choice: str) -> str
 
 
 def _play_prompt(known: SandboxCheckout, choice: str) -> str:
-    """Play the payer's phone. As with a real one, only success makes an event."""
+    """Play the payer's phone, which sends an event only for a success."""
     if failure := PROMPT_OUTCOMES.get(choice):
         end_sandbox_checkout(known.reference, FAILED, failure=failure)
     elif end_sandbox_checkout(known.reference, PAID) and choice != "lost":

@@ -21,7 +21,6 @@ from verification.hosted import payment_page
 from verification.hosted.pages import (
     HostedPages,
     VisitCookie,
-    client_context,
     hosted,
     render_page,
     require_rate,
@@ -33,7 +32,7 @@ from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
 from verification.web.pages import allow_sources
 from workspaces import rate_limits
-from workspaces.models import Account, Environment
+from workspaces.models import Account
 
 TOP_UPS_PER_MINUTE = 30
 # Actor of the ledger entry.
@@ -60,12 +59,12 @@ class AmountForm(forms.Form):
         least, currency = checkouts.minimum_top_up(self.account), self.account.currency
         if amount < least:
             message = _("Enter at least %(least)s")
-            named = {"least": payment_page.format_money(least, currency)}
-            raise forms.ValidationError(message, params=named)
+            params = {"least": payment_page.format_money(least, currency)}
+            raise forms.ValidationError(message, params=params)
         if amount > checkouts.MAX_TOP_UP:
             message = _("Enter at most %(most)s")
-            named = {"most": payment_page.format_money(checkouts.MAX_TOP_UP, currency)}
-            raise forms.ValidationError(message, params=named)
+            params = {"most": payment_page.format_money(checkouts.MAX_TOP_UP, currency)}
+            raise forms.ValidationError(message, params=params)
         return amount
 
 
@@ -155,10 +154,10 @@ def _state(came_back: ProviderReturn) -> HttpResponse:
 
 def _find_return(request: HttpRequest, account: Account) -> ProviderReturn | None:
     try:
-        left = UUID(request.GET.get("back", ""))
+        checkout_id = UUID(request.GET.get("back", ""))
     except ValueError:
         return None
-    checkout = Checkout.objects.filter(pk=left, account=account).first()
+    checkout = Checkout.objects.filter(pk=checkout_id, account=account).first()
     return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
 
 
@@ -183,9 +182,7 @@ def _form(request: HttpRequest, account: Account, form: AmountForm) -> HttpRespo
 
 def _base_context(account: Account) -> dict[str, Any]:
     return {
+        **payment_page.base_context(account.workspace, account.environment),
         "account": account,
-        **client_context(account.workspace),
         "path": pages.path_of(account.pk),
-        "is_play": account.environment == Environment.SANDBOX,
-        "timezone": payment_page.TIMEZONE,
     }
