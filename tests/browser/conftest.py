@@ -25,7 +25,7 @@ from tests.world.clients import confirm_sandbox_addresses
 from workspaces.models import Workspace
 confirm_sandbox_addresses(Workspace.objects.get(pk="{workspace}"), "{address}")
 """
-# What a reader may set, by WCAG 2.2, 1.4.12.
+# The text spacing of WCAG 2.2, 1.4.12, which a reader may set.
 SPACED = """() => {
     const sheet = new CSSStyleSheet();
     sheet.replaceSync(`p { margin-bottom: 2em !important } * {
@@ -68,7 +68,7 @@ def browser_context_args():
 
 @pytest.fixture(autouse=True)
 def nothing_from_elsewhere(browser, service, monkeypatch):
-    """No request leaves for another place, and no policy stops one."""
+    """Fail if a page requests another host, or breaks its security policy."""
     asked, refused = [], []
     new_context = browser.new_context
 
@@ -88,7 +88,7 @@ def nothing_from_elsewhere(browser, service, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def whole_service(service):
-    """Tests of other modules stop its halves."""
+    """Start both processes, which tests of other modules stop."""
     service.start_web()
     service.start_jobs()
 
@@ -123,7 +123,7 @@ def let_get_messages(service, client):
 
 @pytest.fixture
 def look(page):
-    """Leave a picture of the page, and see that everybody can use it."""
+    """Save a picture of the page, and check its accessibility."""
 
     def at(name):
         # A click waits until another page begins, and not for the whole of it.

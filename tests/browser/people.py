@@ -11,7 +11,7 @@ PASSWORD = "seven quiet giraffes"
 
 
 def mailed_link(service: Service, address: str, kind: str) -> str:
-    """The first link in the letter that the service has written for this address."""
+    """Return the first link in the newest mail to this address."""
     deadline = time.monotonic() + 20
     script = (
         "import json; from verification.notifications.models import Notification as N;"
@@ -31,12 +31,12 @@ def make_staff(service: Service, email: str) -> None:
 
 
 def make_member(service: Service, email: str) -> None:
-    """The owner of a workspace of their own, as a sign-up makes one."""
+    """Create a user with an own workspace, as after a sign-up."""
     _make(service, email, "create_user", "create_own_workspace(u)")
 
 
 def _make(service: Service, email: str, create: str, then: str = "") -> None:
-    """Somebody who has confirmed their address."""
+    """Create a user with a confirmed address."""
     script = (
         "from django.contrib.auth.models import User;"
         "from allauth.account.models import EmailAddress as E;"
@@ -55,7 +55,7 @@ def log_in(page, service: Service, email: str, path: str = "/console/") -> None:
 
 
 def set_up_second_factor(page) -> str:
-    """After the login of staff who have none: types password and code."""
+    """Set up the second factor after a first login, by password and code."""
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("button", name="Go on").click()
     secret = re.sub(r"\s", "", page.locator("code").first.inner_text())

@@ -16,7 +16,7 @@ SMALL = {"width": 390, "height": 844}
 
 @pytest.fixture(scope="module")
 def cookies(browser, service) -> list:
-    """Of staff who have just set up their second factor."""
+    """Log staff in with a new second factor; return the cookies."""
     service.start_web()
     make_staff(service, "wanjiku@office.test")
     page = browser.new_context(locale="en-KE").new_page()
@@ -29,7 +29,7 @@ def cookies(browser, service) -> list:
 
 @pytest.fixture(scope="module")
 def done(client) -> None:
-    """Checks that were run, for the charts: two that were and one that failed."""
+    """Create check results for the charts: two completed, one failed."""
     for number in ("12345678", "23456789", "90000008"):
         (report,) = client.order(person(idNumber=number))
         ends = time.monotonic() + 30
@@ -48,7 +48,7 @@ def office(page, service, cookies, done, request):
 
 
 def see(page, name: str) -> None:
-    """Leave a picture, and see that everybody can use the page."""
+    """Save a picture, and check the accessibility of the page."""
     page.wait_for_load_state()
     page.wait_for_timeout(300)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def test_pages_of_the_back_office_are_for_everybody(office, service, ask):
         assert office.evaluate(WIDTH) <= SMALL["width"]
 
 
-def test_a_dialog_takes_the_focus_and_gives_it_back(office, service, ask):
+def test_dialog_takes_the_focus_and_gives_it_back(office, service, ask):
     report = ask()["id"]
     office.goto(f"{service.url}/admin/reports/report/{report}/change/")
 

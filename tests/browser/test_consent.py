@@ -18,7 +18,7 @@ def link_of(report):
     return report["consentState"]["consentUrl"]
 
 
-# What the subject reads in their mail.
+# Prints the code of the newest mail to a subject.
 CODE = (
     "from verification.notifications.models import Notification as N;"
     "print(N.objects.filter(kind='CONSENT_CODE').latest('id').context['code'])"
@@ -49,7 +49,7 @@ def wait_for(client, report, status):
         time.sleep(0.1)
 
 
-def test_a_subject_grants_and_the_report_is_made(page, ask, look, client):
+def test_subject_grants_and_the_report_is_made(page, ask, look, client):
     report = ask()
     page.goto(link_of(report))
     sees(page, "Confirm that it is you")
@@ -76,7 +76,7 @@ def test_a_subject_grants_and_the_report_is_made(page, ask, look, client):
         sees(page, "You agreed to the checks")
 
 
-def test_a_subject_declines(page, ask, look, client):
+def test_subject_declines(page, ask, look, client):
     report = ask()
     page.goto(link_of(report))
     confirm(page)
@@ -123,7 +123,7 @@ def test_five_wrong_dates_lock_the_link(page, ask, look):
     look("locked")
 
 
-def test_a_subject_withdraws(page, ask, look, client):
+def test_subject_withdraws(page, ask, look, client):
     report = ask(draft=True)
     page.goto(link_of(report))
     confirm(page)
@@ -142,7 +142,7 @@ def test_a_subject_withdraws(page, ask, look, client):
     assert state["status"] == "WITHDRAWN"
 
 
-def test_a_subject_reads_kiswahili(page, ask, look):
+def test_subject_reads_kiswahili(page, ask, look):
     page.goto(link_of(ask()))
     page.get_by_role("link", name="Kiswahili").click()
     sees(page, "Thibitisha kuwa ni wewe")
@@ -171,7 +171,7 @@ def tab_to(page, selector):
     raise AssertionError(f"the keyboard does not reach {selector}")
 
 
-def test_a_keyboard_is_enough(page, ask):
+def test_keyboard_is_enough(page, ask):
     page.goto(link_of(ask()))
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
@@ -228,7 +228,7 @@ def test_two_links_in_two_tabs_do_not_mix(page, context, ask):
     sees(another, "Acacia wants to check your details")
 
 
-def test_a_wrong_person_says_so(page, ask, look, client):
+def test_wrong_person_says_so(page, ask, look, client):
     report = ask()
     page.goto(link_of(report))
     page.get_by_role("link", name="This is not me").click()
@@ -266,7 +266,7 @@ def test_subject_types_the_code_that_was_sent_to_them(
     sees(page, "Acacia wants to check your details")
 
 
-def test_an_expired_link_is_renewed(page, ask, look, service, let_get_messages):
+def test_expired_link_is_renewed(page, ask, look, service, let_get_messages):
     let_get_messages("wanjiku@renewed.test")
     report = ask(draft=True, subject={"email": "wanjiku@renewed.test"})
     with service.connect() as connection:
@@ -285,7 +285,7 @@ def test_an_expired_link_is_renewed(page, ask, look, service, let_get_messages):
     look("replaced")
 
 
-def test_what_was_decided_is_not_lost_when_an_edit_asks_anew(page, ask, look, client):
+def test_decision_stays_readable_after_an_edit_of_the_draft(page, ask, look, client):
     report = ask(draft=True)
     page.goto(link_of(report))
     confirm(page)
@@ -365,7 +365,7 @@ def shell(service, code, report):
     service.manage("shell", "-v", "0", "-c", code.format(id=report["id"]))
 
 
-def test_a_child_is_refused(page, ask, look, service):
+def test_child_is_refused(page, ask, look, service):
     report = ask()
     shell(service, BECOME_MINOR, report)
     page.goto(link_of(report))
@@ -383,7 +383,7 @@ def test_a_child_is_refused(page, ask, look, service):
     look("under-age-told")
 
 
-def test_a_director_decides_for_a_company(page, client, look):
+def test_director_decides_for_a_company(page, client, look):
     item = company(registrationNumber="PVT-12345", kraPin="P123456789Z")
     report = client.order({**item, "consent": HOSTED, "checksRequested": ["KRA_PIN"]})[
         0
@@ -425,7 +425,7 @@ def test_company_without_registration_number_confirms_its_kra_pin(page, client, 
     sees(page, "Acacia wants to check your company")
 
 
-def test_a_link_that_is_locked_for_good_leads_to_the_client(page, ask, look, service):
+def test_link_that_is_locked_for_good_leads_to_the_client(page, ask, look, service):
     report = ask()
     with service.connect() as connection:
         connection.execute(
@@ -439,7 +439,7 @@ def test_a_link_that_is_locked_for_good_leads_to_the_client(page, ask, look, ser
     look("locked-for-good-asked")
 
 
-def test_an_expired_request_leads_to_the_client(page, ask, look, service):
+def test_expired_request_leads_to_the_client(page, ask, look, service):
     report = ask()
     with service.connect() as connection:
         connection.execute(

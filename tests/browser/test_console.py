@@ -23,13 +23,13 @@ SHOWN = re.compile(r"vrf_test_[0-9A-Za-z]{38}")
 
 
 def typed(page, *texts: str) -> None:
-    """By keyboard: into the field that has the focus, and those after it."""
+    """Type texts into the focused field and the fields after it."""
     for text in texts:
         page.keyboard.type(text)
         page.keyboard.press("Tab")
 
 
-def test_a_client_gets_from_sign_up_to_a_report(page, service, look):
+def test_client_gets_from_sign_up_to_a_report(page, service, look):
     page.goto(f"{service.url}/accounts/signup/")
     look("console-01-sign-up")
     page.get_by_label("Your name").focus()
@@ -72,7 +72,7 @@ def test_a_client_gets_from_sign_up_to_a_report(page, service, look):
 
 
 def order(service, key: str) -> None:
-    """A report, by the API, and wait for its end."""
+    """Order a report by the API, and wait until it ends."""
     http = requests.Session()
     http.headers["Authorization"] = f"Bearer {key}"
     url = f"{service.url}/api/v1/reports"
@@ -85,7 +85,7 @@ def order(service, key: str) -> None:
 
 
 def walk(page, look) -> None:
-    """Every other page, from the navigation."""
+    """Open every other page from the navigation."""
     for number, name in enumerate(
         ["Keys", "Balance", "Webhooks", "Monitoring", "Test subjects", "Members"], 11
     ):
@@ -109,7 +109,7 @@ def walk(page, look) -> None:
     look("console-22-production-keys")
 
 
-def test_a_second_factor_is_set_up_by_a_member(page, service, look):
+def test_second_factor_is_set_up_by_a_member(page, service, look):
     make_member(service, "baraka@people.test")
     log_in(page, service, "baraka@people.test")
     page.get_by_role("link", name="Your account").click()
@@ -143,7 +143,7 @@ APPROVE = (
 )
 
 
-def test_an_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, look):
+def test_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, look):
     email = "kerubo@people.test"
     make_member(service, email)
     service.manage("shell", "-v", "0", "-c", APPROVE.format(email=email))

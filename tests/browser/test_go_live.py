@@ -1,4 +1,4 @@
-"""The whole way: from a sign-up to a call with the live key, by client and staff."""
+"""Go live, from the sign-up to a call with the live key, by client and staff."""
 
 import re
 import time
@@ -45,7 +45,7 @@ REVIEWER = (
 
 @pytest.fixture
 def mailbox(service, smile_id) -> Iterator[MailServer]:
-    """Of an installation that has a mail server and asks the business register."""
+    """Start an installation with a mail server and the business register."""
     with MailServer() as server:
         restart(
             service,
@@ -68,7 +68,7 @@ def restart(service, **settings: str) -> None:
 
 
 def letter_to(mailbox: MailServer, address: str, word: str) -> str:
-    """The text of the first one that has this word in its subject."""
+    """Return the text of the first mail with this word in its subject."""
     deadline = time.monotonic() + 30
     while True:
         for letter in list(mailbox.messages):
@@ -78,7 +78,7 @@ def letter_to(mailbox: MailServer, address: str, word: str) -> str:
         time.sleep(0.1)
 
 
-def test_a_company_goes_live(page, browser, service, look, mailbox):
+def test_company_goes_live(page, browser, service, look, mailbox):
     sign_up(page, service, look, mailbox)
     test_key = make_key(page, look)
     order(service, test_key)
@@ -231,9 +231,9 @@ def answer(
 
 
 def see(office, name: str) -> None:
-    """Leave a picture, and see that everybody can use the page."""
+    """Save a picture, and check the accessibility of the page."""
     office.wait_for_load_state()
-    # As high as the page, whose foot would cover it otherwise.
+    # The viewport gets the page's height: else the footer would cover a part.
     size = office.viewport_size
     height = office.evaluate("document.documentElement.scrollHeight")
     office.set_viewport_size({**size, "height": max(size["height"], height)})
@@ -246,7 +246,7 @@ def see(office, name: str) -> None:
 
 
 def show_letter(office, text: str) -> None:
-    """A picture of the letter, without the key."""
+    """Save a picture of the mail, without the key."""
     style = "font: 16px/1.5 sans-serif; white-space: pre-wrap; max-width: 44rem"
     office.goto("about:blank")
     office.set_content(f'<p style="{style}">{escape(text)}</p>')
@@ -260,7 +260,7 @@ def workspace_of(page) -> str:
 
 
 def call(service, workspace: str, key: str) -> None:
-    """With the live key: a report on a real company, paid from the balance."""
+    """Order a report about a company by the live key, paid from the balance."""
     service.manage(
         "top_up", workspace, "--environment", "production", "--amount", "500"
     )

@@ -27,7 +27,7 @@ ASK = (
 
 
 def ask_stranger(service) -> list[str]:
-    """The link to block the workspace, and the link to consent."""
+    """Return the link to block the workspace, and the link to consent."""
     printed = service.manage("shell", "-v", "0", "-c", ASK)
     return json.loads(printed.splitlines()[-1])
 

@@ -17,7 +17,7 @@ AUTHENTICATOR = {
 }
 
 
-def test_a_member_logs_in_by_a_passkey(page, service, look):
+def test_member_logs_in_by_a_passkey(page, service, look):
     make_member(service, EMAIL)
     # Browsers know no passkeys of addresses in figures.
     url = f"http://localhost:{service.port}"

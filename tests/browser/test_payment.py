@@ -1,4 +1,4 @@
-"""Payers with a phone pay, fail to, and come back."""
+"""Payers with a phone pay, fail to pay, and come back."""
 
 import re
 import time
@@ -17,7 +17,7 @@ from verification import links
 pytestmark = pytest.mark.slow
 
 # A look at the provider, and then the next time that the page asks.
-TOLD_MS = 15_000
+POLLED_MS = 15_000
 SECONDS = 20
 ASKING = "We are asking whether you have paid"
 PAID = "You paid KES 250.00"
@@ -35,7 +35,7 @@ def owed(client):
             **person(email="w@subject.test"),
             "reference": "LN-2041",
             "paymentMode": "CANDIDATE",
-            # What is known already would cost nothing.
+            # A reused result would cost nothing.
             "reuse": False,
         }
         return client.order({**item, **members})[0]
@@ -53,10 +53,10 @@ def pay(page, choice="Pay", button=DUE):
     page.get_by_role("button", name=choice, exact=True).click()
 
 
-def told(page, heading):
-    """The page changes by its script, once the provider was asked."""
+def expect_heading(page, heading):
+    """Wait until the script reloads the page after a poll."""
     level = page.get_by_role("heading", level=1)
-    expect(level).to_have_text(heading, timeout=TOLD_MS)
+    expect(level).to_have_text(heading, timeout=POLLED_MS)
 
 
 def reloaded(page, text):
@@ -67,7 +67,7 @@ def reloaded(page, text):
         page.reload()
 
 
-def test_a_payer_pays_and_the_report_is_made(page, owed, look, client):
+def test_payer_pays_and_the_report_is_made(page, owed, look, client):
     report = owed()
     page.goto(link_of(report))
     sees(page, DUE)
@@ -79,7 +79,7 @@ def test_a_payer_pays_and_the_report_is_made(page, owed, look, client):
     expect(page.get_by_text("TEST: play money")).to_be_visible()
     look("payment-02-sandbox-checkout")
     page.get_by_role("button", name="Pay", exact=True).click()
-    told(page, PAID)
+    expect_heading(page, PAID)
     look("payment-03-paid")
 
     wait_for(client, report, "READY")
@@ -103,21 +103,21 @@ def test_while_the_provider_is_asked_the_page_says_so(page, owed, look, service)
     finally:
         service.start_jobs()
 
-    told(page, PAID)
+    expect_heading(page, PAID)
 
 
-def test_a_payment_fails_and_is_tried_again(page, owed, look):
+def test_payment_fails_and_is_tried_again(page, owed, look):
     page.goto(link_of(owed()))
     pay(page, "Fail")
-    told(page, "The payment failed")
+    expect_heading(page, "The payment failed")
     look("payment-05-failed")
 
     pay(page)
 
-    told(page, PAID)
+    expect_heading(page, PAID)
 
 
-def test_who_left_the_checkout_can_still_pay(page, owed, look):
+def test_payer_who_left_the_checkout_can_still_pay(page, owed, look):
     page.goto(link_of(owed()))
     pay(page, "Cancel")
     reloaded(page, "You left without paying")
@@ -125,10 +125,10 @@ def test_who_left_the_checkout_can_still_pay(page, owed, look):
 
     pay(page)
 
-    told(page, PAID)
+    expect_heading(page, PAID)
 
 
-def test_who_comes_back_without_paying_is_told_so(page, owed, look):
+def test_payer_who_comes_back_unpaid_reads_so(page, owed, look):
     page.goto(link_of(owed()))
     home = page.url
     page.get_by_role("button", name=DUE).click()
@@ -139,26 +139,26 @@ def test_who_comes_back_without_paying_is_told_so(page, owed, look):
 
     page.get_by_role("link", name="Check whether it is paid").click()
 
-    told(page, DUE)
+    expect_heading(page, DUE)
     expect(page.get_by_text("Not paid yet.")).to_be_visible()
     assert reference in page.url
     look("payment-08-not-paid-yet")
     pay(page)
-    told(page, PAID)
+    expect_heading(page, PAID)
 
 
-def test_what_is_paid_twice_is_given_back(page, owed, look):
+def test_second_payment_is_refunded(page, owed, look):
     page.goto(link_of(owed()))
 
     pay(page, "Pay twice")
 
-    told(page, PAID)
+    expect_heading(page, PAID)
     reloaded(page, "KES 250.00 was given back on")
     look("payment-09-paid-twice")
 
 
 def closes_the_browser(route):
-    """The provider has the money; nobody follows the way back."""
+    """Pay at the provider without following the redirect back."""
     if route.request.method == "POST":
         route.fetch(max_redirects=0)
         # The page stays; a call that is cut off would lead to one about the error.
@@ -167,7 +167,7 @@ def closes_the_browser(route):
         route.continue_()
 
 
-def test_who_closes_the_browser_after_a_lost_event_has_paid(
+def test_lost_event_is_recovered_after_the_payer_closes_the_browser(
     page, owed, service, client
 ):
     report = owed()
@@ -192,15 +192,15 @@ def test_who_closes_the_browser_after_a_lost_event_has_paid(
     sees(page, PAID)
 
 
-def test_an_event_that_is_lost_is_made_up_for_by_coming_back(page, owed):
+def test_return_of_the_payer_recovers_a_lost_event(page, owed):
     page.goto(link_of(owed()))
 
     pay(page, "Pay, but lose the event")
 
-    told(page, PAID)
+    expect_heading(page, PAID)
 
 
-def test_a_payer_reads_kiswahili(page, owed, look):
+def test_payer_reads_kiswahili(page, owed, look):
     page.goto(link_of(owed(**THIRD_PARTY)))
     page.get_by_role("link", name="Kiswahili").click()
     sees(page, "Lipa KES 250.00")
@@ -210,15 +210,15 @@ def test_a_payer_reads_kiswahili(page, owed, look):
     sees(page, "Malipo ya majaribio ya KES 250.00")
     look("payment-12-sw-sandbox-checkout")
     page.get_by_role("button", name="Shindwa").click()
-    told(page, "Malipo yalishindwa")
+    expect_heading(page, "Malipo yalishindwa")
     look("payment-13-sw-failed")
     page.get_by_role("button", name="Lipa KES 250.00").click()
     page.get_by_role("button", name="Lipa", exact=True).click()
-    told(page, "Umelipa KES 250.00")
+    expect_heading(page, "Umelipa KES 250.00")
     look("payment-14-sw-paid")
 
 
-def test_a_keyboard_is_enough(page, owed):
+def test_keyboard_is_enough(page, owed):
     page.goto(link_of(owed()))
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
@@ -228,7 +228,7 @@ def test_a_keyboard_is_enough(page, owed):
     sees(page, "Test checkout of KES 250.00")
     tab_to(page, "button[value=pay]")
     page.keyboard.press("Enter")
-    told(page, PAID)
+    expect_heading(page, PAID)
     tab_to(page, "a[href$='receipt.pdf']")
     with page.expect_download() as download:
         page.keyboard.press("Enter")
@@ -254,7 +254,7 @@ def test_two_links_in_two_tabs_do_not_mix(page, context, owed):
 
     pay(page)
 
-    told(page, PAID)
+    expect_heading(page, PAID)
     another.reload()
     sees(another, DUE)
     expect(another.get_by_text("Tenancy")).to_be_visible()
@@ -264,7 +264,7 @@ def test_money_that_was_given_back_is_shown(page, owed, look, service):
     report = owed()
     page.goto(link_of(report))
     pay(page)
-    told(page, PAID)
+    expect_heading(page, PAID)
 
     service.manage("shell", "-c", BY_SHELL.format(report=report["id"], amount=50))
     reloaded(page, "KES 50.00 was given back on")
@@ -338,7 +338,7 @@ def test_pages_are_legible_in_the_dark_on_paper_and_on_a_desk(page, owed, look):
     page.get_by_role("button", name=DUE).click()
     look("payment-23-dark-sandbox-checkout")
     page.get_by_role("button", name="Pay", exact=True).click()
-    told(page, PAID)
+    expect_heading(page, PAID)
     look("payment-24-dark-paid")
 
     page.emulate_media(color_scheme="light", media="print")
@@ -349,10 +349,10 @@ def test_pages_are_legible_in_the_dark_on_paper_and_on_a_desk(page, owed, look):
     page.screenshot(path=SCREENSHOTS / "payment-26-desk-paid.png", full_page=True)
 
 
-def test_the_heaviest_page_is_light(page, owed):
+def test_heaviest_page_is_light(page, owed):
     page.goto(link_of(owed()))
     pay(page, "Pay twice")
-    told(page, PAID)
+    expect_heading(page, PAID)
 
     loaded = page.evaluate(LOADED)
 
@@ -372,7 +372,7 @@ def top_up_link(service, client):
     return f"{service.url}/t/{found[0]}/{token}"
 
 
-def test_an_owner_tops_up(page, top_up_link, look):
+def test_owner_tops_up(page, top_up_link, look):
     page.goto(top_up_link)
     sees(page, "Top up the balance of Acacia")
     look("top-up-1-form")
@@ -387,22 +387,22 @@ def test_an_owner_tops_up(page, top_up_link, look):
     page.get_by_role("button", name="Go on and pay").click()
     sees(page, "Test checkout of KES 5,000.00")
     page.get_by_role("button", name="Fail").click()
-    told(page, "The payment failed")
+    expect_heading(page, "The payment failed")
     look("top-up-3-failed")
     page.get_by_role("link", name="Try again").click()
     page.get_by_label("Amount in KES").fill("5,000")
     page.get_by_role("button", name="Go on and pay").click()
     page.get_by_role("button", name="Pay", exact=True).click()
-    told(page, "You paid KES 5,000.00")
+    expect_heading(page, "You paid KES 5,000.00")
     expect(page.get_by_text("was added to the balance of Acacia")).to_be_visible()
     look("top-up-4-paid")
 
 
-def test_a_payer_who_pays_too_much_gets_the_surplus_back(page, owed, look):
+def test_payer_who_pays_too_much_gets_the_surplus_back(page, owed, look):
     page.goto(link_of(owed()))
     pay(page, "Pay too much")
 
-    told(page, PAID)
+    expect_heading(page, PAID)
     expect(
         page.get_by_text("You paid KES 1.00 more than was asked for")
     ).to_be_visible()
@@ -410,24 +410,24 @@ def test_a_payer_who_pays_too_much_gets_the_surplus_back(page, owed, look):
     look("payment-24-too-much")
 
 
-def test_a_payer_who_pays_too_little_pays_the_rest(page, owed, look):
+def test_payer_who_pays_too_little_pays_the_rest(page, owed, look):
     page.goto(link_of(owed()))
     pay(page, "Pay too little")
-    told(page, "KES 125.00 is missing")
+    expect_heading(page, "KES 125.00 is missing")
     look("payment-25-too-little")
 
     page.get_by_role("button", name="Pay KES 125.00").click()
     sees(page, "Test checkout of KES 125.00")
     page.get_by_role("button", name="Pay", exact=True).click()
 
-    told(page, PAID)
+    expect_heading(page, PAID)
     look("payment-26-paid-in-parts")
 
 
-def test_a_payer_who_pays_too_little_gets_it_back(page, owed, look):
+def test_payer_who_pays_too_little_gets_it_back(page, owed, look):
     page.goto(link_of(owed()))
     pay(page, "Pay too little")
-    told(page, "KES 125.00 is missing")
+    expect_heading(page, "KES 125.00 is missing")
 
     page.get_by_role("button", name="Give me KES 125.00 back").click()
 

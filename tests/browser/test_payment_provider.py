@@ -1,10 +1,10 @@
-"""A payer of real money, who is led to the provider's own pages and back."""
+"""Payers of real money go to the provider's pages and come back."""
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_consent import sees
-from tests.browser.test_payment import TOLD_MS, link_of, reloaded, told
+from tests.browser.test_payment import POLLED_MS, expect_heading, link_of, reloaded
 from tests.fakes.paystack import FakePaystack
 from tests.service.conftest import Client
 from tests.world.employer import employment_item
@@ -30,7 +30,7 @@ def paystack():
 
 @pytest.fixture(autouse=True)
 def nothing_from_elsewhere(browser, service, paystack, monkeypatch):
-    """The provider's pages alone are elsewhere, and the policy lets us get there."""
+    """Allow requests to the provider's pages only, as the security policy does."""
     asked, refused = [], []
     new_context = browser.new_context
 
@@ -57,7 +57,7 @@ def restart(service, **settings):
 
 @pytest.fixture(scope="module")
 def shop(service, paystack):
-    """A client of an installation that takes payments by Paystack."""
+    """Return a client of an installation that takes payments by Paystack."""
     restart(
         service,
         PAYMENT_PROVIDER="paystack",
@@ -71,7 +71,7 @@ def shop(service, paystack):
     restart(service, PAYMENT_PROVIDER="", PAYSTACK_SECRET_KEY="")
 
 
-def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
+def test_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
     report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     sees(page, DUE)
@@ -83,7 +83,7 @@ def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
     page.get_by_role("button", name="Fail").click()
     page.get_by_role("button", name="Pay").click()
 
-    told(page, "You paid KES 500.00")
+    expect_heading(page, "You paid KES 500.00")
     expect(page.get_by_text("(Paystack)").first).to_be_visible()
     look("paystack-2-paid")
     assert shop.get(f"/reports/{report['id']}").json()["paymentState"]["status"] == (
@@ -91,7 +91,7 @@ def test_a_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
     )
 
 
-def test_nobody_pays_while_a_person_looks_at_the_payment(page, look, shop, paystack):
+def test_payment_under_review_takes_no_money(page, look, shop, paystack):
     report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     page.get_by_role("button", name=DUE).click()
@@ -100,7 +100,7 @@ def test_nobody_pays_while_a_person_looks_at_the_payment(page, look, shop, payst
 
     page.get_by_role("button", name="Pay").click()
 
-    told(page, "A person looks at your payment")
+    expect_heading(page, "A person looks at your payment")
     expect(page.get_by_text("USD 500.00 came in")).to_be_visible()
     assert page.get_by_role("button").count() == 0
     look("paystack-3-examined")
@@ -124,7 +124,7 @@ def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
     look("prompt-3-waiting")
     # By the script alone.
     paystack.end_prompt([*paystack.transactions][-1], "Request cancelled by user")
-    told(page, "The payment failed")
+    expect_heading(page, "The payment failed")
     expect(page.get_by_text("The prompt was cancelled on the phone.")).to_be_visible()
     look("prompt-4-cancelled")
 
@@ -136,10 +136,10 @@ def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
     look("prompt-6-waiting-sw")
     page.get_by_role("link", name="English").click()
     page.get_by_role("link", name="Check now").click()
-    expect(page.get_by_text("Not paid yet.")).to_be_visible(timeout=TOLD_MS)
+    expect(page.get_by_text("Not paid yet.")).to_be_visible(timeout=POLLED_MS)
     look("prompt-7-not-paid-yet")
     paystack.pay([*paystack.transactions][-1])
-    told(page, "You paid KES 500.00")
+    expect_heading(page, "You paid KES 500.00")
 
 
 def test_prompt_needs_no_script(browser, shop, paystack):

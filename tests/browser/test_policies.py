@@ -1,4 +1,4 @@
-"""The pages that need scripts get along with their policy; see the fixture."""
+"""Pages with scripts obey their security policy; the fixture checks that."""
 
 import re
 
@@ -27,7 +27,7 @@ def test_commands_of_the_documentation_fit_their_column(page, service):
     assert set(page.eval_on_selector_all("pre", commands)) == {0}
 
     page.set_viewport_size(DESK)
-    # Not even where their lines may not wrap.
+    # The same holds for lines that do not wrap.
     page.eval_on_selector_all(
         "pre", "all => all.map(one => one.style.whiteSpace = 'pre')"
     )
@@ -51,7 +51,7 @@ def brightness(colour):
     return max(map(int, re.findall(r"\d+", colour)[:3]))
 
 
-def test_the_documentation_is_drawn(page, service):
+def test_documentation_is_rendered(page, service):
     page.goto(f"{service.url}/docs/reference")
 
     title = page.get_by_role("heading", name="Verification report service")
@@ -81,7 +81,7 @@ LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
 
 @pytest.fixture
 def broken(service):
-    """Consents cannot be read, so their pages end in an error of the service."""
+    """Rename the table of consents, so that their pages answer with an error."""
     with service.connect() as connection:
         connection.execute("ALTER TABLE consents_consent RENAME TO lost")
         yield
@@ -99,7 +99,7 @@ def database_away(service):
     restart(service, DATABASE_URL=url)
 
 
-def test_an_error_of_the_service_looks_like_the_product(page, service, look, broken):
+def test_error_of_the_service_looks_like_the_product(page, service, look, broken):
     for code, name in LANGUAGES:
         page.goto(f"{service.url}/c/0123456789?lang={code}")
         expect(page.get_by_role("link", name=name)).to_have_attribute(
@@ -108,7 +108,7 @@ def test_an_error_of_the_service_looks_like_the_product(page, service, look, bro
         look(f"error-500-{code}")
 
 
-def test_a_database_that_is_away_is_told(page, service, look, database_away):
+def test_lost_database_shows_an_error_page(page, service, look, database_away):
     for code, told in (("en", "try again in a minute"), ("sw", "baada ya dakika moja")):
         page.goto(f"{service.url}/c/0123456789?lang={code}")
         expect(page.get_by_role("main")).to_contain_text(told)

@@ -1,4 +1,4 @@
-"""Referees with a phone answer for an employer, or do not."""
+"""Referees with a phone answer or decline."""
 
 import time
 from uuid import uuid4
@@ -18,7 +18,7 @@ FIND = "SELECT id, generation, status FROM references_reference WHERE report_id 
 
 @pytest.fixture(scope="module")
 def employer_client(service):
-    """A client with money whose referees are really asked."""
+    """Return a client with money and real references."""
     client = Client(service, "production")
     service.manage(
         "top_up", client.workspace, "--environment=production", "--amount=100000"
@@ -28,10 +28,10 @@ def employer_client(service):
 
 @pytest.fixture
 def asked(service, employer_client):
-    """A report whose referee was sent a link; the report, and the link."""
+    """Return a function that orders a report; it returns report and link."""
 
     def ask():
-        # Another person each time: what was answered once is not asked again.
+        # Another person each time, as the service reuses an answer.
         (report,) = employer_client.order(employment_item(idNumber=uuid4().hex[:12]))
         ends_at = time.monotonic() + SECONDS
         while time.monotonic() < ends_at:
@@ -56,7 +56,7 @@ def seen(page, heading):
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_a_referee_answers_and_the_report_is_made(page, look, asked, employer_client):
+def test_referee_answers_and_the_report_is_made(page, look, asked, employer_client):
     report, link = asked()
     page.goto(link)
     seen(page, "A reference for Wanjiku Kamau")
@@ -90,7 +90,7 @@ def test_a_referee_answers_and_the_report_is_made(page, look, asked, employer_cl
         time.sleep(0.1)
 
 
-def test_a_referee_declines_in_kiswahili(page, look, asked):
+def test_referee_declines_in_kiswahili(page, look, asked):
     _, link = asked()
     page.goto(link)
     page.get_by_role("link", name="Kiswahili").click()
@@ -104,7 +104,7 @@ def test_a_referee_declines_in_kiswahili(page, look, asked):
     look("reference-6-declined")
 
 
-def test_a_referee_needs_neither_script_nor_mouse(browser, asked):
+def test_referee_needs_neither_script_nor_mouse(browser, asked):
     page = browser.new_context(java_script_enabled=False).new_page()
     _, link = asked()
     page.goto(link)

@@ -1,4 +1,4 @@
-"""What goes over the wire, and what is left in the log."""
+"""The size of pages, and secrets in the log."""
 
 import pytest
 import requests
@@ -13,7 +13,7 @@ LOADED = """() => Object.fromEntries(performance.getEntries()
     .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
 
 
-def test_the_heaviest_page_is_light(page, ask):
+def test_heaviest_page_is_light(page, ask):
     page.goto(link_of(ask()))
     confirm(page)
     sees(page, "Acacia wants to check your details")
@@ -24,7 +24,7 @@ def test_the_heaviest_page_is_light(page, ask):
     assert 5000 < sum(loaded.values()) < PAGE_BYTES
 
 
-def test_a_form_of_10_mb_is_refused_at_once(page, ask):
+def test_form_of_10_mb_is_refused_at_once(page, ask):
     page.goto(link_of(ask()))
 
     answer = requests.post(f"{page.url}grant", b"x=" + b"y" * 10_000_000, timeout=10)
@@ -32,7 +32,7 @@ def test_a_form_of_10_mb_is_refused_at_once(page, ask):
     assert answer.status_code == 413
 
 
-def test_the_log_keeps_no_token(page, ask, service):
+def test_log_keeps_no_token(page, ask, service):
     link = link_of(ask())
     page.goto(link)
     page.goto(f"{link}x")

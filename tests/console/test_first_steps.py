@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.console.visitor import Visitor
 from tests.reports.test_availability import offer_checks_in
 from tests.world.clients import Api, approve_workspace
+from tests.world.console import ConsoleVisitor
 from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
 from verification.reports.models import Report
@@ -31,7 +31,7 @@ def commands(page: str) -> list[str]:
 
 
 def run(command: str, **values: str) -> dict:
-    """What the command answers, with these in the place of what the page says."""
+    """Run a command of the page with these values; return the API's answer."""
     for name, value in values.items():
         assert name in command
         command = command.replace(name, value)
@@ -39,7 +39,7 @@ def run(command: str, **values: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_sandbox_commands_order_a_report(at_home, owner: Visitor, api: Api):
+def test_sandbox_commands_order_a_report(at_home, owner: ConsoleVisitor, api: Api):
     (order,) = commands(owner.page("dashboard"))
     (report,) = run(order, YOUR_KEY=api.text)["reports"]
 
@@ -49,7 +49,7 @@ def test_sandbox_commands_order_a_report(at_home, owner: Visitor, api: Api):
 
 
 def test_production_commands_price_and_order_a_report(
-    at_home, owner: Visitor, live_api: Api
+    at_home, owner: ConsoleVisitor, live_api: Api
 ):
     approve_workspace(live_api.workspace)
     name = """Ng'ang'a "Jo" <b>O'Brien</b>"""
@@ -83,7 +83,7 @@ def test_production_commands_price_and_order_a_report(
     [(("CRB_STANDARD", "CRB_SCORE"), ["CRB_SCORE"]), (("BUSINESS_VERIFICATION",), [])],
 )
 def test_production_commands_order_what_has_a_source(
-    at_home, owner: Visitor, live_api: Api, answered, ordered
+    at_home, owner: ConsoleVisitor, live_api: Api, answered, ordered
 ):
     approve_workspace(live_api.workspace)
     money = {"actor": "tests", "note": ""}
@@ -100,7 +100,7 @@ def test_production_commands_order_what_has_a_source(
     assert ("no source yet" in page) is not bool(ordered)
 
 
-def test_production_before_approval_shows_no_commands(owner: Visitor, api: Api):
+def test_production_before_approval_shows_no_commands(owner: ConsoleVisitor, api: Api):
     page = owner.page("dashboard", "production")
 
     assert commands(page) == []
@@ -108,7 +108,7 @@ def test_production_before_approval_shows_no_commands(owner: Visitor, api: Api):
 
 
 def test_commands_name_the_host_of_their_environment(
-    owner: Visitor, live_api, settings
+    owner: ConsoleVisitor, live_api, settings
 ):
     approve_workspace(live_api.workspace)
     settings.BASE_URL = "https://verify.example"

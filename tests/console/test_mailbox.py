@@ -8,9 +8,9 @@ from django.core import mail
 from django.http import Http404
 from django.test import RequestFactory
 
-from tests.console.visitor import Visitor
 from tests.notifications.messages import NUMBER
 from tests.world.clients import HOSTED, Api, person
+from tests.world.console import ConsoleVisitor
 from tests.world.subject import Visitor as Subject
 from tests.world.subject import visible_text
 from verification.console import sandbox
@@ -103,19 +103,19 @@ def test_message_that_was_forgotten_says_so(owner, api):
 
 def test_member_adds_confirms_and_removes_an_address(admin, api):
     api.workspace.sandbox_addresses.all().delete()
-    told = admin.told("mailbox-addresses", {"address": STRANGER})
+    told = admin.messages_after("mailbox-addresses", {"address": STRANGER})
     assert told == ["A code is sent to this address."]
     row = api.workspace.sandbox_addresses.latest("id")
     assert "Waits for its code" in admin.page("mailbox-addresses")
     sent = Notification.objects.get(kind="SANDBOX_ADDRESS")
 
-    wrong = admin.told("mailbox-confirm", {"code": "x"}, address=row.pk)
+    wrong = admin.messages_after("mailbox-confirm", {"code": "x"}, address=row.pk)
     assert wrong == ["The code is not right, or works no more."]
     code = {"code": sent.context["code"]}
-    admin.told("mailbox-confirm", code, address=row.pk)
+    admin.messages_after("mailbox-confirm", code, address=row.pk)
     assert ask(api).status == "SENT"
 
-    admin.told("mailbox-remove", address=row.pk)
+    admin.messages_after("mailbox-remove", address=row.pk)
     assert ask(api).status == "WITHHELD"
 
 
@@ -133,7 +133,9 @@ def test_too_many_addresses_are_refused(admin, api):
     assert "So many addresses were added" in html
 
 
-def test_viewer_is_not_led_to_the_mailbox(viewer: Visitor, admin: Visitor):
+def test_viewer_is_not_led_to_the_mailbox(
+    viewer: ConsoleVisitor, admin: ConsoleVisitor
+):
     assert admin.url("mailbox") in admin.page("dashboard")
     assert viewer.url("mailbox") not in viewer.page("dashboard")
 

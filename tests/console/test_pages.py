@@ -23,7 +23,7 @@ from workspaces.statements import Month
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
 
-def test_a_key_is_shown_once_and_works(owner):
+def test_key_is_shown_once_and_works(owner):
     answer = owner.post(
         "keys-create", {"name": "Loans", "scopes": ["reports:read"], "expires": ""}
     )
@@ -39,7 +39,7 @@ def test_a_key_is_shown_once_and_works(owner):
         assert SHOWN.search(owner.page(page)) is None
 
 
-def test_a_key_may_end_by_itself(owner):
+def test_key_with_a_last_day_expires(owner):
     day = (now() + timedelta(days=30)).date()
     fields = {"name": "Loans", "scopes": ["reports:read"], "expires": f"{day}"}
     owner.post("keys-create", fields)
@@ -51,7 +51,7 @@ def test_a_key_may_end_by_itself(owner):
     "wrong",
     [{"name": ""}, {"scopes": []}, {"scopes": ["admin"]}, {"expires": "2020-01-01"}],
 )
-def test_a_key_that_cannot_be_is_not_made(owner, wrong):
+def test_invalid_key_form_creates_no_key(owner, wrong):
     fields = {"name": "Loans", "scopes": ["reports:read"], **wrong}
     html = owner.post("keys-create", fields).content.decode()
 
@@ -69,25 +69,25 @@ def test_production_keys_are_not_made_in_the_console(owner, is_live):
     assert not ApiKey.objects.filter(environment="production").exists()
 
 
-def test_a_production_key_is_replaced_by_one_like_it(owner, live_api):
+def test_rotated_production_key_keeps_its_settings(owner, live_api):
     answer = owner.post("keys-rotate", {"ends": "1"}, "production", key=live_api.key.pk)
 
     (text,) = set(SHOWN.findall(answer.content.decode()))
     assert keys.find(text).environment == "production"
 
 
-def test_the_old_key_works_until_the_chosen_time(owner, api):
+def test_old_key_works_until_the_chosen_time(owner, api):
     owner.post("keys-rotate", {"ends": "24"}, key=api.key.pk)
 
     api.key.refresh_from_db()
     assert api.key.is_usable
     assert timedelta(hours=23) < api.key.revoked_at - now() < timedelta(hours=25)
-    # Not twice.
+    # A key is rotated only once.
     owner.post("keys-rotate", {"ends": "168"}, key=api.key.pk)
     assert ApiKey.objects.count() == 2
 
 
-def test_a_revoked_key_is_refused_at_once(owner, api):
+def test_revoked_key_is_refused_at_once(owner, api):
     owner.get("keys-revoke", key=api.key.pk)
     assert api.get("/reports").status_code == 200
 
@@ -108,7 +108,7 @@ def test_lists_show_nobody_by_name_and_the_report_does(owner, api):
 @pytest.mark.parametrize(
     "status", [s for s in ReportStatus if s != ReportStatus.PARTIAL]
 )
-def test_a_report_in_every_status_is_shown_and_found_by_it(owner, api, status):
+def test_report_is_listed_by_its_status(owner, api, status):
     made = create_report_with_status(api, status)
 
     assert status in owner.page("reports-detail", report=made)
@@ -141,11 +141,11 @@ def test_reports_are_filtered_and_paged(owner, api, query, finds):
 @pytest.mark.parametrize(
     "query", [{"status": "X"}, {"first": "x"}, {"search": "\0"}, {"search": "x" * 999}]
 )
-def test_wrong_filters_are_told(owner, query):
+def test_wrong_filters_show_errors(owner, query):
     assert "<title>Error:" in owner.page("reports", query=query)
 
 
-def test_what_people_typed_is_no_markup(owner, api):
+def test_typed_text_is_escaped(owner, api):
     item = {**person(fullName="Wanjiku <b>Kamau"), "purpose": "<script>alert(1)"}
     made = api.create(item)["id"]
 
@@ -154,7 +154,7 @@ def test_what_people_typed_is_no_markup(owner, api):
     assert "<b>Kamau" not in html
 
 
-def test_a_report_shows_why_its_subject_declined(owner, api):
+def test_report_shows_why_its_subject_declined(owner, api):
     made = api.create({**person(), "consent": HOSTED})["id"]
     consent = Consent.objects.get(report=made)
     decline(consent.pk, 1, Evidence(), "I did not <b>apply")
@@ -163,7 +163,7 @@ def test_a_report_shows_why_its_subject_declined(owner, api):
     assert "I did not &lt;b&gt;apply" in html
 
 
-def test_a_report_is_downloaded(owner, api):
+def test_report_is_downloaded(owner, api):
     made = api.create(person())["id"]
     answer = owner.get("reports-pdf", report=made)
 
@@ -173,7 +173,7 @@ def test_a_report_is_downloaded(owner, api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_balance_shows_what_moved_it_and_gives_statements(owner, api):
+def test_balance_shows_entries_and_offers_statements(owner, api):
     api.create(person())
     month = str(Month.of(now()))
 
@@ -185,12 +185,12 @@ def test_the_balance_shows_what_moved_it_and_gives_statements(owner, api):
 
 
 @pytest.mark.parametrize("month", ["2026-13", "x", "2999-01"])
-def test_a_statement_of_no_month_is_not_found(owner, month):
+def test_statement_of_an_invalid_month_is_not_found(owner, month):
     assert owner.get("money-csv", month=month).status_code == 404
 
 
 @pytest.mark.parametrize(("provider", "leads"), [("", False), ("paystack", True)])
-def test_a_top_up_leads_to_its_page_where_somebody_takes_money(
+def test_top_up_link_shows_when_a_provider_takes_money(
     owner, settings, provider, leads
 ):
     settings.PAYMENT_PROVIDER = provider
@@ -238,7 +238,7 @@ def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
     assert second.read
 
 
-def test_a_rule_is_paused_and_goes_on(owner, api):
+def test_rule_is_paused_and_resumed(owner, api):
     rule = raise_alert(api).rule_id
 
     owner.post("monitoring-pause", rule=rule)
@@ -255,12 +255,14 @@ def test_a_rule_is_paused_and_goes_on(owner, api):
         ("BY_STAFF", "Staff paused it"),
     ],
 )
-def test_why_a_rule_cannot_go_on_is_told(owner, live_api, reason, told):
+def test_refused_resume_of_a_rule_says_why(owner, live_api, reason, told):
     rule = store_rule(live_api)
     Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
     CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
 
-    (message,) = owner.told("monitoring-resume", environment="production", rule=rule.pk)
+    (message,) = owner.messages_after(
+        "monitoring-resume", environment="production", rule=rule.pk
+    )
     assert told in message
 
 
@@ -307,7 +309,7 @@ def test_unknown_used_and_withdrawn_invitations_look_alike(owner):
 
 
 @pytest.mark.parametrize("role", ["OWNER", "SUPERUSER", ""])
-def test_an_administrator_cannot_make_owners_by_tampering(owner, admin, viewer, role):
+def test_administrator_cannot_create_owners_by_tampering(owner, admin, viewer, role):
     admin.post("members", {"email": "new@people.test", "role": role})
     admin.post("members-role", {"role": role}, member=viewer.member.pk)
     admin.post("members-role", {"role": role}, member=admin.member.pk)
@@ -319,16 +321,16 @@ def test_an_administrator_cannot_make_owners_by_tampering(owner, admin, viewer, 
     assert not Invitation.objects.exists()
 
 
-def test_the_last_owner_stays(owner):
+def test_last_owner_stays(owner):
     told = ["A workspace keeps at least one owner."]
     me = owner.member.pk
 
-    assert owner.told("members-role", {"role": "VIEWER"}, member=me) == told
-    assert owner.told("members-remove", member=me) == told
-    assert owner.told("members-leave") == told
+    assert owner.messages_after("members-role", {"role": "VIEWER"}, member=me) == told
+    assert owner.messages_after("members-remove", member=me) == told
+    assert owner.messages_after("members-leave") == told
 
 
-def test_a_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
+def test_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
     viewer.post("members-leave")
     assert viewer.get("dashboard").status_code == 404
 
@@ -338,7 +340,7 @@ def test_a_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
     assert (member.role, member.workspace.kind) == ("OWNER", "INDIVIDUAL")
 
 
-def test_who_is_in_several_workspaces_chooses_one(owner, another_api):
+def test_member_of_several_workspaces_chooses_one(owner, another_api):
     Member.objects.create(
         workspace=another_api.workspace, user=owner.member.user, role=Role.VIEWER
     )
@@ -355,7 +357,7 @@ def test_settings_are_saved(owner):
         "retention_days": "90",
         "low_balance_at": "2500",
     }
-    assert owner.told("settings", fields) == ["Saved."]
+    assert owner.messages_after("settings", fields) == ["Saved."]
 
     workspace = Workspace.objects.get()
     assert (workspace.name, workspace.retention_days) == ("Acacia Ltd", 90)
@@ -378,7 +380,7 @@ def test_settings_are_saved(owner):
         {"low_balance_at": "NaN"},
     ],
 )
-def test_settings_that_cannot_be_are_told(owner, wrong):
+def test_invalid_settings_show_errors(owner, wrong):
     fields = {
         "name": "A",
         "contact": "a@acacia.test",
@@ -391,7 +393,7 @@ def test_settings_that_cannot_be_are_told(owner, wrong):
     assert Workspace.objects.get().name == "Acacia Lenders"
 
 
-def test_a_form_changes_nothing_it_does_not_show(owner):
+def test_form_changes_only_the_fields_that_it_shows(owner):
     owner.post(
         "settings",
         {
@@ -418,7 +420,7 @@ def test_closing_needs_the_password(owner):
     assert not Workspace.objects.get().is_suspended
 
 
-def test_the_password_cannot_be_guessed_by_closing(owner):
+def test_password_cannot_be_guessed_by_closing(owner):
     for _ in range(5):
         owner.post("settings-close", {"password": "wrong"})
 
@@ -426,7 +428,7 @@ def test_the_password_cannot_be_guessed_by_closing(owner):
     assert not Workspace.objects.get().is_suspended
 
 
-def test_a_closed_workspace_does_nothing_and_loses_nothing(owner, api):
+def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     configure_receiver(api.workspace)
     rule = raise_alert(api).rule_id
     made = api.create(person())["id"]

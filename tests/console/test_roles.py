@@ -1,13 +1,13 @@
-"""Who may open and send what, and that nobody sees what is somebody else's."""
+"""Permissions of roles, and the separation of workspaces."""
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 
-from tests.console.visitor import Visitor
 from tests.golive.applications import draft
 from tests.world.clients import HOSTED, Api, person
+from tests.world.console import ConsoleVisitor
 from tests.world.deliveries import configure_receiver
 from tests.world.rules import raise_alert
 from verification.console.urls import PAGES
@@ -71,8 +71,8 @@ FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 
 
 @pytest.fixture
-def rows(api: Api, owner: Visitor, viewer: Visitor) -> dict[str, object]:
-    """One of everything, by the name it has in addresses."""
+def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, object]:
+    """Create a row of each kind, by the name of its URL argument."""
     configure_receiver(api.workspace)
     report = api.create(person())["id"]
     api.work()
@@ -120,10 +120,10 @@ def test_each_role_opens_and_sends_what_the_table_says(
             assert visitor.post(name, **more).status_code == 403, name
 
 
-def test_a_stranger_finds_no_page_of_the_workspace(rows, owner, stranger):
+def test_stranger_finds_no_page_of_the_workspace(rows, owner, stranger):
     for name in TABLE:
         theirs = owner.url(name, **arguments(name, rows))
-        # Or is told to send a form, which is refused alike.
+        # 405 is the answer of pages that take only a POST.
         assert stranger.http.get(theirs).status_code in (404, 405), name
         assert stranger.http.post(theirs).status_code == 404, name
 
@@ -154,7 +154,7 @@ def test_rows_of_the_sandbox_are_not_found_in_production(rows, owner, name):
     assert owner.get(name, "production", **more).status_code == 404
 
 
-def test_who_is_not_logged_in_is_led_to_the_login(rows, owner):
+def test_anonymous_visitor_is_led_to_the_login(rows, owner):
     for name, (sees, _) in TABLE.items():
         answer = Client().get(owner.url(name, **arguments(name, rows)))
         assert answer.status_code == (405 if sees is None else 302), name
@@ -168,7 +168,7 @@ def test_forms_without_their_token_are_refused(rows, owner):
         assert owner.post(name, **arguments(name, rows)).status_code == 403, name
 
 
-def test_a_suspended_workspace_is_seen_and_not_changed(rows, owner):
+def test_suspended_workspace_is_read_only(rows, owner):
     owner.workspace.suspend("Unpaid")
 
     assert "is suspended" in owner.page("dashboard")
@@ -181,7 +181,7 @@ def test_a_suspended_workspace_is_seen_and_not_changed(rows, owner):
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_pages_are_kept_by_nobody_and_have_no_script(rows, owner, language):
+def test_pages_are_not_cached_and_have_no_script(rows, owner, language):
     files = ("-pdf", "-csv", "-document")
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
@@ -195,13 +195,13 @@ def test_pages_are_kept_by_nobody_and_have_no_script(rows, owner, language):
         assert 'style="' not in html, name
 
 
-def test_a_member_who_was_removed_is_out_at_once(rows, owner, viewer):
+def test_removed_member_loses_access_at_once(rows, owner, viewer):
     members.remove(owner.member, viewer.member)
 
     assert viewer.get("dashboard").status_code == 404
 
 
-def test_the_console_itself_needs_a_login(db):
+def test_console_needs_a_login(db):
     for name in ("home", "create"):
         answer = Client().get(reverse(f"console:{name}"))
         assert answer["Location"].startswith("/accounts/login/")

@@ -7,10 +7,10 @@ from django.test import Client
 
 from tests.accounts.visitor import code_of
 from tests.accounts.visitor import empty_cache as empty_cache
-from tests.console.visitor import Visitor
 from tests.golive.applications import draft
 from tests.world import staff
 from tests.world.clients import Api, approve_workspace
+from tests.world.console import ConsoleVisitor
 from tests.world.members import PASSWORD, create_member
 from verification.backoffice.models import AuditEvent
 
@@ -37,7 +37,7 @@ def live(api: Api) -> Api:
     ],
 )
 def test_live_workspace_asks_its_members_for_a_factor(api, role, name, environment):
-    visitor = Visitor(create_member(live(api).workspace, role), has_factor=False)
+    visitor = ConsoleVisitor(create_member(live(api).workspace, role), has_factor=False)
 
     answer = visitor.get(name, environment)
 
@@ -49,7 +49,9 @@ def test_live_workspace_asks_its_members_for_a_factor(api, role, name, environme
 
 
 def test_forms_of_a_live_workspace_change_nothing_without_a_factor(api):
-    visitor = Visitor(create_member(live(api).workspace, "OWNER"), has_factor=False)
+    visitor = ConsoleVisitor(
+        create_member(live(api).workspace, "OWNER"), has_factor=False
+    )
 
     answer = visitor.post("keys-create", {"name": "x"}, "production")
 
@@ -57,7 +59,7 @@ def test_forms_of_a_live_workspace_change_nothing_without_a_factor(api):
 
 
 def test_newcomers_need_no_factor(api):
-    newcomer = Visitor(create_member(api.workspace, "OWNER"), has_factor=False)
+    newcomer = ConsoleVisitor(create_member(api.workspace, "OWNER"), has_factor=False)
     for name in ("dashboard", "keys", "money", "members", "settings"):
         assert newcomer.get(name).status_code == 200
     assert newcomer.get("dashboard", "production").status_code == 200
@@ -65,14 +67,18 @@ def test_newcomers_need_no_factor(api):
 
 @pytest.mark.parametrize("name", ["dashboard", "reports", "webhooks", "sandbox"])
 def test_sandbox_of_a_live_workspace_needs_no_factor(api, name):
-    visitor = Visitor(create_member(live(api).workspace, "OWNER"), has_factor=False)
+    visitor = ConsoleVisitor(
+        create_member(live(api).workspace, "OWNER"), has_factor=False
+    )
 
     assert visitor.get(name).status_code == 200
 
 
 @pytest.mark.django_db(transaction=True)
 def test_owner_sets_a_factor_up_and_comes_back(api):
-    visitor = Visitor(create_member(live(api).workspace, "OWNER"), has_factor=False)
+    visitor = ConsoleVisitor(
+        create_member(live(api).workspace, "OWNER"), has_factor=False
+    )
     staff.confirm_address(visitor.member.user)
     client: Client = visitor.http
     page = visitor.url("keys", "production")
@@ -89,7 +95,7 @@ def test_owner_sets_a_factor_up_and_comes_back(api):
 
 def test_session_from_before_the_factor_is_asked_for_its_code(api):
     owner = create_member(live(api).workspace, "OWNER")
-    visitor = Visitor(owner, has_factor=False)
+    visitor = ConsoleVisitor(owner, has_factor=False)
     secret = staff.give_factor(owner.user)
     page = visitor.url("members")
 
@@ -107,9 +113,9 @@ def test_applicants_are_told_before_the_approval(api):
     draft(owner)
     told = "From the approval on, all members log in with a second factor"
 
-    without = Visitor(owner, has_factor=False)
+    without = ConsoleVisitor(owner, has_factor=False)
     assert f"{told}. You have none yet." in without.page("golive")
     assert told in without.page("golive-submit")
-    assert "You have none yet." not in Visitor(owner).page("golive")
-    viewer = Visitor(create_member(api.workspace, "VIEWER"), has_factor=False)
+    assert "You have none yet." not in ConsoleVisitor(owner).page("golive")
+    viewer = ConsoleVisitor(create_member(api.workspace, "VIEWER"), has_factor=False)
     assert "You have none yet." in viewer.page("golive")

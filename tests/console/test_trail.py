@@ -1,4 +1,4 @@
-"""What members do and open is in the audit trail, as they did it."""
+"""The audit trail records the actions of members."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def actions() -> list[str]:
     return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
 
 
-def test_an_act_names_the_member_the_workspace_and_the_request(owner):
+def test_audit_event_names_member_workspace_and_request(owner):
     answer = owner.post("settings", SETTINGS)
 
     event = AuditEvent.objects.get()
@@ -62,7 +62,7 @@ def test_personal_data_that_members_open_is_recorded_and_lists_are_not(owner, ap
     ]
 
 
-def test_what_is_done_with_keys_is_recorded(owner, api):
+def test_actions_on_keys_are_recorded(owner, api):
     owner.post("keys-create", KEY)
     owner.post("keys-rotate", {"ends": "0"}, key=api.key.pk)
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_what_is_done_with_keys_is_recorded(owner, api):
     ]
 
 
-def test_what_is_done_with_members_is_recorded(owner, viewer):
+def test_actions_on_members_are_recorded(owner, viewer):
     for name in ("new", "other"):
         owner.post("members", {"email": f"{name}@people.test", "role": "VIEWER"})
     owner.post("members-withdraw", invitation=Invitation.objects.latest("id").pk)
@@ -94,13 +94,13 @@ def test_what_is_done_with_members_is_recorded(owner, viewer):
         "invitation.withdrawn",
         "invitation.accepted",
         "member.role-changed",
-        # The last owner stays, and nothing is told of what was refused.
+        # Without the refused attempts to remove the last owner.
         "member.left",
         "member.removed",
     ]
 
 
-def test_what_is_done_with_rules_webhooks_and_the_workspace_is_recorded(owner, api):
+def test_actions_on_rules_webhooks_and_workspace_are_recorded(owner, api):
     rule = raise_alert(api).rule_id
     owner.post("monitoring-pause", rule=rule)
     owner.post("monitoring-resume", rule=rule)
@@ -122,7 +122,7 @@ def test_what_is_done_with_rules_webhooks_and_the_workspace_is_recorded(owner, a
 
 
 @pytest.mark.parametrize("name", ["keys-create", "settings", "webhooks-configure"])
-def test_what_is_refused_is_not_recorded(owner, viewer, name):
+def test_refused_action_is_not_recorded(owner, viewer, name):
     owner.post(name, {"name": ""})
     viewer.post(name, {**KEY, **SETTINGS, **WEBHOOK})
 

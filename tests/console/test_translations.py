@@ -1,4 +1,4 @@
-"""Every text of the console and of the account pages is there in Kiswahili, too."""
+"""Every text of the console and the account pages has a Kiswahili translation."""
 
 import re
 from pathlib import Path
@@ -48,15 +48,15 @@ def marked() -> set[object]:
     return texts
 
 
-def test_the_compiled_catalogue_is_current():
+def test_compiled_catalogue_is_current():
     with CATALOGUE.with_suffix(".mo").open("rb") as file:
         compiled = messages(read_mo(file))
 
-    # Made anew by `pybabel compile -d verification/console/locale -D django`.
+    # Compile with `pybabel compile -d verification/console/locale -D django`.
     assert compiled == translations()
 
 
-def test_every_text_is_translated_and_none_that_is_not():
+def test_catalogue_has_every_text_and_no_other():
     assert set(translations()) == marked()
     assert {key for key, text in translations().items() if not text} == set()
 

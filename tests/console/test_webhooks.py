@@ -12,7 +12,7 @@ HOOK = {
 }
 
 
-def test_a_webhook_is_configured_and_its_secret_never_shown(owner):
+def test_webhook_is_configured_and_its_secret_never_shown(owner):
     owner.post("webhooks-configure", HOOK)
 
     found = Configuration.objects.get()
@@ -38,32 +38,32 @@ def test_a_webhook_is_configured_and_its_secret_never_shown(owner):
         {"enabled_events": ["webhook.test"]},
     ],
 )
-def test_a_webhook_that_cannot_be_is_not_configured(owner, wrong):
+def test_invalid_webhook_is_refused(owner, wrong):
     html = owner.post("webhooks-configure", {**HOOK, **wrong}).content.decode()
 
     assert "<title>Error:" in html
     assert not Configuration.objects.exists()
 
 
-def test_what_was_typed_as_a_secret_does_not_come_back(owner):
+def test_webhook_form_never_shows_a_typed_secret(owner):
     html = owner.post("webhooks-configure", {**HOOK, "url": "x"}).content.decode()
 
     assert SECRET not in html
 
 
-def test_a_test_event_is_sent_and_shown(owner, api):
-    assert owner.told("webhooks-test") == [
+def test_test_event_is_sent_and_shown(owner, api):
+    assert owner.messages_after("webhooks-test") == [
         "There is no address that events are sent to."
     ]
     configure_receiver(api.workspace)
 
-    assert owner.told("webhooks-test") == ["A test event is on its way."]
+    assert owner.messages_after("webhooks-test") == ["A test event is on its way."]
     delivery = Delivery.objects.get()
     assert "webhook.test" in owner.page("webhooks")
     assert "PENDING" in owner.page("webhooks-delivery", delivery=delivery.pk)
 
 
-def test_a_delivery_is_sent_again(owner, api):
+def test_delivery_is_sent_again(owner, api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, status="FAILED", next_attempt_at=None)
 
@@ -111,7 +111,7 @@ def test_redelivering_asks_first_and_is_offered_where_it_can_work(owner, api):
     assert "kept no longer" in html
 
 
-def test_a_webhook_is_removed_after_it_was_asked(owner, api):
+def test_webhook_is_removed_after_a_confirmation(owner, api):
     configure_receiver(api.workspace)
     owner.get("webhooks-remove")
     assert Configuration.objects.exists()

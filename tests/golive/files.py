@@ -1,4 +1,4 @@
-"""Files as people, and others, hand them in."""
+"""Files for uploads: honest, damaged and hostile ones."""
 
 import io
 import struct

@@ -44,8 +44,8 @@ def stored() -> list[str]:
     return sorted(os.listdir(folder)) if os.path.exists(folder) else []
 
 
-def test_a_company_is_described_and_shown_again(owner):
-    assert owner.told("golive-company", COMPANY) == ["Saved."]
+def test_company_is_described_and_shown_again(owner):
+    assert owner.messages_after("golive-company", COMPANY) == ["Saved."]
 
     application = Application.objects.get()
     assert (application.company_name, application.status) == (NAME, "DRAFT")
@@ -94,7 +94,7 @@ def test_document_is_sealed_under_a_random_name(owner, settings):
     owner.post("golive-company", COMPANY)
     name = "../../../etc/cron.d/CR12 of Grace.pdf"
 
-    told = owner.told("golive-hand-in", file(pdf(), name), kind="cr12")
+    told = owner.messages_after("golive-hand-in", file(pdf(), name), kind="cr12")
 
     assert told[-1] == "The document is kept."
     document = Document.objects.get()
@@ -117,7 +117,7 @@ def test_uploads_are_limited_by_account_and_workspace(
     monkeypatch.setattr(golive, "monotonic", lambda: 0.0)
     owner.post("golive-company", COMPANY)
     for _ in range(2):
-        assert owner.told("golive-hand-in", file(pdf()), kind="cr12")
+        assert owner.messages_after("golive-hand-in", file(pdf()), kind="cr12")
 
     for member in (owner, admin):
         refused = member.post("golive-hand-in", file(pdf()), kind="cr12")
@@ -126,7 +126,7 @@ def test_uploads_are_limited_by_account_and_workspace(
         assert refused["Retry-After"] == "60"
         assert "Please wait a minute" in refused.content.decode()
     stranger.post("golive-company", COMPANY)
-    assert stranger.told("golive-hand-in", file(pdf()), kind="cr12")
+    assert stranger.messages_after("golive-hand-in", file(pdf()), kind="cr12")
 
 
 def test_upload_is_refused_while_the_machine_is_busy(owner, monkeypatch):
@@ -220,7 +220,7 @@ def test_submission_makes_a_business_and_orders_its_check(owner):
     Workspace.objects.update(kind="INDIVIDUAL")
     draft(owner.member)
 
-    told = owner.told("golive-submit", {"confirmed": "on"})
+    told = owner.messages_after("golive-submit", {"confirmed": "on"})
 
     assert told == ["It is submitted. We write to you when it is decided."]
     application = Application.objects.select_related("workspace", "report").get()
@@ -240,7 +240,7 @@ def test_submission_makes_a_business_and_orders_its_check(owner):
     assert (event.actor_kind, event.workspace_id) == ("MEMBER", workspace.pk)
 
 
-def test_the_operator_is_billed_in_production_without_a_balance(owner, settings):
+def test_operator_is_billed_in_production_without_a_balance(owner, settings):
     settings.GO_LIVE_ENVIRONMENT = "production"
 
     submitted(owner.member)
@@ -254,7 +254,7 @@ def test_submission_needs_confirmation_and_all_documents(owner):
     assert "<title>Error:" in owner.post("golive-submit").content.decode()
 
     Document.objects.filter(kind="KRA").delete()
-    told = owner.told("golive-submit", {"confirmed": "on"})
+    told = owner.messages_after("golive-submit", {"confirmed": "on"})
 
     assert told == ["A document is missing."]
     assert Application.objects.get().status == "DRAFT"
@@ -262,7 +262,7 @@ def test_submission_needs_confirmation_and_all_documents(owner):
     assert not Report.objects.exists()
 
 
-def test_a_suspended_workspace_submits_nothing(owner):
+def test_suspended_workspace_submits_nothing(owner):
     draft(owner.member)
     owner.workspace.suspend("Looked at")
 
@@ -282,7 +282,7 @@ def test_suspension_during_the_submission_is_shown(owner):
 
     suspended: list[bool] = []
     with connection.execute_wrapper(suspended_before_it_is_held):
-        told = owner.told("golive-submit", {"confirmed": "on"})
+        told = owner.messages_after("golive-submit", {"confirmed": "on"})
 
     assert suspended
     assert told == ["It cannot be changed now."]
@@ -301,10 +301,10 @@ def test_submitted_application_cannot_be_edited(owner):
     submitted(owner.member)
 
     told = ["It cannot be changed now."]
-    assert owner.told("golive-company", COMPANY) == told
-    assert owner.told("golive-hand-in", file(pdf()), kind="cr12") == told
-    assert owner.told("golive-again") == told
-    assert owner.told("golive-submit", {"confirmed": "on"}) == told
+    assert owner.messages_after("golive-company", COMPANY) == told
+    assert owner.messages_after("golive-hand-in", file(pdf()), kind="cr12") == told
+    assert owner.messages_after("golive-again") == told
+    assert owner.messages_after("golive-submit", {"confirmed": "on"}) == told
     before = stored()
     with pytest.raises(applications.NotEditable):
         applications.upload_document(
@@ -331,7 +331,7 @@ def test_database_refuses_edits_of_a_submitted_application(owner):
             change()
 
 
-def test_a_rejected_application_is_corrected_and_submitted_again(owner):
+def test_rejected_application_is_corrected_and_submitted_again(owner):
     first = in_review(owner.member)
     decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")
     assert "The CR12 is of last year" in owner.page("golive")
@@ -342,7 +342,7 @@ def test_a_rejected_application_is_corrected_and_submitted_again(owner):
     assert "The CR12 is of last year" in owner.page("golive")
     owner.post("golive-company", {**COMPANY, "address": "Kenyatta Avenue 2"})
     owner.post("golive-hand-in", file(pdf() + b"\n"), kind="cr12")
-    told = owner.told("golive-submit", {"confirmed": "on"})
+    told = owner.messages_after("golive-submit", {"confirmed": "on"})
 
     assert told[-1] == "It is submitted. We write to you when it is decided."
     second = Application.objects.get(status="SUBMITTED")
@@ -382,7 +382,7 @@ def test_form_changes_only_the_fields_that_it_shows(owner, viewer):
         ("golive-again", {}),
     ],
 )
-def test_a_form_from_elsewhere_changes_nothing(owner, name, more):
+def test_form_from_elsewhere_changes_nothing(owner, name, more):
     draft(owner.member)
     client = Client(enforce_csrf_checks=True)
     client.force_login(owner.member.user)
@@ -400,7 +400,9 @@ def test_approved_workspace_begins_no_application(owner):
     approve_workspace(owner.workspace)
 
     assert "Your company is approved." in owner.page("golive")
-    assert owner.told("golive-company", COMPANY) == ["It cannot be changed now."]
+    assert owner.messages_after("golive-company", COMPANY) == [
+        "It cannot be changed now."
+    ]
     with pytest.raises(applications.NotEditable):
         applications.describe_company(
             owner.member, NAME, DETAILS, by(owner.member.user)
@@ -422,19 +424,19 @@ def test_page_shows_each_status_in_both_languages(owner, language):
     }[language]
     query = {"lang": language}
 
-    def is_told(word):
+    def is_shown(word):
         return word in owner.page("golive", query=query)
 
-    assert is_told(said[0])
+    assert is_shown(said[0])
     draft(owner.member)
-    assert is_told(said[1])
+    assert is_shown(said[1])
     application = applications.submit(owner.member, by(owner.member.user))
-    assert is_told(said[2])
+    assert is_shown(said[2])
     decisions.take(application.pk, by(reviewer()))
-    assert is_told(said[3])
+    assert is_shown(said[3])
     run_due_checks()
     decisions.approve(application.pk, by(reviewer()))
-    assert is_told(said[4])
+    assert is_shown(said[4])
 
 
 def test_verbs_of_members_are_recorded(owner):

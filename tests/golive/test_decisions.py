@@ -140,7 +140,7 @@ def test_other_owners_and_the_submitter_get_no_key(owner, admin):
     assert with_key == {"owner@people.test"}
 
 
-def test_the_mail_is_in_both_languages(owner):
+def test_mail_is_in_both_languages(owner):
     decisions.approve(in_review(owner.member).pk, by(reviewer()))
 
     (letter,) = sent_mails()
@@ -289,7 +289,7 @@ def test_members_do_not_decide_on_their_own_workspace(owner, role):
     mine.delete()
 
 
-def test_a_suspended_workspace_is_not_approved(owner):
+def test_suspended_workspace_is_not_approved(owner):
     application = in_review(owner.member)
     owner.workspace.suspend("Looked at")
 
@@ -297,7 +297,7 @@ def test_a_suspended_workspace_is_not_approved(owner):
         decisions.approve(application.pk, by(reviewer()))
 
 
-def test_the_database_refuses_what_the_verbs_refuse(owner):
+def test_database_refuses_what_the_verbs_refuse(owner):
     application = submitted(owner.member)
     mine = Application.objects.filter(pk=application.pk)
     user, key = (
@@ -412,7 +412,7 @@ def test_reading_a_document_needs_a_reason_and_is_recorded(owner, office):
     assert [event.fields for event in read] == [["DIRECTOR_ID"]] * 2
 
 
-def test_a_document_of_another_application_is_not_found(owner, stranger, office):
+def test_document_of_another_application_is_not_found(owner, stranger, office):
     mine, theirs = in_review(owner.member), in_review(stranger.member)
     document = theirs.documents.get(kind="CR12")
     reveal(office, mine, "KYB")

@@ -85,7 +85,7 @@ def test_swapped_file_cannot_be_read(owner):
         read_content(one)
 
 
-def test_the_same_file_is_sealed_differently_each_time(db):
+def test_same_file_is_sealed_differently_each_time(db):
     one, two = store(pdf()), store(pdf())
 
     assert one.name != two.name

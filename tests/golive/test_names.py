@@ -29,7 +29,7 @@ def hosted(api) -> Visitor:
     return Visitor(made["consentState"]["consentUrl"])
 
 
-def test_an_unreviewed_workspace_shows_its_name_and_is_not_reviewed(api):
+def test_unreviewed_workspace_shows_its_name_and_is_not_reviewed(api):
     requester = api.workspace.requester
 
     assert (requester.name, requester.legal_name) == ("Acacia Lenders", "")
@@ -39,7 +39,7 @@ def test_an_unreviewed_workspace_shows_its_name_and_is_not_reviewed(api):
     assert "Reviewed by" not in html
 
 
-def test_an_approval_shows_the_legal_name_and_the_contact_that_were_reviewed(owner):
+def test_approval_shows_the_legal_name_and_the_contact_that_were_reviewed(owner):
     Workspace.objects.update(name="Central Bank of Kenya")
     application = in_review(owner.member, tradingName="Acacia Loans")
 
@@ -53,7 +53,7 @@ def test_an_approval_shows_the_legal_name_and_the_contact_that_were_reviewed(own
     assert workspace.name == "Acacia Loans"
 
 
-def test_the_database_refuses_an_approved_workspace_without_a_reviewed_name(api):
+def test_database_refuses_an_approved_workspace_without_a_reviewed_name(api):
     approve_workspace(api.workspace, "Acacia Lenders Limited")
 
     for change in (
@@ -96,7 +96,7 @@ def test_application_needs_a_contact_for_people(owner):
 
     with pytest.raises(applications.NoContact):
         applications.submit(owner.member, by(owner.member.user))
-    told = owner.told("golive-submit", {"confirmed": "on"})
+    told = owner.messages_after("golive-submit", {"confirmed": "on"})
     assert told == ["Say in the company's part where people reach you."]
 
 
@@ -109,7 +109,7 @@ def test_settings_do_not_rename_an_approved_workspace(owner):
         "low_balance_at": "",
     }
 
-    assert owner.told("settings", fields) == ["Saved."]
+    assert owner.messages_after("settings", fields) == ["Saved."]
     workspace = Workspace.objects.get(pk=owner.workspace.pk)
     assert workspace.requester.name == "Acacia Lenders"
     assert workspace.contact == "ask@acacia.test"
@@ -126,7 +126,7 @@ def test_check_fails_without_the_contact_of_the_operator(settings):
     assert "ask about their details" in (error.hint or "")
 
 
-def test_the_workspace_of_the_operator_has_its_contact():
+def test_workspace_of_the_operator_has_its_contact():
     account = operator_account("sandbox")
 
     assert account.workspace.requester.contact == "help@operator.test"
@@ -155,7 +155,7 @@ def name_now(visitor) -> str:
 
 
 def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
-    told = approved.told("settings-name", BANK)
+    told = approved.messages_after("settings-name", BANK)
 
     assert told == [
         "It is handed in. People see the old name until we have reviewed it."
@@ -183,8 +183,10 @@ def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
     assert acts[1].workspace_id == approved.workspace.pk
 
 
-def test_an_approved_change_of_name_is_shown(approved, office):
-    approved.told("settings-name", {**BANK, "legal_name": "Acacia Bank Limited"})
+def test_approved_change_of_name_is_shown(approved, office):
+    approved.messages_after(
+        "settings-name", {**BANK, "legal_name": "Acacia Bank Limited"}
+    )
 
     press_button(office, "approve", NameChange.objects.get())
 
@@ -195,7 +197,7 @@ def test_an_approved_change_of_name_is_shown(approved, office):
 
 
 def test_members_do_not_decide_on_their_own_name_change(approved):
-    approved.told("settings-name", BANK)
+    approved.messages_after("settings-name", BANK)
     change = NameChange.objects.get()
     create_member(approved.workspace, "VIEWER", "cousin")
     cousin = User.objects.get(email="cousin@people.test")
@@ -206,8 +208,8 @@ def test_members_do_not_decide_on_their_own_name_change(approved):
     assert name_now(approved) == "Acacia Lenders Limited"
 
 
-def test_a_name_change_is_decided_once(approved):
-    approved.told("settings-name", BANK)
+def test_name_change_is_decided_once(approved):
+    approved.messages_after("settings-name", BANK)
     change = NameChange.objects.get()
     names.reject_name_change(change.pk, by(reviewer()), "No")
 
@@ -218,16 +220,18 @@ def test_a_name_change_is_decided_once(approved):
 
 
 def test_new_name_change_replaces_the_waiting_one(approved):
-    approved.told("settings-name", BANK)
-    approved.told("settings-name", {**BANK, "trading_name": ""})
+    approved.messages_after("settings-name", BANK)
+    approved.messages_after("settings-name", {**BANK, "trading_name": ""})
 
     statuses = NameChange.objects.order_by("id").values_list("status", flat=True)
     assert list(statuses) == ["WITHDRAWN", "WAITING"]
-    assert approved.told("settings-name-withdraw") == ["The change is withdrawn."]
+    assert approved.messages_after("settings-name-withdraw") == [
+        "The change is withdrawn."
+    ]
     assert not NameChange.objects.filter(status="WAITING").exists()
 
 
-def test_a_change_to_the_same_names_is_refused(approved):
+def test_change_to_the_same_names_is_refused(approved):
     same = {"legal_name": "Acacia Lenders Limited", "trading_name": "", "note": ""}
 
     answer = approved.post("settings-name", same)
@@ -236,7 +240,7 @@ def test_a_change_to_the_same_names_is_refused(approved):
     assert not NameChange.objects.exists()
 
 
-def test_an_unreviewed_workspace_is_renamed_in_the_settings(owner):
+def test_unreviewed_workspace_is_renamed_in_the_settings(owner):
     assert owner.get("settings-name").status_code == 303
     with pytest.raises(names.NotReviewed):
         names.request_name_change(owner.member, "A", "", "", by(owner.member.user))

@@ -50,7 +50,7 @@ def visitor(live_ask: Any) -> Visitor:
 
 
 def confirmed(visitor: Visitor) -> Any:
-    """The page after the challenge."""
+    """Return the page after the challenge."""
     visitor.open()
     visitor.confirm()
     return visitor.get()
@@ -67,7 +67,7 @@ def wanted_code(workspace_id: UUID) -> OutgoingMessage:
 
 
 def reads(visitor: Visitor, answer: Any = None) -> str:
-    """What the page that this answer leads to reads."""
+    """Follow a redirect, or load the page; return its text."""
     page = visitor.browser.get(answer["Location"]) if answer else visitor.get()
     return visible_text(page.content.decode())
 
@@ -359,7 +359,7 @@ def test_edit_to_another_address_asks_again(live_ask: Any, paying_api: Api):
 
 
 def test_record_names_signs_of_the_client(live_ask: Any, paying_api: Api):
-    """The address of the test's browser is that of the test's client."""
+    """The browser and the client of the test have the same address."""
     user = User.objects.create(username="m", email="m@acacia.test")
     Member.objects.create(workspace=paying_api.workspace, user=user, role="OWNER")
     visitor = live_ask(subject={"email": "m+mine@acacia.test"})

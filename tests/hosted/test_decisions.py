@@ -350,7 +350,7 @@ def test_withdrawal_before_any_check_says_so(ask, draft):
     visitor.post("withdraw")
 
     html = visitor.text()
-    assert ticks(html) == {False: ["Not made"] * 3}
+    assert check_states(html) == {False: ["Not made"] * 3}
     page = visible_text(html)
     assert "Acacia Lenders sees that you withdrew. No check was made." in page
     assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
@@ -367,7 +367,7 @@ def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_
     visitor = granted(ask)
     visitor.get("", lang=language)
     results = CheckResult.objects.filter(report_id=visitor.report_id)
-    assert ticks(visitor.text()) == {False: [waits] * results.count()}
+    assert check_states(visitor.text()) == {False: [waits] * results.count()}
 
     first = results.first()
     results.exclude(pk=first.pk).update(
@@ -377,19 +377,19 @@ def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_
         status="COMPLETED", next_attempt_at=None, completed_at=now()
     )
 
-    assert ticks(visitor.text()) == {
+    assert check_states(visitor.text()) == {
         True: [made],
         False: [not_made] * (results.count() - 1),
     }
 
 
-def ticks(html):
-    """What is said of the checks on the page, by whether they have a tick."""
-    told = {}
+def check_states(html):
+    """Return the states of the checks on the page: with a tick, and without one."""
+    states = {}
     found = r'<li( class="made")?><strong>[^<]+</strong><br><small>([^<]+)</small>'
     for tick, state in re.findall(found, html):
-        told.setdefault(bool(tick), []).append(state)
-    return told
+        states.setdefault(bool(tick), []).append(state)
+    return states
 
 
 def test_withdrawing_is_a_button(ask):

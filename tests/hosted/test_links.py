@@ -264,7 +264,7 @@ def test_expired_link_stays_when_the_subject_is_unreachable(api, ask, settings, 
 
     assert Consent.objects.get().generation == 1
     assert "We have told Acacia Lenders" in visible_text(visitor.text())
-    ((mail,), _) = wishes(api, visitor)
+    ((mail,), _) = link_requests(api, visitor)
     assert (mail.context["why"], mail.context["canResend"]) == ("EXPIRED", True)
     assert "consent/resend" in write_email(mail).text
     assert api.post(f"/reports/{visitor.report_id}/consent/resend").status_code == 200
@@ -284,12 +284,12 @@ def test_subject_renews_the_expired_link_of_a_draft(api, ask):
     assert b"There is a newer link" in visitor.get().content
 
 
-def wishes(api, visitor):
-    """What the client is told of a wish for a new link: mails, and the timeline."""
+def link_requests(api, visitor):
+    """Return the client's mails and events about requests for a new link."""
     mails = Notification.objects.filter(kind="NEW_LINK_WANTED")
     events = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
-    wanted = [e for e in events if e["trigger"] == "subject asks for a new link"]
-    return list(mails), wanted
+    requested = [e for e in events if e["trigger"] == "subject asks for a new link"]
+    return list(mails), requested
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -307,7 +307,7 @@ def test_subject_asks_the_client_for_another_link_once(api, ask, is_closed):
 
     page = visible_text(visitor.text())
     assert "We have told Acacia Lenders that you want a new request" in page
-    (mail,), (event,) = wishes(api, visitor)
+    (mail,), (event,) = link_requests(api, visitor)
     assert mail.recipient == api.workspace.contact_email
     assert visitor.report_id in mail.context["url"]
     assert mail.context["reference"] == "LN-2041"
@@ -330,7 +330,7 @@ def test_client_gets_requests_only_for_links_it_can_renew(api, ask, way):
 
     visitor.post("ask-client")
 
-    assert wishes(api, visitor) == ([], [])
+    assert link_requests(api, visitor) == ([], [])
 
 
 def test_edit_that_attests_closes_the_page(api, ask):
@@ -369,7 +369,7 @@ KIND = VisitCookie("/c/v/", "hosted.consent", seconds=60)
 
 
 def request_after(kind, row=ROW, value=1):
-    """A request that brings the cookie of a visit to `row`."""
+    """Return a request with the cookie of a visit to `row`."""
     response = HttpResponse()
     kind.remember(response, row, value)
     request = RequestFactory().get("/")

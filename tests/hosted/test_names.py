@@ -1,4 +1,4 @@
-"""Names that would rearrange what stands around them."""
+"""Names with control characters do not rearrange the text around them."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
 pytestmark = pytest.mark.django_db
 
 TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
-# Who writes it decides the order in which the rest of the sentence is read.
+# Its control characters change the order of the words after it.
 TURNED = "Acme\u202e\n\n\u2066DO NOT AGREE\u2028<b>"
 CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 

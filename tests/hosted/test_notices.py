@@ -32,7 +32,7 @@ def source(version, language):
 
 
 def shape(value):
-    """Its members and the values it names, without its words."""
+    """Return the members and the placeholders of a text, without its words."""
     if isinstance(value, dict):
         return {key: shape(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -99,7 +99,7 @@ def test_sandbox_notice_says_that_no_source_is_asked(ask, language):
 
 @pytest.fixture
 def live_sources(settings, monkeypatch):
-    """Every live source is configured, as in the built-in routes."""
+    """Configure every live source, as in the built-in routes."""
     for variables in CREDENTIALS.values():
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
@@ -109,7 +109,7 @@ def live_sources(settings, monkeypatch):
 
 
 def sent(notice):
-    """Check -> what the page says of what is sent, and to whom."""
+    """Return the text about the data sent and its recipient, by check."""
     names = notice.sources
     return dict(zip(names, [check.sent for check in notice.checks], strict=True))
 

@@ -227,7 +227,7 @@ def test_waiting_payer_sees_the_result_of_the_poll(api: Api):
 
     with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
         assert shall_reload()
-        # Or the page would be made while the provider is asked once more.
+        # With a poll due, the page would say again that the provider is being asked.
         assert not is_due(visitor.checkout)
         assert "Not paid yet." in visitor.reload()
 

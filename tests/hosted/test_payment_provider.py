@@ -1,4 +1,4 @@
-"""The payment page with a provider that has pages of its own."""
+"""The payment page with a provider that has its own checkout pages."""
 
 import re
 from urllib.parse import urlsplit

@@ -64,7 +64,7 @@ def visitor(paystack_api: Api) -> Payer:
 
 
 def prompted(visitor: Payer, phone: str = "0712 345 678", **query: str) -> str:
-    """Send the form; what the page reads then."""
+    """Send the form; return the page's text."""
     answer = visitor.browser.post(visitor.page + "prompt", {"phone": phone}, **query)
     if answer.status_code == 303:
         return visitor.reads()
@@ -82,7 +82,7 @@ def charges(paystack: FakePaystack) -> list[dict[str, Any]]:
 
 
 def wait(visitor: Payer, time: timedelta = PROMPT_LIFETIME) -> str:
-    """What the page reads after the provider was asked this much later."""
+    """Poll the provider at this time after the prompt; return the page's text."""
     with time_machine.travel(visitor.checkout.created_at + time):
         poll_checkouts(visitor.checkout)
     return visitor.reads()
@@ -271,7 +271,7 @@ ENDED_AFTER = PROMPT_LIFETIME + PROMPT_MARGIN
 
 @pytest.fixture
 def unanswered(visitor: Payer, paystack: FakePaystack) -> Checkout:
-    """A prompt that was sent, and of which the provider does not say how it ended."""
+    """Send a prompt whose outcome the provider does not tell."""
     prompted(visitor)
     paystack.faults.path, paystack.faults.status = "/transaction/verify", 500
     wait(visitor)
@@ -279,7 +279,7 @@ def unanswered(visitor: Payer, paystack: FakePaystack) -> Checkout:
 
 
 def pay_another_way(visitor: Payer, first: Checkout) -> str:
-    """Click the button when the prompt's time is over; what the page reads then."""
+    """Click the button after the prompt's end; return the page's text."""
     with time_machine.travel(first.created_at + ENDED_AFTER):
         assert visitor.post("other-way")["Location"] == visitor.page
         return visitor.reads()

@@ -1,4 +1,4 @@
-"""The page that stands in for a payment provider in the sandbox."""
+"""The sandbox's checkout page, which plays a payment provider."""
 
 from uuid import uuid4
 

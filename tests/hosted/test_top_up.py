@@ -46,7 +46,7 @@ def test_suspended_workspace_takes_no_top_up(api: Api):
 
 
 def paid(visitor: Visitor, choice: str, amount: str = "5000") -> str:
-    """The page after paying so in the sandbox and coming back."""
+    """Pay by this button of the sandbox; return the page after the payer's return."""
     at = visitor.post("", amount=amount)["Location"]
     back = visitor.browser.post(path_of(at), {"choice": choice})["Location"]
     answer = visitor.browser.get(path_of(back), follow=True)

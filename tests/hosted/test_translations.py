@@ -25,7 +25,7 @@ TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
 SHARED = [
     Path(settings.BASE_DIR, f"templates/{name}.html") for name in ("400", "403_csrf")
 ]
-# What Django makes of a template for its own extraction, and what our code has.
+# Texts in Django's extract of a template, and texts in Python code.
 IN_TEMPLATES = re.compile(r"gettext\(u?(['\"])(.+?)\1(?:, *u?(['\"])(.+?)\3)?[,)]")
 IN_CODE = re.compile(r'\b_\(\s*"([^"]+)"')
 

@@ -75,12 +75,12 @@ def test_payer_renews_an_expired_link_once_a_minute(api: Api):
         assert "Pay KES 250.00" in newer.reads()
 
 
-def wishes(api: Api, visitor: Payer) -> tuple[list[Notification], list[Any]]:
-    """What the client is told of a wish for a new link: mails, and the timeline."""
+def link_requests(api: Api, visitor: Payer) -> tuple[list[Notification], list[Any]]:
+    """Return the client's mails and events about requests for a new link."""
     mails = Notification.objects.filter(kind="NEW_LINK_WANTED")
     events = api.get(f"/reports/{visitor.report_id}/events").json()["events"]
-    wanted = [e for e in events if e["trigger"] == "payer asks for a new link"]
-    return list(mails), wanted
+    requested = [e for e in events if e["trigger"] == "payer asks for a new link"]
+    return list(mails), requested
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -95,7 +95,7 @@ def test_payer_asks_the_client_once_for_another_link(api: Api, is_closed: bool):
             visitor.post("ask-client")
 
         assert "We have told Acacia Lenders that you want a" in visitor.reads()
-        (mail,), (event,) = wishes(api, visitor)
+        (mail,), (event,) = link_requests(api, visitor)
     assert (mail.recipient, event["actor"]) == (api.workspace.contact_email, "payer")
     letter = write_email(mail)
     assert "The payer of a report asks for a new request" in letter.subject
@@ -117,7 +117,7 @@ def test_payer_cannot_ask_the_client_when_no_link_is_needed(api: Api, way: str):
         visitor.open()
         visitor.post("ask-client")
 
-    assert wishes(api, visitor) == ([], [])
+    assert link_requests(api, visitor) == ([], [])
 
 
 def test_expired_link_stays_when_the_payer_has_blocked_the_client(api: Api):
@@ -131,7 +131,7 @@ def test_expired_link_stays_when_the_payer_has_blocked_the_client(api: Api):
         assert "Ask Acacia Lenders for a new request" in page
         visitor.post("new-link")
         visitor.post("ask-client")
-        ((mail,), _) = wishes(api, visitor)
+        ((mail,), _) = link_requests(api, visitor)
 
     assert visitor.payment.generation == 1
     assert "payment/resend" in write_email(mail).text

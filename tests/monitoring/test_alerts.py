@@ -19,8 +19,8 @@ from monitoring.alerts import (
 from monitoring.models import Alert, Baseline, Rule, Run
 from monitoring.runs import launch_due_runs
 from tests.checks.engine import work_until_done
-from tests.console.visitor import Visitor
 from tests.world.clients import Api
+from tests.world.console import ConsoleVisitor
 from tests.world.members import create_member
 from tests.world.orders import REFUSED
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
@@ -419,7 +419,7 @@ def test_staff_and_members_see_checks_without_an_answer(api: Api, staff):
     )
     page = read_page(staff, change_url(Rule.objects.get()))
     assert "runs without an answer since" in page
-    owner = Visitor(create_member(api.workspace, "OWNER"))
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
     page = owner.page("monitoring-rule", rule=Rule.objects.get().pk)
     assert "IDENTITY: not completed yet" in page
     assert "no answer in the last 3 runs" in page

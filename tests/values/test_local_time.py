@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from tests.console.visitor import Visitor
 from tests.world.clients import person
+from tests.world.console import ConsoleVisitor
 from tests.world.members import create_member
 from tests.world.staff import change_url, read_page
 from verification.backoffice.models import AuditEvent
@@ -25,7 +25,7 @@ SHOWN, WITH_SECONDS = "21 Nov 2026, 00:30 EAT", "21 Nov 2026, 00:30:15 EAT"
 
 @pytest.mark.django_db
 def test_pages_show_nairobi_time_and_the_api_utc(api, superuser, time_machine):
-    owner = Visitor(create_member(api.workspace, "OWNER"))
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
     made = api.create(person())
     Report.objects.update(created_at=AT)
     AuditEvent.objects.create(
@@ -45,7 +45,7 @@ def test_pages_show_nairobi_time_and_the_api_utc(api, superuser, time_machine):
 
 @pytest.mark.django_db
 def test_day_filters_of_pages_are_in_nairobi_time(api, superuser):
-    owner = Visitor(create_member(api.workspace, "OWNER"))
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
     made = api.create(person())["id"]
     Report.objects.update(created_at=AT)
     AuditEvent.objects.create(
@@ -66,7 +66,7 @@ def test_day_filters_of_pages_are_in_nairobi_time(api, superuser):
 @pytest.mark.django_db
 def test_last_day_of_a_key_ends_at_midnight_in_nairobi(api, time_machine):
     time_machine.move_to(AT)
-    owner = Visitor(create_member(api.workspace, "OWNER"))
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
     fields = {"name": "Loans", "scopes": ["reports:read"]}
 
     owner.post("keys-create", {**fields, "expires": "2026-11-20"})

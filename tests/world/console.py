@@ -1,4 +1,4 @@
-"""A member in front of the console.
+"""Members of a workspace in the console.
 
 def test_something(owner):
     assert "Keys" in owner.page("keys")
@@ -13,7 +13,9 @@ from tests.world import staff
 from workspaces.models import Member
 
 
-class Visitor:
+class ConsoleVisitor:
+    """A member with a browser. Arguments after `environment` are those of the URL."""
+
     def __init__(self, member: Member, *, has_factor: bool = True) -> None:
         self.member, self.workspace = member, member.workspace
         self.http = Client()
@@ -37,8 +39,10 @@ class Visitor:
         assert answer.status_code == 200, answer.status_code
         return answer.content.decode()
 
-    def told(self, name: str, fields=None, environment: str = "sandbox", **arguments):
-        """What the page after this form says on top."""
+    def messages_after(
+        self, name: str, fields=None, environment: str = "sandbox", **arguments
+    ):
+        """Send a form; return the messages of the page after it."""
         url = self.url(name, environment, **arguments)
         answer = self.http.post(url, fields or {}, follow=True)
         assert answer.status_code == 200, answer.status_code
