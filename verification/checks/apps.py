@@ -32,23 +32,23 @@ def check_sources(**options: Any) -> list[CheckMessage]:
     """Return warnings about credentials, routes and test hosts of the sources."""
     found: list[CheckMessage] = []
     for name in settings.PROVIDERS_LACK:
-        told = f"{name} is not set; its source is not asked."
-        found.append(Error(told, hint=HINT, id="checks.E001"))
-    for told in [*settings.SOURCE_ROUTES_WRONG, *_routes_outside_coverage()]:
-        found.append(Error(told, hint=HINT, id="checks.E002"))
+        text = f"{name} is not set; its source is not asked."
+        found.append(Error(text, hint=HINT, id="checks.E001"))
+    for text in [*settings.SOURCE_ROUTES_WRONG, *_routes_outside_coverage()]:
+        found.append(Error(text, hint=HINT, id="checks.E002"))
     if not settings.DEBUG and (tried := find_sources_on_test_hosts(settings.PROVIDERS)):
-        told = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
-        found.append(Warning(told, hint=HINT, id="checks.W001"))
+        text = f"A test server stands for {', '.join(tried)}: nobody real is looked up."
+        found.append(Warning(text, hint=HINT, id="checks.W001"))
     if settings.PROVIDERS:
         found += [
-            Warning(f"{told} It fails.", hint=HINT, id="checks.W002")
-            for told in _routes_without_source()
+            Warning(f"{text} It fails.", hint=HINT, id="checks.W002")
+            for text in _routes_without_source()
         ]
     return found
 
 
 def _routes_outside_coverage() -> list[str]:
-    """Yield the sources on routes of countries that they do not cover."""
+    """Describe the sources on routes of countries that they do not cover."""
     return [
         f"SOURCES_{check}_{OTHERS if country == EVERYWHERE else country}: {name} is "
         f"asked about subjects in {', '.join(sorted(countries))} alone."
@@ -66,7 +66,7 @@ def _routes_outside_coverage() -> list[str]:
 
 
 def _routes_without_source() -> list[str]:
-    """Yield the routes without a configured source, if other routes have one."""
+    """Describe the routes without a configured source, if other routes have one."""
     return [
         f"No source is configured for {check} "
         + ("elsewhere" if country == EVERYWHERE else f"in {country}")

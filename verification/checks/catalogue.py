@@ -7,7 +7,7 @@ admin. `docs/checks.md` describes the fields and flags.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -36,9 +36,6 @@ class Entry:
     requires_consent: bool = True
     retry_policy: dict[str, int] = field(default_factory=RETRY_POLICY.copy)
     active: bool = True
-
-    def fields(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def _input(

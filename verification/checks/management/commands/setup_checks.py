@@ -1,3 +1,4 @@
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -20,7 +21,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         wanted = {
-            entry.name: CheckDefinition(position=position, **entry.fields())
+            entry.name: CheckDefinition(position=position, **asdict(entry))
             for position, entry in enumerate(CATALOGUE)
         }
         present = CheckDefinition.objects.in_bulk(list(wanted), field_name="name")
