@@ -42,18 +42,18 @@ from webhooks.models import Event
 DAY = timedelta(days=1)
 
 
-def due(api: Api) -> Run:
+def launch_next_run(api: Api) -> Run:
     """Launch the rule's run of the next day; its checks are still due."""
     move_rules_back(DAY)
     launch_due_runs()
     return Run.objects.latest("number")
 
 
-def compare(*runs: Run) -> None:
+def compare_reports(*runs: Run) -> None:
     compare_runs(*(str(run.report_id) for run in runs))
 
 
-def find(run: Run, **details: Any) -> None:
+def complete_run(run: Run, **details: Any) -> None:
     """Complete the only check of the run with these details."""
     result = CheckResult.objects.get(report=run.report_id)
     result.finding = {"summary": "", "flags": [], "details": details}
@@ -63,7 +63,7 @@ def find(run: Run, **details: Any) -> None:
     Report.objects.filter(pk=run.report_id).update(status="READY", completed_at=now())
 
 
-def ask_about(run: Run, id_number: str) -> None:
+def set_id_number(run: Run, id_number: str) -> None:
     report = Report.objects.get(pk=run.report_id)
     report.subject = {**report.subject, "idNumber": id_number}
     report.save()
@@ -80,13 +80,13 @@ def made(api: Api) -> dict[str, Any]:
 def test_changes_and_messages_are_sealed_in_the_database(
     api: Api, made: dict[str, Any], staff
 ):
-    run = due(api)
-    find(run)
+    run = launch_next_run(api)
+    complete_run(run)
     result = CheckResult.objects.get(report=run.report_id)
     flag = {"code": "ON_A_LIST", "severity": "HIGH", "message": ""}
     result.finding = {**result.finding, "flags": [flag]}
     result.save()
-    compare(run)
+    compare_reports(run)
 
     (alert,) = list_alerts(api)
     assert "new flag ON_A_LIST" in alert["message"]
@@ -99,7 +99,7 @@ def test_changes_and_messages_are_sealed_in_the_database(
 
 
 def test_ended_report_schedules_the_comparison(api: Api, made: dict[str, Any]):
-    run = due(api)
+    run = launch_next_run(api)
     api.work()
 
     job = Job.objects.filter(function="monitoring.alerts.compare_runs").latest("id")
@@ -109,35 +109,39 @@ def test_ended_report_schedules_the_comparison(api: Api, made: dict[str, Any]):
 def test_run_compared_three_times_raises_one_alert(api: Api):
     create_rule(api, id_number=CHANGING)
     run_rules(api)
-    run = due(api)
+    run = launch_next_run(api)
     api.work()
 
     for _ in range(3):
-        compare(run)
+        compare_reports(run)
 
     assert Alert.objects.count() == 1
     assert Event.objects.filter(name="monitoring.alert.created").count() == 1
 
 
 def test_older_run_that_ends_late_raises_no_alert(api: Api, made):
-    older, newer = due(api), due(api)
-    find(newer, name="second")
-    compare(newer)
+    older, newer = launch_next_run(api), launch_next_run(api)
+    complete_run(newer, name="second")
+    compare_reports(newer)
 
-    find(older, name="first")
-    compare(older)
+    complete_run(older, name="first")
+    compare_reports(older)
 
     assert Alert.objects.count() == 0
     assert Baseline.objects.get().run_number == newer.number
 
 
 def test_runs_of_one_job_are_compared_in_their_order(api: Api, made):
-    first, second, third = due(api), due(api), due(api)
+    first, second, third = (
+        launch_next_run(api),
+        launch_next_run(api),
+        launch_next_run(api),
+    )
     for run, name in ((first, "a"), (second, "b"), (third, "a")):
-        find(run, firstName=name)
+        complete_run(run, firstName=name)
     Baseline.objects.all().delete()
 
-    compare(third, first, second)
+    compare_reports(third, first, second)
 
     found = [alert["changes"][0] for alert in list_alerts(api)]
     assert [(c["old"], c["new"]) for c in found] == [("b", "a"), ("a", "b")]
@@ -146,17 +150,17 @@ def test_runs_of_one_job_are_compared_in_their_order(api: Api, made):
 def test_check_completed_by_a_retry_is_compared(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
-    run = due(api)
-    ask_about(run, REFUSED)
+    run = launch_next_run(api)
+    set_id_number(run, REFUSED)
     api.work()
-    compare(run)
+    compare_reports(run)
     assert api.report(str(run.report_id))["status"] == "FAILED"
     assert list_alerts(api) == []
 
-    ask_about(run, CHANGING)
+    set_id_number(run, CHANGING)
     assert api.post(f"/reports/{run.report_id}/retry").status_code == 200
     api.work()
-    compare(run)
+    compare_reports(run)
 
     (alert,) = list_alerts(api)
     assert (alert["monitoringId"], alert["reportId"]) == (
@@ -169,13 +173,13 @@ def test_check_completed_by_a_retry_is_compared(api: Api):
 
 def test_failed_run_leaves_the_baseline_as_it_is(api: Api, made):
     before = Baseline.objects.get().said
-    run = due(api)
-    ask_about(run, REFUSED)
+    run = launch_next_run(api)
+    set_id_number(run, REFUSED)
     run_rules(api)
     assert api.report(str(run.report_id))["status"] == "FAILED"
     assert Baseline.objects.get().said == before
 
-    due(api)
+    launch_next_run(api)
     run_rules(api)
 
     assert list_alerts(api) == []
@@ -185,7 +189,7 @@ def test_failed_run_leaves_the_baseline_as_it_is(api: Api, made):
 def test_sweep_compares_findings_of_a_cancelled_run(api: Api):
     create_rule(api, "IDENTITY", "KRA_PIN", id_number=CHANGING)
     run_rules(api)
-    run = due(api)
+    run = launch_next_run(api)
     late = CheckResult.objects.filter(report=run.report_id, name="KRA_PIN")
     late.update(next_attempt_at=now() + DAY, turn_at=now() + DAY)
     api.work()
@@ -205,7 +209,7 @@ def test_sweep_compares_findings_of_a_cancelled_run(api: Api):
 def test_sweep_compares_a_run_of_a_lost_job_once(api: Api):
     create_rule(api, id_number=CHANGING)
     run_rules(api)
-    due(api)
+    launch_next_run(api)
     api.work()
     long_ago = now() - timedelta(minutes=3)
     Run.objects.filter(compared_at=None).update(created_at=long_ago)
@@ -219,11 +223,11 @@ def test_sweep_compares_a_run_of_a_lost_job_once(api: Api):
 
 
 def test_erased_finding_is_no_change(api: Api, made):
-    run = due(api)
+    run = launch_next_run(api)
     api.work()
     CheckResult.objects.filter(report=run.report_id).update(finding=None)
 
-    compare(run)
+    compare_reports(run)
 
     assert list_alerts(api) == []
     assert Baseline.objects.get().run_number == 1
@@ -232,11 +236,11 @@ def test_erased_finding_is_no_change(api: Api, made):
 def test_rule_deleted_during_its_run_raises_no_alert(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
-    run = due(api)
+    run = launch_next_run(api)
     assert api.delete(f"/monitoring/{made['id']}").status_code == 204
 
     api.work()
-    compare(run)
+    compare_reports(run)
     compare_lost_runs()
 
     report = api.report(str(run.report_id))
@@ -261,7 +265,7 @@ def test_alerts_stay_when_their_rule_is_deleted(api: Api):
 def test_last_run_of_a_paused_rule_raises_its_alert(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
-    due(api)
+    launch_next_run(api)
     assert api.post(f"/monitoring/{made['id']}/pause").status_code == 200
 
     run_rules(api)
@@ -281,7 +285,7 @@ def test_unreadable_rule_stops_no_other(api: Api):
     assert len(runs) == 2
 
     with pytest.raises(ComparisonFailed, match="1 of 2"):
-        compare(*runs)
+        compare_reports(*runs)
 
     (alert,) = list_alerts(api)
     assert alert["monitoringId"] != broken["id"]
@@ -312,19 +316,19 @@ def test_one_alert_a_run_lists_the_changes_of_every_check(api: Api):
 SILENT, CLEAR = "90000008", "90000000"
 
 
-def run(api: Api, times: int, days: int = 1) -> None:
+def run_days(api: Api, times: int, days: int = 1) -> None:
     for _ in range(times):
         move_rules_back(days * DAY)
         run_rules(api)
 
 
-def point_to(number: str) -> None:
+def set_id_number_of_rule(number: str) -> None:
     rule = Rule.objects.get()
     rule.subject = {**rule.subject, "idNumber": number}
     rule.save()
 
 
-def check_of(api: Api) -> dict[str, Any]:
+def get_check_state(api: Api) -> dict[str, Any]:
     (rule,) = api.get("/monitoring").json()["content"]
     assert rule == api.get(f"/monitoring/{rule['id']}").json()
     (check,) = rule["checks"]
@@ -337,13 +341,13 @@ def test_rule_shows_when_each_check_last_completed(api: Api):
         {"checkName": "IDENTITY", "lastCompletedAt": None, "runsWithoutAnswer": 0}
     ]
     run_rules(api)
-    completed = check_of(api)["lastCompletedAt"]
+    completed = get_check_state(api)["lastCompletedAt"]
     assert completed is not None
 
-    point_to(SILENT)
-    run(api, 2)
+    set_id_number_of_rule(SILENT)
+    run_days(api, 2)
 
-    assert check_of(api) == {
+    assert get_check_state(api) == {
         "checkName": "IDENTITY",
         "lastCompletedAt": completed,
         "runsWithoutAnswer": 2,
@@ -353,11 +357,11 @@ def test_rule_shows_when_each_check_last_completed(api: Api):
 def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
     create_rule(api, id_number=CLEAR)
     run_rules(api)
-    point_to(SILENT)
-    run(api, 2)
+    set_id_number_of_rule(SILENT)
+    run_days(api, 2)
     assert list_alerts(api) == []
 
-    run(api, 4)
+    run_days(api, 4)
 
     (alert,) = list_alerts(api)
     assert (alert["kind"], alert["severity"]) == ("NO_ANSWER", "WARNING")
@@ -374,14 +378,14 @@ def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
 def test_check_that_answers_again_may_raise_another_alert(api: Api):
     create_rule(api, id_number=SILENT)
     run_rules(api)
-    run(api, 2)
+    run_days(api, 2)
     assert "last completed never" in list_alerts(api)[0]["message"]
 
-    point_to(CLEAR)
-    run(api, 1)
-    assert check_of(api)["runsWithoutAnswer"] == 0
-    point_to(SILENT)
-    run(api, 3)
+    set_id_number_of_rule(CLEAR)
+    run_days(api, 1)
+    assert get_check_state(api)["runsWithoutAnswer"] == 0
+    set_id_number_of_rule(SILENT)
+    run_days(api, 3)
 
     assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"] * 2
 
@@ -392,7 +396,7 @@ def test_check_that_answers_again_may_raise_another_alert(api: Api):
 def test_longer_cadences_raise_no_answer_alerts_sooner(api: Api, cadence, days, runs):
     create_rule(api, id_number=SILENT, cadence=cadence)
     run_rules(api)
-    run(api, runs - 1, days)
+    run_days(api, runs - 1, days)
 
     assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"]
 
@@ -412,7 +416,7 @@ def test_run_compared_twice_counts_once(api: Api):
 def test_staff_and_members_see_checks_without_an_answer(api: Api, staff):
     create_rule(api, id_number=SILENT)
     run_rules(api)
-    run(api, 2)
+    run_days(api, 2)
 
     assert "A check could not be done" in read_page(
         staff, change_url(Alert.objects.get())
@@ -428,7 +432,7 @@ def test_staff_and_members_see_checks_without_an_answer(api: Api, staff):
     assert "<table" not in page
 
 
-def said(level: str = "LOW", flags: Any = (), **details: Any) -> dict[str, Any]:
+def snapshot(level: str = "LOW", flags: Any = (), **details: Any) -> dict[str, Any]:
     return {"riskLevel": level, "flags": dict(flags), "details": details}
 
 
@@ -452,7 +456,7 @@ def severities(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ],
 )
 def test_severity_of_a_level_change_follows_the_new_level(old, new, severity):
-    assert severities(said(old), said(new)) == [severity]
+    assert severities(snapshot(old), snapshot(new)) == [severity]
 
 
 @pytest.mark.parametrize(
@@ -469,11 +473,13 @@ def test_severity_of_a_level_change_follows_the_new_level(old, new, severity):
     ],
 )
 def test_severity_of_a_flag_change_follows_the_new_flags(old, new, severity):
-    assert severities(said(flags=old), said(flags=new)) == [severity]
+    assert severities(snapshot(flags=old), snapshot(flags=new)) == [severity]
 
 
 def test_changed_field_has_severity_info():
-    (change,) = find_changes("IDENTITY", said(status="ACTIVE"), said(status="CLOSED"))
+    (change,) = find_changes(
+        "IDENTITY", snapshot(status="ACTIVE"), snapshot(status="CLOSED")
+    )
 
     assert change.as_json() == {
         "checkName": "IDENTITY",
@@ -494,7 +500,7 @@ def test_changed_field_has_severity_info():
     ],
 )
 def test_other_order_of_a_list_is_no_change(old, new):
-    assert find_changes("IDENTITY", said(found=old), said(found=new)) == []
+    assert find_changes("IDENTITY", snapshot(found=old), snapshot(found=new)) == []
 
 
 @pytest.mark.parametrize(
@@ -502,15 +508,18 @@ def test_other_order_of_a_list_is_no_change(old, new):
     [(["a"], ["a", "a"]), (["a"], []), ([], None), ([[1], [2]], [[1, 2]])],
 )
 def test_other_members_of_a_list_are_a_change(old, new):
-    assert severities(said(found=old), said(found=new)) == ["INFO"]
+    assert severities(snapshot(found=old), snapshot(found=new)) == ["INFO"]
 
 
 def test_field_added_to_or_removed_from_the_definition_is_no_change():
-    assert find_changes("IDENTITY", said(gone=1), said(added=2)) == []
+    assert find_changes("IDENTITY", snapshot(gone=1), snapshot(added=2)) == []
 
 
 def test_flags_of_a_change_are_listed_with_severity():
-    old, new = said(flags={"B": "LOW", "A": "HIGH"}), said(flags={"B": "MEDIUM"})
+    old, new = (
+        snapshot(flags={"B": "LOW", "A": "HIGH"}),
+        snapshot(flags={"B": "MEDIUM"}),
+    )
 
     (change,) = find_changes("IDENTITY", old, new)
 
@@ -522,11 +531,11 @@ def test_flags_of_a_change_are_listed_with_severity():
 
 
 def test_title_and_message_name_changes_without_values():
-    old = said("LOW", {"OLD": "LOW"}, name="Wanjiku", phone="0711")
+    old = snapshot("LOW", {"OLD": "LOW"}, name="Wanjiku", phone="0711")
     changes = find_changes(
-        "IDENTITY", old, said("HIGH", {"NEW": "HIGH"}, name="Atieno")
+        "IDENTITY", old, snapshot("HIGH", {"NEW": "HIGH"}, name="Atieno")
     )
-    changes += find_changes("KRA_PIN", said(pin="A1"), said(pin="A2"))
+    changes += find_changes("KRA_PIN", snapshot(pin="A1"), snapshot(pin="A2"))
 
     assert title_of(changes[:3]) == "IDENTITY: risk level changed"
     assert title_of(changes) == "2 checks changed"
@@ -538,14 +547,14 @@ def test_title_and_message_name_changes_without_values():
 
 def test_message_names_a_flag_of_another_severity():
     changes = find_changes(
-        "IDENTITY", said(flags={"A": "LOW"}), said(flags={"A": "HIGH"})
+        "IDENTITY", snapshot(flags={"A": "LOW"}), snapshot(flags={"A": "HIGH"})
     )
     assert message_of(changes) == "IDENTITY: a flag is graver or less grave."
 
 
 def test_message_of_many_changes_fits_its_column():
-    old = said(**{f"field{number}": 1 for number in range(500)})
-    new = said(**{f"field{number}": 2 for number in range(500)})
+    old = snapshot(**{f"field{number}": 1 for number in range(500)})
+    new = snapshot(**{f"field{number}": 2 for number in range(500)})
 
     changes = find_changes("IDENTITY", old, new)
 

@@ -2,9 +2,11 @@ import asyncio
 import logging
 import threading
 import time
+from typing import Any
 
-from tests.webhooks.letters import HEADERS, answer, answers
+from tests.webhooks.senders import HEADERS, answer, answers
 from tests.world.receiver import HOST, Script, lookup_here
+from webhooks import sender
 from webhooks.models import Attempt
 from webhooks.sender import Sender, WebhookRequest
 
@@ -12,11 +14,11 @@ E = Attempt.Error
 
 
 def test_request_arrives_unchanged(receiver, post):
-    said = answer(post, receiver.url("/hooks?a=%20b"), body=b'{"a": 1}')
+    answered = answer(post, receiver.url("/hooks?a=%20b"), body=b'{"a": 1}')
 
-    assert (said.status_code, said.error, said.text) == (200, "", "ok")
-    assert said.retry_after is None
-    assert 0 <= said.duration_ms < 5000
+    assert (answered.status_code, answered.error, answered.text) == (200, "", "ok")
+    assert answered.retry_after is None
+    assert 0 <= answered.duration_ms < 5000
     [got] = receiver.received
     assert (got.path, got.body) == ("/hooks?a=%20b", b'{"a": 1}')
     assert got.headers == {
@@ -43,7 +45,7 @@ def test_many_requests_are_under_way_at_once(receiver, post):
 
     all_of_them = answers(post, *[receiver.url("/slow")] * 50)
 
-    assert {said.text for said in all_of_them} == {"12345"}
+    assert {answered.text for answered in all_of_them} == {"12345"}
     assert time.monotonic() - started < 5
     assert receiver.connections == 50
 
@@ -91,7 +93,7 @@ def test_exit_does_not_wait_for_receivers(receiver):
     assert time.monotonic() - started < 2
     left = post.answers(0)
     assert sorted(number for number, _ in left) == list(range(20))
-    assert {said.error for _, said in left} == {E.BROKEN}
+    assert {answered.error for _, answered in left} == {E.BROKEN}
 
 
 def test_exit_does_not_wait_for_lookups(receiver):
@@ -119,9 +121,9 @@ def test_waiting_for_answers_ends_after_the_timeout(post):
 
 def test_unexpected_error_is_an_answer(receiver, post, caplog):
     with caplog.at_level(logging.ERROR):
-        said = answer(post, receiver.url(), body=17)
+        answered = answer(post, receiver.url(), body=17)
 
-    assert said.error == E.BROKEN
+    assert answered.error == E.BROKEN
     [record] = caplog.records
     assert record.getMessage() == "a delivery raised TypeError"
     assert record.exc_info is None
@@ -144,3 +146,138 @@ def test_requests_of_many_threads_are_all_answered(receiver, post):
     while len(found) < 100:
         found += [number for number, _ in post.answers(5)]
     assert sorted(found) == list(range(100))
+
+
+def lane_requests(url: str, requests: int):
+    return [
+        (n, WebhookRequest(url, b"{}", HEADERS, lane="one")) for n in range(requests)
+    ]
+
+
+def send_to_lane(post: Sender, url: str, requests: int):
+    post.send(lane_requests(url, requests))
+    return collect_answers(post, requests)
+
+
+def collect_answers(post: Sender, requests: int):
+    answered: list[Any] = []
+    deadline = time.monotonic() + 10
+    while len(answered) < requests and time.monotonic() < deadline:
+        answered += [one for _, one in post.answers(0.1)]
+    return answered
+
+
+def test_lane_limits_requests_under_way(receiver):
+    receiver.scripts["/slow"] = Script(body=b"12345", drip=0.001)
+    with Sender(lookup_here, at_once=3) as post:
+        answered = send_to_lane(post, receiver.url("/slow"), 12)
+
+    assert {one.status_code for one in answered} == {200}
+    assert receiver.connections == 3
+
+
+def test_waiting_requests_return_unsent_after_a_failure(receiver, settings):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 0.3
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    with Sender(lookup_here, at_once=2) as post:
+        answered = send_to_lane(post, receiver.url("/hangs"), 9)
+
+    assert [one.error for one in answered if one] == [E.TIMED_OUT] * 2
+    assert answered.count(None) == 7
+    assert len(receiver.received) == 2
+
+
+def test_waiting_requests_return_unsent_when_recalled(receiver):
+    receiver.scripts["/slow"] = Script(body=b"12345", drip=0.005)
+    with Sender(lookup_here, at_once=2) as post:
+        post.send(lane_requests(receiver.url("/slow"), 5))
+        receiver.wait_for(2)
+        post.recall()
+        answered = collect_answers(post, 5)
+
+    assert answered.count(None) == 3
+    assert [one.status_code for one in answered if one] == [200, 200]
+
+
+def test_request_returns_unsent_after_a_long_wait(receiver, monkeypatch):
+    monkeypatch.setattr(sender, "WAIT_SECONDS", 0.2)
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    with Sender(lookup_here, at_once=1) as post:
+        post.send(lane_requests(receiver.url("/hangs"), 2))
+        assert collect_answers(post, 1) == [None]
+
+
+def test_failing_lane_delays_no_other(receiver, settings):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
+    receiver.scripts["/hangs"] = Script(hangs=True)
+    with Sender(lookup_here, at_once=1) as post:
+        post.send(lane_requests(receiver.url("/hangs"), 2))
+        started = time.monotonic()
+        post.send(
+            [("other", WebhookRequest(receiver.url(), b"{}", HEADERS, lane="other"))]
+        )
+        ((key, answered),) = post.answers(5)
+        assert (key, answered.status_code) == ("other", 200)
+
+    assert time.monotonic() - started < 0.4
+
+
+def test_closed_kept_connection_is_no_failure(receiver, post):
+    assert answer(post, receiver.url()).error == ""
+    receiver.drop_connections()
+
+    assert answer(post, receiver.url()).error == ""
+    assert [got.connection for got in receiver.received] == [1, 2]
+
+
+def closes_the_second_time(received):
+    return Script(cut_after=0) if received.connection == 1 else Script()
+
+
+def test_request_on_a_stale_connection_is_sent_again(receiver, post):
+    receiver.scripts["/again"] = closes_the_second_time
+    assert answer(post, receiver.url()).error == ""
+
+    assert answer(post, receiver.url("/again")).error == ""
+    assert [got.connection for got in receiver.received] == [1, 1, 2]
+
+
+def test_second_request_uses_a_new_connection(receiver, post):
+    receiver.scripts["/slow"] = Script(drip=0.002)
+    receiver.scripts["/again"] = lambda received: (
+        Script(cut_after=0) if received.connection <= 2 else Script()
+    )
+    answers(post, receiver.url("/slow"), receiver.url("/slow"))
+    assert receiver.connections == 2
+
+    assert answer(post, receiver.url("/again")).error == ""
+    assert receiver.connections == 3
+
+
+def test_request_is_sent_at_most_twice(receiver, post):
+    receiver.scripts["/never"] = Script(cut_after=0)
+    answers(post, *[receiver.url()] * 5)
+
+    assert answer(post, receiver.url("/never")).error == E.BROKEN
+    assert sum(got.path == "/never" for got in receiver.received) == 2
+
+
+def test_request_with_a_begun_answer_is_not_sent_again(receiver, post):
+    receiver.scripts["/begun"] = Script(cut_after=45, body=b"x" * 100)
+    answer(post, receiver.url())
+
+    assert answer(post, receiver.url("/begun")).error == E.BROKEN
+    assert sum(got.path == "/begun" for got in receiver.received) == 1
+
+
+def test_second_request_does_not_move_the_deadline(receiver, hurried):
+    def late(received):
+        return Script(cut_after=0) if received.connection == 1 else Script(hangs=True)
+
+    answer(hurried, receiver.url())
+    receiver.scripts["/late"] = late
+
+    answered = answer(hurried, receiver.url("/late"))
+
+    assert answered.error == E.TIMED_OUT
+    assert answered.duration_ms < 900

@@ -5,7 +5,7 @@ from email.utils import format_datetime
 import pytest
 from django.utils.timezone import now, timedelta
 
-from tests.webhooks.letters import answer, answers
+from tests.webhooks.senders import answer, answers
 from tests.world.receiver import HOST, Script
 from webhooks.models import Attempt
 
@@ -16,27 +16,27 @@ E = Attempt.Error
 def test_answer_has_the_status(receiver, post, status):
     receiver.scripts["/"] = Script(status=status, body=b"")
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
 
-    assert (said.status_code, said.error) == (status, "")
+    assert (answered.status_code, answered.error) == (status, "")
 
 
 def test_answer_has_the_first_kibibyte_as_text(receiver, post):
     receiver.scripts["/"] = Script(body=b"a\0b\xff" + "ü".encode() * 600)
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
 
-    assert said.text == "a\ufffdb\ufffd" + "ü" * 510
+    assert answered.text == "a\ufffdb\ufffd" + "ü" * 510
 
 
 def test_compressed_answer_is_not_unpacked(receiver, post):
     packed = gzip.compress(b"x" * 1_000_000)
     receiver.scripts["/"] = Script(body=packed, headers={"Content-Encoding": "gzip"})
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
 
-    assert (said.status_code, said.error) == (200, "")
-    assert "xx" not in said.text
+    assert (answered.status_code, answered.error) == (200, "")
+    assert "xx" not in answered.text
 
 
 @pytest.mark.parametrize(
@@ -55,39 +55,39 @@ def test_compressed_answer_is_not_unpacked(receiver, post):
 def test_request_times_out_at_the_deadline(receiver, hurried, script):
     receiver.scripts["/"] = script
 
-    said = answer(hurried, receiver.url())
+    answered = answer(hurried, receiver.url())
 
-    assert said.error == E.TIMED_OUT
-    assert 450 <= said.duration_ms < 1500
+    assert answered.error == E.TIMED_OUT
+    assert 450 <= answered.duration_ms < 1500
     assert len(receiver.received) == 1
 
 
 def test_dripping_body_is_cut_at_the_deadline(receiver, hurried):
     receiver.scripts["/"] = Script(body=b"x" * 5000, drip=0.001)
 
-    said = answer(hurried, receiver.url())
+    answered = answer(hurried, receiver.url())
 
-    assert (said.status_code, said.error) == (200, E.TIMED_OUT)
-    assert said.text.startswith("xx")
+    assert (answered.status_code, answered.error) == (200, E.TIMED_OUT)
+    assert answered.text.startswith("xx")
 
 
 def test_missing_handshake_is_cut_at_the_deadline(hurried):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
 
-        said = answer(hurried, f"https://{HOST}:{port}/")
+        answered = answer(hurried, f"https://{HOST}:{port}/")
 
-    assert said.error == E.TIMED_OUT
+    assert answered.error == E.TIMED_OUT
 
 
 def test_huge_answer_is_cut(receiver, post):
     receiver.scripts["/"] = Script(body=b"x" * 100_000_000)
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
     again = answer(post, receiver.url("/small"))
 
-    assert (said.status_code, said.error, len(said.text)) == (200, "", 1024)
-    assert said.duration_ms < 2000
+    assert (answered.status_code, answered.error, len(answered.text)) == (200, "", 1024)
+    assert answered.duration_ms < 2000
     assert receiver.written < 20_000_000
     # The rest of the huge answer is not read as the next answer.
     assert again.text == "ok"
@@ -105,10 +105,10 @@ def test_answer_of_the_limit_keeps_the_connection_open(receiver, post):
 def test_incomplete_answer_does_not_count(receiver, post, cut_after):
     receiver.scripts["/"] = Script(body=b"x" * 100, cut_after=cut_after)
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
 
-    assert said.error == E.BROKEN
-    assert said.status_code == (200 if cut_after == 45 else None)
+    assert answered.error == E.BROKEN
+    assert answered.status_code == (200 if cut_after == 45 else None)
     assert len(receiver.received) == 1
 
 
@@ -145,9 +145,13 @@ def test_answer_that_is_not_http_does_not_count(receiver, post, raw):
 def test_retry_after_is_read_as_seconds(receiver, post):
     receiver.scripts["/"] = Script(status=429, headers={"Retry-After": "120"})
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
 
-    assert (said.status_code, said.error, said.retry_after) == (429, "", 120.0)
+    assert (answered.status_code, answered.error, answered.retry_after) == (
+        429,
+        "",
+        120.0,
+    )
 
 
 def test_retry_after_is_read_as_a_date(receiver, post):

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.webhooks.letters import answer, answers, at
+from tests.webhooks.senders import answer, answers, at
 from tests.world.receiver import HOST, Receiver, Script, lookup_here
 from webhooks.models import Attempt
 from webhooks.sender import Sender, _ssl_context
@@ -71,9 +71,9 @@ def test_closed_port_is_not_connected(post):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
-        said = answer(post, f"https://{HOST}:{port}/")
+        answered = answer(post, f"https://{HOST}:{port}/")
 
-    assert (said.status_code, said.error) == (None, E.NOT_CONNECTED)
+    assert (answered.status_code, answered.error) == (None, E.NOT_CONNECTED)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -82,9 +82,9 @@ def test_redirect_is_not_followed(receiver, post, connects, status):
         status=status, headers={"Location": "https://127.0.0.1:8443/admin"}, body=b""
     )
 
-    said = answer(post, receiver.url())
+    answered = answer(post, receiver.url())
 
-    assert (said.status_code, said.error) == (status, "")
+    assert (answered.status_code, answered.error) == (status, "")
     assert connects == [("127.0.0.1", receiver.port)]
 
 
@@ -106,9 +106,13 @@ def test_redirect_is_not_followed(receiver, post, connects, status):
     ],
 )
 def test_forbidden_url_is_blocked(post, connects, url):
-    said = answer(post, url)
+    answered = answer(post, url)
 
-    assert (said.status_code, said.error, said.text) == (None, E.TARGET_BLOCKED, "")
+    assert (answered.status_code, answered.error, answered.text) == (
+        None,
+        E.TARGET_BLOCKED,
+        "",
+    )
     assert connects == []
 
 
@@ -128,9 +132,9 @@ def test_name_of_private_addresses_is_blocked(receiver, connects, addresses):
     lookup, asked = at(addresses)
 
     with Sender(lookup) as post:
-        said = answer(post, "https://hooks.example.com:8443/")
+        answered = answer(post, "https://hooks.example.com:8443/")
 
-    assert said.error == E.TARGET_BLOCKED
+    assert answered.error == E.TARGET_BLOCKED
     assert asked == ["hooks.example.com"]
     assert connects == []
 
@@ -139,9 +143,9 @@ def test_connection_uses_the_checked_address(receiver, connects):
     lookup, asked = at(["8.8.8.8"], ["127.0.0.1"])
 
     with Sender(lookup) as post:
-        said = answer(post, "https://hooks.example.com:8443/")
+        answered = answer(post, "https://hooks.example.com:8443/")
 
-    assert said.error == E.NOT_CONNECTED
+    assert answered.error == E.NOT_CONNECTED
     assert asked == ["hooks.example.com"]
     assert connects == [("8.8.8.8", 8443)]
 
