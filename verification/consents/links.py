@@ -92,9 +92,11 @@ class ConsentLinks(ClientLinks[Consent]):
         is_over = row.expires_at is not None and row.expires_at <= at
         waits = row.status == ConsentStatus.PENDING and not is_over
         # A report whose link is over has failed, even if no job has recorded that yet.
-        is_asked = is_draft or (report.status == ReportStatus.PENDING_CONSENT and waits)
+        is_awaited = report.status == ReportStatus.PENDING_CONSENT and waits
         is_hosted = row.mode == Consent.Mode.SERVICE_HOSTED
-        if not (is_hosted and is_asked and row.status in UNANSWERED_STATUSES):
+        if not (
+            is_hosted and (is_draft or is_awaited) and row.status in UNANSWERED_STATUSES
+        ):
             status = ConsentStatus.EXPIRED if is_over else row.status
             raise ConsentNotRenewable(status)
 
@@ -173,10 +175,8 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     cannot go out, and Consent.DoesNotExist for a replaced link.
     """
     consent = _get_consent_for_update(consent_id, generation)
-    is_asked = consent.status == ConsentStatus.PENDING
-    if not is_asked or consent.is_locked_for_good:
-        raise CodeNotSent
-    if channel not in code_channels(consent):
+    is_open = consent.status == ConsentStatus.PENDING and not consent.is_locked_for_good
+    if not is_open or channel not in code_channels(consent):
         raise CodeNotSent
     at = now()
     if consent.code_sent_at:

@@ -88,11 +88,13 @@ def notice_for(consent: Consent, language: str) -> Notice:
     report = consent.report
     version = VERSIONS.get(report.country, DEFAULT_VERSION)
     source, values = _source(version, language), _values(report)
-    asked = _asked_sources(report)
-    recipients_by_check = _recipients(report, asked, source["sent"], values, language)
+    providers_by_check = _asked_sources(report)
+    recipients_by_check = _recipients(
+        report, providers_by_check, source["sent"], values, language
+    )
     has_referee = any(
         not providers and asks_referee(name, report.environment)
-        for name, providers in asked.items()
+        for name, providers in providers_by_check.items()
     )
     values["abroad"] = _transfers_abroad(
         recipients_by_check, source["abroad"], values, has_referee=has_referee
@@ -119,7 +121,10 @@ def notice_for(consent: Consent, language: str) -> Notice:
         agreement=source[f"agreement{form}"].format(**values),
         not_me=source["not_me"].format(**values),
         withdrawal=source["withdrawal"].format(**values),
-        sources={name: [one.name for one in found] for name, found in asked.items()},
+        sources={
+            name: [one.name for one in found]
+            for name, found in providers_by_check.items()
+        },
     )
 
 
@@ -190,7 +195,7 @@ _Recipients = dict[str, list[Recipient | None]]
 
 def _recipients(
     report: Report,
-    asked: dict[str, tuple[Provider, ...]],
+    providers_by_check: dict[str, tuple[Provider, ...]],
     words: dict[str, str],
     values: dict[str, Any],
     language: str,
@@ -201,7 +206,7 @@ def _recipients(
     return {
         name: [recipient(one, name, language) for one in providers]
         or [referee] * asks_referee(name, report.environment)
-        for name, providers in asked.items()
+        for name, providers in providers_by_check.items()
     }
 
 
