@@ -91,7 +91,7 @@ class RuleAdmin(ReadOnlyAdmin):
         "history",
         "alerts",
     ]
-    personal_fields = ("subject_opened", "consent_opened")
+    personal_fields = ("decrypted_subject", "decrypted_consent")
     audits_opening = True
 
     def get_object(self, request, object_id, from_field=None):
@@ -163,11 +163,11 @@ class RuleAdmin(ReadOnlyAdmin):
         )
 
     @admin.display(description="Subject (personal data)")
-    def subject_opened(self, rule):
+    def decrypted_subject(self, rule):
         return json_block(rule.subject)
 
     @admin.display(description="Consent (personal data)")
-    def consent_opened(self, rule):
+    def decrypted_consent(self, rule):
         return json_block(rule.consent)
 
     @admin.action(description="Pause", permissions=["act"])
@@ -288,14 +288,14 @@ class AlertAdmin(RuleLinkAdmin):
         "actioned",
         "created_at",
     ]
-    personal_fields = ("changes_opened",)
+    personal_fields = ("decrypted_changes",)
 
     def get_queryset(self, request):
         alerts = super().get_queryset(request)
         return alerts if request.user.is_superuser else alerts.defer("changes")
 
     @admin.display(description="Changes (personal data)")
-    def changes_opened(self, alert):
+    def decrypted_changes(self, alert):
         rows = [
             (
                 row["check"],

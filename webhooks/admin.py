@@ -166,7 +166,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         "redelivery",
         "attempts_made",
     ]
-    personal_fields = ("payload_opened",)
+    personal_fields = ("decrypted_payload",)
     # Answers may repeat personal data of the payload.
     also_revealed = ("answers",)
 
@@ -198,7 +198,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Payload, as the receiver gets it")
     @cached_display
-    def payload_opened(self, delivery):
+    def decrypted_payload(self, delivery):
         event = Event.objects.get(pk=delivery.pk)
         return None if event.payload is None else json.loads(envelope(event))
 

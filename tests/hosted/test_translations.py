@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils.translation import override
 from django.utils.translation.template import templatize
 
+from verification.checks.catalogue import CATALOGUE as CHECK_CATALOGUE
 from verification.hosted.forms import (
     CompanyGrantForm,
     DateOfBirthForm,
@@ -67,6 +68,12 @@ def test_compiled_catalogue_is_current():
 def test_catalogue_has_every_text_of_the_pages_and_no_other():
     assert set(translations()) == marked()
     assert {key for key, text in translations().items() if not text} == set()
+
+
+def test_catalogue_has_the_name_of_every_check():
+    names = {definition.display_name for definition in CHECK_CATALOGUE}
+
+    assert names - set(translations()) == set()
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)

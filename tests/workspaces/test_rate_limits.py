@@ -96,7 +96,7 @@ def test_database_counts_while_redis_is_unavailable(redis, settings, caplog):
 
     assert not rate_limits.count("create:k", 1).exceeded
     assert rate_limits.count("create:k", 1).exceeded
-    assert "Redis is away" in caplog.text
+    assert "Redis is unavailable" in caplog.text
 
 
 @pytest.mark.django_db(transaction=True)

@@ -336,7 +336,7 @@ class RevealingAdmin(BackofficeAdmin):
         self, request: HttpRequest, form: ReasonForm, object_id: str
     ) -> HttpResponse:
         obj, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-        names = [name.removesuffix("_opened") for name in self.personal_fields]
+        names = [name.removeprefix("decrypted_") for name in self.personal_fields]
         names += self.also_revealed
         act = f"{audit.noun(obj)}.revealed"
         audit.record(act, audit.actor_of(request), obj, fields=names, reason=reason)

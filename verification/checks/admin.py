@@ -173,8 +173,8 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "failure_retryable",
         "created_at",
     ]
-    personal_fields = ("finding_opened",)
+    personal_fields = ("decrypted_finding",)
 
     @admin.display(description="Finding")
-    def finding_opened(self, result):
+    def decrypted_finding(self, result):
         return result.finding

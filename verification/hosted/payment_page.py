@@ -167,6 +167,7 @@ CHECKS = (
     _("Credit bureau score"),
     _("Credit bureau status"),
     _("Credit bureau company report"),
+    _("Sanctions and watch lists"),
 )
 # Item on a receipt of a top-up, from `payments.receipts`, for the translators.
 RECEIPT_ITEMS = (_("Top-up of the balance"),)
