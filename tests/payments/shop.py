@@ -74,21 +74,21 @@ class Shop:
         if self.weather == "lost":
             raise Unavailable("SOURCE_UNAVAILABLE", "The shop did not answer in time.")
 
-    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
+    def begin(self, request: CheckoutRequest) -> CheckoutPage:
         self._begin_call()
-        page = Page(asked.reference, asked.amount, asked.currency)
-        self.pages.setdefault(asked.reference, page)
+        page = Page(request.reference, request.amount, request.currency)
+        self.pages.setdefault(request.reference, page)
         self._end_call()
-        return CheckoutPage(f"https://shop.test/{asked.reference}", "")
+        return CheckoutPage(f"https://shop.test/{request.reference}", "")
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return amount == amount.to_integral_value()
 
-    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
+    def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         self._begin_call()
-        assert asked.reference not in self.pages, "two prompts of one checkout"
-        self.pages[asked.reference] = Page(
-            asked.reference, asked.amount, asked.currency
+        assert request.reference not in self.pages, "two prompts of one checkout"
+        self.pages[request.reference] = Page(
+            request.reference, request.amount, request.currency
         )
         self._end_call()
         return CheckoutSnapshot(CheckoutState.OPEN)

@@ -218,13 +218,13 @@ class CheckoutProvider(Protocol):
         """Scheme and host of the provider's pages, to which our forms may lead."""
         ...
 
-    def begin(self, asked: CheckoutRequest) -> CheckoutPage: ...
+    def begin(self, request: CheckoutRequest) -> CheckoutPage: ...
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         """Return whether `send_prompt` supports this amount."""
         ...
 
-    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
+    def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """Send a prompt to this phone (E.164): OPEN until the payer answers.
 
         `look` returns its later state. A repeat with the same reference must not send a
@@ -295,7 +295,7 @@ class RemoteProvider:
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return False
 
-    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
+    def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         raise Refused("PROMPT_NOT_SUPPORTED", "The provider sends no prompts.")
 
     def expire(self, reference: str, session: str) -> None:

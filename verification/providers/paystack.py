@@ -140,13 +140,13 @@ class Paystack(RemoteProvider):
         self._fallback_email = fallback_email
         self._paid_within = paid_within
 
-    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
+    def begin(self, request: CheckoutRequest) -> CheckoutPage:
         body = {
-            **self._order(asked),
-            "callback_url": asked.return_url,
+            **self._order(request),
+            "callback_url": request.return_url,
             "metadata": {
-                "cancel_action": asked.cancel_url,
-                "custom_fields": _description(asked),
+                "cancel_action": request.cancel_url,
+                "custom_fields": _description(request),
             },
         }
         try:
@@ -162,12 +162,12 @@ class Paystack(RemoteProvider):
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return is_mpesa_amount(amount, currency)
 
-    def send_prompt(self, asked: CheckoutRequest, phone: str) -> CheckoutSnapshot:
+    def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """https://paystack.com/docs/payments/payment-channels/#m-pesa"""
         body = {
-            **self._order(asked),
+            **self._order(request),
             "mobile_money": {"phone": phone, "provider": "mpesa"},
-            "metadata": {"custom_fields": _description(asked)},
+            "metadata": {"custom_fields": _description(request)},
         }
         try:
             sent = self._call("POST", "/charge", json=body)
@@ -181,7 +181,7 @@ class Paystack(RemoteProvider):
             if not failure:
                 raise
             return CheckoutSnapshot(CheckoutState.FAILED, failure=failure)
-        if sent.get("reference") not in (None, asked.reference):
+        if sent.get("reference") not in (None, request.reference):
             raise unavailable_error("Paystack", "answered about another transaction")
         return _prompt_snapshot(sent)
 
@@ -305,27 +305,27 @@ class Paystack(RemoteProvider):
                 words=frozenset(str(found.get("merchant_note") or "").split()),
             )
 
-    def _order(self, asked: CheckoutRequest) -> dict[str, Any]:
+    def _order(self, request: CheckoutRequest) -> dict[str, Any]:
         """Return the members that a page and a prompt have in common."""
-        if not REFERENCE.fullmatch(asked.reference):
+        if not REFERENCE.fullmatch(request.reference):
             raise Refused(
                 "REFERENCE_NOT_SUPPORTED", "Paystack takes no such reference."
             )
         return {
-            "reference": asked.reference,
-            "amount": to_cents(asked.amount, asked.currency),
-            "currency": asked.currency,
-            "email": self._email(asked),
+            "reference": request.reference,
+            "amount": to_cents(request.amount, request.currency),
+            "currency": request.currency,
+            "email": self._email(request),
         }
 
-    def _email(self, asked: CheckoutRequest) -> str:
-        if asked.email:
-            return asked.email
+    def _email(self, request: CheckoutRequest) -> str:
+        if request.email:
+            return request.email
         if not self._fallback_email:
             raise Refused(
                 "EMAIL_REQUIRED", "Paystack needs the payer's e-mail address."
             )
-        return f"{asked.reference.lower()}@{self._fallback_email}"
+        return f"{request.reference.lower()}@{self._fallback_email}"
 
     def _refund_noted(self, asked: RefundRequest) -> RefundSnapshot | None:
         """Return the refund with our reference in its note.
@@ -391,12 +391,12 @@ def _says(e: RequestRejected, code: str, words: str) -> bool:
     return answer.get("code") == code or words in str(answer.get("message")).lower()
 
 
-def _description(asked: CheckoutRequest) -> list[dict[str, str]]:
+def _description(request: CheckoutRequest) -> list[dict[str, str]]:
     return [
         {
             "display_name": "Description",
             "variable_name": "description",
-            "value": asked.description,
+            "value": request.description,
         }
     ]
 

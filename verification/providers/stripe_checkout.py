@@ -126,8 +126,8 @@ class StripeCheckout(RemoteProvider):
         )
         self._api = self._client.v1
 
-    def begin(self, asked: CheckoutRequest) -> CheckoutPage:
-        session = self._created(asked)
+    def begin(self, request: CheckoutRequest) -> CheckoutPage:
+        session = self._created(request)
         if session is None or not session.get("url"):
             raise already_begun_error()
         return self._page(session["url"], session["id"])
@@ -263,16 +263,16 @@ class StripeCheckout(RemoteProvider):
             raise
         return made.to_dict()
 
-    def _created(self, asked: CheckoutRequest) -> dict[str, Any] | None:
-        params = _session_params(asked)
+    def _created(self, request: CheckoutRequest) -> dict[str, Any] | None:
+        params = _session_params(request)
         try:
             with _translate_errors():
                 made = self._api.checkout.sessions.create(
-                    params, {"idempotency_key": asked.reference}
+                    params, {"idempotency_key": request.reference}
                 )
         except _KeyReused:
             # The earlier request was for the same checkout with another `expires_at`.
-            return self._session_of(asked.reference)
+            return self._session_of(request.reference)
         response = made.last_response
         if response and "Idempotent-Replayed" in response.headers:
             # Stripe repeats its first answer; the session may have ended since.
@@ -346,35 +346,35 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
     return any(is_signature(signature, expected) for signature in signatures)
 
 
-def _session_params(asked: CheckoutRequest) -> Any:
+def _session_params(request: CheckoutRequest) -> Any:
     # The payment has it as well, and passes it on to its charges and their events.
-    metadata = {"reference": asked.reference}
+    metadata = {"reference": request.reference}
     params: dict[str, Any] = {
         "mode": "payment",
-        "client_reference_id": asked.reference,
+        "client_reference_id": request.reference,
         "line_items": [
             {
                 "quantity": 1,
                 "price_data": {
-                    "currency": asked.currency.lower(),
-                    "unit_amount": to_cents(asked.amount, asked.currency),
-                    "product_data": {"name": asked.description[:250] or "-"},
+                    "currency": request.currency.lower(),
+                    "unit_amount": to_cents(request.amount, request.currency),
+                    "product_data": {"name": request.description[:250] or "-"},
                 },
             }
         ],
-        "success_url": asked.return_url,
-        "cancel_url": asked.cancel_url,
-        "locale": asked.language if asked.language in LOCALES else "auto",
+        "success_url": request.return_url,
+        "cancel_url": request.cancel_url,
+        "locale": request.language if request.language in LOCALES else "auto",
         "metadata": metadata,
         "payment_intent_data": {"metadata": metadata},
     }
-    if asked.email:
-        params["customer_email"] = asked.email
+    if request.email:
+        params["customer_email"] = request.email
     now = datetime.now(UTC)
     # A session lives a day by default. Without `expires_at` a repeat is identical.
-    if asked.expires_at < now + LIVES_AT_MOST - MARGIN:
+    if request.expires_at < now + LIVES_AT_MOST - MARGIN:
         earliest = now + LIVES_AT_LEAST + MARGIN
-        params["expires_at"] = int(max(asked.expires_at, earliest).timestamp())
+        params["expires_at"] = int(max(request.expires_at, earliest).timestamp())
     return params
 
 
