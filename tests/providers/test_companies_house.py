@@ -68,6 +68,13 @@ def test_company_without_people_has_empty_lists(companies_house):
     assert (details["directors"], details["shareholders"]) == ([], [])
 
 
+@pytest.mark.parametrize("day", ["14-03-2016", "14/03/2016", "14 March 2016"])
+def test_date_in_another_format_is_left_out(companies_house, day):
+    companies_house.profile = {"date_of_creation": day}
+
+    assert finding_of(companies_house).details["incorporatedOn"] is None
+
+
 def test_incomplete_list_of_people_is_left_out(companies_house):
     companies_house.officers, companies_house.owners = OFFICERS * 40, OWNERS * 40
 

@@ -39,6 +39,13 @@ def test_active_company_is_clear_by_its_lei_and_by_its_number(gleif, subject):
     }
 
 
+@pytest.mark.parametrize("day", ["14-03-2016", "14/03/2016", "14 March 2016"])
+def test_date_in_another_format_is_left_out(gleif: FakeGleif, day):
+    gleif.add(ACACIA, creationDate=day)
+
+    assert finding_of(gleif, **BY_LEI).details["incorporatedOn"] is None
+
+
 def test_another_name_is_flagged(gleif: FakeGleif):
     answer = finding_of(gleif, **{**BY_LEI, "fullName": "Baraka Traders"})
 

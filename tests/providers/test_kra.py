@@ -126,6 +126,15 @@ def test_masked_pin_by_id_has_no_status_and_no_score(kra: FakeKra):
     assert RiskLevel.of(answer.score) == RiskLevel.UNKNOWN
 
 
+def test_pin_without_status_and_name_says_that_the_status_is_unknown(kra: FakeKra):
+    kra.says = (200, {"TaxpayerPIN": "A***1G", "TaxpayerName": "*** ***"})
+
+    answer = finding_of(kra, idNumber="41789723", **JANE)
+
+    assert (codes(answer), answer.score) == (["NAME_NOT_COMPARED"], None)
+    assert "whether it is active is not known" in answer.summary
+
+
 PINDATA = {"KRAPIN": JOHN["kraPin"], "Name": "SOMEBODY", "StatusOfPIN": "Active"}
 
 

@@ -179,6 +179,15 @@ def test_account_maps_to_details(
     assert (codes(answer), answer.score) == (flags, score)
 
 
+@pytest.mark.parametrize("day", ["29-04-2014", "29/04/2014", "29 April 2014"])
+def test_date_in_another_format_is_left_out(metropol: FakeMetropol, day):
+    metropol.account = {"date_opened": day}
+
+    answer = finding_of(metropol, "CRB_FULL")
+
+    assert answer.details["accounts"][0]["openedOn"] is None
+
+
 @pytest.mark.parametrize("check", ["CRB_FULL", "CREDITBUREAU_COMP"])
 @pytest.mark.parametrize(
     ("data", "flags", "score"),

@@ -47,11 +47,9 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
     [
         ({"dateOfBirth": "1990-01-31"}, {}, [], 5),
         ({"dateOfBirth": "1991-01-31"}, {}, ["DOB_MISMATCH"], 50),
-        (
-            {"dateOfBirth": "1990-01-31"},
-            {"date_of_birth": "31-01-1990"},
-            [],
-            5,
+        *(
+            ({"dateOfBirth": "1990-01-31"}, {"date_of_birth": day}, [], 5)
+            for day in ("31-01-1990", "31/01/1990", "31 January 1990")
         ),
         ({}, {"date_of_death": "2020-01-01"}, ["DECEASED"], 100),
         ({}, {"dod": "2020-01-01"}, ["DECEASED"], 100),
@@ -189,6 +187,15 @@ def test_missing_record_is_a_finding_with_any_http_status(prembly, check, status
     prembly.says = (status, {"status": True, "response_code": "01"})
 
     assert codes(finding_of(prembly, check)) == [NOT_FOUND[check]]
+
+
+@pytest.mark.parametrize("check", ["IDENTITY", "KRA_PIN"])
+def test_empty_record_is_not_found(prembly, check):
+    prembly.answer_with = {"data": {}}
+
+    answer = finding_of(prembly, check)
+
+    assert (codes(answer), answer.score) == ([NOT_FOUND[check]], 80)
 
 
 # Envelope -> failure, text for the client, and whether the adapter logs a warning.

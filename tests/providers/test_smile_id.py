@@ -106,7 +106,11 @@ def test_matching_person_is_clear(smile_id: FakeSmileId):
         ({}, {"FullData": {"Date_of_Death": "2020-01-01"}}, ["DECEASED"], 100),
         # A detail that cannot be compared prevents a clear result.
         (BORN, {"DOB": "Not Available"}, [], None),
-        (BORN, {"DOB": "soon"}, [], None),
+        *((BORN, {"DOB": day}, [], 5) for day in ("31/01/1990", "31-01-1990")),
+        *(
+            (BORN, {"DOB": day}, [], None)
+            for day in ("soon", "31/1/1990", "31 January 1990")
+        ),
         ({}, {"FullName": "Not Available"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"FullName": None}, ["NAME_NOT_COMPARED"], None),
         ({}, {"Gender": "Other", "FullData": "Not Available"}, [], 5),
@@ -154,6 +158,15 @@ def test_pin_without_its_status_keeps_its_flags(
     )
 
     assert (codes(answer), answer.score) == (flags, score)
+
+
+def test_pin_without_status_and_name_says_that_the_status_is_unknown(smile_id):
+    smile_id.person = {"FullName": "Not Available"}
+
+    answer = finding_of(smile_id, "KRA_PIN", kraPin="A000000000A", fullName="X Y")
+
+    assert codes(answer) == ["NAME_NOT_COMPARED"]
+    assert "whether it is active is not known" in answer.summary
 
 
 def test_company_that_is_active_is_clear(smile_id: FakeSmileId):

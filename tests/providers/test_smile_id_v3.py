@@ -193,7 +193,11 @@ def test_number_matches_without_its_leading_zeros(smile_id_v3, stated, told):
         ({"status": "complete", "id_fields": RECORD}, Unavailable, "could not answer"),
         ({"status": None, "id_fields": RECORD}, Unavailable, "could not answer"),
         ({"status": "block", "id_fields": RECORD}, Refused, "not known"),
-        ({"status": "clear", "id_fields": None}, Unavailable, "could not answer"),
+        *(
+            ({"status": status, "id_fields": no}, Unavailable, "could not answer")
+            for status in ("clear", "attention")
+            for no in (None, {})
+        ),
         ({"id_fields": {"id_number": "999"}}, Unavailable, "something else"),
     ],
 )

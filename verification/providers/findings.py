@@ -197,11 +197,12 @@ def pin_finding(
         flags["PIN_INACTIVE"] = _inactive_pin(record.status, source)
     known = record.status is not None and is_compared(subject, match)
     clear = "The PIN is active." if known else NOT_COMPARED
-    if not record.status:
-        clear = "The PIN is registered; whether it is active is not known."
+    summary = worst_message(flags, clear)
+    if not record.status and not any(SCORES[code] for code in flags):
+        summary = "The PIN is registered; whether it is active is not known."
     return build_finding(
         source,
-        summary=worst_message(flags, clear),
+        summary=summary,
         flags=flags,
         details={
             "kraPin": record.pin,

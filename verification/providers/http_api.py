@@ -51,8 +51,6 @@ logger = logging.getLogger(__name__)
 UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
 # Statuses 4xx after which another try may succeed.
 RETRYABLE_STATUSES = {408, 425, 429}
-# The forms of dates that registers write, beside 1990-01-31: day first.
-DATES = ("%d-%m-%Y", "%d/%m/%Y", "%d %B %Y")
 CODE = re.compile(r"[a-z_]{1,40}")
 
 
@@ -308,6 +306,8 @@ class Record(dict[str, Any]):
 
     # Words, in lower case, that the source writes in place of a missing value.
     absent: ClassVar[Collection[str]] = ()
+    # Formats in which the source writes dates, beside 1990-01-31.
+    date_formats: ClassVar[Collection[str]] = ()
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -341,8 +341,9 @@ class Record(dict[str, Any]):
         return word or None
 
     def day(self, *keys: str) -> str | None:
-        """Return `YYYY-MM-DD` for a text in one of the forms of `DATES`."""
-        dates = (_iso_date(text) for key in keys if (text := self.text(key)))
+        """Return `YYYY-MM-DD`, also for a text in one of `date_formats`."""
+        texts = filter(None, map(self.text, keys))
+        dates = (_iso_date(text, self.date_formats) for text in texts)
         return next(filter(None, dates), None)
 
     def lines(self, *keys: str) -> str | None:
@@ -367,10 +368,10 @@ def clean_text(value: Any, absent: Collection[str] = ()) -> str | None:
     return text if text and text.casefold() not in absent else None
 
 
-def _iso_date(text: str) -> str | None:
+def _iso_date(text: str, formats: Collection[str]) -> str | None:
     with suppress(ValueError):
         return date.fromisoformat(text[:10]).isoformat()
-    for form in DATES:
+    for form in formats:
         with suppress(ValueError):
             return datetime.strptime(text, form).date().isoformat()  # noqa: DTZ007
     return None

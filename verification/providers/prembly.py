@@ -67,6 +67,12 @@ PIN_LETTERS = {"A": "INDIVIDUAL", "P": "COMPANY"}
 TYPES = {"BN": "BUSINESS_NAME", "LLP": "LIMITED_LIABILITY_PARTNERSHIP"}
 
 
+class Answer(Record):
+    """A record of Prembly, which writes dates in several formats."""
+
+    date_formats = ("%d-%m-%Y", "%d/%m/%Y", "%d %B %Y")
+
+
 class Prembly(Provider):
     name = "prembly"
     countries = frozenset({"KE"})
@@ -111,13 +117,13 @@ class Prembly(Provider):
             response_digest=reply.digest,
         )
 
-    def _read(self, reply: Reply) -> Record:
+    def _read(self, reply: Reply) -> Answer:
         try:
-            return self._api.read_object(reply)
+            return Answer(self._api.read_object(reply))
         except RequestRejected as e:
             # A known code tells more than the status.
             if _code(e.answer) in CODES and _code(e.answer) != "00":
-                return Record.of(e.answer)
+                return Answer.of(e.answer)
             if e.status not in REFUSALS:
                 logger.warning("Prembly refused with the unknown status %s", e.status)
             raise
@@ -137,7 +143,7 @@ def _query(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
     raise refused_error(SOURCE, f"cannot be asked this for {check}")
 
 
-def _outcome(answer: Record) -> tuple[Outcome, str]:
+def _outcome(answer: Answer) -> tuple[Outcome, str]:
     code = _code(answer)
     outcome, why = CODES.get(code, ("LATER", ""))
     status = str(answer.record("verification").get("status") or "").upper()
@@ -149,14 +155,17 @@ def _outcome(answer: Record) -> tuple[Outcome, str]:
     raise unknown_code_error(SOURCE, code, may_be_charged=_may_be_charged(answer))
 
 
-def _may_be_charged(answer: Record) -> bool:
+def _may_be_charged(answer: Answer) -> bool:
     """Return `was_charged`; without it, True unless the register was out of reach."""
     charged = answer.record("billing_info").get("was_charged")
     return charged if isinstance(charged, bool) else _code(answer) != "02"
 
 
-def _data(answer: Record, number: str) -> Record:
-    """Return the record. Raises Unavailable if it is about another number."""
+def _data(answer: Answer, number: str) -> Answer:
+    """Return the record. Raises Unavailable if it is about another number.
+
+    An empty record of a person or a PIN means that the register has none.
+    """
     if not isinstance(answer.get("data"), dict):
         raise unavailable_error(SOURCE, "found a record and did not give it")
     data = answer.record("data")
@@ -168,11 +177,11 @@ def _data(answer: Record, number: str) -> Record:
 
 
 def _code(answer: Any) -> str:
-    return str(Record.of(answer).get("response_code") or "")
+    return str(Answer.of(answer).get("response_code") or "")
 
 
-def identity(subject: Subject, data: Record | None, **evidence: Any) -> Finding:
-    found = data or Record()
+def identity(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
+    found = data or Answer()
     person = findings.Person(
         name=found.text("identity_name", "full_name")
         or join_words(
@@ -187,13 +196,11 @@ def identity(subject: Subject, data: Record | None, **evidence: Any) -> Finding:
         place_of_birth=found.text("place_of_birth"),
         is_dead=findings.is_death(found, "date_of_death", "dod"),
     )
-    return findings.identity_finding(
-        subject, None if data is None else person, **evidence
-    )
+    return findings.identity_finding(subject, person if data else None, **evidence)
 
 
-def taxpayer(subject: Subject, data: Record | None, **evidence: Any) -> Finding:
-    found = data or Record()
+def taxpayer(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
+    found = data or Answer()
     status, obligations = found.code("pin_status"), found.text("obligation_details")
     pin = subject.get("kraPin")
     record = findings.Taxpayer(
@@ -203,10 +210,10 @@ def taxpayer(subject: Subject, data: Record | None, **evidence: Any) -> Finding:
         status=status if status in PIN_STATUSES else None,
         obligations=[obligations] if obligations else None,
     )
-    return findings.pin_finding(subject, record, is_found=data is not None, **evidence)
+    return findings.pin_finding(subject, record, is_found=bool(data), **evidence)
 
 
-def business(subject: Subject, data: Record | None, **evidence: Any) -> Finding:
+def business(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
     if data is None:
         return findings.company_finding(subject, None, **evidence)
     number = str(subject.get("registrationNumber") or "").upper()
@@ -224,7 +231,7 @@ def business(subject: Subject, data: Record | None, **evidence: Any) -> Finding:
     return findings.company_finding(subject, company, **evidence)
 
 
-def _partners(data: Record) -> list[dict[str, Any]] | None:
+def _partners(data: Answer) -> list[dict[str, Any]] | None:
     """Return the people of the extract. It has no uniform list of shares."""
     if not isinstance(data.get("partners"), list):
         return None

@@ -101,6 +101,12 @@ class Answer(Record):
     """A record of Smile ID, which writes words in place of missing values."""
 
     absent = ("not available", "n/a", "na", "none", "null")
+    date_formats = ("%d/%m/%Y", "%d-%m-%Y")
+
+    def day(self, *keys: str) -> str | None:
+        """Skip a date such as 1/2/1990, whose order is not sure."""
+        unsure = re.compile(r"\d\D|\d\d\D\d\D")
+        return super().day(*(k for k in keys if not unsure.match(self.text(k) or "")))
 
 
 @dataclass(frozen=True, slots=True)
