@@ -32,10 +32,10 @@ from monitoring.models import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.documents.report import as_text, humanise_name
-from verification.jobs.due_rows import execute_in_batches, sweep
+from verification.jobs.claims import execute_in_batches, sweep
 from verification.jobs.queue import job
 from verification.reports.models import RiskLevel
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.models import Client

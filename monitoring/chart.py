@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from monitoring.models import Severity
-from verification.values.wire import format_nairobi
+from verification.values.local_time import format_nairobi
 
 WIDTH, HEIGHT, MARGIN, LINE = 640, 96, 16, 72
 # Each severity has a height above the line, a colour, and the points of a shape.

@@ -20,7 +20,7 @@ from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
 from verification.reports.status import locked_reports
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, Environment, Workspace
 

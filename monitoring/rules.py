@@ -28,8 +28,8 @@ from verification.reports.request import (
     read_order,
     shape_faults,
 )
-from verification.values import wire
-from verification.values.wire import utc_text
+from verification.values import formats
+from verification.values.local_time import utc_text
 
 PURPOSE = "Monitoring"
 # A member of the rule's request -> the member of a report's request.
@@ -59,7 +59,7 @@ class RuleRequest(RequestShape):
     consent: ConsentInput | None = None
     """CUSTOMER_ATTESTED alone. Left out, creating the rule is the client's attestation
     that it has the subject's consent, and is recorded as that."""
-    reference: wire.text(100) | None = None  # type: ignore[valid-type]
+    reference: formats.text(100) | None = None  # type: ignore[valid-type]
     """The client's own id of this rule; it can be searched for."""
 
 

@@ -43,7 +43,7 @@ from monitoring.rules import (
 )
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
-from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
 from verification.reports.request import Catalogue, Order, catalogue

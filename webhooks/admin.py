@@ -14,7 +14,7 @@ from verification.backoffice.widgets import (
     redirect_back,
     table,
 )
-from verification.values.personal import DOTS
+from verification.values.masking import DOTS
 from webhooks.configuration import NotConfigured
 from webhooks.events import envelope
 from webhooks.models import Configuration, Delivery, Event

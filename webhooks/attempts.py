@@ -24,7 +24,7 @@ from django.utils.timezone import now
 
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
-from verification.jobs.due_rows import claim_sql
+from verification.jobs.claims import claim_sql
 from verification.jobs.queue import ensure_job_by
 from webhooks import health
 from webhooks.configuration import SEND_DUE

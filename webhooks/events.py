@@ -14,9 +14,9 @@ from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
-from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job, notify_on_commit
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from webhooks.models import Event
 
 

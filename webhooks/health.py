@@ -15,7 +15,7 @@ from verification.db import breaker
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from webhooks.models import Attempt, Configuration
 from webhooks.sender import Answer
 from workspaces.models import Environment

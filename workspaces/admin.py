@@ -24,8 +24,8 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import dialog, redirect_back
 from verification.documents.statements import statement_response
-from verification.values.personal import mask
-from verification.values.wire import format_nairobi
+from verification.values.local_time import format_nairobi
+from verification.values.masking import mask
 from workspaces import forms, keys, ledger, staff_entries
 from workspaces.models import (
     Account,

@@ -16,7 +16,7 @@ from unfold.widgets import (
 
 from verification.backoffice.widgets import Facts, FactsForm, ReasonForm
 from verification.db.ids import uuid7
-from verification.values.wire import format_nairobi
+from verification.values.local_time import format_nairobi
 from workspaces import keys, staff_entries
 from workspaces.create import create_workspace
 from workspaces.ledger import InsufficientBalance

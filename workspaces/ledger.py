@@ -28,7 +28,7 @@ from verification.jobs.queue import job
 from verification.links import top_up_url
 from verification.notifications.models import Notification
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Account, Environment, LedgerEntry, Workspace
 
 Kind = LedgerEntry.Kind

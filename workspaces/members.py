@@ -23,7 +23,7 @@ from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 
 INVITATION_LIFETIME = timedelta(days=7)

@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
 from verification.jobs.queue import job, schedule_job
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 
 
 class Environment(models.TextChoices):

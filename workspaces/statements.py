@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils.timezone import now
 
-from verification.values.wire import NAIROBI
+from verification.values.local_time import NAIROBI
 from workspaces.models import Account, LedgerEntry
 
 # A month of a million entries takes a second or two.

@@ -15,7 +15,7 @@ from verification.api.content import refuse_body
 from verification.api.operations import OperationViewSet, operation
 from verification.reports.request import RequestShape
 from verification.urls import urlpatterns as all_urls
-from verification.values.wire import Shape
+from verification.values.shapes import Shape
 from workspaces.create import create_workspace
 from workspaces.keys import issue
 from workspaces.models import ApiKey, Environment, Scope, Workspace

@@ -8,7 +8,7 @@ from rest_framework.routers import SimpleRouter
 
 from verification.api.docs import document
 from verification.api.operations import OperationViewSet, operation
-from verification.values.wire import Shape, Timestamp
+from verification.values.shapes import Shape, Timestamp
 from workspaces.models import Scope
 
 

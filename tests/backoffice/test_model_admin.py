@@ -33,7 +33,7 @@ from verification.consents.models import Consent
 from verification.golive.models import Application
 from verification.payments.models import Payment
 from verification.reports.models import Report, StatusChange
-from verification.values.personal import mask
+from verification.values.masking import mask
 from webhooks.models import Event
 from workspaces.create import create_workspace
 from workspaces.models import Account, ApiKey, LedgerEntry, Workspace

@@ -14,7 +14,7 @@ from verification.db import encryption
 from verification.db.encryption import UnknownKey, keyed_hash, keyed_uuid
 from verification.db.ids import uuid7
 from verification.reports.models import Report
-from verification.values.personal import normalise_identifier
+from verification.values.masking import normalise_identifier
 from webhooks.models import Event
 from workspaces.models import Workspace
 

@@ -27,7 +27,7 @@ from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 from verification.reports.models import Report
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Account
 
 DAY = timedelta(days=1)

@@ -23,7 +23,7 @@ from tests.world.rules import (
 )
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.jobs.models import Job
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Workspace
 
 

@@ -43,7 +43,7 @@ ALLOWED = {
     "typing",
     "unicodedata",
     "uuid",
-    "verification.values.personal",
+    "verification.values.masking",
     "verification.providers.base",
     "verification.providers.name_comparison",
 }

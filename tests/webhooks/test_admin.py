@@ -25,7 +25,7 @@ from tests.world.staff import (
     run_action,
 )
 from verification.backoffice.models import AuditEvent
-from verification.values.personal import DOTS
+from verification.values.masking import DOTS
 from webhooks.models import Attempt, Configuration, Delivery, Event
 
 MODELS = [Configuration, Delivery]

@@ -5,7 +5,7 @@ from django.utils.timezone import now
 
 from tests.world.deliveries import configure_receiver, delivery_statuses, record_events
 from tests.world.receiver import Receiver
-from verification.jobs import due_rows
+from verification.jobs import claims
 from webhooks.delivery import send_due_deliveries
 from webhooks.events import purge_events
 from webhooks.models import Attempt, Configuration, Delivery, Event
@@ -40,7 +40,7 @@ def test_waiting_delivery_fails_after_30_days(workspace: Workspace):
 
 
 def test_purge_runs_until_nothing_is_left(workspace: Workspace, monkeypatch):
-    monkeypatch.setattr(due_rows, "BATCH_SIZE", 2)
+    monkeypatch.setattr(claims, "BATCH_SIZE", 2)
     record_events(workspace, 5)
     Event.objects.update(created_at=now() - timedelta(days=31))
     purge_events()

@@ -10,7 +10,7 @@ import pytest
 from verification.db.bulk_insert import insert
 from verification.db.ids import uuid7
 from verification.documents.statements import csv_file, statement_pdf
-from verification.values.wire import NAIROBI
+from verification.values.local_time import NAIROBI
 from workspaces import ledger
 from workspaces.create import create_workspace
 from workspaces.ledger import Kind, Movement

@@ -26,7 +26,7 @@ from verification.db.encryption import keyed_hashes
 from verification.db.ids import uuid7
 from verification.notifications.models import Kind
 from verification.notifications.outbox import notify_account_holder
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 
 # Template of allauth: the kind of our mail, and the change that the mail names.
 MAILS = {

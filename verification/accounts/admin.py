@@ -20,7 +20,7 @@ from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, StaffRequest
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.backoffice.widgets import FactsForm, ReasonForm, dialog
-from verification.values.wire import format_nairobi
+from verification.values.local_time import format_nairobi
 from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
 
 REQUESTED_NOTICE = "It is asked for. Another superuser has to agree within a day."

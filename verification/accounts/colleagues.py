@@ -27,7 +27,7 @@ from verification.notifications.outbox import (
     notify,
     notify_account_holder,
 )
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.people import remove_second_factors
 
 INVITATION_LIFETIME = timedelta(days=7)

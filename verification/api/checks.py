@@ -23,8 +23,8 @@ from verification.reports.models import SubjectType
 from verification.reports.request import no_source_reason
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Health, Status, availability
-from verification.values import wire
-from verification.values.wire import Money, Shape
+from verification.values import formats
+from verification.values.shapes import Money, Shape
 from workspaces.models import Environment
 
 
@@ -86,7 +86,7 @@ class RecipientBody(Shape):
 
 
 class CheckDefinitionQuery(Shape):
-    country: wire.Country = HOME_COUNTRY
+    country: formats.Country = HOME_COUNTRY
     """The subject's country, on which `available` and `availability` depend."""
 
 

@@ -27,8 +27,9 @@ from rest_framework.request import Request
 
 from verification.api.problems import MemberError, Problem, pointer, validation_failed
 from verification.reports.request import shape_faults
-from verification.values import wire
-from verification.values.wire import Shape, utc_text
+from verification.values import formats
+from verification.values.local_time import utc_text
+from verification.values.shapes import Shape
 
 MAX_DIGITS = 100
 # The members of one object. The largest shape has a few dozen.
@@ -258,7 +259,7 @@ def body_of(request: Request) -> dict[str, Any]:
 def _digits(value: Any) -> Any:
     """Refuse integers that only Python reads, such as `1_0`."""
     if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
-        raise wire.format_error("invalid-type", "An integer is needed")
+        raise formats.format_error("invalid-type", "An integer is needed")
     return value
 
 

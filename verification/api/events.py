@@ -38,7 +38,7 @@ from verification.api.report_shapes import (
 )
 from verification.consents.models import ConsentStatus
 from verification.reports.models import PaymentMode, RiskLevel, SubjectType
-from verification.values.wire import Shape, Timestamp
+from verification.values.shapes import Shape, Timestamp
 from webhooks.models import Event
 
 PublicStatus = Literal[

@@ -34,15 +34,15 @@ from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.api.report_shapes import SubjectBody
 from verification.reports.request import ConsentInput, RequestShape, catalogue
-from verification.values import wire
-from verification.values.wire import Shape, Timestamp
+from verification.values import formats
+from verification.values.shapes import Shape, Timestamp
 from workspaces.models import Scope
 
 NOT_STARTED = "The last run could not be started; it is tried again."
 
 
 class RuleQuery(PageQuery):
-    search: wire.text(200) | None = None  # type: ignore[valid-type]
+    search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the rule's reference or the rule's id."""
 

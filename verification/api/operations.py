@@ -26,7 +26,7 @@ from verification.api.content import (
 )
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.request import InvalidRequest, shape_faults
-from verification.values.wire import Shape
+from verification.values.shapes import Shape
 from workspaces.models import Client, Scope
 
 

@@ -36,8 +36,8 @@ from verification.reports.models import (
 )
 from verification.reports.pricing import OrderQuote, total
 from verification.reports.queries import Filters
-from verification.values import wire
-from verification.values.wire import CURRENCY, Money, Shape, Timestamp
+from verification.values import formats
+from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
 
 Score = Annotated[int, Field(ge=0, le=100)]
 
@@ -45,14 +45,14 @@ Score = Annotated[int, Field(ge=0, le=100)]
 class ReportQuery(PageQuery):
     """Days are in UTC and both ends count."""
 
-    search: wire.text(200) | None = None  # type: ignore[valid-type]
+    search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the report's reference or the report's id."""
     status: ReportStatus | None = None
     subject_type: SubjectType | None = None
-    from_: Annotated[wire.Date | None, Field(alias="from")] = None
+    from_: Annotated[formats.Date | None, Field(alias="from")] = None
     """First day, in UTC."""
-    to: wire.Date | None = None
+    to: formats.Date | None = None
     """Last day, in UTC."""
 
     def filters(self) -> Filters:

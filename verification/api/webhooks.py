@@ -17,8 +17,8 @@ from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.request import RequestShape
-from verification.values import wire
-from verification.values.wire import Shape, Timestamp
+from verification.values import formats
+from verification.values.shapes import Shape, Timestamp
 from webhooks.configuration import configure, remove
 from webhooks.models import (
     Attempt,
@@ -42,19 +42,19 @@ def _validate_url(value: str) -> str:
     try:
         check_url(value, settings.WEBHOOK_DEV_HOSTS)
     except Blocked as e:
-        raise wire.format_error("invalid-format", str(e).removesuffix(".")) from e
+        raise formats.format_error("invalid-format", str(e).removesuffix(".")) from e
     return value
 
 
 def _validate_secret(value: str) -> str:
     if not SECRET_PATTERN.fullmatch(value):
-        raise wire.format_error(
+        raise formats.format_error(
             "invalid-format", "16 to 128 printable ASCII characters are needed"
         )
     try:
         signing_key(value)
     except ValueError as e:
-        raise wire.format_error(
+        raise formats.format_error(
             "invalid-format",
             "After whsec_ there must be strict base64 of 24 to 64 bytes",
         ) from e
@@ -65,7 +65,7 @@ def _one_of(names: list[str]) -> Any:
     def check(value: str) -> str:
         if value not in names:
             detail = f"One of {', '.join(names)} is needed"
-            raise wire.format_error("invalid-choice", detail)
+            raise formats.format_error("invalid-choice", detail)
         return value
 
     schema = {"type": "string", "enum": names}
@@ -216,7 +216,7 @@ class DeliveryBody(DeliverySummary):
 class RecoverRequest(RequestShape):
     """The time since which failed events are sent again."""
 
-    since: wire.PastMoment
+    since: formats.PastMoment
 
 
 class Recovered(Shape):

@@ -42,7 +42,7 @@ from verification.backoffice.widgets import (
     link_by_id,
     redirect_back,
 )
-from verification.values.personal import DOTS, mask
+from verification.values.masking import DOTS, mask
 
 # The confirmation page sends this field.
 CONFIRMED_FIELD = "_confirmed"

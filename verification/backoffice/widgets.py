@@ -20,7 +20,7 @@ from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from verification.backoffice import audit
-from verification.values.wire import format_nairobi
+from verification.values.local_time import format_nairobi
 
 Facts = list[tuple[str, Any]]
 

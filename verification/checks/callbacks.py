@@ -14,7 +14,7 @@ from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.queue import wake_up
-from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job
 from verification.providers.base import Callback
 from verification.sources.models import Call, CallOutcome

@@ -16,7 +16,7 @@ from verification.consents.models import ConsentStatus
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from webhooks.events import NewEvent
 from webhooks.models import Event
 from workspaces.models import Workspace

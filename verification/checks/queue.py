@@ -22,7 +22,7 @@ from django.db import connection, transaction
 
 from verification.checks.models import CheckResult
 from verification.db.bulk_insert import Rows
-from verification.jobs.due_rows import claim_sql
+from verification.jobs.claims import claim_sql
 from verification.jobs.queue import ensure_job_by, job_row, schedule_job
 from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report

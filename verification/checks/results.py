@@ -27,7 +27,7 @@ from verification.reports.models import PaymentMode, Report, ReportStatus, RiskL
 from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.sources.calls import EndedCall, end_calls, erase_answers
 from verification.sources.models import CallOutcome
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, entries, move_balances

@@ -51,7 +51,7 @@ from verification.reports.status import (
     lock_with_report,
     record_note,
 )
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.ledger import account_of
 from workspaces.models import Client
 

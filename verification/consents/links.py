@@ -48,7 +48,7 @@ from verification.reports.links import (
 )
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import SUBJECT_ACTOR, record_note
-from verification.values.personal import normalise_identifier
+from verification.values.masking import normalise_identifier
 
 UNANSWERED_STATUSES = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
 REMINDABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}

@@ -28,7 +28,7 @@ from verification.reports.links import (
     request_cause,
 )
 from verification.reports.models import PaymentMode, Report, SubjectType
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Environment
 
 # Channel -> member of the subject that holds the address.

@@ -13,8 +13,8 @@ from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.providers.base import ConsentEvidence
 from verification.reports.models import Report
-from verification.values.personal import normalise_identifier
-from verification.values.wire import NAIROBI, format_nairobi
+from verification.values.local_time import NAIROBI, format_nairobi
+from verification.values.masking import normalise_identifier
 
 ADULT_AGE = 18
 ID_NUMBER_DIGITS = 4

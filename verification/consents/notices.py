@@ -28,7 +28,7 @@ from verification.providers.registry import (
     route_for,
 )
 from verification.reports.models import PaymentMode, Report, SubjectType
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"

@@ -31,8 +31,9 @@ from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
-from verification.values import wire
-from verification.values.wire import NAIROBI, one_line
+from verification.values import formats
+from verification.values.formats import one_line
+from verification.values.local_time import NAIROBI
 from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
 from workspaces.models import Role, Scope, all_scopes
@@ -98,7 +99,7 @@ class ContactField(forms.CharField):
         emails = [part for part in parts if "@" in part]
         phones = [part for part in parts if "@" not in part]
         try:
-            found = [*map(wire.email, emails), *map(wire.phone, phones)]
+            found = [*map(formats.email, emails), *map(formats.phone, phones)]
         except PydanticCustomError:
             found = []
         if not found or len(emails) > 1 or len(phones) > 1:
@@ -301,7 +302,7 @@ class SandboxAddressForm(forms.Form):
         typed: str = self.cleaned_data["address"]
         try:
             if self.by_sms and typed.startswith("+"):
-                return Channel.SMS, wire.phone(typed)
+                return Channel.SMS, formats.phone(typed)
             validate_email(typed)
         except (PydanticCustomError, forms.ValidationError):
             raise forms.ValidationError(
@@ -424,7 +425,7 @@ class CompanyForm(forms.Form):
 
     def clean_contact_phone(self) -> str:
         try:
-            return wire.phone(self.cleaned_data["contact_phone"])
+            return formats.phone(self.cleaned_data["contact_phone"])
         except PydanticCustomError:
             raise forms.ValidationError(
                 _("Enter a phone number with its country code, +254712345678")

@@ -22,7 +22,7 @@ from verification.golive.applications import InvalidTransition, newest_applicati
 from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.reports.request import InvalidRequest
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 from workspaces import rate_limits
 from workspaces.members import Permission
 from workspaces.models import Workspace

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
-from verification.values.personal import mask
+from verification.values.masking import mask
 from webhooks import configuration, redelivery
 from webhooks.events import envelope
 from webhooks.models import Configuration, Event, deliveries_of, list_deliveries

@@ -15,7 +15,7 @@ import orjson
 import typst
 from django.conf import settings
 
-from verification.values.wire import NAIROBI
+from verification.values.local_time import NAIROBI
 
 FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
 

@@ -18,7 +18,8 @@ from verification.payments.models import Checkout
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
 from verification.reports.models import Report
-from verification.values.wire import FULL_FORMAT, format_nairobi, one_line
+from verification.values.formats import one_line
+from verification.values.local_time import FULL_FORMAT, format_nairobi
 from workspaces.models import Environment
 
 # The name, content and type of a file.

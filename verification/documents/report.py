@@ -15,7 +15,8 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.values.wire import format_nairobi, one_line
+from verification.values.formats import one_line
+from verification.values.local_time import format_nairobi
 from workspaces.models import Environment
 
 SHOWN_DIGITS = 4

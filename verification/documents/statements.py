@@ -12,7 +12,7 @@ from uuid import UUID
 from django.http import FileResponse, Http404
 
 from verification.documents import pdf
-from verification.values.wire import NAIROBI, nairobi_text
+from verification.values.local_time import NAIROBI, nairobi_text
 from workspaces.models import Environment
 from workspaces.statements import Line, Month, Statement, open_statement
 

@@ -29,7 +29,7 @@ from verification.golive.models import (
     Status,
 )
 from verification.reports.models import Report, ReportStatus
-from verification.values.personal import mask
+from verification.values.masking import mask
 from workspaces.models import ApiKey
 
 # Ends of the URL names of the dialogs that decide.

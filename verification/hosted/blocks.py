@@ -29,7 +29,7 @@ from verification.notifications.recipients import (
     lift_blocks,
 )
 from verification.reports.models import Report
-from verification.values.personal import mask_email, mask_end
+from verification.values.masking import mask_email, mask_end
 from workspaces.models import Environment
 
 # Value of the button -> reason of the block.

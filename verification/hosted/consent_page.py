@@ -54,8 +54,8 @@ from verification.reports.models import (
     ReportStatus,
     SubjectType,
 )
-from verification.values.personal import mask_email, mask_end
-from verification.values.wire import one_line
+from verification.values.formats import one_line
+from verification.values.masking import mask_email, mask_end
 from verification.web.pages import minutes_until
 from workspaces.models import Environment
 

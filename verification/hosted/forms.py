@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from verification.consents.decisions import is_signature
 from verification.consents.models import DATE_OF_BIRTH, KRA_PIN, REGISTRATION_NUMBER
 from verification.reports.models import Report, SubjectType
-from verification.values.wire import kenyan_mobile
+from verification.values.formats import kenyan_mobile
 
 REASON_LENGTH = 500
 MAX_DIGITS = 4

@@ -36,8 +36,8 @@ from verification.db.encryption import UnknownKey, seal, unseal
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.links import ResendTooSoon
-from verification.values.personal import DOTS, mask_email, mask_end
-from verification.values.wire import one_line
+from verification.values.formats import one_line
+from verification.values.masking import DOTS, mask_email, mask_end
 from verification.web.pages import View
 from verification.web.pages import private_page as hosted
 from workspaces import rate_limits

@@ -56,7 +56,7 @@ from verification.payments.registry import (
 from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
 from verification.reports.models import PaymentMode, Report
-from verification.values.personal import mask_end
+from verification.values.masking import mask_end
 from verification.web.pages import allow_sources
 from workspaces.models import Environment, Workspace
 

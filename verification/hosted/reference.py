@@ -34,7 +34,7 @@ from verification.references import answers
 from verification.references.answers import Notice, notice_for
 from verification.references.models import Reference
 from verification.references.requests import ReferenceClosed, closed_status
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 from verification.web.request import client_address, user_agent
 
 NAME_LENGTH = 200

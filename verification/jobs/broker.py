@@ -141,7 +141,7 @@ class WakeUpBroker(Broker):
     def claim(self) -> list[ClaimedJob]:
         """Claim a batch of due jobs, and count the attempt.
 
-        `due_rows` does not do it: this statement also deletes the wake-ups that wait
+        `jobs.claims` does not do it: this statement also deletes the wake-ups that wait
         for the same function, and runs on the broker's own connection.
         """
         values = {

@@ -22,7 +22,7 @@ from django.db.models.functions import Now
 from django.utils.timezone import now
 
 from verification import links
-from verification.jobs.due_rows import claim_due, schedule_next_run
+from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job
 from verification.notifications.models import (
     BLOCKABLE_KINDS,

@@ -22,7 +22,7 @@ from django.utils.translation import get_language
 
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
-from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job, job_row, schedule_job
 from verification.notifications.models import (
     Channel,

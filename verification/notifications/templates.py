@@ -30,7 +30,8 @@ from verification.notifications.models import (
     Language,
     Notification,
 )
-from verification.values.wire import NAIROBI, one_line
+from verification.values.formats import one_line
+from verification.values.local_time import NAIROBI
 
 # The characters of two parts, without the header that joins them.
 MAX_SMS_LENGTH = 2 * 153

@@ -31,7 +31,7 @@ from verification.payments.models import (
     OperatorAlertKind,
     ReviewFlag,
 )
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 
 RETENTION = timedelta(days=90)
 # One e-mail lists this many alerts and counts the others. The admin lists all.

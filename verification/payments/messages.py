@@ -24,7 +24,7 @@ from verification.payments.registry import (
 )
 from verification.reports.links import reminder_cause, request_cause
 from verification.reports.models import PaymentMode, Report
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Account, Environment
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, PaymentEvent, ReviewFlag

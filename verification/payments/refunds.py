@@ -31,7 +31,7 @@ from verification.backoffice.approvals import (
 )
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
-from verification.jobs.due_rows import claim_due, schedule_next_run, sweep
+from verification.jobs.claims import claim_due, schedule_next_run, sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import (

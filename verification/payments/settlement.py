@@ -29,7 +29,7 @@ from django.utils.timezone import now
 from verification.checks.events import payment_event
 from verification.checks.queue import schedule_checks
 from verification.db.bulk_insert import insert
-from verification.jobs.due_rows import claim_due, schedule_next_run
+from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import raise_review_flag

@@ -29,7 +29,7 @@ from verification.providers.base import (
     Unavailable,
 )
 from verification.providers.name_comparison import DIFFERENT, SAME
-from verification.values.personal import normalise_identifier
+from verification.values.masking import normalise_identifier
 
 DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
 FAILURES = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from verification.providers.base import Finding
 from verification.providers.findings import build_finding, stated_name
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 
 SANCTIONS, WATCHLIST, PEP = "SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"
 MESSAGES = {

@@ -33,7 +33,7 @@ from verification.references.requests import (
     require_open,
 )
 from verification.reports.status import lock_with_report
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 from webhooks.events import event_rows
 
 FOLDER = Path(__file__).parent / "texts"

@@ -38,7 +38,7 @@ from verification.reports.links import (
 )
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
-from verification.values.wire import utc_text
+from verification.values.local_time import utc_text
 from workspaces.models import Environment
 
 RUNNING = {ReportStatus.RUNNING, ReportStatus.PARTIAL}

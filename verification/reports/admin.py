@@ -55,7 +55,7 @@ from verification.reports.links import (
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import NotCancellable, NotRetryable
-from verification.values.personal import mask
+from verification.values.masking import mask
 from webhooks.models import Delivery, Event
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, LedgerEntry

@@ -29,7 +29,7 @@ from django.utils.timezone import now
 
 from verification import links
 from verification.consents.models import Consent
-from verification.jobs.due_rows import sweep
+from verification.jobs.claims import sweep
 from verification.notifications.models import Channel, Kind, Notification
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.payments.models import Payment, Refund
@@ -140,9 +140,9 @@ def message_causes(report: Report) -> list[str]:
 
 
 def _link_causes(name: str, row: Any) -> list[str]:
-    links = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
+    causes = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
     kinds = ("reminder", "locked", "wanted")
-    return [*links, *(f"{cause}:{kind}" for cause in links for kind in kinds)]
+    return [*causes, *(f"{cause}:{kind}" for cause in causes for kind in kinds)]
 
 
 class HostedLinks(ABC, Generic[Row]):

@@ -24,7 +24,7 @@ from verification.db.encryption import (
     keyed_uuid,
 )
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
-from verification.values.personal import normalise_identifier
+from verification.values.masking import normalise_identifier
 from workspaces.models import Environment, Workspace
 
 # A row of an index holds 2,704 bytes, and folding can turn one character into 18.

@@ -26,7 +26,7 @@ from verification.reports.models import (
     Subject,
 )
 from verification.reports.request import Fault, InvalidRequest, Order
-from verification.values.wire import CURRENCY
+from verification.values.shapes import CURRENCY
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Client
 

@@ -20,7 +20,7 @@ from verification.db.base import ResultPage, force_custom_plan, read_page
 from verification.db.bulk_insert import Row
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
 from verification.reports.models import Report, SearchEntry, Subject, fold_text
-from verification.values.personal import normalise_identifier
+from verification.values.masking import normalise_identifier
 
 GRAM_LENGTH = 3
 # Up to this many candidates go into the query as ids; for more, the query reads the

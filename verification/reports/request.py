@@ -32,8 +32,8 @@ from verification.providers.registry import has_source
 from verification.providers.sandbox import is_reserved
 from verification.reports.models import PaymentMode, Report, Subject, SubjectType
 from verification.settings.providers import HOME_COUNTRY
-from verification.values import wire
-from verification.values.wire import Shape
+from verification.values import formats
+from verification.values.shapes import Shape
 from workspaces.models import Environment
 
 Json = Mapping[str, Any]
@@ -85,10 +85,10 @@ ATTESTED_MEMBERS = (
 # The type of a check's input -> the function that raises if a text has another format
 INPUT_FORMATS: dict[str, Callable[[str], str]] = {
     "TEXT": str,
-    "EMAIL": wire.email,
-    "PHONE": wire.phone,
-    "DATE": wire.real_date,
-    "COUNTRY": wire.country,
+    "EMAIL": formats.email,
+    "PHONE": formats.phone,
+    "DATE": formats.real_date,
+    "COUNTRY": formats.country,
 }
 
 
@@ -125,18 +125,18 @@ class SubjectInput(RequestShape):
     model_config = ConfigDict(extra="allow")
 
     subject_type: SubjectType
-    full_name: wire.Name | None = None
-    first_name: wire.Name | None = None
-    middle_name: wire.Name | None = None
-    last_name: wire.Name | None = None
-    id_number: wire.Identifier | None = None
+    full_name: formats.Name | None = None
+    first_name: formats.Name | None = None
+    middle_name: formats.Name | None = None
+    last_name: formats.Name | None = None
+    id_number: formats.Identifier | None = None
     """National ID number of a person."""
-    registration_number: wire.Identifier | None = None
+    registration_number: formats.Identifier | None = None
     """Registration number of a company."""
-    email: wire.Email | None = None
-    phone: wire.Phone | None = None
-    date_of_birth: wire.BirthDate | None = None
-    country: wire.Country = "KE"
+    email: formats.Email | None = None
+    phone: formats.Phone | None = None
+    date_of_birth: formats.BirthDate | None = None
+    country: formats.Country = "KE"
 
 
 SUBJECT_MEMBERS = frozenset(
@@ -149,18 +149,18 @@ class ConsentInput(RequestShape):
 
     mode: Consent.Mode
     obtained: StrictBool | None = None
-    obtained_at: wire.PastMoment | None = None
+    obtained_at: formats.PastMoment | None = None
     method: Consent.Method | None = None
-    policy_version: wire.text(100) | None = None  # type: ignore[valid-type]
-    evidence_reference: wire.text(200) | None = None  # type: ignore[valid-type]
+    policy_version: formats.text(100) | None = None  # type: ignore[valid-type]
+    evidence_reference: formats.text(200) | None = None  # type: ignore[valid-type]
 
 
 class PayerInput(RequestShape):
     """The payer with paymentMode THIRD_PARTY: a name, and an e-mail or a phone."""
 
-    name: wire.Name
-    email: wire.Email | None = None
-    phone: wire.Phone | None = None
+    name: formats.Name
+    email: formats.Email | None = None
+    phone: formats.Phone | None = None
 
 
 class DraftEdit(RequestShape):
@@ -170,7 +170,7 @@ class DraftEdit(RequestShape):
     checks_requested: (
         Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)] | None
     ) = None
-    purpose: wire.text(500) | None = None  # type: ignore[valid-type]
+    purpose: formats.text(500) | None = None  # type: ignore[valid-type]
     consent: ConsentInput | None = None
     payment_mode: PaymentMode | None = None
     payer: PayerInput | None = None
@@ -183,7 +183,7 @@ class ReportItem(RequestShape):
     subject: SubjectInput
     checks_requested: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
     """Check names, each once."""
-    purpose: wire.text(500)  # type: ignore[valid-type]
+    purpose: formats.text(500)  # type: ignore[valid-type]
     """Why the check is run, as the subject will read it."""
     consent: ConsentInput | None = None
     """May be left out when no requested check requires consent."""
@@ -194,7 +194,7 @@ class ReportItem(RequestShape):
     """Wins over the flag at the top of the body."""
     reuse: StrictBool = True
     """False: run every check anew, even where an earlier result is still fresh."""
-    reference: wire.text(100) | None = None  # type: ignore[valid-type]
+    reference: formats.text(100) | None = None  # type: ignore[valid-type]
     """The client's own id of this report; it can be searched for."""
 
 

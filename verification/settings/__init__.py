@@ -242,7 +242,7 @@ CUSTOMER_PAGE = "verification.staff.customer.customer_sections"
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
 # The time zone of the API and of jobs; pages use Nairobi's
-# (`verification.values.wire.format_nairobi`).
+# (`verification.values.local_time.format_nairobi`).
 TIME_ZONE = "UTC"
 # The default pattern of times on pages; T is the label, EAT.
 DATE_FORMAT = "j M Y"

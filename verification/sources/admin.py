@@ -7,7 +7,7 @@ from verification.backoffice.widgets import link
 from verification.providers.registry import live_sources
 from verification.sources.health import health_of
 from verification.sources.models import Call, CallOutcome, Source
-from verification.values.wire import format_nairobi
+from verification.values.local_time import format_nairobi
 
 
 @admin.register(Source)

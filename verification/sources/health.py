@@ -21,7 +21,7 @@ from django.db import connection, transaction
 from django.utils.timezone import now
 
 from verification.db import breaker
-from verification.jobs.due_rows import execute_in_batches
+from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
 from verification.settings.providers import HOME_COUNTRY

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from monitoring.models import Alert, Rule, RuleStatus
 from verification.golive.models import Application
 from verification.reports.models import Report
-from verification.values.personal import DOTS, mask
+from verification.values.masking import DOTS, mask
 from webhooks.models import Configuration
 from workspaces.models import Account, ApiKey, Environment, Member, Note, Workspace
 

@@ -37,7 +37,7 @@ from verification.reports.admin import filter_stuck
 from verification.reports.models import Report
 from verification.sources.admin import calls_in_doubt
 from verification.sources.models import Call
-from verification.values.wire import NAIROBI
+from verification.values.local_time import NAIROBI
 from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import filter_low_balance

@@ -38,7 +38,7 @@ from verification.payments.models import Checkout
 from verification.reports.links import message_causes
 from verification.reports.models import Report, fold_text
 from verification.reports.queries import GRAM_LENGTH, Terms
-from verification.values.personal import mask_email
+from verification.values.masking import mask_email
 from webhooks.models import Delivery
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 

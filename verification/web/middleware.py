@@ -41,7 +41,7 @@ from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MemberError, Problem, validation_failed
 from verification.console import base as console
 from verification.hosted import pages as hosted
-from verification.values.wire import NAIROBI
+from verification.values.local_time import NAIROBI
 from verification.web import gateway, pages, static_files
 from verification.web.request import bearer_token, is_api, request_id
 from workspaces import keys

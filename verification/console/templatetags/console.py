@@ -10,7 +10,7 @@ from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 
 register = template.Library()
 

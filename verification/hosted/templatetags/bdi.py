@@ -1,7 +1,7 @@
 """Filters for text that people typed, so that it cannot rearrange the page.
 
 A name may contain a newline, or a character that reverses the text after it.
-`wire.one_line` does the same for e-mails.
+`formats.one_line` does the same for e-mails.
 """
 
 import re
@@ -11,7 +11,7 @@ from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from verification.values.wire import one_line
+from verification.values.formats import one_line
 
 register = template.Library()
 

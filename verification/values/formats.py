@@ -1,40 +1,26 @@
-"""Values as the API and people write them: shapes, formats of members, times, money.
+"""Formats of text as clients and people write it: phones, e-mails, dates, one line.
 
 A check of a format raises a pydantic error whose type is the API's fault code.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from functools import cache, lru_cache
-from inspect import cleandoc, getsource
-from itertools import pairwise
-from textwrap import dedent
-from typing import Annotated, Any, Self
-from zoneinfo import ZoneInfo
+from functools import lru_cache
+from typing import Annotated, Any
 
 import phonenumbers
 import pycountry
-from django.conf import settings
-from django.utils.dateformat import format as format_date
 from email_validator import EmailNotValidError, validate_email
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
-    GetJsonSchemaHandler,
-    PlainSerializer,
     StringConstraints,
     WithJsonSchema,
 )
-from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
 E164 = re.compile(r"\+[1-9][0-9]{6,14}")
@@ -48,116 +34,14 @@ PLAIN_LOCAL = re.compile(r"(?=.{1,64}$)[A-Za-z0-9]+([._+-][A-Za-z0-9]+)*")
 EARLIEST_BIRTH = date(1900, 1, 1)
 # A client's clock may be ahead of ours by this much.
 CLOCK_SKEW = timedelta(minutes=1)
-CURRENCY = "KES"
-# The time zone of pages, documents, messages and tax months. The API uses UTC.
-NAIROBI = ZoneInfo("Africa/Nairobi")
-# The format of times in receipts; `T` is the label EAT.
-FULL_FORMAT = "j F Y, H:i:s T"
 # Persian, Sinhala and other scripts need these invisible characters in names.
 JOINERS = "\u200c\u200d"
-
-
-class Shape(BaseModel):
-    """An API object: snake_case in Python, camelCase in JSON, no unknown members."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        from_attributes=True,
-        extra="forbid",
-        protected_namespaces=(),
-    )
-
-    @classmethod
-    def from_row(cls, row: object, **members: Any) -> Self:
-        """Make the shape; a member that is not given is the row's field of its name."""
-        rest = cls.model_fields.keys() - members.keys()
-        return cls(**{name: getattr(row, name) for name in rest}, **members)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Add each field's description from the string below the field.
-
-        Pydantic's `use_attribute_docstrings` reads these strings in every process and
-        takes a tenth of its start. Only the API document needs them.
-        """
-        schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for base in reversed(cls.__mro__):
-            for name, text in _strings_below_fields(base).items():
-                field = cls.model_fields.get(name)
-                if field and field.description is None:
-                    properties[field.alias]["description"] = text
-        return schema
-
-
-@cache
-def _strings_below_fields(shape: type) -> dict[str, str]:
-    if not issubclass(shape, Shape):
-        return {}
-    try:
-        (tree,) = ast.parse(dedent(getsource(shape))).body
-    except OSError:  # A generic shape with its parameter filled in has no source.
-        return {}
-    found = {}
-    for field, below in pairwise(tree.body):  # type: ignore[attr-defined]
-        match field, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                found[name] = cleandoc(text)
-    return found
 
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control and text direction characters."""
     visible = (c for c in text if c.isprintable() or c.isspace() or c in JOINERS)
     return " ".join("".join(visible).split())
-
-
-def utc_text(value: datetime) -> str:
-    """Format in UTC, like `2026-11-21T08:15:30.123456Z`."""
-    return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def nairobi_text(value: datetime) -> str:
-    """Format in Nairobi's time, like `2026-11-21T11:15:30.123456+03:00`."""
-    return value.astimezone(NAIROBI).isoformat(timespec="microseconds")
-
-
-def format_nairobi(moment: datetime, pattern: str = "") -> str:
-    """Format for people, like `21 Nov 2026, 11:15 EAT`, in the active language.
-
-    The pattern is one of Django's `date` filter.
-    """
-    pattern = pattern or settings.SHORT_DATETIME_FORMAT
-    return format_date(moment.astimezone(NAIROBI), pattern)
-
-
-Timestamp = Annotated[
-    datetime,
-    PlainSerializer(utc_text, return_type=str),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "format": "date-time",
-            "examples": ["2026-11-21T08:15:30.123456Z"],
-        }
-    ),
-]
-Number = Annotated[
-    Decimal,
-    PlainSerializer(float, return_type=float),
-    WithJsonSchema({"type": "number"}),
-]
-
-
-class Money(Shape):
-    amount: Number
-    currency: str
 
 
 def format_error(code: str, message: str) -> PydanticCustomError:

@@ -1,4 +1,4 @@
-"""Personal details: identifying numbers in one form, and masks.
+"""Masks of personal details, and identifying numbers in one form.
 
 The sandbox's adapter imports this file, so it imports no code that uses the network.
 """

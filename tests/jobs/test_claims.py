@@ -5,8 +5,8 @@ from django.db import connection
 from django.utils.timezone import now
 
 from tests.world.logs import log_lines as log_lines
-from verification.jobs import due_rows, queue
-from verification.jobs.due_rows import execute_in_batches, sweep
+from verification.jobs import claims, queue
+from verification.jobs.claims import execute_in_batches, sweep
 from verification.jobs.models import Job
 from verification.jobs.processes import SharedFlag
 
@@ -47,8 +47,8 @@ def waiting_ids() -> Sequence[int]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(due_rows, "PAGE_SIZE", 2)
-    monkeypatch.setattr(due_rows, "BATCH_SIZE", 2)
+    monkeypatch.setattr(claims, "PAGE_SIZE", 2)
+    monkeypatch.setattr(claims, "BATCH_SIZE", 2)
 
 
 @pytest.fixture
