@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import benchmarks
-from benchmarks import measuring
+from benchmarks.figures import BENCHES, run, summary
 from verification.db import embedded
 
 # The lists come last: they use another database, and fill it.
@@ -62,8 +62,8 @@ def _run(names: list[str], folder: Path, server_url: str, tiny: bool) -> None:
 
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {_machine()}")
     with closing(Service(folder, server_url, lasting=tiny)) as service:
-        figures = {name: measuring.run(name, service, tiny=tiny) for name in names}
-    measuring.summary(figures)
+        figures = {name: run(name, service, tiny=tiny) for name in names}
+    summary(figures)
 
 
 def _discover() -> list[str]:
@@ -75,8 +75,8 @@ def _discover() -> list[str]:
     for module in pkgutil.iter_modules(benchmarks.__path__):
         if module.name not in NOT_BENCHES:
             importlib.import_module(f"benchmarks.{module.name}")
-    others = [name for name in measuring.BENCHES if name not in FIRST]
-    return [name for name in FIRST if name in measuring.BENCHES] + others
+    others = [name for name in BENCHES if name not in FIRST]
+    return [name for name in FIRST if name in BENCHES] + others
 
 
 @contextmanager

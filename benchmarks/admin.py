@@ -11,10 +11,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks import filling
+from benchmarks import workspace_rows
 from benchmarks.client import Connection
+from benchmarks.figures import Figure, bench, timed
 from benchmarks.lists import use_filled
-from benchmarks.measuring import Figure, bench, timed
 from benchmarks.service import DATABASE, Service
 from tests.world.staff import log_in
 from verification.reports.models import Report
@@ -45,7 +45,7 @@ def admin(
             samples = [_time_page(http, path, cookie) for _ in range(rounds + 1)]
             yield Figure(what, samples[1:], target=MILLISECONDS)
     # The day of the newest report; the web server caches the figures for a minute.
-    found = [timed(lambda: figures(filling.NEWEST)) for _ in range(rounds)]
+    found = [timed(lambda: figures(workspace_rows.NEWEST)) for _ in range(rounds)]
     yield Figure("figures of the first page, uncached", found, target=MILLISECONDS)
     service.use(DATABASE, keep=True)
 

@@ -20,7 +20,7 @@ from django.db import transaction
 
 from benchmarks import orders
 from benchmarks.client import Connection, request
-from benchmarks.measuring import Figure, bench, interleaved
+from benchmarks.figures import Figure, bench, interleaved
 from benchmarks.service import Service, create_client
 from verification.api.content import parse_json_object, to_json
 from verification.api.report_shapes import CreatedReport, CreatedReports

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks import orders
 from benchmarks.client import NUMBER, Load, load, request
-from benchmarks.measuring import Figure, bench
+from benchmarks.figures import Figure, bench
 from benchmarks.service import Service, count_statements, create_client, free_port
 
 PATH = "/api/v1/reports"

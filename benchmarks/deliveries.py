@@ -17,7 +17,7 @@ import trustme
 from django.db import transaction
 from django.utils.timezone import now
 
-from benchmarks.measuring import Figure, bench, timed
+from benchmarks.figures import Figure, bench, timed
 from benchmarks.service import Service, free_port
 from verification.db.bulk_insert import insert
 from webhooks.attempts import MAX_CONCURRENT_REQUESTS, claim

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import orders
-from benchmarks.measuring import Figure, bench
+from benchmarks.figures import Figure, bench
 from benchmarks.service import Service, create_client
 from workspaces.models import Client
 

@@ -15,7 +15,7 @@ from django.test import Client as Browser
 
 from benchmarks import orders
 from benchmarks.client import Connection
-from benchmarks.measuring import Figure, bench, interleaved
+from benchmarks.figures import Figure, bench, interleaved
 from benchmarks.service import Service, create_client
 
 MILLISECONDS = 30

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import orders
 from benchmarks.client import Connection, request
-from benchmarks.measuring import Figure, bench
+from benchmarks.figures import Figure, bench
 from benchmarks.service import Service, create_client
 
 PATH = "/api/v1/reports"

@@ -15,10 +15,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.client import Connection, request
-from benchmarks.filling import fill
-from benchmarks.measuring import Figure, bench, timed
+from benchmarks.figures import Figure, bench, timed
 from benchmarks.names import RARE
 from benchmarks.service import DATABASE, Service, create_client
+from benchmarks.workspace_rows import fill
 from verification.api.report_shapes import ReportQuery
 from verification.reports.queries import list_reports
 

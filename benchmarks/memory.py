@@ -9,7 +9,7 @@ import psutil
 
 from benchmarks import orders
 from benchmarks.client import Connection, request
-from benchmarks.measuring import Figure, bench
+from benchmarks.figures import Figure, bench
 from benchmarks.service import Service, create_client, family, used_memory
 
 PATH = "/api/v1/reports"

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connection
 from django.utils.timezone import now
 
-from benchmarks.measuring import Figure, bench, timed
+from benchmarks.figures import Figure, bench, timed
 from benchmarks.names import Names
 from benchmarks.service import Service, count_statements, create_client
 from monitoring import runs

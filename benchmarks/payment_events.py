@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import count, cycle
 
 from benchmarks.client import Connection
-from benchmarks.measuring import Figure, bench, interleaved
+from benchmarks.figures import Figure, bench, interleaved
 from benchmarks.service import Service, create_client
 from verification.payments.models import Checkout
 from verification.providers.paystack import Paystack

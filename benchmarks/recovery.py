@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 from django.conf import settings
 
-from benchmarks.measuring import Figure, bench
+from benchmarks.figures import Figure, bench
 from benchmarks.service import Service, free_port
 from verification.db import embedded
 from verification.jobs.processes import parent_death_hook

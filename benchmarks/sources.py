@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from benchmarks import orders, registers
-from benchmarks.measuring import Figure, bench
+from benchmarks.figures import Figure, bench
 from benchmarks.service import Service, create_client, free_port, used_memory
 from workspaces.models import Client
 

@@ -8,18 +8,18 @@ import base64
 import os
 from pathlib import Path
 
-# Also for the processes that `tests.world.service` starts.
+# Processes that `tests.world.service` starts inherit these.
 os.environ["DATA_DIR"] = os.environ.get("TEST_DATA_DIR") or str(
     Path(__file__).resolve().parent.parent / ".data" / "test"
 )
 os.environ["DEBUG"] = "False"
 os.environ["ALLOWED_HOSTS"] = "*"
-os.environ["SECRET_KEY"] = "of no worth, for tests alone, and long enough for Django"
+os.environ["SECRET_KEY"] = "secret-for-tests-only-and-long-enough-for-django"
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
 os.environ["OPERATOR_CONTACT"] = "help@operator.test"
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 
-# Playwright's loop runs in the thread of the tests, which ask the database meanwhile.
+# Playwright runs its event loop in the thread of the tests, which use the database.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 from tests.world.service_settings import *  # noqa: F403
@@ -28,7 +28,7 @@ DATABASES["default"]["TEST"] = {  # noqa: F405
     "NAME": os.environ.get("TEST_DATABASE", "test_verification")
 }
 
-# Each client of a test builds the middleware anew, which would list all static files.
+# Each test client builds the middleware, which would list all static files each time.
 WHITENOISE_AUTOREFRESH = True
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"

@@ -1,4 +1,4 @@
-"""What the web server serves: Django behind the gate."""
+"""The ASGI application: Django behind the gateway."""
 
 from verification.wsgi import application as django
 

@@ -6,15 +6,16 @@ from verification.api import docs, provider_callbacks
 from verification.staff import search
 from verification.web import health, pages
 
-# Where the settings leave them out.
+# Processes of jobs install `SimpleAdminConfig`, which leaves this to the URLs.
 admin.autodiscover()
 
 SEARCH = path("search", admin.site.admin_view(search.search_page), name="search")
 urlpatterns = [
-    # PostgreSQL has no such text, whatever part of a path would be looked up there.
+    # PostgreSQL refuses texts with NUL, so no view looks one up.
     re_path("\0", pages.raise_not_found),
     path("", pages.landing, name="landing"),
-    # As a page of the admin, to what guards it; it is named `office:search`.
+    # The app name `admin` makes the guards of the admin hold for this page. Its name is
+    # `office:search`.
     path("admin/", include(([SEARCH], "admin"), namespace="office")),
     path("admin/", admin.site.urls),
     path("accounts/", include("verification.accounts.urls")),
@@ -38,7 +39,7 @@ urlpatterns = [
 ]
 if settings.DEBUG:
     urlpatterns.append(path("dev/", include("verification.development.pages")))
-# Those of the API are made into problems by its middleware.
+# `ProblemMiddleware` turns the error pages of the API into problems.
 handler400 = "verification.web.pages.bad_request"
 handler403 = "verification.web.pages.forbidden"
 handler404 = "verification.web.pages.not_found"

@@ -8,9 +8,9 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
 
 application = get_wsgi_application()
-# Here, and not in the first request.
+# Load all views before the first request.
 import_module(settings.ROOT_URLCONF)
 
-# What is loaded by now stays: the collector need not look through it again.
+# Loaded modules stay, so the garbage collector does not need to scan them again.
 gc.collect()
 gc.freeze()

@@ -33,6 +33,7 @@ from verification.accounts.models import (
     StaffInvitation,
     StaffRequest,
 )
+from verification.backoffice.approvals import NOT_SECOND_PERSON
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
 from verification.notifications.models import Notification
@@ -232,7 +233,7 @@ def test_promotion_takes_two_superusers(superuser):
     again = press_button(superuser, "promote", row, reason="Leads operations")
 
     assert asks == ["It is asked for. Another superuser has to agree within a day."]
-    assert again == ["You have asked for it: another superuser has to agree."]
+    assert again == [NOT_SECOND_PERSON]
     assert not is_superuser(User.objects.get(pk=grace.pk))
     dialog = read_page(second, dialog_url("promote", row))
     assert "admin: Leads operations" in dialog
@@ -703,7 +704,7 @@ def test_factor_of_a_colleague_is_removed_by_two_superusers(superuser):
     again = press_button(superuser, "remove_factor", row, reason="Lost the phone")
 
     assert asks == ["It is asked for. Another superuser has to agree within a day."]
-    assert again == ["You have asked for it: another superuser has to agree."]
+    assert again == [NOT_SECOND_PERSON]
     assert Authenticator.objects.filter(user=grace).exists()
     dialog = second.get(dialog_url("remove_factor", row)).content.decode()
     assert "admin: Lost the phone" in dialog

@@ -276,7 +276,7 @@ def test_members_do_not_decide_on_their_own_workspace(owner, role):
     insider = staff(SUPERUSER, "insider")
     user = User.objects.get(username="insider")
     mine = Member.objects.create(workspace=owner.workspace, user=user, role=role)
-    refused = "You have to do with this workspace: somebody else decides."
+    refused = str(decisions.OwnWorkspace())
     assert told(act(insider, "take", application))[-1] == refused
     decisions.take(application.pk, by(reviewer()))
 

@@ -178,7 +178,7 @@ def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
     assert "Central Bank of Kenya (CBK)" in letter.body
     assert "The register has another name" in letter.body
     acts = AuditEvent.objects.filter(object_id=str(change.pk)).order_by("id")
-    assert [e.action for e in acts] == ["name-change.asked", "name-change.rejected"]
+    assert [e.action for e in acts] == ["name-change.requested", "name-change.rejected"]
     assert acts[1].reason == "The register has another name"
     assert acts[1].workspace_id == approved.workspace.pk
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 SCHEMATHESIS = Path(sysconfig.get_path("scripts")) / "schemathesis"
-# Their bodies have rules that JSON Schema cannot say: which checks there are, and
-# which of them need what of whom; which hosts may be called, and what time it is.
+# The bodies of these operations have rules that JSON Schema cannot express: known
+# checks and their required inputs, allowed hosts, and times relative to now.
 CONFIGURATION = """
 [generation]
-# Every text refuses NUL, but the schema does not say so of each.
+# Every text field refuses NUL, but the schema does not say this for each field.
 allow-x00 = false
 
 [[operations]]

@@ -142,7 +142,7 @@ class Receiver:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop()
-        # Also connections in their handshake, which have no public name.
+        # asyncio has no public list of connections in their handshake.
         for transport in list(self._loop._transports.values()):
             transport.abort()
         await asyncio.sleep(0.02)

@@ -88,8 +88,8 @@ def create_refund(
 ) -> Refund:
     """Request a refund of an amount, or of everything that is refundable."""
     checkout.refresh_from_db()
-    asked = checkout.refundable if amount is None else Decimal(amount)
-    return request_refund(checkout.pk, asked, reason="They asked", by=by, **more)
+    total = checkout.refundable if amount is None else Decimal(amount)
+    return request_refund(checkout.pk, total, reason="They asked", by=by, **more)
 
 
 def send_waiting_refunds() -> None:
@@ -99,6 +99,6 @@ def send_waiting_refunds() -> None:
 
 
 def count_refund_requests(paystack: FakePaystack) -> int:
-    """Count the refunds that the provider was asked for."""
-    asked = [(r.method, r.path) for r in paystack.requests]
-    return asked.count(("POST", "/refund"))
+    """Count the refunds that the service has requested from the provider."""
+    requests = [(r.method, r.path) for r in paystack.requests]
+    return requests.count(("POST", "/refund"))

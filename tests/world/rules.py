@@ -103,13 +103,13 @@ def move_rules_back(time: timedelta) -> None:
         next_run_at=F("next_run_at") - time,
         put_off_until=F("put_off_until") - time,
     )
-    # One by one, so that no two runs are due at the same time meanwhile.
+    # One by one: two runs of a rule must never have the same due time.
     for run in Run.objects.order_by("due_at"):
         Run.objects.filter(pk=run.pk).update(due_at=run.due_at - time)
 
 
 def launch_runs(passed: timedelta = DAY) -> list[Run]:
-    """Let this time pass and launch what is due; return the new runs."""
+    """Move the rules back by this time, launch due runs, and return them."""
     move_rules_back(passed)
     before = set(Run.objects.values_list("pk", flat=True))
     launch_due_runs()

@@ -139,7 +139,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Slow guesses down. allauth's limit would lock out the owner, too."""
-        lockout.require_pause(request, str(credentials.get("email") or ""))
+        lockout.refuse_during_pause(request, str(credentials.get("email") or ""))
 
     def login(self, request: HttpRequest, user: Any) -> None:
         """Log in. A new browser sends a mail, unless this is the first login."""

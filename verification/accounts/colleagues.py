@@ -18,7 +18,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
 from verification.accounts.models import Colleague, StaffInvitation, StaffRequest
-from verification.backoffice.approvals import DecisionRefused, is_second_person
+from verification.backoffice.approvals import (
+    NOT_SECOND_PERSON,
+    DecisionRefused,
+    is_second_person,
+)
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import (
@@ -246,9 +250,7 @@ def _request_or_approve(
         StaffRequest.objects.update_or_create(user=user, kind=kind, defaults=fields)
         return False
     if not is_second_person(by.pk, [request.requested_by_user]):
-        raise StaffChangeRefused(
-            "You have asked for it: another superuser has to agree."
-        )
+        raise StaffChangeRefused(NOT_SECOND_PERSON)
     request.delete()
     return True
 

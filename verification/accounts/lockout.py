@@ -70,7 +70,7 @@ def client_network(request: HttpRequest) -> str | None:
     return str(address) if address else None
 
 
-def require_pause(request: HttpRequest, email: str) -> None:
+def refuse_during_pause(request: HttpRequest, email: str) -> None:
     """Raise ValidationError while the account has a pause and this browser is new."""
     if request.user.is_authenticated or is_known_browser(request, email):
         return

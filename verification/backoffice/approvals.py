@@ -8,7 +8,7 @@ applications and name changes, removals of a colleague's second factor, and prom
   refund or ledger entry, which moves no money.
 - A verb locks the request, and refuses one that has a decision already.
 - The audit trail records the request and the decision with actor and reason, each in
-  the transaction of its verb: `refund.approved`, `name-change.asked`.
+  the transaction of its verb: `refund.approved`, `name-change.requested`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ class DecisionRefused(Exception):
     """A request or decision is refused and changes nothing; the text says why."""
 
 
+NOT_SECOND_PERSON = (
+    "Another person must approve this: you requested it, or the requester has your "
+    "e-mail address."
+)
+
+
 class StaffActor(NamedTuple):
     """The user who requests or decides. The id stays when the name changes."""
 
@@ -33,7 +39,7 @@ class StaffActor(NamedTuple):
     name: str
 
 
-SERVICE = StaffActor(None, "service")
+SERVICE_STAFF = StaffActor(None, "service")
 
 
 def staff_actor(request: HttpRequest) -> StaffActor:
@@ -72,7 +78,7 @@ def record_approval(
     Raises `refusal` if this is no second person, or if the request has a decision.
     """
     if not is_second_person(by.user, [request.requested_by_user]):
-        raise refusal("Another person than who asked for it must approve it.")
+        raise refusal(NOT_SECOND_PERSON)
     record_rejection(request, by, refusal)
 
 

@@ -85,7 +85,7 @@ class LookupKey(models.Model):
 
     # The number of keys in this LOOKUP_KEY.
     id = models.PositiveSmallIntegerField(primary_key=True, editable=False)
-    # A keyed hash of a constant, which tells the keys apart.
+    # A keyed hash of a constant: each key has another one.
     fingerprint = models.BinaryField()
     since = models.DateTimeField(default=now, editable=False)
     # Whether hosted links of earlier keys ended, because the keys may have leaked.

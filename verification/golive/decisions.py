@@ -36,7 +36,10 @@ KEY_NAME = "Production"
 
 class OwnWorkspace(DecisionRefused):
     def __init__(self) -> None:
-        super().__init__("You have to do with this workspace: somebody else decides.")
+        super().__init__(
+            "Another person must decide: you, or an account with your e-mail address, "
+            "belong to this workspace or made the request."
+        )
 
 
 class NotChecked(DecisionRefused):

@@ -61,7 +61,7 @@ def request_name_change(
         note=note,
         asked_by=by.user,
     )
-    audit.record(f"{audit.noun(change)}.asked", by.actor, change)
+    audit.record(f"{audit.noun(change)}.requested", by.actor, change)
     return change
 
 

@@ -169,7 +169,7 @@ CHECKS = (
     _("Credit bureau company report"),
     _("Sanctions and watch lists"),
 )
-# Item on a receipt of a top-up, from `payments.receipts`, for the translators.
+# Item on a receipt of a top-up, from `payments.messages`, for the translators.
 RECEIPT_ITEMS = (_("Top-up of the balance"),)
 # Methods of the provider's page -> their names in a sentence.
 PAYMENT_METHODS = {

@@ -123,15 +123,15 @@ class Supervisor:
     def _read_signs(self) -> None:
         if not select.select([self._pipe], [], [], ROUND_SECONDS)[0]:
             return
-        told = os.read(self._pipe, 65536)
-        if not told:  # every process of the cluster has ended
+        signs = os.read(self._pipe, 65536)
+        if not signs:  # every process of the cluster has ended
             time.sleep(ROUND_SECONDS)
             return
         now = self._clock.now()
-        if processes.WORK_DONE in told or processes.ALL_BUSY in told:
+        if processes.WORK_DONE in signs or processes.ALL_BUSY in signs:
             self._flowed_at = now
             self._worked = True
-        if processes.SENTINEL_ALIVE in told or processes.ALL_BUSY in told:
+        if processes.SENTINEL_ALIVE in signs or processes.ALL_BUSY in signs:
             self._guarded_at = now
 
     def _fault(self) -> str:

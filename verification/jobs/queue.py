@@ -217,9 +217,7 @@ def _execute_lock(sql: str, name: str) -> bool:
 
 
 def beat() -> bool:
-    """Record that work flows; return False if the job should end.
-
-    The cluster is stopping then.
+    """Record that work flows; return False if the cluster is stopping.
 
     Long jobs call this at each step, from the job's own thread and outside any
     transaction. It writes at most once a second.

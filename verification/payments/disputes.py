@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils.timezone import now
 
-from verification.backoffice.approvals import SERVICE
+from verification.backoffice.approvals import SERVICE_STAFF
 from verification.payments.alerts import clear_review_flag, raise_review_flag
 from verification.payments.models import (
     Checkout,
@@ -96,7 +96,7 @@ def _hold(dispute: Dispute, more: Decimal) -> None:
                 checkout.account.pk,
                 Kind.ADJUSTMENT,
                 -more,
-                SERVICE.name,
+                SERVICE_STAFF.name,
                 note=f"dispute {dispute.pk}",
                 checkout_id=checkout.pk,
             )

@@ -23,7 +23,7 @@ from django.db.models.lookups import GreaterThan
 from django.utils.timezone import now
 
 from verification.backoffice.approvals import (
-    SERVICE,
+    SERVICE_STAFF,
     DecisionRefused,
     StaffActor,
     record_approval,
@@ -163,7 +163,7 @@ def refund_surplus(
     """Refund the amount, or the rest, of a locked checkout, once for each cause."""
     if not Refund.objects.filter(checkout=checkout, cause=cause).exists():
         amount, reason = amount or checkout.refundable, RefundCause(cause).label
-        _create_refund(checkout, amount, cause, reason, SERVICE, large=False)
+        _create_refund(checkout, amount, cause, reason, SERVICE_STAFF, large=False)
 
 
 def refund_parts(payment_id: UUID) -> None:
@@ -446,7 +446,7 @@ def refund_unfinished_part(checkout_id: UUID) -> None:
     elif part and not is_left_to_staff(checkout):
         cause = RefundCause.NOT_DONE
         refund = _create_refund(
-            checkout, part, cause, str(cause.label), SERVICE, large=False
+            checkout, part, cause, str(cause.label), SERVICE_STAFF, large=False
         )
         notify(*refund_notice(cast(Report, checkout.report), refund))
     elif part and not checkout.reason_to_keep:

@@ -422,7 +422,7 @@ def _accept_money(
 def _surplus_cause(
     checkout: Checkout, report: Report | None, payment: Payment | None
 ) -> RefundCause | None:
-    """Return why this money is surplus, unless it pays.
+    """Return why this money is surplus, or None if it pays.
 
     A payment that expired after its checkout was opened still takes the money.
     """

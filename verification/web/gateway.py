@@ -86,7 +86,7 @@ class Gateway:
         self.threads = ThreadPoolExecutor(threads, "django")
         # This thread serves requests that need no database, while the others may wait
         # for it.
-        self.reserve_thread = ThreadPoolExecutor(1, "porter")
+        self.reserve_thread = ThreadPoolExecutor(1, "reserve")
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         environ = build_environ(scope)

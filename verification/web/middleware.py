@@ -220,8 +220,6 @@ def _problem_for_status(request: HttpRequest, status: int) -> Problem:
 def _add_api_headers(request: HttpRequest, response: HttpResponse) -> None:
     for name, value in getattr(request, "api_headers", {}).items():
         response[name] = value
-    # SecurityMiddleware is further inside and does not see these answers.
-    response["X-Content-Type-Options"] = "nosniff"
     response["Cache-Control"] = "no-store"
     response.headers.setdefault(
         "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"

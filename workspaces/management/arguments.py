@@ -1,4 +1,4 @@
-"""What operators type, checked and told clearly when it is wrong."""
+"""Parse the arguments of commands. Raises CommandError with the reason."""
 
 from decimal import Decimal, InvalidOperation
 from uuid import UUID

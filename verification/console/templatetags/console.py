@@ -1,4 +1,4 @@
-"""What templates of the console and of accounts need."""
+"""Filters and tags for templates of the console and of accounts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ register = template.Library()
 
 @register.filter
 def qr(text: str) -> SafeString:
-    """Inline, as no policy lets a page fetch a data: address."""
+    """Draw a QR code as inline SVG, because the policy forbids data: images."""
     code = segno.make(str(text), error="m")
     svg = code.svg_inline(scale=4, border=4, dark="#0f3d3a", light="#fff")
     # Drawn from numbers: nothing of the text is in the markup.
@@ -31,19 +31,19 @@ def money(amount: Any) -> str:
 
 @register.filter
 def slug(name: str) -> str:
-    """`DIRECTOR_ID` -> `director-id`, as addresses have it."""
+    """Turn a code into its form in URLs: `DIRECTOR_ID` -> `director-id`."""
     return str(name).lower().replace("_", "-")
 
 
 @register.filter
 def initials(name: str) -> str:
-    """`Wanjiku Kamau` -> `W. K.`: lists are open on screens that others see."""
+    """Shorten `Wanjiku Kamau` to `W. K.`, because bystanders see lists."""
     return " ".join(f"{word[0]}." for word in one_line(name).split()[:3])
 
 
 @register.filter
 def linked(text: str) -> SafeString:
-    """A message with its links, and otherwise as it was sent."""
+    """Turn the URLs of a message into links and escape the rest."""
     parts = re.split(r"(https?://\S*\w)(?=\s|$)", text)
     html = (
         format_html('<a href="{0}" rel="nofollow">{0}</a>', part)
@@ -56,14 +56,14 @@ def linked(text: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def to(context: dict[str, Any], name: str, environment: str = "", **more: Any) -> str:
-    """The address of a page of this workspace and environment."""
+    """Return the URL of a page of this workspace and environment."""
     url: str = context["place"].url(name, environment, **more)
     return url
 
 
 @register.simple_tag(takes_context=True)
 def page_query(context: dict[str, Any], page: int) -> str:
-    """The present filters, on another page of the list."""
+    """Return the query of another page of the list, with the present filters."""
     query = context["request"].GET.copy()
     query.pop("lang", None)
     query["page"] = str(page)

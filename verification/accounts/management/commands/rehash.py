@@ -24,7 +24,7 @@ LINKS: dict[type[Model], str] = {
     Payment: "payment",
     Reference: "reference",
 }
-# What the adapter seals in the data of an authenticator.
+# Values that `SecondFactorAdapter` encrypts in the data of an authenticator.
 SECRETS = ("secret", "seed")
 ROWS = 1000
 OTHER_CONNECTIONS = """
@@ -32,7 +32,7 @@ SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND usename IS NOT NULL
     AND pid <> pg_backend_pid()
 """
-# A process that connects later waits for the end, and is refused with the former key.
+# A process that connects later waits for the end; the check of its key then fails.
 LOCK = "LOCK TABLE backoffice_lookupkey IN ACCESS EXCLUSIVE MODE"
 FOREIGN_TABLES = """
 SELECT count(*) FROM pg_class
@@ -90,8 +90,9 @@ class Command(BaseCommand):
             RetiredLink.objects.all().delete()
         sealed = _seal_second_factors(former)
         self.stdout.write(
-            f"{hashed} rows are hashed again, {made} links are made anew, and {sealed} "
-            "second factors are sealed anew. Leave the former keys in LOOKUP_KEY."
+            f"{hashed} rows are hashed again, {made} links are derived again, and "
+            f"{sealed} second factors are encrypted again. "
+            "Leave the former keys in LOOKUP_KEY."
         )
 
 
@@ -124,7 +125,7 @@ def _rehash_rows(cursor: Any, model: type[Model], former: int) -> int:
             for field, value in zip(fields, row, strict=True)
         ]
 
-    # What append-only rows say stays the same.
+    # Append-only rows keep their meaning; only their hashes change.
     cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
     names = [field.name for field in fields]
     count = _update(cursor, model, names, names, changed)
@@ -133,8 +134,10 @@ def _rehash_rows(cursor: Any, model: type[Model], former: int) -> int:
 
 
 def _derive_links(cursor: Any, model: type[Model], purpose: str) -> int:
-    """Derive the links anew. The database keeps the former ones, and they lead to the
-    same page."""
+    """Derive the links again. Returns how many rows there are.
+
+    The database keeps the former links, which lead to the same pages.
+    """
 
     def changed(row: tuple[Any, ...]) -> list[Any]:
         digest, pk, generation = row

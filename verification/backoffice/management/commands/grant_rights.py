@@ -14,7 +14,7 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA {schema}
 GRANT USAGE, SELECT ON SEQUENCES TO {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}
 """
-# Whether a role can disable the triggers that protect records from changes.
+# True for a role that can disable the triggers that protect records from changes.
 CAN_DISABLE_TRIGGERS = """
 SELECT rolsuper OR pg_has_role(rolname, relowner, 'MEMBER')
 FROM pg_roles, pg_class
@@ -24,9 +24,9 @@ WHERE rolname = %s AND pg_class.oid = 'consents_consentrecord'::regclass
 
 class Command(BaseCommand):
     help = (
-        "Gives a role of PostgreSQL what the web server and the jobs need: to read and "
-        "write rows, and not to change tables or their triggers. Run it as the owner "
-        "of the tables, once; later tables are included."
+        "Grants the rights that the web server and the jobs need to a role of "
+        "PostgreSQL: it can read and write rows, but change no table or trigger. Run "
+        "it once, as the owner of the tables; later tables are included."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

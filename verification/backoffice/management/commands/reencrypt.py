@@ -11,9 +11,9 @@ from verification.db.encryption import VERSION, EncryptedJSONField, seal, unseal
 
 class Command(BaseCommand):
     help = (
-        "Seals anew every encrypted value that the first key of FIELD_KEYS did not "
-        "seal. May be stopped and started again; once none are left, the other keys "
-        "may be dropped."
+        "Encrypts every value again that the first key of FIELD_KEYS did not encrypt. "
+        "You may stop and start it again. Once none are left, you may remove the other "
+        "keys."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -28,7 +28,7 @@ class Command(BaseCommand):
             resealed += sum(column.reseal(options["batch"]))
             left += column.count_stale()
         self.stdout.write(
-            f"{resealed + left} values were stale; {resealed} are sealed anew, "
+            f"{resealed + left} values were stale; {resealed} are encrypted again, "
             f"{left} are left."
         )
 
@@ -65,7 +65,7 @@ class _Column:
             return cursor.fetchone()[0]
 
     def reseal(self, batch: int) -> Iterator[int]:
-        """Yields how many values each batch sealed anew."""
+        """Encrypt the stale values again; yield how many values each batch has."""
         after = None
         while rows := self._reseal_after(after, batch):
             after = rows[-1]
@@ -76,7 +76,7 @@ class _Column:
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
             if self.append_only:
-                # What the row says stays the same. Nobody else can write meanwhile.
+                # The values stay the same. ALTER TABLE locks out all other writers.
                 self._alter(cursor, "DISABLE")
             rows = self._hold(cursor, after, batch)
             self._write(cursor, rows)

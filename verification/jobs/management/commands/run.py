@@ -171,8 +171,8 @@ class Command(BaseCommand):
         if settings.DEBUG and embedded.is_used():
             output = StringIO()
             self._lasting(call_command, "setup_demo", stdout=output)
-            told = json.loads(output.getvalue().splitlines()[-1])
-            self.stdout.write(DEMO.format(url=url, order=relpath(ORDER), **told))
+            demo = json.loads(output.getvalue().splitlines()[-1])
+            self.stdout.write(DEMO.format(url=url, order=relpath(ORDER), **demo))
         # Flush, because the output may go to a file or a pipe.
         self.stdout.flush()
         if settings.DEBUG and embedded.is_used() and os.environ.get("DEMO") != "0":

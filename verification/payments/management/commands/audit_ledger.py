@@ -233,12 +233,12 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT sum(greatest(refunded - (paid_amount - counted_amount), 0)) AS gone,
         bool_or(review_flags <> '{}' OR reason_to_keep <> '' OR refunded_elsewhere > 0)
-            AS is_doubtful
+            AS is_explained
     FROM payments_checkout WHERE payment_id = m.id AND is_counted
 ) k
 WHERE c.is_counted AND p.completed_at IS NOT NULL AND r.at_work = 0
     AND (c.accounted_at IS NOT NULL OR p.completed_at < now() - interval '1 day')
-    AND r.undone > k.gone AND NOT k.is_doubtful
+    AND r.undone > k.gone AND NOT k.is_explained
 
 UNION ALL
 SELECT 'refund', f.id, 'gives back what was done'

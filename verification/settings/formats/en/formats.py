@@ -1,4 +1,7 @@
-"""English as Kiswahili has it: by the settings. Django's own formats have no label."""
+"""Date formats for English, from the settings.
+
+Kiswahili uses these settings too, because Django has no formats for it.
+"""
 
 from django.conf import settings
 
