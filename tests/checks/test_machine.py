@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from tests.checks.engine import definitions, work_until_done
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
-from verification.checks.inquiries import call_provider
+from verification.checks.engine import call_provider
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import record_outcomes

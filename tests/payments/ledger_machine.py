@@ -36,7 +36,7 @@ from tests.checks.engine import definitions, work_until_done
 from tests.world.clients import Api, person
 from tests.world.clock import let_time_pass
 from verification.checks.catalogue import CATALOGUE
-from verification.checks.inquiries import call_provider
+from verification.checks.engine import call_provider
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import Claim, claim
 from verification.checks.results import record_outcomes

@@ -18,7 +18,7 @@ from tests.world.employer import (
     result_of,
 )
 from verification import links
-from verification.checks import inquiries
+from verification.checks import engine
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.jobs.models import Job
@@ -172,7 +172,7 @@ def test_late_worker_does_not_postpone_an_answered_check(paying_api: Api, monkey
         submit(reference.pk, 1, ANSWERS, EVIDENCE)
         return outcome
 
-    monkeypatch.setattr(inquiries, "run_reference_check", overtaken)
+    monkeypatch.setattr(engine, "run_reference_check", overtaken)
     paying_api.work()
     paying_api.work()
 

@@ -11,8 +11,12 @@ from tests.checks.engine import definitions, ledger_totals, only_result
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
 from tests.world.clock import let_time_pass
-from verification.checks.engine import SourceQueues, admit_calls
-from verification.checks.inquiries import call_provider, find_route
+from verification.checks.engine import (
+    SourceQueues,
+    admit_calls,
+    call_provider,
+    find_route,
+)
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import record_outcomes

@@ -25,8 +25,13 @@ from tests.world.clients import person
 from tests.world.clock import let_time_pass
 from verification.checks import callbacks
 from verification.checks.callbacks import erase_unread_answers
-from verification.checks.engine import SourceQueues, admit_calls
-from verification.checks.inquiries import add_consent, call_provider, find_route
+from verification.checks.engine import (
+    SourceQueues,
+    add_consent,
+    admit_calls,
+    call_provider,
+    find_route,
+)
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.providers import registry
