@@ -320,7 +320,7 @@ class SmileIdV3(Provider):
 def identity(subject: Subject, fields: Answer | None, **evidence: Any) -> Finding:
     """Make the finding from `id_fields` of a callback.
 
-    Smile ID documents only names, birth and gender; V3 tells no deaths.
+    V3 documents only names, date of birth and gender. It tells no deaths.
     """
     found = fields or Answer()
     parts = map(found.text, ("first_name", "other_names", "last_name"))
