@@ -44,6 +44,7 @@ from verification.payments.refunds import (
     NotRefundable,
     abandon_payment,
     approve_refund,
+    is_recorded,
     record_refund_elsewhere,
     refund_unfinished_parts,
     reject_refund,
@@ -445,8 +446,18 @@ class PaymentMachine(Machine):
         while Refund.objects.filter(status="APPROVED").exists():
             self.send()
             self.the_banks_answer(fails=False)
+        self.record_what_other_refunds_held()
         # The money of a failed refund now belongs to the checkout's disputes.
         self.the_clock_has_us_look()
+
+    def record_what_other_refunds_held(self) -> None:
+        """Record refunds made elsewhere whose money a later refund had reserved."""
+        for pk, found in self.elsewhere:
+            checkout = Checkout.objects.get(pk=pk)
+            if not is_recorded(checkout, found):
+                for refund in checkout.refunds.filter(status="REQUESTED"):
+                    reject_refund(refund.pk, by=WANGARI)
+                record_refund_elsewhere(pk, found, reason="Theirs", by=GRACE)
 
     def both_books_agree(self) -> None:
         today = now().date()
