@@ -93,7 +93,9 @@ class Workspace(models.Model):
     # The address or number for people who ask the client about their details.
     contact = EncryptedJSONField()
     go_live = models.CharField(max_length=10, choices=GoLive, default=GoLive.NONE)
+    # How long reports are kept after their end, before they are erased.
     retention_days = models.PositiveIntegerField(default=365)
+    sandbox_retention_days = models.PositiveIntegerField(default=365, db_default=365)
     messages_per_day = models.PositiveIntegerField(
         null=True,
         blank=True,
@@ -123,6 +125,12 @@ class Workspace(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def retention(self, environment: str) -> timedelta:
+        """Return how long ended reports of this environment are kept."""
+        is_sandbox = environment == Environment.SANDBOX
+        days = self.sandbox_retention_days if is_sandbox else self.retention_days
+        return timedelta(days=days)
 
     @property
     def is_suspended(self) -> bool:

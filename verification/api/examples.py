@@ -134,6 +134,8 @@ REPORT: dict[str, Any] = {
     "createdAt": CREATED_AT,
     "updatedAt": ENDED_AT,
     "completedAt": ENDED_AT,
+    "restrictedAt": None,
+    "erasedAt": None,
 }
 ONE_PAGE: dict[str, Any] = {
     "page": 0,

@@ -234,6 +234,13 @@ _PROBLEM_KINDS = [
         "Use a new key for each new request, and an old one only to repeat a request.",
     ),
     ProblemKind(
+        "report-erased",
+        410,
+        "The report was erased",
+        "The personal data of the report was erased, so it has no document any more.",
+        "Read the report itself: its skeleton tells when it was erased.",
+    ),
+    ProblemKind(
         "rate-limited",
         429,
         "Too many requests",

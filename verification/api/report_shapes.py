@@ -250,7 +250,8 @@ class ReportBody(Shape):
     subject: SubjectBody | None
     """Null after the subject's data was erased."""
     checks_requested: list[str]
-    purpose: str
+    purpose: str | None
+    """Null after the subject's data was erased."""
     payment_mode: PaymentMode
     check_results: list[CheckResultBody]
     risk_score: Score | None
@@ -262,6 +263,11 @@ class ReportBody(Shape):
     created_at: Timestamp
     updated_at: Timestamp
     completed_at: Timestamp | None
+    restricted_at: Timestamp | None = None
+    """When the subject objected: since then the results are not reused and no
+    monitoring runs."""
+    erased_at: Timestamp | None = None
+    """When the personal data was erased; the skeleton of the report stays."""
 
     @classmethod
     def of(cls, report: Report, results: Iterable[CheckResult], total: Decimal) -> Self:
@@ -270,6 +276,7 @@ class ReportBody(Shape):
         return cls.from_row(
             report,
             subject=SubjectBody(**report.subject) if report.subject else None,
+            purpose=report.purpose or None,
             check_results=[CheckResultBody.of(r, report.environment) for r in results],
             consent_state=ConsentState.of(getattr(report, "consent", None), report),
             payment_state=PaymentState.of(payment, report, total),
@@ -302,7 +309,8 @@ class CreatedReports(Shape):
 
 class ReportSummary(Shape):
     id: UUID
-    subject_name: str
+    subject_name: str | None
+    """Null after the subject's data was erased."""
     subject_type: SubjectType
     status: ReportStatus
     reference: str | None
@@ -315,6 +323,7 @@ class ReportSummary(Shape):
     def of(cls, report: Report, completed: int) -> Self:
         return cls.from_row(
             report,
+            subject_name=report.subject_name or None,
             checks_count=len(report.checks_requested),
             completed_checks_count=completed,
         )

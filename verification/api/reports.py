@@ -21,6 +21,7 @@ from verification.api.operations import (
     PageEnvelope,
     operation,
 )
+from verification.api.problems import Problem
 from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
@@ -289,6 +290,7 @@ class ReportViewSet(OperationViewSet):
         scope=Scope.REPORTS_READ,
         answer=OpenApiTypes.BINARY,
         media_type="application/pdf",
+        problems=("report-erased",),
     )
     def pdf(self, request: Request, reportId: UUID) -> HttpResponse:
         """Get the report as a PDF (PDF/UA) that you can give to others.
@@ -297,6 +299,8 @@ class ReportViewSet(OperationViewSet):
         that it is genuine.
         """
         report = _get_report(self.client, reportId)
+        if report.erased_at:
+            raise Problem("report-erased")
         return HttpResponse(
             report_pdf(report),
             content_type="application/pdf",

@@ -67,6 +67,13 @@ class ResultStatus(models.TextChoices):
 R = ResultStatus
 
 
+class PresentResults(models.Manager["CheckResult"]):
+    """The results that reports show: `CheckResult.every` has superseded ones too."""
+
+    def get_queryset(self) -> models.QuerySet[CheckResult]:
+        return super().get_queryset().filter(revision=0)
+
+
 class CheckResult(models.Model):
     """One check of one report. The row is also the queue that checks run from.
 
@@ -88,6 +95,9 @@ class CheckResult(models.Model):
     definition = models.ForeignKey(CheckDefinition, models.PROTECT, db_index=False)
     name = models.CharField(max_length=40)
     position = models.PositiveSmallIntegerField()
+    # 0 is the present result of the check. A result that a correction has superseded,
+    # or a re-run that nobody has accepted, has a number from 1.
+    revision = models.PositiveSmallIntegerField(default=0, db_default=0)
     status = models.CharField(
         max_length=9, choices=ResultStatus, default=ResultStatus.PENDING
     )
@@ -106,8 +116,9 @@ class CheckResult(models.Model):
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(null=True)
-    # Equal for the same workspace, environment, check, subject and inputs.
-    question = KeyedHashField()
+    # Equal for the same workspace, environment, check, subject and inputs; null once
+    # the report is erased.
+    question = KeyedHashField(null=True)
     # The earlier result whose finding this one reuses.
     reused_from_id = models.UUIDField(null=True)
     score = models.PositiveSmallIntegerField(null=True)
@@ -121,11 +132,15 @@ class CheckResult(models.Model):
     failure_retryable = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=now, editable=False)
 
+    objects = PresentResults()
+    every: models.Manager[CheckResult] = models.Manager()
+
     class Meta:
         ordering = ["position"]
         constraints = [
             models.UniqueConstraint(
-                fields=["report", "name"], name="a_report_has_each_check_once"
+                fields=["report", "name", "revision"],
+                name="a_report_has_each_check_once",
             ),
             models.CheckConstraint(
                 name="only_unfinished_results_are_due",

@@ -175,6 +175,7 @@ def messages_to(
             language,
             report.workspace_id,
             report.environment == Environment.SANDBOX,
+            report.pk,
         )
         for channel, address in addresses_of(person)
     ]

@@ -88,6 +88,8 @@ class Consent(models.Model):
     wrong_codes = models.PositiveSmallIntegerField(db_default=0)
     # When the subject asked the client for another link.
     link_requested_at = models.DateTimeField(null=True, editable=False)
+    # True once the report is erased.
+    is_erased = models.BooleanField(default=False, db_default=False, editable=False)
 
     class Meta:
         constraints = [
@@ -109,12 +111,19 @@ class Consent(models.Model):
                     token_digest__isnull=False,
                     expires_at__isnull=False,
                 )
-                | Q(mode="CUSTOMER_ATTESTED", token_digest=None, expires_at=None),
+                | Q(mode="CUSTOMER_ATTESTED", token_digest=None, expires_at=None)
+                # The link by which the subject of an attested consent sees the report
+                | Q(
+                    mode="CUSTOMER_ATTESTED",
+                    token_digest__isnull=False,
+                    expires_at__isnull=False,
+                ),
             ),
             models.CheckConstraint(
                 name="an_attested_consent_has_its_attestation",
                 condition=Q(status="ATTESTED", attestation__isnull=False)
-                | ~Q(status="ATTESTED"),
+                | ~Q(status="ATTESTED")
+                | Q(is_erased=True),
             ),
         ]
         indexes = [

@@ -78,8 +78,11 @@ def download(document: Document, name: str) -> HttpResponse:
 
 def delete_unused(name: str) -> None:
     """Delete a file that no row names. If that fails, the file left is unreadable."""
-    if Document.objects.filter(file=name).exists():
-        return
+    if not Document.objects.filter(file=name).exists():
+        delete_file(name)
+
+
+def delete_file(name: str) -> None:
     try:
         _storage().delete(name)
     except Exception as e:

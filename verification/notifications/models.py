@@ -137,6 +137,8 @@ class Notification(models.Model):
     channel = models.CharField(max_length=5, choices=Channel)
     # Such as a consent and its link. A cause has one message for each channel.
     cause = models.CharField(max_length=150)
+    # The report that the message is about, if it is about one.
+    report_id = models.UUIDField(null=True, editable=False)
     # An e-mail address, or a number in E.164; erased with `context` after 30 days.
     recipient = EncryptedJSONField(null=True)
     # The values for the templates.
@@ -203,6 +205,12 @@ class Notification(models.Model):
                 fields=["workspace", "-id"],
                 condition=Q(sandbox=True),
                 name="notifications_mailbox",
+            ),
+            # The messages about a report
+            models.Index(
+                fields=["report_id"],
+                condition=Q(report_id__isnull=False),
+                name="notifications_of_a_report",
             ),
             # The rows that the purge erases.
             models.Index(

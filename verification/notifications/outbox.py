@@ -68,6 +68,8 @@ class OutgoingMessage:
     language: str = Language.ENGLISH.value
     workspace_id: UUID | None = None
     sandbox: bool = False
+    # The report that it is about, with which it is erased.
+    report_id: UUID | None = None
 
 
 def notification_rows(outgoing: Iterable[OutgoingMessage], at: datetime) -> Rows:
@@ -86,6 +88,7 @@ def notification_rows(outgoing: Iterable[OutgoingMessage], at: datetime) -> Rows
             "context": one.context,
             "language": one.language,
             "sandbox": one.sandbox,
+            "report_id": one.report_id,
             "next_attempt_at": at,
             "created_at": at,
         }

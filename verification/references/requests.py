@@ -134,6 +134,7 @@ def referee_message(
         language,
         report.workspace_id,
         report.environment == Environment.SANDBOX,
+        report.pk,
     )
 
 

@@ -50,7 +50,6 @@ from verification.reports.links import (
     HostedLinks,
     NotRenewable,
     ResendTooSoon,
-    message_causes,
 )
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
@@ -105,7 +104,7 @@ def load_history(report: Report) -> ReportHistory:
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
     # Ledger entries have an index by result, and none by report.
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
-    messages = Notification.objects.filter(cause__in=message_causes(report))
+    messages = Notification.objects.filter(report_id=report.pk)
     messages = messages.defer("context", "recipient")
     references = report.references.defer("answers", "evidence")
     history = ReportHistory(

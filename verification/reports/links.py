@@ -32,7 +32,7 @@ from verification.consents.models import Consent
 from verification.jobs.claims import sweep
 from verification.notifications.models import Channel, Kind, Notification
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.payments.models import Payment, Refund
+from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_report, lock_with_report, record_note
@@ -118,31 +118,6 @@ def client_messages(report: Report) -> QuerySet[Notification]:
         cause(row) for row in rows if row for cause in (request_cause, reminder_cause)
     ]
     return Notification.objects.filter(cause__in=causes).order_by("id")
-
-
-def message_causes(report: Report) -> list[str]:
-    """Return the causes of all messages about the report, with earlier links too."""
-    causes = []
-    for name in ("consent", "payment"):
-        if row := getattr(report, name, None):
-            causes += _link_causes(name, row)
-    if consent := getattr(report, "consent", None):
-        codes = range(1, consent.codes_sent + 1)
-        causes += [code_cause(consent, number) for number in codes]
-    for reference in report.references.only("generation"):
-        causes += [*_link_causes("reference", reference), f"receipt:{reference.pk}"]
-    records = report.consent_records.values_list("pk", flat=True)
-    causes += [f"receipt:{pk}" for pk in records]
-    for checkout in report.checkouts.values_list("pk", flat=True):
-        causes += [f"paid:{checkout}", f"short:{checkout}"]
-    refunds = Refund.objects.filter(checkout__report=report)
-    return causes + [f"refunded:{pk}" for pk in refunds.values_list("pk", flat=True)]
-
-
-def _link_causes(name: str, row: Any) -> list[str]:
-    causes = [f"{name}:{row.pk}:{n}" for n in range(1, row.generation + 1)]
-    kinds = ("reminder", "locked", "wanted")
-    return [*causes, *(f"{cause}:{kind}" for cause in causes for kind in kinds)]
 
 
 class HostedLinks(ABC, Generic[Row]):
@@ -311,4 +286,5 @@ class ClientLinks(HostedLinks[ClientRow]):
             context,
             workspace_id=workspace.pk,
             sandbox=report.environment == Environment.SANDBOX,
+            report_id=report.pk,
         )

@@ -125,6 +125,10 @@ class Report(models.Model):
     updated_at = models.DateTimeField(default=now, editable=False)
     launched_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
+    # Set when the subject objected: no monitoring and no reuse of its results.
+    restricted_at = models.DateTimeField(null=True, editable=False)
+    # Set when the personal data was erased; `privacy.personal_data` says what goes.
+    erased_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
@@ -155,6 +159,19 @@ class Report(models.Model):
             models.CheckConstraint(
                 name="report_risk_score_0_to_100",
                 condition=Q(risk_score__isnull=True) | Q(risk_score__lte=100),
+            ),
+            models.CheckConstraint(
+                name="erased_report_names_nobody",
+                condition=Q(erased_at=None)
+                | Q(
+                    subject=None,
+                    subject_name="",
+                    search_name="",
+                    purpose="",
+                    reference=None,
+                    risk_score=None,
+                    completed_at__isnull=False,
+                ),
             ),
         ]
         indexes = [
@@ -196,6 +213,14 @@ class Report(models.Model):
             models.Index(
                 fields=["workspace", "environment", "status", "subject_type"],
                 name="report_totals",
+            ),
+            # All reports about one person, for access, objection and erasure
+            models.Index(fields=["subject_id"], name="reports_of_a_subject"),
+            # Reports whose retention ends
+            models.Index(
+                fields=["workspace", "environment", "completed_at"],
+                condition=Q(completed_at__isnull=False, erased_at=None),
+                name="reports_to_erase",
             ),
             # The number that is printed on the PDF document
             models.Index(

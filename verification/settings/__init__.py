@@ -116,6 +116,7 @@ INSTALLED_APPS = [
     "verification.checks",
     "verification.golive",
     "monitoring",
+    "verification.privacy",
     "verification.hosted",
     "verification.api",
     *(["verification.development"] if DEBUG else []),

@@ -35,7 +35,6 @@ from verification.db.base import force_custom_plan
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
-from verification.reports.links import message_causes
 from verification.reports.models import Report, fold_text
 from verification.reports.queries import GRAM_LENGTH, Terms
 from verification.values.masking import mask_email
@@ -269,13 +268,8 @@ def _entries(term: str) -> list[LedgerEntry]:
 
 
 def _messages(term: str) -> list[Notification]:
-    causes = [
-        cause
-        for report in Report.objects.filter(pk__in=_report_ids(term))
-        for cause in message_causes(report)
-    ]
     messages = Notification.objects.defer("context", "recipient")
-    query = Q(cause__in=causes) | Q(pk__in=_own_id(term))
+    query = Q(report_id__in=_report_ids(term)) | Q(pk__in=_own_id(term))
     return _newest(messages.filter(query), term)
 
 

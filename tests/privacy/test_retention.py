@@ -1,0 +1,164 @@
+"""Retention: what is erased when, what stays, and what holds a report."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils.timezone import now
+
+from tests.world.clients import Api, person
+from verification.checks.models import CheckResult
+from verification.notifications.models import Notification
+from verification.privacy.models import Hold, RetentionRun
+from verification.privacy.retention import erase_expired_reports
+from verification.reports.models import Report, SearchEntry
+from webhooks.models import Event
+from workspaces.models import Workspace
+
+DAY = timedelta(days=1)
+
+
+def age(report_id: str, days: int) -> None:
+    """Let the report have ended so many days ago."""
+    Report.objects.filter(pk=report_id).update(completed_at=now() - days * DAY)
+
+
+@pytest.fixture
+def ended(api: Api) -> str:
+    made = api.create({**person(), "reference": "loan-1"})
+    api.work()
+    return made["id"]
+
+
+def test_expired_report_keeps_its_skeleton_and_nothing_else(api: Api, ended: str):
+    before = api.report(ended)
+    age(ended, 366)
+
+    erase_expired_reports()
+
+    report = api.report(ended)
+    assert report["erasedAt"] is not None
+    erased = ("subject", "purpose", "reference", "riskScore")
+    assert {name: report[name] for name in erased} == dict.fromkeys(erased)
+    assert [
+        (r["checkName"], r["status"], r["summary"], r["details"], r["score"])
+        for r in report["checkResults"]
+    ] == [
+        (r["checkName"], "COMPLETED", None, None, None) for r in before["checkResults"]
+    ]
+    kept = ("id", "status", "checksRequested", "paymentState", "createdAt")
+    assert {n: report[n] for n in kept} == {n: before[n] for n in kept}
+    assert not SearchEntry.objects.exists()
+    assert not Event.objects.filter(payload__isnull=False).exists()
+    run = RetentionRun.objects.get()
+    assert (run.report_count, run.environment) == (1, "sandbox")
+
+
+def test_report_is_kept_until_its_retention_ends(api: Api, ended: str):
+    age(ended, 364)
+
+    erase_expired_reports()
+
+    assert api.report(ended)["erasedAt"] is None
+
+
+def test_each_environment_has_its_own_retention(
+    api: Api, ended: str, workspace: Workspace
+):
+    workspace.sandbox_retention_days = 30
+    workspace.save()
+    age(ended, 31)
+
+    erase_expired_reports()
+
+    assert api.report(ended)["erasedAt"] is not None
+
+
+def test_erased_report_has_no_pdf_and_cannot_be_found(api: Api, ended: str):
+    age(ended, 366)
+    erase_expired_reports()
+
+    answer = api.get(f"/reports/{ended}/pdf")
+
+    assert answer.status_code == 410
+    assert answer.json()["code"] == "report-erased"
+    for search in ("Wanjiku", "12345678", "loan-1"):
+        assert api.get("/reports", search=search).json()["content"] == []
+    (listed,) = api.get("/reports").json()["content"]
+    assert listed["subjectName"] is None
+
+
+def test_erased_results_are_not_reused(api: Api, ended: str):
+    age(ended, 366)
+    erase_expired_reports()
+
+    again = api.create(person())
+    api.work()
+
+    assert [r["reused"] for r in api.report(again["id"])["checkResults"]] == [False] * 3
+
+
+def test_old_draft_is_cancelled_and_erased(api: Api):
+    draft = api.create({**person(), "draft": True})
+    Report.objects.filter(pk=draft["id"]).update(updated_at=now() - 366 * DAY)
+
+    erase_expired_reports()
+
+    report = api.report(draft["id"])
+    assert (report["status"], report["subject"]) == ("CANCELLED", None)
+
+
+def test_hold_keeps_a_report_until_it_ends_or_is_released(api: Api, ended: str):
+    age(ended, 400)
+    hold = Hold.objects.create(
+        report_id=ended, reason="A court asks", ends_at=now() + DAY, held_by="staff"
+    )
+    erase_expired_reports()
+    assert api.report(ended)["erasedAt"] is None
+
+    hold.released_at = now()
+    hold.save()
+    erase_expired_reports()
+
+    assert api.report(ended)["erasedAt"] is not None
+
+
+def test_erasing_twice_changes_nothing(api: Api, ended: str):
+    age(ended, 366)
+    erase_expired_reports()
+    first = api.report(ended)
+
+    erase_expired_reports()
+
+    assert api.report(ended) == first
+    assert RetentionRun.objects.count() == 1
+
+
+@pytest.mark.parametrize("column", ["subject_name", "purpose", "search_name"])
+def test_database_refuses_an_erased_report_with_a_name(
+    api: Api, ended: str, column: str
+):
+    age(ended, 366)
+    erase_expired_reports()
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Report.objects.filter(pk=ended).update(**{column: "Wanjiku"})
+
+
+def test_more_reports_than_a_batch_are_erased(api: Api):
+    api.create(*[person(idNumber=str(20_000_000 + n)) for n in range(450)])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """UPDATE checks_checkresult SET status = 'COMPLETED', completed_at = now(),
+            next_attempt_at = NULL"""
+        )
+        cursor.execute(
+            """UPDATE reports_report SET status = 'READY',
+            completed_at = now() - interval '366 days'"""
+        )
+
+    erase_expired_reports()
+
+    assert not Report.objects.filter(erased_at=None).exists()
+    assert not CheckResult.objects.filter(question__isnull=False).exists()
+    assert not Notification.objects.filter(recipient__isnull=False).exists()

@@ -1,0 +1,326 @@
+"""Requests of data subjects, corrections, erasures and holds; readers of a report."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils.timezone import now
+
+from verification.checks.models import CheckResult
+from verification.db.encryption import EncryptedJSONField, KeyedUUIDField
+from verification.db.ids import number_of_id, uuid7
+from verification.reports.models import Report
+from workspaces.models import Environment, Workspace
+
+
+class RequestKind(models.TextChoices):
+    """A right of the data subject; `privacy.requests` has the deadlines."""
+
+    ACCESS = "ACCESS", "Access"
+    PORTABILITY = "PORTABILITY", "Portability"
+    CORRECTION = "CORRECTION", "Correction"
+    OBJECTION = "OBJECTION", "Objection and restriction"
+    ERASURE = "ERASURE", "Erasure"
+
+
+class Origin(models.TextChoices):
+    """Where the request came in."""
+
+    SUBJECT = "SUBJECT", "The subject's page"
+    MY_DATA = "MY_DATA", "The page /my-data"
+    CLIENT = "CLIENT", "The client"
+    STAFF = "STAFF", "Staff"
+
+
+class Outcome(models.TextChoices):
+    DONE = "DONE", "Done"
+    REFUSED = "REFUSED", "Refused"
+    WITHDRAWN = "WITHDRAWN", "Withdrawn"
+    NOTHING_FOUND = "NOTHING_FOUND", "Nothing found"
+
+
+class SubjectRequest(models.Model):
+    """An entry of the register: a right that a data subject uses, and its deadline.
+
+    It stays when the subject is erased; `details` is erased.
+    """
+
+    Kind = RequestKind
+    Origin = Origin
+    Outcome = Outcome
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    kind = models.CharField(max_length=11, choices=RequestKind)
+    origin = models.CharField(max_length=7, choices=Origin)
+    # Both are null for a request from /my-data, which names no client.
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, null=True, related_name="subject_requests"
+    )
+    environment = models.CharField(max_length=10, choices=Environment, blank=True)
+    # As in `Report.subject_id`; null if it is not known.
+    subject_id = KeyedUUIDField(null=True, db_index=True)
+    # The report whose page or row the request came from.
+    report = models.ForeignKey(
+        Report, models.PROTECT, null=True, related_name="subject_requests"
+    )
+    # What the subject typed, such as {number, address} of /my-data, or a reason.
+    details = EncryptedJSONField(null=True)
+    requested_by = models.CharField(max_length=100)
+    received_at = models.DateTimeField(default=now, editable=False)
+    due_at = models.DateTimeField()
+    reminded_at = models.DateTimeField(null=True, editable=False)
+    answered_at = models.DateTimeField(null=True, editable=False)
+    outcome = models.CharField(max_length=13, choices=Outcome, blank=True)
+    # Why it was refused, for the register. It names no person.
+    reason = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="answered_requests_have_an_outcome",
+                condition=Q(answered_at=None, outcome="")
+                | (Q(answered_at__isnull=False) & ~Q(outcome="")),
+            ),
+            models.CheckConstraint(
+                name="refused_requests_say_why",
+                condition=~Q(outcome="REFUSED", reason=""),
+            ),
+            models.CheckConstraint(
+                name="requests_are_due_after_they_came",
+                condition=Q(due_at__gt=models.F("received_at")),
+            ),
+        ]
+        indexes = [
+            # Open requests, for reminders and figures.
+            models.Index(
+                fields=["due_at"],
+                condition=Q(answered_at=None),
+                name="subject_requests_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.number
+
+    @property
+    def number(self) -> str:
+        """The number that a person can read out."""
+        return number_of_id("D", self.id)
+
+
+class CorrectionStatus(models.TextChoices):
+    OPEN = "OPEN", "Open"
+    IN_REVIEW = "IN_REVIEW", "In review"
+    CORRECTED = "CORRECTED", "Corrected"
+    CONFIRMED = "CONFIRMED", "Confirmed as it was"
+    WITHDRAWN = "WITHDRAWN", "Withdrawn by the person"
+
+
+C = CorrectionStatus
+OPEN_CORRECTIONS = (C.OPEN, C.IN_REVIEW)
+
+
+class Correction(models.Model):
+    """A subject's statement that a finding is wrong, and its review.
+
+    The clocks are those of its SubjectRequest. A re-run of the check makes another
+    result of the report; if the reviewer accepts it, it takes the place of `result`.
+    """
+
+    Status = CorrectionStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    request = models.OneToOneField(
+        SubjectRequest, models.PROTECT, related_name="correction"
+    )
+    report = models.ForeignKey(Report, models.PROTECT, related_name="corrections")
+    # The finding that the person calls wrong.
+    result = models.ForeignKey(CheckResult, models.PROTECT, related_name="corrections")
+    check_name = models.CharField(max_length=40)
+    status = models.CharField(
+        max_length=9, choices=CorrectionStatus, default=CorrectionStatus.OPEN
+    )
+    # {what, why, language} of the person.
+    statement = EncryptedJSONField(null=True)
+    # {reason}, which the person and the client read.
+    decision = EncryptedJSONField(null=True)
+    # The newest re-run of the check.
+    rerun = models.ForeignKey(
+        CheckResult, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    taken_by = models.CharField(max_length=100, blank=True)
+    taken_at = models.DateTimeField(null=True, editable=False)
+    decided_by = models.CharField(max_length=100, blank=True)
+    decided_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["result"],
+                condition=Q(status__in=["OPEN", "IN_REVIEW"]),
+                name="one_open_correction_a_result",
+            ),
+            models.CheckConstraint(
+                name="decided_corrections_name_who",
+                condition=Q(status__in=OPEN_CORRECTIONS, decided_by="", decided_at=None)
+                | (
+                    Q(
+                        status__in=["CORRECTED", "CONFIRMED", "WITHDRAWN"],
+                        decided_at__isnull=False,
+                    )
+                    & ~Q(decided_by="")
+                ),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.check_name} {self.status}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_CORRECTIONS
+
+
+class CorrectionDocument(models.Model):
+    """A sealed file that a person adds to a correction."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    correction = models.ForeignKey(Correction, models.CASCADE, related_name="documents")
+    # The name of the uploaded file. Pages show it; it is never used as a path.
+    name = EncryptedJSONField()
+    content_type = models.CharField(max_length=15)
+    size = models.PositiveIntegerField()
+    # The name in the storage.
+    file = models.CharField(max_length=40, unique=True)
+    # The key of the file, which is unreadable without this row.
+    data_key = EncryptedJSONField()
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Erasure(models.Model):
+    """The erasure of one person in one workspace and environment, and its certificate.
+
+    It waits while `ended_at` is null. Neither this row nor its certificate holds
+    personal data.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    request = models.OneToOneField(
+        SubjectRequest, models.PROTECT, related_name="erasure"
+    )
+    created_at = models.DateTimeField(default=now, editable=False)
+    ended_at = models.DateTimeField(null=True, editable=False)
+    report_count = models.PositiveIntegerField(default=0)
+    # Table -> number of rows that were erased.
+    counts = models.JSONField(default=dict, blank=True)
+    # The exact bytes that are signed, and the Ed25519 signature; empty before the end.
+    certificate = models.TextField(blank=True)
+    signature = models.BinaryField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="ended_erasures_have_a_certificate",
+                condition=Q(ended_at=None, certificate="", signature=None)
+                | (
+                    Q(ended_at__isnull=False, signature__isnull=False)
+                    & ~Q(certificate="")
+                ),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["id"], condition=Q(ended_at=None), name="erasures_to_do"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    @property
+    def number(self) -> str:
+        return number_of_id("E", self.id)
+
+
+class RetentionRun(models.Model):
+    """One run of the retention in one workspace and environment that erased reports."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="retention_runs"
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # Reports that ended before this time were erased.
+    before = models.DateTimeField()
+    report_count = models.PositiveIntegerField()
+    created_at = models.DateTimeField(default=now, editable=False, db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.report_count} reports"
+
+
+class Hold(models.Model):
+    """Staff's order to keep a report beyond its retention, with a reason and an end."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(Report, models.PROTECT, related_name="holds")
+    reason = models.CharField(max_length=500)
+    ends_at = models.DateTimeField()
+    held_by = models.CharField(max_length=100)
+    created_at = models.DateTimeField(default=now, editable=False)
+    released_by = models.CharField(max_length=100, blank=True)
+    released_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(name="holds_say_why", condition=~Q(reason="")),
+            models.CheckConstraint(
+                name="holds_end_after_they_begin",
+                condition=Q(ends_at__gt=models.F("created_at")),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"until {self.ends_at:%Y-%m-%d}"
+
+
+class Channel(models.TextChoices):
+    """How a recipient received a report."""
+
+    API = "API", "API"
+    PDF = "PDF", "PDF document"
+    CONSOLE = "CONSOLE", "Console"
+    SUBJECT = "SUBJECT", "The subject's page"
+
+
+class Disclosure(models.Model):
+    """A recipient who has read a report, with the first and the last time.
+
+    Deliveries of webhooks and pages that staff opened are in tables of their own.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(
+        Report, models.CASCADE, related_name="disclosures", db_index=False
+    )
+    channel = models.CharField(max_length=7, choices=Channel)
+    # The API key or member.
+    recipient = models.CharField(max_length=100)
+    first_at = models.DateTimeField(default=now, editable=False)
+    # Written at most once an hour.
+    last_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["report", "channel", "recipient"],
+                name="one_disclosure_a_recipient",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel} {self.recipient}"

@@ -1,0 +1,216 @@
+"""Where personal data of a report is, and the one function that erases it.
+
+TABLES names each table with personal data about the people of a report: its subject,
+payer and referee. Retention, the erasure of a person, the certificate and the record of
+processing use this list. A test fails if a column of the database is neither here nor
+in the list of columns without such data.
+
+What is left of an erased report is its skeleton: ids, checks, states, times and prices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Model
+
+from monitoring.models import Alert, Baseline
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
+from verification.golive.documents import delete_file
+from verification.notifications.models import Notification
+from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
+from verification.privacy.models import (
+    Correction,
+    CorrectionDocument,
+    SubjectRequest,
+)
+from verification.references.models import Reference
+from verification.reports.models import Report, SearchEntry
+from verification.sources.models import Call
+from webhooks.models import Attempt, Event
+
+OF_REPORT = "t.report_id = ANY(%(reports)s)"
+OF_RESULT = """t.result_id IN (
+    SELECT id FROM checks_checkresult WHERE report_id = ANY(%(reports)s)
+)"""
+OF_CHECKOUT = """t.checkout_id IN (
+    SELECT id FROM payments_checkout WHERE report_id = ANY(%(reports)s)
+)"""
+OF_EVENT = """t.delivery_id IN (
+    SELECT id FROM webhooks_event WHERE report_id = ANY(%(reports)s)
+)"""
+OF_CORRECTION = """t.correction_id IN (
+    SELECT id FROM privacy_correction WHERE report_id = ANY(%(reports)s)
+)"""
+# An active rule needs the last finding for its next run, which replaces it.
+OF_PAUSED_RULE = f"""{OF_RESULT} AND t.rule_id IN (
+    SELECT run.rule_id FROM monitoring_run run
+    JOIN monitoring_rule rule ON rule.id = run.rule_id AND rule.status = 'PAUSED'
+    WHERE run.report_id = ANY(%(reports)s)
+)"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalTable:
+    """A table with personal data: which rows belong to reports, and what is erased."""
+
+    model: type[Model]
+    # For the certificate and the record of processing
+    what: str
+    # An SQL condition on the rows `t`; %(reports)s are the ids of the reports
+    rows: str
+    # Column -> the SQL value that replaces it; if it is empty, the rows are deleted.
+    erased: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.model._meta.db_table
+
+    @property
+    def statement(self) -> str:
+        if not self.erased:
+            return f"DELETE FROM {self.name} t WHERE {self.rows}"  # noqa: S608
+        values = ", ".join(f"{column} = {v}" for column, v in self.erased.items())
+        # Rows that are erased already stay untouched: they are not counted, and cost
+        # no write.
+        changed = " OR ".join(
+            f"t.{column} IS DISTINCT FROM {value}"
+            for column, value in self.erased.items()
+        )
+        return (
+            f"UPDATE {self.name} t SET {values} "  # noqa: S608
+            f"WHERE {self.rows} AND ({changed})"
+        )
+
+
+TABLES = [
+    PersonalTable(Attempt, "answers of receivers", OF_EVENT, {"answer": "NULL"}),
+    PersonalTable(Event, "contents of events", OF_REPORT, {"payload": "NULL"}),
+    PersonalTable(
+        Notification,
+        "messages",
+        OF_REPORT,
+        {"recipient": "NULL", "context": "NULL", "provider_reference": "''"},
+    ),
+    PersonalTable(Alert, "monitoring alerts", OF_REPORT),
+    PersonalTable(
+        Baseline, "last findings of paused rules", OF_PAUSED_RULE, {"said": "NULL"}
+    ),
+    PersonalTable(Call, "answers of sources", OF_RESULT, {"answer": "NULL"}),
+    PersonalTable(
+        Reference,
+        "answers of referees",
+        OF_REPORT,
+        {"answers": "NULL", "evidence": "NULL"},
+    ),
+    PersonalTable(
+        PaymentEvent, "events of payment providers", OF_CHECKOUT, {"body": "NULL"}
+    ),
+    PersonalTable(Refund, "remarks on refunds", OF_CHECKOUT, {"message": "''"}),
+    PersonalTable(
+        Checkout,
+        "receipts and telephones of payers",
+        OF_REPORT,
+        {"phone": "NULL", "receipt": "NULL", "message": "''"},
+    ),
+    PersonalTable(Payment, "payers", OF_REPORT, {"payer": "NULL"}),
+    PersonalTable(
+        ConsentRecord, "evidence of consent", OF_REPORT, {"evidence": "NULL"}
+    ),
+    PersonalTable(
+        Consent,
+        "attestations of consent",
+        OF_REPORT,
+        {"attestation": "NULL", "is_erased": "true"},
+    ),
+    PersonalTable(CorrectionDocument, "documents of corrections", OF_CORRECTION),
+    PersonalTable(
+        Correction,
+        "statements in corrections",
+        OF_REPORT,
+        {"statement": "NULL", "decision": "NULL"},
+    ),
+    PersonalTable(
+        SubjectRequest, "details of requests", OF_REPORT, {"details": "NULL"}
+    ),
+    PersonalTable(
+        CheckResult,
+        "findings",
+        OF_REPORT,
+        {
+            "finding": "NULL",
+            "question": "NULL",
+            "score": "NULL",
+            "risk_level": "'UNKNOWN'",
+            "failure_message": "''",
+        },
+    ),
+    PersonalTable(SearchEntry, "search terms", OF_REPORT),
+    PersonalTable(
+        Report,
+        "reports",
+        "t.id = ANY(%(reports)s)",
+        {
+            # Nobody can compare it with the id of a person any more.
+            "subject_id": "t.id",
+            "subject": "NULL",
+            "subject_name": "''",
+            "search_name": "''",
+            "purpose": "''",
+            "reference": "NULL",
+            "risk_score": "NULL",
+            "risk_level": "'UNKNOWN'",
+            "failure_message": "''",
+            "erased_at": "COALESCE(t.erased_at, %(at)s)",
+        },
+    ),
+]
+
+# A higher fence makes the write of a sender that is under way fail, so that it cannot
+# bring an answer back.
+STOP_DELIVERIES = """
+UPDATE webhooks_delivery t
+SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
+WHERE t.event_id IN (SELECT id FROM webhooks_event WHERE report_id = ANY(%(reports)s))
+    AND t.next_attempt_at IS NOT NULL
+"""
+STOP_MESSAGES = """
+UPDATE notifications_notification t
+SET status = 'CANCELLED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
+WHERE t.report_id = ANY(%(reports)s) AND t.next_attempt_at IS NOT NULL
+"""
+FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
+
+
+@transaction.atomic
+def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
+    """Erase the personal data of these reports; return the rows erased in each table.
+
+    The caller has locked the reports, and they have ended. Erasing again changes
+    nothing. Files are deleted once the transaction has committed.
+    """
+    values: dict[str, Any] = {"reports": list(report_ids), "at": at}
+    counts: Counter[str] = Counter()
+    with connection.cursor() as cursor:
+        cursor.execute(FILES, values)
+        files = [name for (name,) in cursor.fetchall()]
+        cursor.execute(STOP_DELIVERIES, values)
+        cursor.execute(STOP_MESSAGES, values)
+        for table in TABLES:
+            cursor.execute(table.statement, values)
+            counts[table.name] += cursor.rowcount
+    if files:
+        transaction.on_commit(lambda: _delete_files(files))
+    return +counts
+
+
+def _delete_files(names: Sequence[str]) -> None:
+    for name in names:
+        delete_file(name)

@@ -1,0 +1,128 @@
+"""Retention: erase reports whose time of keeping is over, unless something holds them.
+
+A report is kept for its workspace's retention days, counted from its end. A draft that
+nobody has changed for so long is cancelled and erased. A report stays while it has an
+open correction, or a hold by staff. Rules that have been paused for so long are
+deleted, because they hold a subject's details too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils.timezone import now
+
+from monitoring.models import Rule, RuleStatus
+from verification.jobs.queue import advisory_lock, beat, job
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    Hold,
+    RetentionRun,
+)
+from verification.privacy.personal_data import erase_reports
+from verification.reports.cancel import end_report
+from verification.reports.models import Report, ReportStatus
+from verification.reports.status import locked_reports
+from workspaces.ledger import account_of
+from workspaces.models import Client, Environment, Workspace
+
+ACTOR = "retention"
+# Small enough that nobody waits for the locks of a batch.
+BATCH_SIZE = 200
+
+
+@job
+def erase_expired_reports() -> None:
+    """Erase the reports of all workspaces whose retention is over, in batches."""
+    with advisory_lock("retention") as is_mine:
+        if not is_mine:
+            return
+        for workspace, environment in _scopes():
+            if not beat():
+                return
+            _erase_in(workspace, environment, now())
+
+
+def _scopes() -> Iterator[tuple[Workspace, str]]:
+    for workspace in Workspace.objects.order_by("pk"):
+        for environment in Environment.values:
+            yield workspace, environment
+
+
+def _erase_in(workspace: Workspace, environment: str, at: datetime) -> None:
+    before = at - workspace.retention(environment)
+    own = {"workspace": workspace, "environment": environment}
+    Rule.objects.filter(**own, status=RuleStatus.PAUSED, paused_at__lt=before).delete()
+    erased = _erase_drafts(workspace, environment, before)
+    expired = Report.objects.filter(
+        **own, erased_at=None, completed_at__lt=before
+    ).exclude(_is_held(at))
+    erased += _erase_in_batches(expired.order_by("completed_at"))
+    if erased:
+        RetentionRun.objects.create(**own, before=before, report_count=erased)
+
+
+def _is_held(at: datetime) -> Q:
+    corrections = Correction.objects.filter(
+        report=OuterRef("pk"), status__in=OPEN_CORRECTIONS
+    )
+    holds = Hold.objects.filter(report=OuterRef("pk"), released_at=None, ends_at__gt=at)
+    return Q(Exists(corrections)) | Q(Exists(holds))
+
+
+def _erase_in_batches(expired: QuerySet[Report]) -> int:
+    erased = 0
+    after: datetime | None = None
+    while beat():
+        begun = time.monotonic()
+        # From where the batch before ended: its rows are still in the index.
+        rest = expired if after is None else expired.filter(completed_at__gte=after)
+        count, after = _erase_batch(rest)
+        if not count:
+            return erased
+        erased += count
+        # Leave half of the time to others.
+        time.sleep(time.monotonic() - begun)
+    return erased
+
+
+@transaction.atomic
+def _erase_batch(expired: QuerySet[Report]) -> tuple[int, datetime | None]:
+    """Erase a batch; return its size, and when its last report ended."""
+    locked = expired.select_for_update(of=("self",), no_key=True, skip_locked=True)
+    rows = list(locked.values_list("pk", "completed_at")[:BATCH_SIZE])
+    if not rows:
+        return 0, None
+    erase_reports([pk for pk, _ in rows], now())
+    return len(rows), rows[-1][1]
+
+
+def _erase_drafts(workspace: Workspace, environment: str, before: datetime) -> int:
+    drafts = Report.objects.filter(
+        workspace=workspace,
+        environment=environment,
+        status=ReportStatus.DRAFT,
+        updated_at__lt=before,
+    )
+    old = list(drafts.order_by("pk").values_list("pk", flat=True)[:BATCH_SIZE])
+    return sum(_erase_draft(pk, before) for pk in old)
+
+
+@transaction.atomic
+def _erase_draft(report_id: UUID, before: datetime) -> int:
+    report = locked_reports().get(pk=report_id)
+    if report.status != ReportStatus.DRAFT or report.updated_at >= before:
+        return 0
+    client = Client(
+        report.workspace, account_of(report.workspace, report.environment), ACTOR
+    )
+    at = now()
+    end_report(client, report, ReportStatus.CANCELLED, "retention is over", at)
+    erase_reports([report.pk], at)
+    return 1
