@@ -411,6 +411,16 @@ MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
+# Days to answer a data subject: Data Protection (General) Regulations, 2021,
+# regulations 9 (access), 11 (portability), 10 (rectification), 7 and 8 (restriction,
+# objection) and 12 (erasure). Confirm with counsel.
+SUBJECT_REQUEST_DAYS = {
+    "ACCESS": env.int("ACCESS_DAYS", 7),
+    "PORTABILITY": env.int("PORTABILITY_DAYS", 30),
+    "CORRECTION": env.int("CORRECTION_DAYS", 14),
+    "OBJECTION": env.int("OBJECTION_DAYS", 14),
+    "ERASURE": env.int("ERASURE_DAYS", 14),
+}
 IDEMPOTENCY_HOURS = 72
 
 # The payment provider in production: "paystack", "stripe" or "". Checkouts of another
