@@ -113,9 +113,9 @@ class WebhookRequest:
 class Answer:
     """The result of one request.
 
-    `error` is blank or an `Attempt.Error`. With BROKEN and TIMED_OUT the status may
-    be 2xx, but the body is incomplete. `text` is the first 1 KiB of the body,
-    `retry_after` the receiver's Retry-After in seconds.
+    `error` is blank or an `Attempt.Error`. A BROKEN or TIMED_OUT answer may
+    have the status 2xx, but its body is incomplete. `text` is the first 1 KiB of the
+    body, `retry_after` the receiver's Retry-After in seconds.
     """
 
     status_code: int | None

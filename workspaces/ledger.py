@@ -248,7 +248,7 @@ def notify_low_balances() -> None:
     charges = LedgerEntry.objects.filter(
         account=OuterRef("pk"), kind=LedgerEntry.Kind.CHARGE
     )
-    # An owner who has bought nothing expects no balance.
+    # An owner who has never been charged needs no warning.
     low = _low_accounts().filter(
         Exists(charges), low_balance_notified_at=None, workspace__suspended_at=None
     )

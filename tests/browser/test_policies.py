@@ -27,7 +27,7 @@ def test_commands_of_the_documentation_fit_their_column(page, service):
     assert set(page.eval_on_selector_all("pre", commands)) == {0}
 
     page.set_viewport_size(DESK)
-    # The same holds for lines that do not wrap.
+    # Lines that do not wrap do not overflow either.
     page.eval_on_selector_all(
         "pre", "all => all.map(one => one.style.whiteSpace = 'pre')"
     )

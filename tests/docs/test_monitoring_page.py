@@ -7,7 +7,7 @@ from django.conf import settings
 
 from monitoring.models import PauseReason, Severity
 from monitoring.pauses import NOTIFIED_REASONS
-from tests.docs.commands import create_test_key, run_command
+from tests.docs.guides import create_test_key, run_command
 from tests.world.service import Service
 
 PAGE = (settings.BASE_DIR / "docs" / "monitoring.md").read_text()

@@ -11,7 +11,7 @@ import pytest
 import requests
 from django.conf import settings
 
-from tests.docs.commands import create_test_key, headings, read_guide, run_command
+from tests.docs.guides import create_test_key, headings, read_guide, run_command
 from tests.world.service import Service
 
 README = (settings.BASE_DIR / "README.md").read_text()

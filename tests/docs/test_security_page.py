@@ -4,7 +4,7 @@ import re
 
 from django.conf import settings
 
-from tests.docs.commands import headings
+from tests.docs.guides import headings
 
 PAGE = (settings.BASE_DIR / "docs" / "security.md").read_text()
 ROW = re.compile(r"\| (\d+)\.(\d+)\.(\d+) \| [^|]+ \| ([^|]+) \| [^|]+ \|")

@@ -14,7 +14,7 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
-from tests.docs.commands import create_test_key, run_command
+from tests.docs.guides import create_test_key, run_command
 from tests.world.clients import Api
 from tests.world.deliveries import SECRET, configure_receiver
 from tests.world.service import Service, free_port

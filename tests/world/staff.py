@@ -1,7 +1,7 @@
 """The admin as staff use it.
 
 def test_something(rows, superuser):
-    assert "Acacia" in opened(superuser, listing(Workspace))
+    assert "Acacia" in read_page(superuser, list_url(Workspace))
 """
 
 import re
@@ -131,6 +131,20 @@ def run_action(client: Client, action: str, *chosen, **fields) -> list[str]:
     data = {"_confirmed": "yes", **data, **fields}
     answer = client.post(list_url(type(chosen[0])), data, follow=True)
     return [str(message) for message in answer.context["messages"]]
+
+
+def assert_read_only(client: Client, row) -> None:
+    """Assert that nobody adds, edits or deletes rows of this model in the admin."""
+    model = type(row)
+    before = model.objects.filter(pk=row.pk).values().get()
+    posted = dict.fromkeys(before, "")
+
+    assert client.get(admin_url(model, "add")).status_code == 403
+    assert client.post(admin_url(model, "add"), posted).status_code == 403
+    assert client.post(change_url(row), posted).status_code == 403
+    assert client.post(admin_url(model, "delete", row.pk)).status_code == 403
+    run_action(client, "delete_selected", row, post="yes")
+    assert model.objects.filter(pk=row.pk).values().get() == before
 
 
 def press_button(client: Client, button: str, row, **fields) -> list[str]:

@@ -84,7 +84,7 @@ KENYAN_STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A record in our words; a field that the register does not fill is None."""
+    """A record in the terms of this service. An empty field of the register is None."""
 
     name: str | None = None
     born_on: str | None = None
@@ -115,7 +115,7 @@ class Taxpayer:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """A record in our words; a field that the register does not fill is None."""
+    """A record in the terms of this service. An empty field of the register is None."""
 
     name: str | None = None
     kind: str | None = None

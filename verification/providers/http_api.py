@@ -289,7 +289,7 @@ def _was_sent(e: BaseException) -> bool:
 def unavailable_error(
     source: str, why: str, *, may_be_charged: bool = True
 ) -> Unavailable:
-    """Make the error. By default an answer that is not understood may be charged."""
+    """Make the error. By default the source may charge for an unreadable answer."""
     text = f"{source} {why}."
     return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged)
 

@@ -8,6 +8,7 @@ Decimals in the currency's major unit with two decimals; an adapter converts the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -135,7 +136,8 @@ class CheckoutSnapshot:
     message: str = ""
     # Set for a FAILED prompt if the provider's words tell the reason.
     failure: PromptFailure | None = None
-    # Set for a PAID or REVERSED checkout, for refunds from any origin; None if unknown.
+    # Both are None if they are unknown, as for a checkout that is not PAID or REVERSED.
+    # `refunded` counts the refunds that staff made in the provider's dashboard too.
     refunded: Decimal | None = field(default=None, compare=False)
     disputes: tuple[DisputeSnapshot, ...] | None = field(default=None, compare=False)
 
@@ -276,7 +278,7 @@ class CheckoutProvider(Protocol):
         ...
 
 
-class RemoteProvider:
+class RemoteProvider(ABC):
     """The part that all adapters of payment providers have in common."""
 
     # The provider's smallest amounts; shillings may be configured.
@@ -286,20 +288,19 @@ class RemoteProvider:
         self.checkout_origin = checkout_origin
         self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
+    @abstractmethod
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
-        raise NotImplementedError
+        """Yield every refund of one payment."""
 
+    @abstractmethod
     def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
-        raise NotImplementedError
+        """Yield every dispute about one payment."""
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         return False
 
     def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         raise Refused("PROMPT_NOT_SUPPORTED", "The provider sends no prompts.")
-
-    def expire(self, reference: str, session: str) -> None:
-        """Do nothing: late payments are refunded."""
 
     def _page(self, url: Any, session: str) -> CheckoutPage:
         """Raise Refused if our forms may not lead to the page's origin."""

@@ -272,6 +272,9 @@ class Paystack(RemoteProvider):
             if start <= _created_at(found) < end:
                 yield from self._provider_refunds(found)
 
+    def expire(self, reference: str, session: str) -> None:
+        """Do nothing, as Paystack cannot close a page: late payments are refunded."""
+
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         for found in self._pages("/refund", {"transaction": transaction}, MAX_PAGES):
             if _transaction_of(found) == transaction:
