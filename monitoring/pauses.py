@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -20,7 +20,6 @@ from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
 from verification.reports.status import locked_reports
-from verification.values.formats import one_line
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, Environment, Workspace
 
@@ -239,10 +238,10 @@ def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> 
         workspace=workspace_id, environment=environment, pause_reason=reason
     )
     locked = paused.select_for_update(no_key=True).order_by("pk")
-    rules = list(locked.values_list("pk", "reference"))
+    rules = list(locked.values_list("pk", flat=True))
     if not rules:
         return
-    Rule.objects.filter(pk__in=[pk for pk, _ in rules]).update(notified_at=now())
+    Rule.objects.filter(pk__in=rules).update(notified_at=now())
     workspace = Workspace.objects.get(pk=workspace_id)
     notify(
         OutgoingMessage(
@@ -255,15 +254,11 @@ def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> 
                 "environment": environment,
                 "reason": reason.value,
                 "count": len(rules),
-                "rules": _rule_labels(rules[:MAX_NAMED_RULES]),
+                # Names and references would outlive the erasure of the subject.
+                "rules": [str(pk) for pk in rules[:MAX_NAMED_RULES]],
                 "more": max(0, len(rules) - MAX_NAMED_RULES),
             },
             workspace_id=workspace_id,
             sandbox=environment == Environment.SANDBOX,
         )
     )
-
-
-def _rule_labels(rules: Iterable[tuple[UUID, str | None]]) -> list[str]:
-    """Return labels without the subjects' names, which an e-mail must not hold."""
-    return [f"{pk} ({one_line(own)})" if own else str(pk) for pk, own in rules]

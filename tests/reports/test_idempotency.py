@@ -1,11 +1,15 @@
 import json
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.utils.timezone import now
 
+from monitoring.models import Rule
 from tests.world.clients import Api, company, error_codes, person
 from tests.world.orders import count_rows, with_value
+from tests.world.rules import rule_request
+from verification.privacy.personal_data import erase_reports
 from verification.reports.idempotency import purge_idempotency_records
 from verification.reports.models import IdempotencyRecord, Report
 from workspaces.models import LedgerEntry
@@ -182,3 +186,20 @@ def test_body_without_a_canonical_form_is_refused(api: Api, depth: int):
     assert error_codes(problem) == {"#/x": "unknown-member"}
     assert post_with_key(api, "k-1").status_code == 201
     assert post_with_key(api, "k-1", {**BODY, "x": wrong}).status_code == 422
+
+
+def test_answer_about_a_person_goes_with_the_erasure(api: Api):
+    request = rule_request(reference="loan-7")
+    made = api.post("/monitoring", request, Idempotency_Key="k-1").json()
+    api.work()
+    record = IdempotencyRecord.objects.get()
+    assert record.body["subject"]["fullName"] == "Wanjiku Kamau"
+
+    (report_id,) = Report.objects.values_list("pk", flat=True)
+    erase_reports([report_id], now())
+
+    record.refresh_from_db()
+    assert record.body is None
+    problem = api.refused("/monitoring", request, Idempotency_Key="k-1")
+    assert (problem["status"], problem["code"]) == (410, "answer-erased")
+    assert list(Rule.objects.values_list("pk", flat=True)) == [UUID(made["id"])]

@@ -19,6 +19,7 @@ from monitoring.models import (
     PauseReason,
     Rule,
     RuleStatus,
+    Run,
     Severity,
     check_states,
     list_alerts,
@@ -179,7 +180,7 @@ class MonitoringViewSet(OperationViewSet):
 
         With an `Idempotency-Key`, a repeated request gets the first answer again.
         """
-        return self.run_once(self._create_rule)
+        return self.run_once(self._create_rule, _first_report)
 
     def _create_rule(self) -> dict[str, Any]:
         read, order = read_rule(self.body, self.client.environment, catalogue())
@@ -319,6 +320,10 @@ class AlertViewSet(OperationViewSet):
     def read_all(self, request: Request) -> None:
         """Mark every unread alert of the workspace as read; PUT is an alias."""
         mark_all_read(self.client)
+
+
+def _first_report(body: dict[str, Any]) -> UUID:
+    return Run.objects.get(rule=body["id"], number=1).report_id
 
 
 def _rule_body(rule: Rule) -> RuleBody:

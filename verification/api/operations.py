@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
+from uuid import UUID
 
 from django.http.response import HttpResponseBase
 from pydantic import ValidationError
@@ -163,8 +164,15 @@ class OperationViewSet(GenericViewSet):
             response = Response(response, status=self.operation.status)
         return super().finalize_response(request, response, *args, **kwargs)
 
-    def run_once(self, create: Callable[[], dict[str, Any]]) -> Response:
-        """Run `create`, or repeat the answer to a request with the same key."""
+    def run_once(
+        self,
+        create: Callable[[], dict[str, Any]],
+        report_of: Callable[[dict[str, Any]], UUID] | None = None,
+    ) -> Response:
+        """Run `create`, or repeat the answer to a request with the same key.
+
+        `report_of` returns the report of the person whom the answer names.
+        """
         declared = self.operation
         header = self.request.headers.get("Idempotency-Key")
         key = None
@@ -172,7 +180,7 @@ class OperationViewSet(GenericViewSet):
             key = IdempotencyKey.read(
                 header, self.client, declared.idempotent_as, self.body
             )
-        answer = run_once(key, create)
+        answer = run_once(key, create, report_of)
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=declared.status, headers=headers)
 

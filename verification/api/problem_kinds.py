@@ -234,6 +234,13 @@ _PROBLEM_KINDS = [
         "Use a new key for each new request, and an old one only to repeat a request.",
     ),
     ProblemKind(
+        "answer-erased",
+        410,
+        "The answer was erased",
+        "The request was carried out, and the personal data in its answer was erased.",
+        "Do not repeat the request.",
+    ),
+    ProblemKind(
         "report-erased",
         410,
         "The report was erased",

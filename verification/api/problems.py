@@ -30,6 +30,7 @@ from verification.links import top_up_url
 from verification.payments.links import PaymentNotRenewable
 from verification.payments.registry import accepts_payments
 from verification.reports.idempotency import (
+    AnswerErased,
     IdempotencyKeyReused,
     InvalidIdempotencyKey,
     RequestInProgress,
@@ -227,6 +228,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
         "idempotency-in-progress", headers={"Retry-After": "1"}
     ),
     IdempotencyKeyReused: "idempotency-key-reused",
+    AnswerErased: "answer-erased",
     InsufficientBalance: _insufficient_balance,
     # Reports
     Report.DoesNotExist: "not-found",

@@ -125,7 +125,11 @@ KEY_CODES = (
     "workspace-suspended",
     "rate-limited",
 )
-IDEMPOTENCY_CODES = ("idempotency-in-progress", "idempotency-key-reused")
+IDEMPOTENCY_CODES = (
+    "answer-erased",
+    "idempotency-in-progress",
+    "idempotency-key-reused",
+)
 BODY_CODES = (
     "malformed-body",
     "request-timeout",

@@ -32,7 +32,7 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.references.models import Reference
-from verification.reports.models import Report, SearchEntry
+from verification.reports.models import IdempotencyRecord, Report, SearchEntry
 from verification.sources.models import Call
 from webhooks.models import Attempt, Event
 
@@ -151,6 +151,9 @@ TABLES = [
             "risk_level": "'UNKNOWN'",
             "failure_message": "''",
         },
+    ),
+    PersonalTable(
+        IdempotencyRecord, "answers to requests", OF_REPORT, {"body": "NULL"}
     ),
     PersonalTable(SearchEntry, "search terms", OF_REPORT),
     PersonalTable(

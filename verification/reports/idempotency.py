@@ -39,6 +39,10 @@ class IdempotencyKeyReused(Exception):
     """The key belongs to a different request."""
 
 
+class AnswerErased(Exception):
+    """The answer named a person whose data was erased since."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
     """A client's key, and the fingerprint of the request that carries it."""
@@ -91,15 +95,18 @@ class IdempotencyKey:
             return None
         if bytes(answer.fingerprint) != self.fingerprint:
             raise IdempotencyKeyReused
+        if answer.body is None:
+            raise AnswerErased
         return answer
 
-    def record(self, body: Any) -> IdempotencyRecord:
+    def record(self, body: Any, report_id: UUID | None) -> IdempotencyRecord:
         """Return an unsaved record that answers repeats of the request with `body`."""
         return IdempotencyRecord(
             workspace_id=self.workspace_id,
             environment=self.environment,
             key=self.key,
             fingerprint=self.fingerprint,
+            report_id=report_id,
             body=body,
         )
 
@@ -113,9 +120,14 @@ class IdempotentResponse:
 
 
 def run_once(
-    key: IdempotencyKey | None, carry_out: Callable[[], Any]
+    key: IdempotencyKey | None,
+    carry_out: Callable[[], Any],
+    report_of: Callable[[Any], UUID] | None = None,
 ) -> IdempotentResponse:
     """Call `carry_out` unless the key has an answer already.
+
+    An answer that names a subject needs `report_of`, which returns the subject's report
+    from the answer: the answer is erased with it.
 
     With a key, the call and the stored answer are one transaction. A call without a key
     makes its own transactions.
@@ -126,7 +138,8 @@ def run_once(
         if earlier := key.claim_or_find_record():
             return IdempotentResponse(earlier.body, replayed=True)
         body = carry_out()
-        insert(Rows(IdempotencyRecord, [key.record(body)]))
+        report_id = report_of(body) if report_of else None
+        insert(Rows(IdempotencyRecord, [key.record(body, report_id)]))
         return IdempotentResponse(body, replayed=False)
 
 

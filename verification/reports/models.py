@@ -292,7 +292,10 @@ class IdempotencyRecord(models.Model):
     # Hashed, as a client may put a person's number into its key.
     key = KeyedHashField()
     fingerprint = KeyedHashField()
-    body = EncryptedJSONField()
+    # The report whose subject the answer names; null if it names none.
+    report_id = models.UUIDField(null=True, editable=False)
+    # Null once the report is erased.
+    body = EncryptedJSONField(null=True)
     created_at = models.DateTimeField(default=now, editable=False, db_index=True)
 
     class Meta:
@@ -300,6 +303,13 @@ class IdempotencyRecord(models.Model):
             models.UniqueConstraint(
                 fields=["workspace", "environment", "key"],
                 name="one_answer_an_idempotency_key",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["report_id"],
+                condition=Q(report_id__isnull=False),
+                name="answers_about_a_report",
             )
         ]
 

@@ -1,0 +1,146 @@
+"""Columns that can hold text and hold no data of a report's people, and why.
+
+`personal_data.TABLES` erases all others. A test compares both lists with the
+database, so that somebody has to classify each new column.
+"""
+
+from __future__ import annotations
+
+CODES = "ids, digests, codes and figures"
+HASHES = "keyed hashes, which say nothing without LOOKUP_KEY"
+CLIENT = "the client's own details and configuration"
+# API keys, members and staff who did something
+ACTORS = "who acted for the client, the operator or the service"
+ACCOUNTS = "members and staff, kept while they have an account"
+STAFF = "notes of staff, who name no subject in them"
+AUDIT = "audit trail, which stays as evidence"
+BOOKS = "ledger and invoices, kept by tax law"
+RULES = "goes with its rule when the subject is erased, or the rule was paused for long"
+PUBLIC = "published lists"
+
+# Table -> why, or for a table that has rows about subjects: why -> its columns
+NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
+    # Django and its apps
+    "account_emailaddress": ACCOUNTS,
+    "account_emailconfirmation": ACCOUNTS,
+    "auth_group": CODES,
+    "auth_permission": CODES,
+    "auth_user": ACCOUNTS,
+    "axes_accessattempt": ACCOUNTS,
+    "axes_accessfailurelog": ACCOUNTS,
+    "axes_accesslog": ACCOUNTS,
+    "django_admin_log": AUDIT,
+    "django_content_type": CODES,
+    "django_migrations": CODES,
+    "django_q_ormq": CODES,
+    "django_q_schedule": CODES,
+    "django_q_task": CODES,
+    "mfa_authenticator": ACCOUNTS,
+    # The installation and its clients
+    "accounts_session": ACCOUNTS,
+    "accounts_staffinvitation": ACCOUNTS,
+    "accounts_staffrequest": ACCOUNTS,
+    "backoffice_auditevent": AUDIT,
+    "backoffice_lookupkey": CODES,
+    "checks_checkdefinition": CODES,
+    "golive_application": {
+        CODES: "status",
+        CLIENT: "company_name details",
+        STAFF: "reason",
+    },
+    "golive_document": CLIENT,
+    "golive_namechange": CLIENT,
+    "jobs_heartbeat": CODES,
+    "sources_source": CODES,
+    "sources_sourceminute": CODES,
+    "watchlists_edition": PUBLIC,
+    "watchlists_listentry": PUBLIC,
+    "webhooks_configuration": CLIENT,
+    "workspaces_account": CLIENT,
+    "workspaces_apikey": CLIENT,
+    "workspaces_invitation": ACCOUNTS,
+    "workspaces_ledgerentry": {BOOKS: "kind note", ACTORS: "actor"},
+    "workspaces_member": ACCOUNTS,
+    "workspaces_note": STAFF,
+    "workspaces_ratecount": CODES,
+    "workspaces_staffentry": BOOKS,
+    "workspaces_workspace": CLIENT,
+    # Reports and what belongs to them
+    "checks_checkresult": {CODES: "name status waits_for failure_code"},
+    "consents_consent": {CODES: "mode status token_digest shown_sources code_channel"},
+    "consents_consentrecord": {
+        CODES: "decision language notice_version notice_sha256",
+        HASHES: "digest",
+    },
+    "consents_retiredlink": {CODES: "digest purpose"},
+    "jobs_job": {CODES: "function arguments claimed_by"},
+    "monitoring_baseline": {CODES: "check_name"},
+    "monitoring_rule": {
+        RULES: "subject_id subject_name search_name terms subject consent reference",
+        CODES: (
+            "environment subject_type check_names cadence status pause_reason "
+            "last_error"
+        ),
+        ACTORS: "created_by",
+    },
+    "notifications_block": {CODES: "channel reason", HASHES: "address_hash"},
+    "notifications_dailycount": {HASHES: "subject"},
+    "notifications_notification": {
+        CODES: "kind channel cause language status error",
+    },
+    # Addresses of members, who type the code that is sent there
+    "notifications_sandboxaddress": {
+        ACCOUNTS: "channel address address_hash code_hash",
+    },
+    "payments_checkout": {
+        CODES: (
+            "environment provider kind status currency url session failure "
+            "paid_currency transaction review_flags language"
+        ),
+        STAFF: "reason_to_keep",
+        ACTORS: "started_by",
+    },
+    "payments_dispute": {CODES: "provider_dispute status"},
+    "payments_operatoralert": {CODES: "kind cause message"},
+    "payments_payment": {CODES: "status currency token_digest"},
+    "payments_paymentevent": {CODES: "provider event_id type body_sha256"},
+    "payments_reconciliationprogress": {CODES: "provider"},
+    "payments_refund": {
+        CODES: "cause status provider_refund",
+        STAFF: "reason",
+        ACTORS: "requested_by decided_by",
+    },
+    "payments_sandboxcheckout": {
+        CODES: "reference state failure currency return_url cancel_url refunds",
+        CLIENT: "description",
+    },
+    "privacy_correction": {
+        CODES: "check_name status",
+        ACTORS: "taken_by decided_by",
+    },
+    "privacy_disclosure": {CODES: "channel", ACTORS: "recipient"},
+    "privacy_erasure": {CODES: "counts certificate signature"},
+    "privacy_hold": {STAFF: "reason", ACTORS: "held_by released_by"},
+    "privacy_retentionrun": {CODES: "environment"},
+    "privacy_subjectrequest": {
+        CODES: "kind origin environment outcome",
+        # The register shows that a person was answered, also after the erasure.
+        HASHES: "subject_id",
+        STAFF: "reason",
+        ACTORS: "requested_by",
+    },
+    "references_reference": {CODES: "status token_digest"},
+    "reports_idempotencyrecord": {CODES: "environment", HASHES: "key fingerprint"},
+    "reports_report": {
+        CODES: (
+            "environment status subject_type country checks_requested payment_mode "
+            "failure_code"
+        ),
+        ACTORS: "created_by",
+    },
+    "reports_statuschange": {CODES: "source target trigger", ACTORS: "actor"},
+    "sources_call": {CODES: "source reference passed_over end why job"},
+    "webhooks_attempt": {CODES: "error", CLIENT: "url"},
+    "webhooks_delivery": {CODES: "environment name status"},
+    "webhooks_event": {CODES: "environment name cause"},
+}
