@@ -15,7 +15,7 @@ from tests.world.members import create_member
 from tests.world.payments import candidate_item, end_checkout
 from tests.world.payments import open_page as opened_checkout
 from tests.world.rules import top_up_account
-from tests.world.staff import create_call, log_in, read_page
+from tests.world.staff import create_call, enter_request, log_in, read_page
 from verification.backoffice import widgets
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
@@ -85,6 +85,8 @@ def open_tasks(api):
     NameChange.objects.create(
         workspace=api.workspace, legal_name="Acacia Limited", asked_by=owner.user
     )
+    late = enter_request(received_at=now() - timedelta(days=30))
+    assert late.is_overdue
     Account.objects.filter(environment="production").exclude(
         workspace=OPERATOR_ID
     ).update(low_balance_notified_at=now())

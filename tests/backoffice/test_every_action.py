@@ -14,7 +14,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.test import Client
-from django.utils.timezone import now
+from django.utils.timezone import localdate, now
 
 from monitoring.models import Rule
 from monitoring.pauses import pause_for_staff
@@ -44,7 +44,14 @@ from tests.world.payments import (
 )
 from tests.world.payments import open_page as opened_checkout
 from tests.world.rules import raise_alert, store_rule
-from tests.world.staff import change_url, create_call, give_factor, list_url, log_in
+from tests.world.staff import (
+    change_url,
+    create_call,
+    enter_request,
+    give_factor,
+    list_url,
+    log_in,
+)
 from verification.accounts import colleagues
 from verification.accounts.models import Colleague
 from verification.backoffice.approvals import StaffActor
@@ -60,6 +67,8 @@ from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
 from verification.payments.refunds import request_refund
+from verification.privacy.holds import hold
+from verification.privacy.models import Hold, SubjectRequest
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
@@ -72,6 +81,7 @@ TYPED = {
     "note": "Transfer 7",
     "text": "They call on Mondays",
     "email": "another{}@people.test",
+    "ends_on": str(localdate() + timedelta(days=30)),
 }
 PAST = timedelta(minutes=5)
 # Milliseconds that the browser waits for an element.
@@ -288,6 +298,14 @@ def report(api: Api) -> Report:
     return found
 
 
+def held(api: Api) -> Hold:
+    return hold(report(api).pk, "A court asks", now() + timedelta(days=9), by="staff x")
+
+
+def entered(api: Api) -> SubjectRequest:
+    return enter_request(report(api))
+
+
 def workspace(api: Api) -> Workspace:
     return api.workspace
 
@@ -335,9 +353,13 @@ ROWS = {
     "payments.paymentevent.reveal": payment_event,
     "payments.refund.approve": refund,
     "payments.refund.reject": refund,
+    "privacy.hold.release": held,
+    "privacy.subjectrequest.answer": entered,
+    "privacy.subjectrequest.reveal": entered,
     "references.reference.reveal": reference,
     "references.reference.resend": reference,
     "reports.report.cancel": waiting_for_consent,
+    "reports.report.hold": report,
     "reports.report.pdf": report,
     "reports.report.resend_consent": waiting_for_consent,
     "reports.report.resend_payment": lambda api: waiting_for_payment(api).report,

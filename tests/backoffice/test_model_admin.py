@@ -22,13 +22,14 @@ from tests.world.staff import (
     reveal_url,
     run_action,
 )
+from verification.backoffice import audit
 from verification.backoffice.approvals import is_second_person
 from verification.backoffice.model_admin import (
     CONFIRMED_FIELD,
     BackofficeAdmin,
     CheapPaginator,
 )
-from verification.backoffice.models import AuditEvent
+from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
 from verification.golive.models import Application
@@ -339,3 +340,13 @@ def test_masked_values_keep_their_shape():
         "kraPin": None,
         "flags": [{"code": "NAME_MISMATCH", "message": "••••"}],
     }
+
+
+def test_columns_of_personal_data_are_masked_until_they_are_revealed(staff):
+    who = audit.Actor(ActorKind.STAFF, "grace", "192.0.2.77")
+    event = audit.record("report.opened", who, User.objects.get(username="grace"))
+
+    assert "192.0.2.77" not in read_page(staff, change_url(event))
+
+    reveal(staff, event)
+    assert "192.0.2.77" in read_page(staff, change_url(event))

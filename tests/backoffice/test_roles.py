@@ -35,6 +35,7 @@ SEES = {
         "golive.namechange",
         "workspaces.apikey",
         "notifications.block",
+        "privacy.subjectrequest",
     },
     "Operations": STORY
     | {
@@ -53,6 +54,9 @@ SEES = {
         "watchlists.edition",
         "django_q.schedule",
         "workspaces.apikey",
+        "privacy.subjectrequest",
+        "privacy.hold",
+        "privacy.retentionrun",
     },
     "Finance": {
         "reports.report",
@@ -69,12 +73,25 @@ SEES = {
         "workspaces.ledgerentry",
         "workspaces.staffentry",
     },
+    "Privacy officer": STORY
+    | {
+        "backoffice.auditevent",
+        "notifications.block",
+        "privacy.subjectrequest",
+        "privacy.hold",
+        "privacy.retentionrun",
+    },
 }
+# Models whose rows each role may add by a form.
 ADDED = {
-    "workspaces.workspace",
-    "workspaces.apikey",
-    "accounts.colleague",
-    "auth.group",
+    "Superuser": {
+        "workspaces.workspace",
+        "workspaces.apikey",
+        "accounts.colleague",
+        "auth.group",
+        "privacy.subjectrequest",
+    },
+    "Privacy officer": {"privacy.subjectrequest"},
 }
 
 
@@ -107,7 +124,7 @@ def test_each_role_opens_its_lists_and_pages_and_no_others(rows, role):
             )
             refused = client.post(admin_url(model, "delete", row.pk), {"post": "yes"})
             assert refused.status_code == 403, label
-        adds = role == "Superuser" and label in ADDED
+        adds = label in ADDED.get(role, ())
         assert client.get(admin_url(model, "add")).status_code == (200 if adds else 403)
 
 

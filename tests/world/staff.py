@@ -6,6 +6,7 @@ def test_something(rows, superuser):
 
 import re
 import time
+from datetime import timedelta
 
 import pytest
 from allauth.account.models import EmailAddress
@@ -13,6 +14,7 @@ from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
+from django.utils.timezone import now
 
 from tests.golive.applications import submitted
 from tests.world.clients import Api, person
@@ -22,6 +24,15 @@ from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.notifications.models import Block
 from verification.notifications.recipients import block
+from verification.privacy.holds import hold
+from verification.privacy.models import (
+    Origin,
+    RequestKind,
+    RetentionRun,
+    SubjectRequest,
+)
+from verification.privacy.requests import open_request
+from verification.reports.models import Report
 from verification.sources.models import Call, Source
 
 CHANGE = {
@@ -44,7 +55,19 @@ def rows(api: Api) -> Api:
     create_call(CheckResult.objects.first().report_id)
     Source.objects.create(name="acme")
     block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
+    report = Report.objects.filter(completed_at__isnull=False).latest("id")
+    enter_request(report)
+    hold(report.pk, "A court asks", now() + timedelta(days=30), by="staff grace")
+    run = {"environment": api.environment, "before": now(), "report_count": 1}
+    RetentionRun.objects.create(workspace=api.workspace, **run)
     return api
+
+
+def enter_request(report: Report | None = None, **fields) -> SubjectRequest:
+    """Enter a request of the subject in the register, as staff do."""
+    given = {"kind": RequestKind.ACCESS, "origin": Origin.STAFF, **fields}
+    given.setdefault("details", {"request": "Wanjiku asks what is known"})
+    return open_request(**given, requested_by="staff grace", report=report)
 
 
 def create_call(report, **fields) -> Call:

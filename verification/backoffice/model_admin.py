@@ -285,12 +285,17 @@ class RevealingAdmin(BackofficeAdmin):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        for name in self.personal_fields:
-            setattr(
-                self,
-                name,
-                _mask_until_revealed(getattr(self, name, None), self.model, name),
-            )
+        self.personal_fields = tuple(map(self._masked, self.personal_fields))
+
+    def _masked(self, name: str) -> str:
+        """Add a method that masks this value, and return its name.
+
+        Django shows a field of the model itself rather than a method of its name.
+        """
+        display = getattr(self, name, None)
+        method = name if display else f"decrypted_{name}"
+        setattr(self, method, _mask_until_revealed(display, self.model, name))
+        return method
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None

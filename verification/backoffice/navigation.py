@@ -40,6 +40,11 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("API keys", "key", "workspaces.apikey"),
         ("Blocked by recipients", "block", "notifications.block"),
     ],
+    "Data subjects": [
+        ("Register of requests", "contact_mail", "privacy.subjectrequest"),
+        ("Holds", "lock_clock", "privacy.hold"),
+        ("Runs of the retention", "auto_delete", "privacy.retentionrun"),
+    ],
     "Webhooks": [
         ("Receivers", "webhook", "webhooks.configuration"),
         ("Deliveries", "local_shipping", "webhooks.delivery"),

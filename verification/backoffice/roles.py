@@ -14,6 +14,7 @@ from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 
 VIEW, CHANGE = ("view",), ("view", "change")
+ENTER = ("view", "add", "change")
 REVEAL = {"backoffice.auditevent": ("reveal_personal",)}
 _NOTES = {"workspaces.note": ("view", "add")}
 
@@ -39,6 +40,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "golive.namechange": VIEW,
         "workspaces.apikey": VIEW,
         "notifications.block": VIEW,
+        "privacy.subjectrequest": VIEW,
     },
     "Operations": {
         **_REPORT_PAGE,
@@ -65,6 +67,9 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "django_q.schedule": VIEW,
         "workspaces.workspace": CHANGE,
         "workspaces.apikey": CHANGE,
+        "privacy.subjectrequest": VIEW,
+        "privacy.hold": VIEW,
+        "privacy.retentionrun": VIEW,
     },
     "Finance": {
         **REVEAL,
@@ -82,6 +87,16 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "workspaces.account": CHANGE,
         "workspaces.ledgerentry": VIEW,
         "workspaces.staffentry": CHANGE,
+    },
+    # The data protection officer, who reads the audit trail too.
+    "Privacy officer": {
+        **_REPORT_PAGE,
+        **_NOTES,
+        "backoffice.auditevent": ("view", "reveal_personal"),
+        "notifications.block": VIEW,
+        "privacy.subjectrequest": ENTER,
+        "privacy.hold": ENTER,
+        "privacy.retentionrun": VIEW,
     },
 }
 # The role with all permissions, those over staff and roles included.

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.http import FileResponse, Http404
 
 from verification.documents import pdf
+from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, nairobi_text
 from workspaces.models import Environment
 from workspaces.statements import Line, Month, Statement, open_statement
@@ -28,8 +29,6 @@ HEADINGS = (
     "actor",
     "entry",
 )
-# Spreadsheets read a cell that begins with one of these as a formula.
-FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 # A longer document takes long to render, and nobody reads it.
 MAX_PDF_LINES = 2_000
 # A larger CSV file goes to disk.
@@ -95,8 +94,8 @@ def _row(line: Line, currency: str) -> Iterable[object]:
         currency,
         line.report_id or "",
         line.check,
-        _escape_formula(line.note),
-        _escape_formula(line.actor),
+        escape_formula(line.note),
+        escape_formula(line.actor),
         line.id,
     )
 
@@ -107,10 +106,6 @@ def _balance(statement: Statement, kind: str) -> Iterable[object]:
     balance = statement.opening if is_first else statement.closing
     currency = statement.account.currency
     return (nairobi_text(at), kind, "", balance, currency, "", "", "", "", "")
-
-
-def _escape_formula(value: str) -> str:
-    return f"'{value}" if value.startswith(FORMULA_PREFIXES) else value
 
 
 def _data(statement: Statement) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult
 from verification.db.encryption import EncryptedJSONField, KeyedUUIDField
-from verification.db.ids import number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
 from workspaces.models import Environment, Workspace
 
@@ -37,6 +40,19 @@ class Outcome(models.TextChoices):
     REFUSED = "REFUSED", "Refused"
     WITHDRAWN = "WITHDRAWN", "Withdrawn"
     NOTHING_FOUND = "NOTHING_FOUND", "Nothing found"
+
+
+class SubjectRequests(models.QuerySet["SubjectRequest"]):
+    def open(self) -> SubjectRequests:
+        """Return the requests without an answer, by the index of the open ones."""
+        return self.filter(answered_at=None)
+
+    def clocked(self) -> SubjectRequests:
+        """Return the open requests of real people; the sandbox has no deadlines."""
+        return self.open().exclude(environment=Environment.SANDBOX)
+
+    def overdue(self) -> SubjectRequests:
+        return self.clocked().filter(due_at__lt=now())
 
 
 class SubjectRequest(models.Model):
@@ -68,11 +84,15 @@ class SubjectRequest(models.Model):
     requested_by = models.CharField(max_length=100)
     received_at = models.DateTimeField(default=now, editable=False)
     due_at = models.DateTimeField()
+    # When the e-mails before and after the deadline were written.
     reminded_at = models.DateTimeField(null=True, editable=False)
+    overdue_notified_at = models.DateTimeField(null=True, editable=False)
     answered_at = models.DateTimeField(null=True, editable=False)
     outcome = models.CharField(max_length=13, choices=Outcome, blank=True)
     # Why it was refused, for the register. It names no person.
     reason = models.CharField(max_length=500, blank=True)
+
+    objects = SubjectRequests.as_manager()
 
     class Meta:
         constraints = [
@@ -97,6 +117,11 @@ class SubjectRequest(models.Model):
                 condition=Q(answered_at=None),
                 name="subject_requests_open",
             ),
+            # The search by the number that people read out.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="subject_requests_by_number",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -106,6 +131,11 @@ class SubjectRequest(models.Model):
     def number(self) -> str:
         """The number that a person can read out."""
         return number_of_id("D", self.id)
+
+    @property
+    def is_overdue(self) -> bool:
+        is_clocked = self.environment != Environment.SANDBOX
+        return is_clocked and self.answered_at is None and self.due_at < now()
 
 
 class CorrectionStatus(models.TextChoices):
@@ -263,6 +293,12 @@ class RetentionRun(models.Model):
         return f"{self.report_count} reports"
 
 
+class Holds(models.QuerySet["Hold"]):
+    def open(self, at: datetime) -> Holds:
+        """Return the holds that neither ended nor were released."""
+        return self.filter(released_at=None, ends_at__gt=at)
+
+
 class Hold(models.Model):
     """Staff's order to keep a report beyond its retention, with a reason and an end."""
 
@@ -275,6 +311,8 @@ class Hold(models.Model):
     released_by = models.CharField(max_length=100, blank=True)
     released_at = models.DateTimeField(null=True, editable=False)
 
+    objects = Holds.as_manager()
+
     class Meta:
         constraints = [
             models.CheckConstraint(name="holds_say_why", condition=~Q(reason="")),
@@ -282,10 +320,19 @@ class Hold(models.Model):
                 name="holds_end_after_they_begin",
                 condition=Q(ends_at__gt=models.F("created_at")),
             ),
+            models.CheckConstraint(
+                name="released_holds_name_who",
+                condition=Q(released_at=None, released_by="")
+                | (Q(released_at__isnull=False) & ~Q(released_by="")),
+            ),
         ]
 
     def __str__(self) -> str:
         return f"until {self.ends_at:%Y-%m-%d}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.released_at is None and self.ends_at > now()
 
 
 class Channel(models.TextChoices):

@@ -6,7 +6,7 @@ settings: SUBJECT_REQUEST_DAYS names the days for each kind, and where they come
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +21,9 @@ from workspaces.models import Workspace
 class AlreadyAnswered(Exception):
     """The request has an answer, which stays."""
 
+    def __init__(self) -> None:
+        super().__init__("It is answered already, and the answer stays.")
+
 
 def open_request(
     kind: RequestKind,
@@ -32,16 +35,18 @@ def open_request(
     environment: str = "",
     subject_id: UUID | None = None,
     details: dict[str, Any] | None = None,
+    received_at: datetime | None = None,
 ) -> SubjectRequest:
     """Enter a request in the register; call it in the transaction of the request.
 
     A report brings its workspace, environment and subject. `requested_by` names the
-    actor as the audit trail does, and `details` are what the person typed.
+    actor as the audit trail does, and `details` are what the person typed. The clock
+    starts at `received_at`, for a letter that came earlier.
     """
     if report is not None:
         workspace, environment = report.workspace, report.environment
         subject_id = report.subject_id
-    at = now()
+    at = received_at or now()
     return SubjectRequest.objects.create(
         kind=kind,
         origin=origin,

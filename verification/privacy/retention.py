@@ -72,7 +72,7 @@ def _is_held(at: datetime) -> Q:
     corrections = Correction.objects.filter(
         report=OuterRef("pk"), status__in=OPEN_CORRECTIONS
     )
-    holds = Hold.objects.filter(report=OuterRef("pk"), released_at=None, ends_at__gt=at)
+    holds = Hold.objects.open(at).filter(report=OuterRef("pk"))
     return Q(Exists(corrections)) | Q(Exists(holds))
 
 
@@ -84,7 +84,7 @@ def _erase_in_batches(expired: QuerySet[Report]) -> int:
         # From where the batch before ended: its rows are still in the index.
         rest = expired if after is None else expired.filter(completed_at__gte=after)
         count, after = _erase_batch(rest)
-        if not count:
+        if after is None:
             return erased
         erased += count
         # Leave half of the time to others.
@@ -94,13 +94,16 @@ def _erase_in_batches(expired: QuerySet[Report]) -> int:
 
 @transaction.atomic
 def _erase_batch(expired: QuerySet[Report]) -> tuple[int, datetime | None]:
-    """Erase a batch; return its size, and when its last report ended."""
+    """Erase a batch; return its size, and when its last report ended, or None."""
     locked = expired.select_for_update(of=("self",), no_key=True, skip_locked=True)
     rows = list(locked.values_list("pk", "completed_at")[:BATCH_SIZE])
     if not rows:
         return 0, None
-    erase_reports([pk for pk, _ in rows], now())
-    return len(rows), rows[-1][1]
+    # A hold may have been made between the reading of a row and its lock.
+    found = Report.objects.filter(pk__in=[pk for pk, _ in rows])
+    free = list(found.exclude(_is_held(now())).values_list("pk", flat=True))
+    erase_reports(free, now())
+    return len(free), rows[-1][1]
 
 
 def _erase_drafts(workspace: Workspace, environment: str, before: datetime) -> int:
@@ -109,7 +112,7 @@ def _erase_drafts(workspace: Workspace, environment: str, before: datetime) -> i
         environment=environment,
         status=ReportStatus.DRAFT,
         updated_at__lt=before,
-    )
+    ).exclude(_is_held(now()))
     old = list(drafts.order_by("pk").values_list("pk", flat=True)[:BATCH_SIZE])
     return sum(_erase_draft(pk, before) for pk in old)
 
@@ -118,6 +121,8 @@ def _erase_drafts(workspace: Workspace, environment: str, before: datetime) -> i
 def _erase_draft(report_id: UUID, before: datetime) -> int:
     report = locked_reports().get(pk=report_id)
     if report.status != ReportStatus.DRAFT or report.updated_at >= before:
+        return 0
+    if Report.objects.filter(_is_held(now()), pk=report_id).exists():
         return 0
     client = Client(
         report.workspace, account_of(report.workspace, report.environment), ACTOR

@@ -33,6 +33,7 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.payments.models import Checkout, Refund, RefundStatus
+from verification.privacy.models import SubjectRequest
 from verification.reports.admin import filter_stuck
 from verification.reports.models import Report
 from verification.sources.admin import calls_in_doubt
@@ -127,6 +128,14 @@ BOXES = [
         "status__exact=REQUESTED",
         lambda: StaffEntry.objects.filter(status=StaffEntry.Status.REQUESTED),
         "account__environment",
+    ),
+    Box(
+        "Requests of subjects overdue",
+        "contact_mail",
+        "privacy.subjectrequest",
+        "state=overdue",
+        lambda: SubjectRequest.objects.overdue(),
+        "",
     ),
     Box(
         "Source calls in doubt",

@@ -36,12 +36,19 @@ EARLIEST_BIRTH = date(1900, 1, 1)
 CLOCK_SKEW = timedelta(minutes=1)
 # Persian, Sinhala and other scripts need these invisible characters in names.
 JOINERS = "\u200c\u200d"
+# Spreadsheets read a cell that begins with one of these as a formula.
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control and text direction characters."""
     visible = (c for c in text if c.isprintable() or c.isspace() or c in JOINERS)
     return " ".join("".join(visible).split())
+
+
+def escape_formula(cell: str) -> str:
+    """Return the text of a CSV cell so that no spreadsheet runs it."""
+    return f"'{cell}" if cell.startswith(FORMULA_PREFIXES) else cell
 
 
 def format_error(code: str, message: str) -> PydanticCustomError:

@@ -1,0 +1,253 @@
+"""The register in the admin: what staff see, enter, answer and export."""
+
+import csv
+import io
+from datetime import datetime, time, timedelta
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+from django.utils.timezone import localdate, now
+
+from tests.world.clients import Api, person
+from tests.world.staff import (
+    admin_url,
+    change_url,
+    enter_request,
+    list_url,
+    listed_ids,
+    log_in,
+    press_button,
+    read_page,
+)
+from verification.backoffice.models import AuditEvent
+from verification.privacy.models import (
+    Correction,
+    Origin,
+    Outcome,
+    RequestKind,
+    SubjectRequest,
+)
+from verification.privacy.requests import AlreadyAnswered, answer_request
+from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
+from workspaces.models import Workspace
+
+pytestmark = pytest.mark.django_db
+DAY = timedelta(days=1)
+EXPORT = "admin:privacy_subjectrequest_csv"
+TYPED = {
+    "kind": "ACCESS",
+    "received_on": "",
+    "report": "",
+    "workspace": "",
+    "text": "Wanjiku Kamau, by letter: what do you know of me?",
+}
+
+
+@pytest.fixture
+def officer(db: None) -> Client:
+    user = User.objects.create_user("wairimu", is_staff=True)
+    user.groups.add(Group.objects.get(name="Privacy officer"))
+    client = Client()
+    log_in(client, user)
+    return client
+
+
+@pytest.fixture
+def report(api: Api) -> Report:
+    return Report.objects.get(pk=api.create(person())["id"])
+
+
+def enter(client: Client, **typed: str):
+    data = {**TYPED, "received_on": str(localdate()), **typed}
+    return client.post(admin_url(SubjectRequest, "add"), data)
+
+
+def exported(client: Client, **query: str) -> list[dict[str, str]]:
+    answer = client.get(reverse(EXPORT), query)
+    assert answer.status_code == 200
+    text = b"".join(answer.streaming_content).decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_officer_enters_a_request_that_came_by_letter(officer: Client, report: Report):
+    came = localdate() - 2 * DAY
+
+    answer = enter(officer, report=report.number, received_on=str(came))
+
+    assert answer.status_code == 302
+    row = SubjectRequest.objects.get()
+    midnight = datetime.combine(came, time(), NAIROBI)
+    assert (row.kind, row.origin, row.received_at) == ("ACCESS", "STAFF", midnight)
+    assert row.due_at - row.received_at == 7 * DAY
+    assert (row.report, row.workspace) == (report, report.workspace)
+    assert row.subject_id == report.subject_id
+    assert row.requested_by == "staff wairimu"
+    event = AuditEvent.objects.get(action="subject-request.created")
+    assert (event.object_id, event.actor) == (str(row.pk), "wairimu")
+
+
+def test_request_without_a_client_has_none(officer: Client):
+    enter(officer)
+
+    row = SubjectRequest.objects.get()
+    assert (row.workspace, row.environment, row.subject_id) == (None, "", None)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"received_on": str(localdate() + DAY)},
+        {"received_on": str(localdate() - 400 * DAY)},
+        {"report": "R-0000-0000-0000"},
+        {"report": "nothing"},
+        {"text": ""},
+        {"kind": "GOSSIP"},
+    ],
+)
+def test_wrong_entry_is_refused(officer: Client, typed: dict[str, str]):
+    answer = enter(officer, **typed)
+
+    assert answer.status_code == 200
+    assert not SubjectRequest.objects.exists()
+
+
+def test_details_are_masked_until_they_are_revealed(officer: Client):
+    row = enter_request(details={"request": "Wanjiku Kamau wants to know"})
+
+    assert "Wanjiku" not in read_page(officer, change_url(row))
+
+    press_button(officer, "reveal", row, reason="To answer her")
+    assert "Wanjiku" in read_page(officer, change_url(row))
+
+
+def test_officer_answers_once(officer: Client):
+    row = enter_request()
+
+    said = press_button(officer, "answer", row, outcome="DONE", reason="")
+
+    row.refresh_from_db()
+    assert said == [f"{row.number} is answered: Done."]
+    assert (row.outcome, row.answered_at is not None) == ("DONE", True)
+    assert AuditEvent.objects.filter(action="subject-request.answered").count() == 1
+    press_button(officer, "answer", row, outcome="REFUSED", reason="Not here")
+    row.refresh_from_db()
+    assert row.outcome == "DONE"
+    with pytest.raises(AlreadyAnswered):
+        answer_request(row, Outcome.REFUSED, reason="Not here")
+
+
+def test_refusal_needs_a_reason(officer: Client):
+    row = enter_request()
+
+    press_button(officer, "answer", row, outcome="REFUSED", reason="")
+    row.refresh_from_db()
+    assert row.answered_at is None
+
+    press_button(officer, "answer", row, outcome="REFUSED", reason="Not the person")
+    row.refresh_from_db()
+    assert (row.outcome, row.reason) == ("REFUSED", "Not the person")
+
+
+def test_correction_is_not_answered_by_hand(api: Api, officer: Client, report: Report):
+    api.work()
+    row = enter_request(report, kind=RequestKind.CORRECTION, origin=Origin.SUBJECT)
+    result = report.results.first()
+    Correction.objects.create(
+        request=row, report=report, result=result, check_name=result.name
+    )
+
+    press_button(officer, "answer", row, outcome="DONE", reason="")
+
+    row.refresh_from_db()
+    assert row.answered_at is None
+
+
+def test_list_says_how_many_days_are_left_or_overdue(officer: Client):
+    enter_request(received_at=now() - 2 * DAY)
+    enter_request(received_at=now() - 30 * DAY)
+
+    html = read_page(officer, list_url(SubjectRequest))
+
+    assert "4 d left" in html
+    assert html.count("OVERDUE since") == 1
+
+
+def test_filters_find_open_overdue_and_a_workspace(
+    officer: Client, report: Report, workspace: Workspace
+):
+    late = enter_request(received_at=now() - 30 * DAY)
+    early = enter_request(kind=RequestKind.ERASURE)
+    done = enter_request(report)
+    answer_request(done, Outcome.DONE)
+
+    def found(**query: str) -> set[str]:
+        return listed_ids(officer, SubjectRequest, **query)
+
+    assert found(state="open") == {str(late.pk), str(early.pk)}
+    assert found(state="overdue") == {str(late.pk)}
+    assert found(state="answered") == {str(done.pk)}
+    assert found(kind__exact="ERASURE") == {str(early.pk)}
+    assert found(workspace_id=str(workspace.pk)) == {str(done.pk)}
+
+
+def test_search_finds_by_the_number_of_request_or_report(
+    officer: Client, report: Report
+):
+    row, _ = enter_request(report), enter_request()
+
+    for typed in (row.number, row.number.lower(), report.number, str(report.pk)):
+        assert listed_ids(officer, SubjectRequest, q=typed) == {str(row.pk)}
+    assert listed_ids(officer, SubjectRequest, q="D-0000-0000-0000") == set()
+
+
+def test_sandbox_has_no_deadlines(report: Report):
+    enter_request(report, received_at=now() - 30 * DAY)
+
+    assert not SubjectRequest.objects.overdue().exists()
+
+
+def test_export_has_the_rows_of_the_filtered_list(officer: Client, report: Report):
+    late = enter_request(received_at=now() - 30 * DAY)
+    done = enter_request(report)
+    answer_request(done, Outcome.REFUSED, reason="=HYPERLINK(1)")
+
+    everything = exported(officer)
+    (one,) = exported(officer, state="overdue")
+
+    assert [row["number"] for row in everything] == [done.number, late.number]
+    assert (everything[0]["reason"], everything[0]["overdue"]) == (
+        "'=HYPERLINK(1)",
+        "no",
+    )
+    assert (one["number"], one["overdue"], one["workspace"]) == (late.number, "yes", "")
+    assert not any("Wanjiku" in cell for row in everything for cell in row.values())
+    first, second = AuditEvent.objects.filter(action="register.exported").order_by("id")
+    assert (first.fields, second.fields) == ([], ["state"])
+
+
+def test_export_escapes_the_formula_of_a_workspace(
+    officer: Client, report: Report, workspace: Workspace
+):
+    Workspace.objects.filter(pk=workspace.pk).update(name="=1+1")
+    enter_request(report)
+
+    assert exported(officer)[0]["workspace"] == "'=1+1"
+
+
+def test_export_is_for_those_who_may_see_the_register(db: None):
+    user = User.objects.create_user("finance", is_staff=True)
+    user.groups.add(Group.objects.get(name="Finance"))
+    client = Client()
+    log_in(client, user)
+
+    assert client.get(reverse(EXPORT)).status_code == 403
+    assert not AuditEvent.objects.filter(action="register.exported").exists()
+
+
+def test_export_of_an_unknown_filter_shows_the_list(officer: Client):
+    answer = officer.get(reverse(EXPORT), {"details__contains": "x"})
+
+    assert answer.status_code in {302, 400}

@@ -1,0 +1,62 @@
+"""Holds: staff keep a report beyond its retention, for a court or a dispute.
+
+A hold has a reason and an end, so that no report is kept for ever by mistake. It keeps
+the report from the retention, not from an erasure that its subject asks for: who
+decides on that request sees the hold.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from verification.privacy.models import Hold, Holds
+from verification.reports.models import Report
+from verification.reports.status import locked_reports
+
+MAX_DAYS = 5 * 365
+
+
+class HoldRefused(Exception):
+    """The report cannot be held, or the hold is over; the text says why."""
+
+
+@transaction.atomic
+def hold(report_id: UUID, reason: str, ends_at: datetime, *, by: str) -> Hold:
+    """Keep a report until `ends_at`. Raises HoldRefused.
+
+    The lock waits for an erasure of the report that is under way.
+    """
+    report = locked_reports().get(pk=report_id)
+    at = now()
+    if report.erased_at is not None:
+        raise HoldRefused("The report is erased: there is nothing to hold.")
+    if not at < ends_at <= at + timedelta(days=MAX_DAYS + 1):
+        raise HoldRefused("A hold ends in the future, within five years.")
+    if open_holds(report, at).exists():
+        raise HoldRefused("The report is held already. Release that hold first.")
+    return Hold.objects.create(
+        report=report, reason=reason, ends_at=ends_at, held_by=by, created_at=at
+    )
+
+
+@transaction.atomic
+def release(hold_id: UUID, *, by: str) -> Hold:
+    """End a hold now, so that the next retention erases the report. Raises HoldRefused.
+
+    The retention erases it only if its time is over.
+    """
+    held = Hold.objects.select_for_update().get(pk=hold_id)
+    if not held.is_open:
+        raise HoldRefused("The hold is over.")
+    held.released_at, held.released_by = now(), by
+    held.save(update_fields=["released_at", "released_by"])
+    return held
+
+
+def open_holds(report: Report, at: datetime) -> Holds:
+    """Return the holds that keep this report."""
+    return Hold.objects.open(at).filter(report=report)
