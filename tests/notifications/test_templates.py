@@ -139,6 +139,7 @@ CONTEXTS = {
     Kind.GO_LIVE_NAME: {**GO_LIVE, "wanted": "Acacia Limited", "isApproved": True},
     Kind.SANDBOX_ADDRESS: CODE,
     Kind.CONSENT_CODE: CODE,
+    Kind.ACCESS_CODE: CODE,
 }
 TO_OWNERS = {
     Kind.TOP_UP_RECEIPT,
@@ -156,7 +157,7 @@ TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 RECEIPTS = {Kind.CONSENT_RECEIPT, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *RECEIPTS}
 # These are in one language and have no link.
-CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE}
+CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE, Kind.ACCESS_CODE}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
 WITHOUT_DEADLINE = {
     Kind.CONSENT_LOCKED,

@@ -47,6 +47,17 @@ class Visitor:
     def grant(self, **form: str):
         return self.post("grant", **(self.form() | form))
 
+    def see_data(self):
+        """Prove to be the subject, and return the page with what was found."""
+        self.open()
+        self.page = f"/c/v/{self.page.split('/')[3]}/data/"
+        self.confirm()
+        page = self.get()
+        if b'name="answer"' in page.content and b"one-time-code" in page.content:
+            self.post("code", answer=newest_code())
+            page = self.get()
+        return page
+
     def form(self) -> dict[str, str]:
         """Return the form of a person who agrees to the page as it is now."""
         shown = re.search(r'name="shown" value="(\w+)"', self.text())
@@ -67,8 +78,9 @@ class Visitor:
 
 
 def newest_code() -> str:
-    """Return the code that was sent last to the subject of a consent."""
-    message = Notification.objects.filter(kind=Kind.CONSENT_CODE).latest("id")
+    """Return the code that was sent last to a subject."""
+    codes = [Kind.CONSENT_CODE, Kind.ACCESS_CODE]
+    message = Notification.objects.filter(kind__in=codes).latest("id")
     return str((message.context or {})["code"])
 
 

@@ -26,9 +26,11 @@ from verification.consents.messages import (
 )
 from verification.consents.models import (
     DATE_OF_BIRTH,
+    NOT_ME,
     Consent,
     ConsentStatus,
     expected_answers,
+    reason_of,
 )
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
@@ -46,11 +48,18 @@ from verification.reports.links import (
     code_cause,
     require_resend_interval,
 )
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import SUBJECT_ACTOR, record_note
 from verification.values.masking import normalise_identifier
 
 UNANSWERED_STATUSES = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
+DECIDED_STATUSES = {
+    ConsentStatus.GRANTED,
+    ConsentStatus.DECLINED,
+    ConsentStatus.WITHDRAWN,
+}
+# Their links lead to the subject's data alone.
+ACCESSIBLE_STATUSES = {ConsentStatus.ATTESTED, ConsentStatus.EXPIRED}
 REMINDABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
 TRIES = 5
 # For one link. A right answer to the challenge does not reset the count.
@@ -68,7 +77,10 @@ class LinkLocked(Exception):
 
 
 class CodeNotSent(Exception):
-    """The subject has blocked the client, or got as many codes as a day allows."""
+    """The subject has blocked the client, or got as many codes as a day allows.
+
+    It may also be that the link takes no code now.
+    """
 
 
 class ConsentNotRenewable(NotRenewable):
@@ -167,6 +179,25 @@ def remind_subjects() -> None:
     consent_links.remind_due()
 
 
+def opens_data(consent: Consent, at: datetime) -> bool:
+    """Return whether the link leads to what was found about its subject.
+
+    The link of a decision does, as long as the report exists. A link that was sent
+    after the request was over does until it expires. A subject who said "this is not
+    me" is somebody else.
+    """
+    if consent.expires_at is None or not is_person(consent.report):
+        return False
+    if consent.status in DECIDED_STATUSES:
+        return reason_of(consent) != NOT_ME
+    is_over = consent.status in ACCESSIBLE_STATUSES or consent.report.is_ended
+    return is_over and consent.expires_at > at
+
+
+def is_person(report: Report) -> bool:
+    return report.subject_type == SubjectType.INDIVIDUAL
+
+
 @transaction.atomic
 def send_code(consent_id: UUID, generation: int, channel: str, language: str) -> None:
     """Send the subject a code; the code before it stops working.
@@ -175,10 +206,9 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
     cannot go out, and Consent.DoesNotExist for a replaced link.
     """
     consent = _get_consent_for_update(consent_id, generation)
-    is_open = consent.status == ConsentStatus.PENDING and not consent.is_locked_for_good
-    if not is_open or channel not in code_channels(consent):
-        raise CodeNotSent
     at = now()
+    if not _takes_code(consent, at) or channel not in code_channels(consent):
+        raise CodeNotSent
     if consent.code_sent_at:
         require_resend_interval(consent.code_sent_at, at)
     cancel(code_cause(consent))
@@ -198,25 +228,43 @@ def send_code(consent_id: UUID, generation: int, channel: str, language: str) ->
 def answer_code(consent_id: UUID, generation: int, answer: str) -> str:
     """Return the channel of the code, or "" if the answer is wrong or too late.
 
-    A code works once. Five wrong answers void it, and MAX_WRONG_CODES lock the link for
-    good. Raises LinkLocked.
+    A code works once. Five wrong answers void it, and MAX_WRONG_CODES lock the link:
+    for good, or for a day if the consent is answered. Raises LinkLocked.
     """
     consent = _get_consent_for_update(consent_id, generation)
     at = now()
     if consent.is_locked_for_good:
         raise LinkLocked(None)
-    # The link of an answered consent is never locked for good.
-    if consent.status != ConsentStatus.PENDING or not is_code_valid(consent, at):
+    if not _takes_code(consent, at) or not is_code_valid(consent, at):
         return ""
     right = is_correct_code(consent, answer)
     consent.wrong_codes += not right
     if right or consent.wrong_codes % TRIES == 0:
         consent.code_sent_at = None
     if consent.wrong_codes >= MAX_WRONG_CODES:
-        consent.locks, consent.locked_until = len(Consent.LOCK_DURATIONS) + 1, None
-        _notify_of_lock(consent, at)
+        _lock_codes(consent, at)
     consent.save(update_fields=["wrong_codes", "code_sent_at", "locks", "locked_until"])
     return consent.code_channel if right else ""
+
+
+def _takes_code(consent: Consent, at: datetime) -> bool:
+    if opens_data(consent, at):
+        return not consent.is_locked(at)
+    return consent.status == ConsentStatus.PENDING and not consent.is_locked_for_good
+
+
+def _lock_codes(consent: Consent, at: datetime) -> None:
+    """Lock the link for good, or for the longest time if the consent is answered.
+
+    The subject needs the link of an answered consent, to withdraw.
+    """
+    most = len(Consent.LOCK_DURATIONS)
+    if consent.status == ConsentStatus.PENDING:
+        consent.locks, consent.locked_until = most + 1, None
+        _notify_of_lock(consent, at)
+    else:
+        consent.wrong_codes, consent.locks = 0, most
+        consent.locked_until = at + Consent.LOCK_DURATIONS[-1]
 
 
 def answer_challenge(consent_id: UUID, generation: int, answer: str) -> bool:

@@ -10,6 +10,7 @@ from verification.consents.models import (
     REASON_CODES,
     Consent,
     ConsentRecord,
+    ConsentStatus,
     challenge_for_consent,
 )
 from verification.notifications.models import (
@@ -84,7 +85,7 @@ def code_channels(consent: Consent) -> list[str]:
     page asks no other subject for a code.
     """
     report = consent.report
-    found = messages_to(report.subject or {}, report, Kind.CONSENT_CODE, "", {})
+    found = messages_to(report.subject or {}, report, _code_kind(consent), "", {})
     if report.environment == Environment.SANDBOX:
         found = [message for message in found if is_sendable(message)]
     channels = {message.channel.value for message in found}
@@ -99,8 +100,15 @@ def consent_code(consent: Consent, code: str, language: str) -> list[OutgoingMes
     context = {**report.workspace.requester.message_context, "code": code}
     cause = code_cause(consent)
     subject = report.subject or {}
-    found = messages_to(subject, report, Kind.CONSENT_CODE, cause, context, language)
+    kind = _code_kind(consent)
+    found = messages_to(subject, report, kind, cause, context, language)
     return [message for message in found if message.channel == consent.code_channel]
+
+
+def _code_kind(consent: Consent) -> Kind:
+    """Return the kind of the code: for the decision, or to see the data afterwards."""
+    is_asked = consent.status == ConsentStatus.PENDING and not consent.report.is_ended
+    return Kind.CONSENT_CODE if is_asked else Kind.ACCESS_CODE
 
 
 def link_channels(consent: Consent) -> tuple[str, ...]:

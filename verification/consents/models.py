@@ -246,11 +246,11 @@ def reason_of(consent: Consent) -> str | None:
     """Return the reason of the subject's refusal or withdrawal, if there is one."""
     if consent.status not in {ConsentStatus.DECLINED, ConsentStatus.WITHDRAWN}:
         return None
-    record = ConsentRecord.objects.filter(
-        consent_id=consent.pk,
-        generation=consent.generation,
-        decision=consent.status,
-    ).first()
+    # A newer link may have been sent since the decision.
+    records = ConsentRecord.objects.filter(
+        consent_id=consent.pk, decision=consent.status
+    )
+    record = records.order_by("generation").last()
     evidence = (record and record.evidence) or {}
     return evidence.get("reason") or None
 

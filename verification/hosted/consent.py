@@ -7,19 +7,11 @@ from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.timezone import now
-from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
-from verification.consents import decisions, links
-from verification.consents.links import (
-    CodeNotSent,
-    answer_challenge,
-    answer_code,
-    consent_links,
-    is_code_valid,
-)
-from verification.consents.messages import addresses_of, code_channels, link_channels
+from verification.consents import decisions
+from verification.consents.links import consent_links
+from verification.consents.messages import addresses_of, link_channels
 from verification.consents.models import (
     NO_CHALLENGE,
     NOT_ME,
@@ -38,19 +30,23 @@ from verification.hosted.consent_page import (
     Stage,
     notice_of,
     pages,
-    stage_of,
 )
-from verification.hosted.pages import pdf_response, render_page, require_rate
+from verification.hosted.pages import (
+    pdf_response,
+    render_page,
+    require_rate,
+    see_other,
+)
+from verification.hosted.proofs import ProofViews
+from verification.hosted.subject_data import subject_pages
 from verification.notifications.models import Channel
 from verification.notifications.recipients import address_hash
-from verification.reports.links import ResendTooSoon
 from verification.web.request import client_address, user_agent
 from workspaces import rate_limits
 from workspaces.keys import is_used_from
 
 Verb = Callable[[UUID, int, decisions.Evidence, str], ConsentRecord]
 
-CHALLENGES_PER_MINUTE = 60
 # For one link. A wrong name does not count as a wrong answer to the challenge.
 SIGNATURES_PER_MINUTE = 10
 # HTTP statuses of pages whose link takes no answer now; other pages have 200.
@@ -72,54 +68,18 @@ NOT_ME_STAGES = {
 }
 
 open_link = pages.link_view(Consent)
+proofs = ProofViews(pages)
 
 
 @require_safe
 @pages.visit_required
 def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Show the page of the consent's stage."""
+    if visited.stage == Stage.DATA:
+        return see_other(subject_pages.path_of(visited.consent.pk))
     context = consent_page.page_context(request, visited)
     status = STATUS_CODES.get(visited.stage, 200)
     return render_page(request, visited.stage, context, status)
-
-
-@pages.post_at(Stage.CHALLENGE)
-def confirm(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    consent = visited.consent
-    _require_challenge_rate(request)
-    form = forms.challenge_form(challenge_for_consent(consent), request.POST)
-    if not form.is_valid():
-        return pages.store(visited.visit.keep(form.data, form.fields))
-    given = form.cleaned_data["answer"]
-    if not answer_challenge(consent.pk, consent.generation, given):
-        return pages.store(visited.visit.without_form(), "?wrong")
-    confirmed, query = visited.visit.confirm(consent), ""
-    needs_code = stage_of(consent, confirmed, now()) == Stage.CODE
-    if needs_code and not is_code_valid(consent, now()):
-        query = _send_code(consent, code_channels(consent)[0])
-    return pages.store(confirmed, query)
-
-
-@pages.post_at(Stage.CODE)
-def send_code(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    """Send the subject a code to the address that the button names."""
-    _require_challenge_rate(request)
-    query = _send_code(visited.consent, request.POST.get("channel", ""))
-    return pages.store(visited.visit.without_form(), query)
-
-
-@pages.post_at(Stage.CODE)
-def verify_code(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    """Take the code, which shows that the visitor reads the subject's messages."""
-    consent = visited.consent
-    _require_challenge_rate(request)
-    form = forms.CodeForm(request.POST)
-    if not form.is_valid():
-        return pages.store(visited.visit.keep(form.data, form.fields))
-    given = form.cleaned_data["answer"]
-    if channel := answer_code(consent.pk, consent.generation, given):
-        return pages.store(visited.visit.with_proof(consent, channel))
-    return pages.store(visited.visit.without_form(), "?wrong")
 
 
 @pages.post_at(Stage.ASKED)
@@ -225,26 +185,6 @@ def receipt(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return pages.redirect(visited.consent.pk)
     record = records[-1]
     return pdf_response(consent_receipt_pdf(record), f"receipt-{record.number}.pdf")
-
-
-def _send_code(consent: Consent, channel: str) -> str:
-    """Send a code; return the page's query, which names an error if there is one."""
-    language = get_language() or "en"
-    try:
-        links.send_code(consent.pk, consent.generation, channel, language)
-    except CodeNotSent:
-        return "?not-sent"
-    except ResendTooSoon:
-        # The subject may have pressed the button twice.
-        return "?too-soon"
-    return ""
-
-
-def _require_challenge_rate(request: HttpRequest) -> None:
-    address = str(client_address(request))
-    require_rate(
-        rate_limits.count_for_address(address, "challenges", CHALLENGES_PER_MINUTE)
-    )
 
 
 def _decide_with_reason(

@@ -19,6 +19,7 @@ from verification import links
 from verification.checks.models import ResultStatus
 from verification.consents.decisions import ConsentClosed
 from verification.consents.links import (
+    ACCESSIBLE_STATUSES,
     TRIES,
     ConsentNotRenewable,
     LinkLocked,
@@ -133,6 +134,10 @@ class Stage(StrEnum):
     GRANTED = "granted"
     DECLINED = "declined"
     WITHDRAWN = "withdrawn"
+    # What was found about the subject; `hosted.subject_data` has its pages.
+    DATA = "data"
+    # Neither a challenge nor a code can show that the visitor is the subject.
+    UNPROVED = "unproved"
 
 
 STAGE_BY_DECISION = {
@@ -145,8 +150,9 @@ STAGE_BY_DECISION = {
 def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
     if visit.generation != consent.generation or consent.expires_at is None:
         return Stage.REPLACED
-    if consent.status == ConsentStatus.EXPIRED:
-        return Stage.EXPIRED
+    if consent.status in ACCESSIBLE_STATUSES:
+        is_data = consent.expires_at > at or consent.status == ConsentStatus.ATTESTED
+        return Stage.DATA if is_data else Stage.EXPIRED
     if consent.status == ConsentStatus.PENDING:
         if consent.report.status not in PENDING_STATUSES:
             return Stage.CANCELLED
@@ -187,7 +193,10 @@ class ConsentPages(HostedPages[OpenConsent]):
         visit = Visit(row, **value)
         rows = Consent.objects.select_related("report__workspace", "report__payment")
         consent = rows.filter(pk=row).first() or _replaced_consent(visit)
-        return OpenConsent(consent, visit, stage_of(consent, visit, now()))
+        return OpenConsent(consent, visit, self.stage_of(consent, visit))
+
+    def stage_of(self, consent: Consent, visit: Visit) -> Stage:
+        return stage_of(consent, visit, now())
 
     def visit_by_link(self, generation: int) -> dict[str, Any]:
         return {"generation": generation}
@@ -273,6 +282,7 @@ def challenge_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "form": forms.challenge_form(
             challenge_for_consent(consent), visited.visit.typed
         ),
+        "confirm_path": reverse("hosted:confirm", args=[consent.pk]),
         "wrong": "wrong" in request.GET and consent.wrong_answers > 0,
         "steps": count_steps(consent) if is_asked else 2,
         "tries_left": TRIES - consent.wrong_answers,
@@ -285,6 +295,8 @@ def code_context(request: HttpRequest, visited: OpenConsent) -> Context:
     consent = visited.consent
     return {
         "form": forms.CodeForm(visited.visit.typed),
+        "code_path": reverse("hosted:code", args=[consent.pk]),
+        "send_code_path": reverse("hosted:send-code", args=[consent.pk]),
         "places": code_destinations(consent),
         "sent_to": dict(code_destinations(consent)).get(consent.code_channel)
         if is_code_valid(consent, now())
@@ -367,6 +379,7 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "url": url,
         "qr": qr_code(url),
         "report": consent.report,
+        "data_path": reverse("hosted:data", args=[consent.pk]),
         **payment_context(consent),
         "is_outdated": consent.status == ConsentStatus.GRANTED
         and consent.report.status in BEFORE_CHECKS
@@ -429,8 +442,8 @@ CONTEXT_BY_STAGE = {
 
 
 def records_of(visited: OpenConsent) -> list[ConsentRecord]:
-    """Return the decisions of this link, oldest first."""
+    """Return the decisions of this link and of those before it, oldest first."""
     records = ConsentRecord.objects.filter(
-        consent_id=visited.consent.pk, generation=visited.visit.generation
+        consent_id=visited.consent.pk, generation__lte=visited.visit.generation
     )
     return list(records.exclude(decision=ConsentRecord.Decision.EXPIRED))

@@ -13,7 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, TypeVar
 from uuid import UUID
 
 import orjson
@@ -126,7 +126,8 @@ def require_rate(rate: rate_limits.Rate) -> None:
 
 
 Visited = TypeVar("Visited")
-VisitedView = Callable[[HttpRequest, Visited], HttpResponse]
+# Called with the request, what the browser has opened, and the rest of the address.
+VisitedView = Callable[Concatenate[HttpRequest, Visited, ...], HttpResponse]
 
 
 class HostedPages(ABC, Generic[Visited]):
@@ -188,12 +189,12 @@ class HostedPages(ABC, Generic[Visited]):
     def visit_required(self, view: VisitedView[Visited]) -> View:
         @hosted
         @wraps(view)
-        def shown(request: HttpRequest, row: UUID) -> HttpResponse:
+        def shown(request: HttpRequest, row: UUID, **rest: Any) -> HttpResponse:
             try:
                 visited = self.find(request, row)
                 if visited is None:
                     return render_page(request, self.over, status=403)
-                return view(request, visited)
+                return view(request, visited, **rest)
             except RateLimited:
                 return render_page(request, "too_many", status=429)
             except ResendTooSoon:

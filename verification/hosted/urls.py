@@ -9,15 +9,16 @@ from verification.hosted import (
     reference,
     report_authenticity,
     sandbox_checkout,
+    subject_data,
     top_up,
 )
 
 consent_urls = [
     path("<str:token>", consent.open_link, name="consent-link"),
     path("v/<uuid:row>/", consent.show, name="consent"),
-    path("v/<uuid:row>/confirm", consent.confirm, name="confirm"),
-    path("v/<uuid:row>/send-code", consent.send_code, name="send-code"),
-    path("v/<uuid:row>/code", consent.verify_code, name="code"),
+    path("v/<uuid:row>/confirm", consent.proofs.confirm, name="confirm"),
+    path("v/<uuid:row>/send-code", consent.proofs.send_code, name="send-code"),
+    path("v/<uuid:row>/code", consent.proofs.verify_code, name="code"),
     path("v/<uuid:row>/grant", consent.grant, name="grant"),
     path("v/<uuid:row>/decline", consent.decline, name="decline"),
     path("v/<uuid:row>/withdraw", consent.withdraw, name="withdraw"),
@@ -27,6 +28,14 @@ consent_urls = [
     path("v/<uuid:row>/new-link", consent.renew_link, name="new-link"),
     path("v/<uuid:row>/ask-client", consent.request_client_link, name="ask-client"),
     path("v/<uuid:row>/receipt.pdf", consent.receipt, name="receipt"),
+    path("v/<uuid:row>/data/", subject_data.show, name="data"),
+    path("v/<uuid:row>/data/confirm", subject_data.proofs.confirm, name="data-confirm"),
+    path(
+        "v/<uuid:row>/data/send-code",
+        subject_data.proofs.send_code,
+        name="data-send-code",
+    ),
+    path("v/<uuid:row>/data/code", subject_data.proofs.verify_code, name="data-code"),
 ]
 reference_urls = [
     path("<str:token>", reference.open_link, name="link"),

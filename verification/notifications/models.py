@@ -21,6 +21,7 @@ class Kind(models.TextChoices):
     CONSENT_LOCKED = "CONSENT_LOCKED"
     CONSENT_CODE = "CONSENT_CODE"
     CONSENT_RECEIPT = "CONSENT_RECEIPT"
+    ACCESS_CODE = "ACCESS_CODE"
     # To the referee; from `references`
     REFERENCE_REQUEST = "REFERENCE_REQUEST"
     REFERENCE_REMINDER = "REFERENCE_REMINDER"
@@ -68,9 +69,15 @@ THIRD_PARTY_KINDS = frozenset(
     Kind.PAYMENT_SHORT,
     Kind.PAYMENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
+    Kind.ACCESS_CODE,
 }
+# Messages that a subject has asked for, to see their own data: no block stops them.
+OWN_DATA_KINDS = frozenset({Kind.ACCESS_CODE})
 # Messages to people who may not know the workspace, and who can block it.
-BLOCKABLE_KINDS = THIRD_PARTY_KINDS | {Kind.INVITATION, Kind.SANDBOX_ADDRESS}
+BLOCKABLE_KINDS = (THIRD_PARTY_KINDS - OWN_DATA_KINDS) | {
+    Kind.INVITATION,
+    Kind.SANDBOX_ADDRESS,
+}
 
 
 class Channel(models.TextChoices):

@@ -10,6 +10,7 @@
    codes from each workspace. A workspace sends a limited number of requests and codes a
    day. Sandbox and production have separate counts.
 
+A block does not stop messages that a subject has asked for, to see their own data.
 Members, account holders and operators always get their own messages.
 """
 
@@ -28,6 +29,7 @@ from django.utils.timezone import now
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
+    OWN_DATA_KINDS,
     THIRD_PARTY_KINDS,
     Block,
     Channel,
@@ -138,7 +140,8 @@ RECEIPT_KINDS = frozenset(
 }
 RECEIPTS_PER_REQUEST = 5
 # Messages that a visitor of the recipient's link has asked for.
-CODE_KINDS = frozenset({Kind.CONSENT_CODE})
+CODE_KINDS = frozenset({Kind.CONSENT_CODE, Kind.ACCESS_CODE})
+LIMITED_KINDS = BLOCKABLE_KINDS | OWN_DATA_KINDS
 # The limit of codes from all workspaces, as a multiple of that from each.
 TOTAL_CODES_FACTOR = 3
 # Count one more, unless the limit is reached. Concurrent senders wait for the lock.
@@ -175,7 +178,7 @@ class _Limit:
 
 def count_or_withhold(notification: Notification) -> NotificationError | None:
     """Return why the message is withheld, or count it and return None."""
-    if notification.kind not in BLOCKABLE_KINDS:
+    if notification.kind not in LIMITED_KINDS:
         return None
     return _refusal_reason(notification) or _exceeded_limit(notification)
 
@@ -185,7 +188,7 @@ def find_withhold_reason(notification: Notification) -> NotificationError | None
 
     The notification may be unsaved.
     """
-    if notification.kind not in BLOCKABLE_KINDS:
+    if notification.kind not in LIMITED_KINDS:
         return None
     reached = (limit.error for limit in _limits(notification) if limit.is_reached())
     return _refusal_reason(notification) or next(reached, None)
@@ -194,7 +197,8 @@ def find_withhold_reason(notification: Notification) -> NotificationError | None
 def _refusal_reason(notification: Notification) -> NotificationError | None:
     """Return why the recipient gets no such message of the workspace, or None."""
     address = notification.channel, str(notification.recipient)
-    if active_blocks(notification.workspace_id, [address]).exists():
+    is_blockable = notification.kind in BLOCKABLE_KINDS
+    if is_blockable and active_blocks(notification.workspace_id, [address]).exists():
         return NotificationError.BLOCKED
     is_sandbox = notification.sandbox and notification.kind in THIRD_PARTY_KINDS
     if is_sandbox and not _is_tester(notification):

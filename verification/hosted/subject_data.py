@@ -1,0 +1,157 @@
+"""The subject's pages: what was found about them, for a visitor who proves to be them.
+
+They lie below the page of the consent, whose link and visit they share. The proof is
+the challenge and, if the report has an address, a code. The gate is `subject_required`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.timezone import now
+from django.views.decorators.http import require_safe
+
+from verification.consents.links import ACCESSIBLE_STATUSES, opens_data
+from verification.consents.messages import code_channels
+from verification.consents.models import Consent, challenge_for_consent
+from verification.hosted import consent_page
+from verification.hosted.consent_page import (
+    ConsentPages,
+    Context,
+    OpenConsent,
+    Stage,
+    Visit,
+)
+from verification.hosted.pages import (
+    VisitedView,
+    client_context,
+    render_page,
+    see_other,
+)
+from verification.hosted.proofs import ProofViews
+from verification.privacy import access
+from verification.web.pages import View
+from workspaces.models import Environment
+
+# HTTP statuses of pages whose link opens nothing now; other pages have 200.
+STATUS_CODES = {
+    Stage.REPLACED: 410,
+    Stage.EXPIRED: 410,
+    Stage.LOCKED: 429,
+    Stage.LOCKED_FOR_GOOD: 410,
+}
+TEMPLATES = {Stage.EXPIRED: "data/expired", Stage.UNPROVED: "data/unproved"}
+
+
+class SubjectPages(ConsentPages):
+    """The pages that show the subject their data, and where they use their rights."""
+
+    def path_of(self, row: UUID) -> str:
+        return f"{super().path_of(row)}data/"
+
+    def stage_of(self, consent: Consent, visit: Visit) -> Stage:
+        return data_stage(consent, visit, now())
+
+    def subject_required(self, view: VisitedView[OpenConsent]) -> View:
+        """Let in a visitor who has proved to be the subject; lead others to the proof.
+
+        The view gets the request, the OpenConsent and the rest of the address. The data
+        may be erased: `visited.consent.report.erased_at`.
+        """
+
+        @self.visit_required
+        @wraps(view)
+        def gated(
+            request: HttpRequest, visited: OpenConsent, **rest: Any
+        ) -> HttpResponse:
+            if visited.stage != Stage.DATA:
+                return self.redirect(visited.consent.pk)
+            return view(request, visited, **rest)
+
+        return gated
+
+
+subject_pages = SubjectPages()
+subject_required: Callable[[VisitedView[OpenConsent]], View] = (
+    subject_pages.subject_required
+)
+proofs = ProofViews(subject_pages)
+
+
+def data_stage(consent: Consent, visit: Visit, at: datetime) -> Stage:
+    """Return DATA, the missing proof, or why the link opens no data.
+
+    CANCELLED stands for a request that is still open, which has no such pages.
+    """
+    if visit.generation != consent.generation or consent.expires_at is None:
+        return Stage.REPLACED
+    if not opens_data(consent, at):
+        is_late = consent.status in ACCESSIBLE_STATUSES
+        return Stage.EXPIRED if is_late else Stage.CANCELLED
+    if consent.report.erased_at:
+        return Stage.DATA
+    challenge = challenge_for_consent(consent)
+    if challenge and not visit.is_confirmed(consent):
+        if consent.is_locked_for_good:
+            return Stage.LOCKED_FOR_GOOD
+        return Stage.LOCKED if consent.is_locked(at) else Stage.CHALLENGE
+    if visit.proved_channel(consent):
+        return Stage.DATA
+    if not code_channels(consent):
+        # A link alone proves nothing: the client may have passed it on to anybody.
+        return Stage.DATA if challenge else Stage.UNPROVED
+    if consent.is_locked_for_good:
+        return Stage.LOCKED_FOR_GOOD
+    return Stage.LOCKED if consent.is_locked(at) else Stage.CODE
+
+
+@require_safe
+@subject_pages.visit_required
+def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Show the subject's data, or the next step of the proof."""
+    if visited.stage == Stage.CANCELLED:
+        return see_other(consent_page.pages.path_of(visited.consent.pk))
+    if visited.stage == Stage.DATA:
+        return _show_data(request, visited)
+    context = consent_page.page_context(request, visited) | _proof_paths(visited)
+    template = TEMPLATES.get(visited.stage, visited.stage.value)
+    status = STATUS_CODES.get(visited.stage, 200)
+    return render_page(request, template, context, status)
+
+
+def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    report = visited.consent.report
+    context = data_context(visited)
+    if report.erased_at:
+        return render_page(request, "data/erased", context | {"report": report})
+    context["reports"] = access.reports_of(report)
+    return render_page(request, "data/found", context)
+
+
+def data_context(visited: OpenConsent) -> Context:
+    """Return what all pages behind the gate show."""
+    report = visited.consent.report
+    return {
+        "consent_id": visited.consent.pk,
+        "data_path": subject_pages.path_of(visited.consent.pk),
+        **client_context(report.workspace),
+        "is_test": report.environment == Environment.SANDBOX,
+        "timezone": "Africa/Nairobi",
+    }
+
+
+def _proof_paths(visited: OpenConsent) -> Context:
+    row = [visited.consent.pk]
+    return {
+        "is_access": True,
+        "confirm_path": reverse("hosted:data-confirm", args=row),
+        "send_code_path": reverse("hosted:data-send-code", args=row),
+        "code_path": reverse("hosted:data-code", args=row),
+        "steps": consent_page.count_steps(visited.consent),
+    }
