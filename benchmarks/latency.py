@@ -31,7 +31,7 @@ def latency(service: Service, samples: int = 100) -> Iterator[Figure]:
         for number in range(-2, samples):
             # A random pause, because the engine works in rounds.
             time.sleep(random.uniform(0.05, 0.25))
-            sent, answered, ready = _time_report(connection, db, key)
+            sent, answered, ready = time_report(connection, db, key)
             if number >= 0:
                 since_sent.append((ready - sent) * 1000)
                 since_answered.append((ready - answered) * 1000)
@@ -43,7 +43,7 @@ def latency(service: Service, samples: int = 100) -> Iterator[Figure]:
         yield Figure(what, times, at=99, target=300)
 
 
-def _time_report(
+def time_report(
     connection: Connection, db: Any, key: str
 ) -> tuple[float, float, float]:
     message = request("POST", PATH, key, orders.body(1))

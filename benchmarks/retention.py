@@ -1,0 +1,91 @@
+"""Reports erased a second when their retention ends, and what others notice of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.client import Connection
+from benchmarks.figures import Figure, bench, percentile
+from benchmarks.latency import time_report
+from benchmarks.lists import use_filled
+from benchmarks.service import DATABASE, Service, create_client
+from verification.jobs.queue import schedule_job
+from verification.privacy.retention import erase_expired_reports
+
+EXPIRED = """
+SELECT count(*) FROM reports_report
+WHERE workspace_id = (SELECT workspace_id FROM filled)
+    AND completed_at IS NOT NULL AND erased_at IS NULL
+"""
+# What a year-old report has beside the rows of `workspace_rows`: findings, a consent,
+# and events whose payload was erased after a month.
+FINDINGS = "UPDATE checks_checkresult SET finding = %s WHERE finding IS NULL"
+CONSENTS = """
+INSERT INTO consents_consent (id, report_id, mode, status, generation, attestation)
+SELECT gen_random_uuid(), id, 'CUSTOMER_ATTESTED', 'ATTESTED', 1, %s
+FROM reports_report WHERE id NOT IN (SELECT report_id FROM consents_consent)
+"""
+EVENTS = """
+INSERT INTO webhooks_event (id, workspace_id, environment, name, cause, report_id,
+    created_at)
+SELECT overlay(r.id::text PLACING lpad(n::text, 4, '0') FROM 20 FOR 4)::uuid,
+    r.workspace_id, r.environment, 'check.completed', r.id || ':' || n, r.id,
+    r.created_at
+FROM reports_report r CROSS JOIN generate_series(1, 5) n
+"""
+EXPIRE = """
+UPDATE workspaces_workspace SET sandbox_retention_days = 1
+WHERE id = (SELECT workspace_id FROM filled)
+"""
+
+
+@bench(reports=2_000, samples=3)
+def retention(
+    service: Service, reports: int = 1_000_000, samples: int = 300
+) -> Iterator[Figure]:
+    use_filled(service, reports)
+    _, key = create_client()
+    with service.connect() as db:
+        _complete(db)
+        with service.web(), service.jobs():
+            http = Connection(service.port)
+            before = [_ready_after(http, db, key) for _ in range(samples)]
+            db.execute(EXPIRE)
+            left, began = _count_expired(db), time.perf_counter()
+            schedule_job(erase_expired_reports)
+            during = []
+            # Until shortly before the end, so that all samples have it beside them.
+            while _count_expired(db) > left // 100:
+                during += [_ready_after(http, db, key) for _ in range(20)]
+            took = time.perf_counter() - began
+    service.use(DATABASE, keep=True)
+    yield Figure(
+        f"{left:,} expired reports",
+        [0.99 * left / took],
+        "reports/s",
+        target=2_000,
+        rate=True,
+    )
+    floor = [percentile(before, 99)]
+    yield Figure("sent to READY meanwhile", during, at=99, floor=floor, ratio=1.2)
+
+
+def _ready_after(http: Connection, db: Any, key: str) -> float:
+    """Return the milliseconds from sending a report until it is READY."""
+    time.sleep(random.uniform(0.05, 0.25))
+    sent, _, ready = time_report(http, db, key)
+    return (ready - sent) * 1000
+
+
+def _count_expired(db: Any) -> int:
+    return int(db.execute(EXPIRED).fetchone()[0])
+
+
+def _complete(db: Any) -> None:
+    db.execute(FINDINGS, [bytes(600)])
+    db.execute(CONSENTS, [bytes(200)])
+    db.execute(EVENTS)
+    db.execute("VACUUM (ANALYZE)")
