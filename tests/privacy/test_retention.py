@@ -8,7 +8,9 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api, person
 from verification.checks.models import CheckResult
+from verification.jobs.models import Job
 from verification.notifications.models import Notification
+from verification.privacy import retention
 from verification.privacy.models import Hold, RetentionRun
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report, SearchEntry
@@ -145,8 +147,9 @@ def test_database_refuses_an_erased_report_with_a_name(
         Report.objects.filter(pk=ended).update(**{column: "Wanjiku"})
 
 
-def test_more_reports_than_a_batch_are_erased(api: Api):
-    api.create(*[person(idNumber=str(20_000_000 + n)) for n in range(450)])
+def end_long_ago(api: Api, count: int) -> None:
+    """Create reports that ended a day after their retention was over."""
+    api.create(*[person(idNumber=str(20_000_000 + n)) for n in range(count)])
     with connection.cursor() as cursor:
         cursor.execute(
             """UPDATE checks_checkresult SET status = 'COMPLETED', completed_at = now(),
@@ -157,8 +160,24 @@ def test_more_reports_than_a_batch_are_erased(api: Api):
             completed_at = now() - interval '366 days'"""
         )
 
+
+def test_more_reports_than_a_batch_are_erased(api: Api):
+    end_long_ago(api, 450)
+
     erase_expired_reports()
 
     assert not Report.objects.filter(erased_at=None).exists()
     assert not CheckResult.objects.filter(question__isnull=False).exists()
     assert not Notification.objects.filter(recipient__isnull=False).exists()
+
+
+def test_job_goes_on_in_another_run_when_its_time_is_up(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    end_long_ago(api, 5)
+    monkeypatch.setattr(retention, "JOB_SECONDS", 0.0)
+
+    erase_expired_reports()
+
+    waiting = Job.objects.values_list("function", flat=True)
+    assert "verification.privacy.retention.erase_expired_reports" in waiting

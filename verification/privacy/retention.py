@@ -18,7 +18,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
 from monitoring.models import Rule, RuleStatus
-from verification.jobs.queue import advisory_lock, beat, job
+from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy.models import (
     OPEN_CORRECTIONS,
     Correction,
@@ -35,18 +35,30 @@ from workspaces.models import Client, Environment, Workspace
 ACTOR = "retention"
 # Small enough that nobody waits for the locks of a batch.
 BATCH_SIZE = 200
+# The cluster stops a job after two minutes.
+JOB_SECONDS = 60.0
 
 
 @job
 def erase_expired_reports() -> None:
-    """Erase the reports of all workspaces whose retention is over, in batches."""
+    """Erase the reports of all workspaces whose retention is over, in batches.
+
+    It works for `JOB_SECONDS` at most, and then schedules itself to go on.
+    """
     with advisory_lock("retention") as is_mine:
         if not is_mine:
             return
+        stop_at = time.monotonic() + JOB_SECONDS
         for workspace, environment in _scopes():
+            _erase_in(workspace, environment, now(), stop_at)
             if not beat():
                 return
-            _erase_in(workspace, environment, now())
+            if time.monotonic() > stop_at:
+                break
+        else:
+            return
+    # After the lock is free: the next run needs it.
+    schedule_job(erase_expired_reports)
 
 
 def _scopes() -> Iterator[tuple[Workspace, str]]:
@@ -55,7 +67,9 @@ def _scopes() -> Iterator[tuple[Workspace, str]]:
             yield workspace, environment
 
 
-def _erase_in(workspace: Workspace, environment: str, at: datetime) -> None:
+def _erase_in(
+    workspace: Workspace, environment: str, at: datetime, stop_at: float
+) -> None:
     before = at - workspace.retention(environment)
     own = {"workspace": workspace, "environment": environment}
     Rule.objects.filter(**own, status=RuleStatus.PAUSED, paused_at__lt=before).delete()
@@ -63,7 +77,7 @@ def _erase_in(workspace: Workspace, environment: str, at: datetime) -> None:
     expired = Report.objects.filter(
         **own, erased_at=None, completed_at__lt=before
     ).exclude(_is_held(at))
-    erased += _erase_in_batches(expired.order_by("completed_at"))
+    erased += _erase_in_batches(expired.order_by("completed_at"), stop_at)
     if erased:
         RetentionRun.objects.create(**own, before=before, report_count=erased)
 
@@ -76,10 +90,10 @@ def _is_held(at: datetime) -> Q:
     return Q(Exists(corrections)) | Q(Exists(holds))
 
 
-def _erase_in_batches(expired: QuerySet[Report]) -> int:
+def _erase_in_batches(expired: QuerySet[Report], stop_at: float) -> int:
     erased = 0
     after: datetime | None = None
-    while beat():
+    while beat() and time.monotonic() < stop_at:
         begun = time.monotonic()
         # From where the batch before ended: its rows are still in the index.
         rest = expired if after is None else expired.filter(completed_at__gte=after)
