@@ -148,7 +148,7 @@ def test_database_refuses_an_erased_report_with_a_name(
 
 
 def end_long_ago(api: Api, count: int) -> None:
-    """Create reports that ended a day after their retention was over."""
+    """Create reports whose retention was over yesterday."""
     api.create(*[person(idNumber=str(20_000_000 + n)) for n in range(count)])
     with connection.cursor() as cursor:
         cursor.execute(
