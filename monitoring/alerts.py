@@ -32,7 +32,7 @@ from monitoring.models import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.documents.report import as_text, humanise_name
-from verification.jobs.claims import execute_in_batches, sweep
+from verification.jobs.claims import sweep
 from verification.jobs.queue import job
 from verification.reports.models import RiskLevel
 from verification.values.local_time import utc_text
@@ -60,17 +60,6 @@ ALERT_RANKS = list(Severity)
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 MESSAGE_LENGTH = 1000
 DETAILS = "details."
-PURGE = """
-DELETE FROM monitoring_alert WHERE id IN (
-    SELECT a.id FROM monitoring_alert a JOIN workspaces_workspace w
-        ON w.id = a.workspace_id
-    WHERE a.created_at < statement_timestamp() - w.retention_days * interval '1 day'
-        -- The shortest retention of all workspaces, for the index on `created_at`.
-        AND a.created_at < statement_timestamp() - interval '1 day'
-            * (SELECT min(retention_days) FROM workspaces_workspace)
-    LIMIT %(limit)s FOR UPDATE OF a SKIP LOCKED
-)
-"""
 
 # The part of a finding that is compared: {riskLevel, flags: {code: severity}, details}.
 Snapshot = dict[str, Any]
@@ -470,9 +459,3 @@ def edit_alert(
 
 def mark_all_read(client: Client) -> None:
     alerts_of(client).filter(read=False).update(read=True)
-
-
-@job
-def purge_alerts() -> None:
-    """Delete alerts that are older than the retention of their workspace."""
-    execute_in_batches(PURGE)

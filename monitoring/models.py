@@ -348,7 +348,6 @@ class Alert(models.Model):
             # The newest alert of a rule.
             models.Index("rule_id", F("id").desc(), name="alerts_of_a_rule"),
             # The query of the purge.
-            models.Index(fields=["created_at"], name="alerts_by_age"),
         ]
 
     def __str__(self) -> str:

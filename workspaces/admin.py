@@ -63,7 +63,6 @@ class WorkspaceAdmin(RevealingAdmin):
         "name",
         "legal_name",
         "trading_name",
-        "retention_days",
         "messages_per_day",
         "owner_contact",
         "blocked_by",

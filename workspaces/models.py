@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 from django.db.models import ExpressionWrapper, F, Q
 from django.utils.timezone import now
@@ -21,6 +22,23 @@ from verification.values.formats import one_line
 class Environment(models.TextChoices):
     SANDBOX = "sandbox"
     PRODUCTION = "production"
+
+
+# The days for which a workspace may keep its reports.
+MIN_RETENTION_DAYS = {Environment.PRODUCTION: 7, Environment.SANDBOX: 1}
+MAX_RETENTION_DAYS = 3650
+
+
+def retention_field(environment: Environment) -> models.PositiveIntegerField:
+    return models.PositiveIntegerField(
+        default=365,
+        db_default=365,
+        validators=[
+            MinValueValidator(MIN_RETENTION_DAYS[environment]),
+            MaxValueValidator(MAX_RETENTION_DAYS),
+        ],
+        help_text="Days that reports are kept after their end.",
+    )
 
 
 class Scope(models.TextChoices):
@@ -93,9 +111,9 @@ class Workspace(models.Model):
     # The address or number for people who ask the client about their details.
     contact = EncryptedJSONField()
     go_live = models.CharField(max_length=10, choices=GoLive, default=GoLive.NONE)
-    # How long reports are kept after their end, before they are erased.
-    retention_days = models.PositiveIntegerField(default=365)
-    sandbox_retention_days = models.PositiveIntegerField(default=365, db_default=365)
+    # `change_retention` writes both.
+    retention_days = retention_field(Environment.PRODUCTION)
+    sandbox_retention_days = retention_field(Environment.SANDBOX)
     messages_per_day = models.PositiveIntegerField(
         null=True,
         blank=True,
@@ -121,6 +139,19 @@ class Workspace(models.Model):
                 )
                 | (Q(legal_name="", trading_name="") & ~Q(go_live="APPROVED")),
             ),
+            models.CheckConstraint(
+                name="retention_has_limits",
+                condition=Q(
+                    retention_days__range=(
+                        MIN_RETENTION_DAYS[Environment.PRODUCTION],
+                        MAX_RETENTION_DAYS,
+                    ),
+                    sandbox_retention_days__range=(
+                        MIN_RETENTION_DAYS[Environment.SANDBOX],
+                        MAX_RETENTION_DAYS,
+                    ),
+                ),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -131,6 +162,31 @@ class Workspace(models.Model):
         is_sandbox = environment == Environment.SANDBOX
         days = self.sandbox_retention_days if is_sandbox else self.retention_days
         return timedelta(days=days)
+
+    def retention_of(self, environment: str, created_at: datetime) -> timedelta:
+        """Return how long a report of that time is kept after its end.
+
+        Its subject was told the retention of then, so a longer one does not apply.
+        """
+        terms = self.retention_terms.filter(environment=environment)
+        since = terms.filter(ended_at__gt=created_at).values_list("days", flat=True)
+        return min([self.retention(environment), *map(timedelta, since)])
+
+    @transaction.atomic
+    def change_retention(self, production: int, sandbox: int) -> None:
+        """Set the days that reports are kept.
+
+        Fewer days apply to all reports. More days apply to later reports: a
+        RetentionTerm keeps the days that subjects were told before.
+        """
+        present = Workspace.objects.select_for_update(no_key=True).get(pk=self.pk)
+        days = {Environment.PRODUCTION: production, Environment.SANDBOX: sandbox}
+        for environment, new in days.items():
+            old = present.retention(environment).days
+            if new > old:
+                self.retention_terms.create(environment=environment, days=old)
+        self.retention_days, self.sandbox_retention_days = production, sandbox
+        self.save(update_fields=["retention_days", "sandbox_retention_days"])
 
     @property
     def is_suspended(self) -> bool:
@@ -175,6 +231,24 @@ class Workspace(models.Model):
         changed = others.update(**changes)
         self.refresh_from_db(fields=["suspended_at", "suspension_reason"])
         return bool(changed)
+
+
+class RetentionTerm(models.Model):
+    """A retention of the past that was shorter than the next one.
+
+    Reports from before its end are kept for no more days than these.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="retention_terms"
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    days = models.PositiveIntegerField()
+    ended_at = models.DateTimeField(default=now, editable=False)
+
+    def __str__(self) -> str:
+        return f"{self.days} days until {self.ended_at:%Y-%m-%d}"
 
 
 class Account(models.Model):
@@ -453,7 +527,10 @@ class Note(models.Model):
 
 @job
 def purge_notes() -> None:
-    """Erase the text of notes that are older than the workspace's retention."""
+    """Erase the text of notes that are older than the workspace's retention.
+
+    A note is about the customer, so the days of production count.
+    """
     days = F("workspace__retention_days") * timedelta(days=1)
     retention = ExpressionWrapper(days, output_field=models.DurationField())
     old = Note.objects.filter(text__isnull=False, created_at__lt=now() - retention)

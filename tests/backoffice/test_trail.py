@@ -45,6 +45,7 @@ def test_edit_is_audited_with_field_names_only(workspace: Workspace, superuser: 
     posted = {
         "name": "Baobab Lenders",
         "retention_days": "30",
+        "sandbox_retention_days": "365",
         "accounts-TOTAL_FORMS": "0",
         "accounts-INITIAL_FORMS": "0",
     }

@@ -355,6 +355,7 @@ def test_settings_are_saved(owner):
         "name": "Acacia Ltd",
         "contact": "Privacy@acacia.test, +254 712 345678",
         "retention_days": "90",
+        "sandbox_retention_days": "365",
         "low_balance_at": "2500",
     }
     assert owner.messages_after("settings", fields) == ["Saved."]
@@ -374,7 +375,11 @@ def test_settings_are_saved(owner):
         {"contact": "ask us"},
         {"contact": "a@acacia.test, b@acacia.test"},
         {"contact": "0712 345678"},
-        {"retention_days": "29"},
+        {"retention_days": "6"},
+        {"retention_days": "3651"},
+        {"retention_days": ""},
+        {"sandbox_retention_days": "0"},
+        {"sandbox_retention_days": "3651"},
         {"retention_days": "9" * 30},
         {"low_balance_at": "-1"},
         {"low_balance_at": "NaN"},
@@ -385,6 +390,7 @@ def test_invalid_settings_show_errors(owner, wrong):
         "name": "A",
         "contact": "a@acacia.test",
         "retention_days": "90",
+        "sandbox_retention_days": "365",
         "low_balance_at": "",
         **wrong,
     }
@@ -400,6 +406,7 @@ def test_form_changes_only_the_fields_that_it_shows(owner):
             "name": "A",
             "contact": "a@acacia.test",
             "retention_days": "90",
+            "sandbox_retention_days": "365",
             "go_live": "APPROVED",
             "kind": "X",
         },

@@ -15,6 +15,7 @@ SETTINGS = {
     "name": "Acacia",
     "contact": "owner@people.test",
     "retention_days": "90",
+    "sandbox_retention_days": "365",
     "low_balance_at": "",
 }
 WEBHOOK = {"url": "https://hooks.example.com/", "secret": "s" * 16}

@@ -106,6 +106,7 @@ def test_settings_do_not_rename_an_approved_workspace(owner):
         "name": "Central Bank of Kenya",
         "contact": "ask@acacia.test",
         "retention_days": "90",
+        "sandbox_retention_days": "365",
         "low_balance_at": "",
     }
 

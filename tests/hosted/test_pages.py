@@ -122,7 +122,7 @@ def test_grant_of_a_changed_notice_is_refused(api, ask):
     visitor = ask()
     visitor.enter()
     form = visitor.form()
-    api.workspace.retention_days = 3650
+    api.workspace.sandbox_retention_days = 3650
     api.workspace.save()
 
     answer = visitor.post("grant", **form)

@@ -1,16 +1,11 @@
 import uuid
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db.models import F
-from django.utils.timezone import now
 
-from monitoring.alerts import purge_alerts
 from monitoring.models import Alert, Rule
 from tests.world.clients import Api, error_codes
 from tests.world.rules import list_alerts, raise_alert, store_rule
-from workspaces.models import Workspace
 
 
 def rules(api: Api, **query: Any) -> dict[str, Any]:
@@ -241,17 +236,3 @@ def test_other_members_of_an_alert_cannot_be_edited(api: Api, body: Any, code: A
 def test_unknown_alert_is_not_found(api: Api):
     answer = api.patch(f"/monitoring/alerts/{uuid.uuid4()}", {"read": True})
     assert answer.status_code == 404
-
-
-def test_alerts_are_purged_after_their_workspaces_retention(api: Api, another_api: Api):
-    Workspace.objects.filter(pk=api.workspace.pk).update(retention_days=30)
-    old, young, others = raise_alert(api), raise_alert(api), raise_alert(another_api)
-    month_ago = now() - timedelta(days=31)
-    Alert.objects.filter(pk__in=[old.pk, others.pk]).update(created_at=month_ago)
-
-    purge_alerts()
-
-    assert {a.pk for a in Alert.objects.all()} == {young.pk, others.pk}
-    Alert.objects.update(created_at=F("created_at") - timedelta(days=400))
-    purge_alerts()
-    assert not Alert.objects.exists()

@@ -4,10 +4,17 @@ from datetime import timedelta
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.test import Client
 from django.utils.timezone import now
 
-from tests.world.clients import Api, person
+from monitoring.models import Alert
+from tests.world.clients import HOSTED, Api, person
+from tests.world.rules import raise_alert
+from tests.world.staff import change_url
+from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
+from verification.consents.models import Consent
+from verification.consents.notices import notice_for
 from verification.jobs.models import Job
 from verification.notifications.models import Notification
 from verification.privacy import retention
@@ -181,3 +188,56 @@ def test_job_goes_on_in_another_run_when_its_time_is_up(
 
     waiting = Job.objects.values_list("function", flat=True)
     assert "verification.privacy.retention.erase_expired_reports" in waiting
+
+
+@pytest.mark.parametrize(
+    "days",
+    [{"retention_days": 6}, {"sandbox_retention_days": 0}, {"retention_days": 3651}],
+)
+def test_database_refuses_a_retention_beyond_its_limits(
+    workspace: Workspace, days: dict[str, int]
+):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Workspace.objects.filter(pk=workspace.pk).update(**days)
+
+
+def test_staff_read_how_many_reports_fewer_days_erase(
+    workspace: Workspace, ended: str, superuser: Client
+):
+    age(ended, 100)
+    typed = {
+        "name": workspace.name,
+        "retention_days": "7",
+        "sandbox_retention_days": "30",
+    }
+
+    html = superuser.post(change_url(workspace), typed).content.decode()
+
+    assert "1 sandbox reports will be erased within hours" in html
+    workspace.refresh_from_db()
+    assert workspace.sandbox_retention_days == 365
+
+    assert superuser.post(change_url(workspace), {**typed, "erases": "on"})
+    workspace.refresh_from_db()
+    assert (workspace.retention_days, workspace.sandbox_retention_days) == (7, 30)
+    event = AuditEvent.objects.get(action="workspace.changed")
+    assert event.fields == ["retention_days", "sandbox_retention_days"]
+
+
+def test_alerts_are_erased_with_their_report(api: Api, ended: str):
+    raise_alert(api, report_id=ended)
+    age(ended, 366)
+
+    erase_expired_reports()
+
+    assert not Alert.objects.exists()
+
+
+def test_notices_name_the_days_of_their_environment(api: Api, workspace: Workspace):
+    workspace.change_retention(365, 30)
+    made = api.create({**person(), "consent": HOSTED})["id"]
+
+    notice = notice_for(Consent.objects.get(report=made), "en")
+
+    assert "30 days" in notice.text
+    assert "365" not in notice.text

@@ -80,6 +80,7 @@ def test_approval_and_suspension_cannot_be_edited(workspace, superuser):
     posted = {
         "name": "Acacia",
         "retention_days": "30",
+        "sandbox_retention_days": "365",
         "go_live": "APPROVED",
         "suspended_at_0": "2026-01-01",
         "suspended_at_1": "00:00",

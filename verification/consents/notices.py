@@ -165,7 +165,7 @@ def _values(report: Report) -> dict[str, Any]:
         "client_contact": report.workspace.requester.contact,
         "service": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
-        "retention_days": report.workspace.retention_days,
+        "retention_days": report.workspace.retention(report.environment).days,
     }
 
 

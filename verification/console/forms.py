@@ -12,6 +12,7 @@ import pycountry
 from django import forms
 from django.conf import settings
 from django.core.validators import validate_email
+from django.utils.text import format_lazy
 from django.utils.timezone import localdate, now
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
@@ -36,7 +37,14 @@ from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI
 from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
-from workspaces.models import Role, Scope, all_scopes
+from workspaces.models import (
+    MAX_RETENTION_DAYS,
+    MIN_RETENTION_DAYS,
+    Environment,
+    Role,
+    Scope,
+    all_scopes,
+)
 
 CONTACT_HINT = _(
     "An e-mail address, a phone number, or both with a comma between; people see it"
@@ -313,20 +321,34 @@ class SandboxAddressForm(forms.Form):
         return Channel.EMAIL, typed
 
 
+def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
+    least = MIN_RETENTION_DAYS[environment]
+    error = format_lazy(
+        _("Enter a number of days from {least} to {most}"),
+        least=least,
+        most=MAX_RETENTION_DAYS,
+    )
+    return forms.IntegerField(
+        label=label,
+        min_value=least,
+        max_value=MAX_RETENTION_DAYS,
+        help_text=_("From a report's end. More days apply to later reports only"),
+        error_messages=dict.fromkeys(
+            ("required", "invalid", "min_value", "max_value"), error
+        ),
+    )
+
+
 class SettingsForm(forms.Form):
     name = text_field(
         _("Name"), help_text=_("People who are asked for their consent see it")
     )
     contact = ContactField()
-    retention_days = forms.IntegerField(
-        label=_("Days that results are kept"),
-        min_value=30,
-        max_value=3650,
-        help_text=_("Then subjects and results are erased for good"),
-        error_messages={
-            name: _("Enter a number of days from 30 to 3650")
-            for name in ("required", "invalid", "min_value", "max_value")
-        },
+    retention_days = retention_field(
+        _("Days that reports in production are kept"), Environment.PRODUCTION
+    )
+    sandbox_retention_days = retention_field(
+        _("Days that reports in the sandbox are kept"), Environment.SANDBOX
     )
     low_balance_at = forms.DecimalField(
         label=_("Tell the owner when no more is left than"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
@@ -17,6 +19,7 @@ from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.links import top_up_url
+from verification.privacy.retention import MAX_COUNT, count_expired
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations
@@ -24,6 +27,19 @@ from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Member
 
 CLOSED_REASON = "Closed by its owner"
 PASSWORDS_PER_MINUTE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """The reports of an environment that a retention of `days` would erase."""
+
+    environment: Environment
+    days: int
+    count: int
+
+    @property
+    def is_sandbox(self) -> bool:
+        return self.environment == Environment.SANDBOX
 
 
 @member_required(write=Permission.MANAGE_SETTINGS)
@@ -34,25 +50,46 @@ def edit_settings(place: Place) -> HttpResponse:
         "name": workspace.name,
         "contact": workspace.contact,
         "retention_days": workspace.retention_days,
+        "sandbox_retention_days": workspace.sandbox_retention_days,
         "low_balance_at": account.low_balance_at,
     }
     form = forms.SettingsForm(place.posted, initial=initial)
     if workspace.requester.is_reviewed:
         del form.fields["name"]
     if form.is_valid():
+        erased = _reports_to_erase(place, form)
+        if erased and "confirmed" not in place.request.POST:
+            shown = {"form": form, "erased": erased, "most": MAX_COUNT}
+            return place.render("settings/retention", shown)
         _save_settings(place, account, form)
         return place.to("settings", success=_("Saved."))
     return place.render("settings/form", {"form": form})
 
 
+def _reports_to_erase(place: Place, form: django_forms.Form) -> list[Erased]:
+    """Return the environments whose reports a shorter retention erases at once."""
+    typed = form.cleaned_data
+    days = {
+        Environment.PRODUCTION: typed["retention_days"],
+        Environment.SANDBOX: typed["sandbox_retention_days"],
+    }
+    found = [
+        Erased(environment, new, count_expired(place.workspace, environment, new))
+        for environment, new in days.items()
+        if new < place.workspace.retention(environment).days
+    ]
+    return [one for one in found if one.count]
+
+
 @transaction.atomic
 def _save_settings(place: Place, account: Account, form: django_forms.Form) -> None:
     workspace, typed = place.workspace, form.cleaned_data
-    fields = [f for f in ("name", "contact", "retention_days") if f in typed]
+    fields = [f for f in ("name", "contact") if f in typed]
     for field in fields:
         setattr(workspace, field, typed[field])
     # Other processes write other fields at the same time.
     workspace.save(update_fields=fields)
+    workspace.change_retention(typed["retention_days"], typed["sandbox_retention_days"])
     account.low_balance_at = typed["low_balance_at"]
     account.save(update_fields=["low_balance_at"])
     place.record("workspace.changed", workspace, *form.changed_data)

@@ -33,7 +33,6 @@ SCHEDULES = {
     "monitoring.runs.launch_due_runs": 1,
     "monitoring.alerts.compare_lost_runs": 5,
     "monitoring.pauses.notify_paused": 10,
-    "monitoring.alerts.purge_alerts": 60,
     "verification.privacy.retention.erase_expired_reports": 60,
     "webhooks.delivery.send_due_deliveries": 1,
     "verification.notifications.delivery.send_due_notifications": 1,

@@ -22,6 +22,7 @@ from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
 )
 
 from verification.backoffice import audit
@@ -49,11 +50,13 @@ from verification.privacy.requests import (
     answer_request,
     open_request,
 )
+from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.reports.admin import ReportAdmin
 from verification.reports.models import Report
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, format_nairobi, nairobi_text
-from workspaces.models import Workspace
+from workspaces.admin import WorkspaceAdmin
+from workspaces.models import Environment, Workspace
 
 # A letter may have come some time before it is entered.
 MAX_DAYS_BACK = 365
@@ -74,6 +77,11 @@ CSV_HEADINGS = (
     "reason",
     "requestedBy",
 )
+
+RETENTION_FIELDS = {
+    Environment.PRODUCTION: "retention_days",
+    Environment.SANDBOX: "sandbox_retention_days",
+}
 
 StateFilter = choice_filter(
     "state",
@@ -225,7 +233,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     def due(self, row):
         """Return the deadline, and how far away it is while nobody has answered."""
         text = format_nairobi(row.due_at)
-        if row.answered_at or row.environment == "sandbox":
+        if row.answered_at or row.environment == Environment.SANDBOX:
             return text
         days = (row.due_at - now()).days
         return f"OVERDUE since {text}" if row.is_overdue else f"{text}, {days} d left"
@@ -411,6 +419,62 @@ class HoldableReportAdmin(ReportAdmin):
             return f"The report is held until {form.cleaned_data['ends_on']}."
 
         return self.run_dialog(request, report, run, holds.HoldRefused)
+
+
+class RetentionForm(forms.ModelForm):
+    """The page of a workspace, with its retention."""
+
+    erases = forms.BooleanField(
+        label="Erase old reports",
+        required=False,
+        widget=UnfoldBooleanWidget,
+        help_text="Tick it if the form says that fewer days erase reports.",
+    )
+
+    def clean(self):
+        """Refuse fewer days until staff have read how many reports they erase."""
+        cleaned = super().clean() or {}
+        saved = Workspace.objects.get(pk=self.instance.pk)
+        for environment, field in RETENTION_FIELDS.items():
+            days = cleaned.get(field)
+            if days is None or days >= saved.retention(environment).days:
+                continue
+            count = count_expired(saved, environment, days)
+            if count and not cleaned.get("erases"):
+                number = f"over {MAX_COUNT:,}" if count > MAX_COUNT else f"{count:,}"
+                warning = f"{number} {environment} reports will be erased within hours."
+                self.add_error(field, f"{warning} Tick the box below and save again.")
+        return cleaned
+
+
+admin.site.unregister(Workspace)
+
+
+@admin.register(Workspace)
+class RetainingWorkspaceAdmin(WorkspaceAdmin):
+    """The page of a customer with its retention, which its own package only stores."""
+
+    fields = [*WorkspaceAdmin.fields, *RETENTION_FIELDS.values(), "erases"]
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if change and self.has_change_permission(request, obj):
+            kwargs["form"] = RetentionForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        fields = super().get_fields(request, obj)
+        may = obj is None or self.has_change_permission(request, obj)
+        return fields if may else [f for f in fields if f != "erases"]
+
+    def save_model(self, request, obj, form, change):
+        if change and not {*form.changed_data}.isdisjoint(RETENTION_FIELDS.values()):
+            obj.change_retention(obj.retention_days, obj.sandbox_retention_days)
+        super().save_model(request, obj, form, change)
+
+    def construct_change_message(self, request, form, formsets, add=False):
+        # A tick is no change of the row.
+        form.changed_data = [f for f in form.changed_data if f != "erases"]
+        return super().construct_change_message(request, form, formsets, add)
 
 
 HoldFilter = choice_filter(

@@ -63,6 +63,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_member": ACCOUNTS,
     "workspaces_note": STAFF,
     "workspaces_ratecount": CODES,
+    "workspaces_retentionterm": CODES,
     "workspaces_staffentry": BOOKS,
     "workspaces_workspace": CLIENT,
     # Reports and what belongs to them

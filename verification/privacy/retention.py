@@ -1,7 +1,8 @@
 """Retention: erase reports whose time of keeping is over, unless something holds them.
 
-A report is kept for its workspace's retention days, counted from its end. A draft that
-nobody has changed for so long is cancelled and erased. A report stays while it has an
+A report is kept for its workspace's retention days, counted from its end; if these
+became more, for the days of when it was ordered. A draft that nobody has changed for so
+long is cancelled and erased. A report stays while it has an
 open correction, or a hold by staff. Rules that have been paused for so long are
 deleted, because they hold a subject's details too.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -37,6 +38,8 @@ ACTOR = "retention"
 BATCH_SIZE = 200
 # The cluster stops a job after two minutes.
 JOB_SECONDS = 60.0
+# Whoever shortens a retention reads how many reports that erases, up to this number.
+MAX_COUNT = 10_000
 
 
 @job
@@ -74,12 +77,48 @@ def _erase_in(
     own = {"workspace": workspace, "environment": environment}
     Rule.objects.filter(**own, status=RuleStatus.PAUSED, paused_at__lt=before).delete()
     erased = _erase_drafts(workspace, environment, before)
-    expired = Report.objects.filter(
-        **own, erased_at=None, completed_at__lt=before
-    ).exclude(_is_held(at))
-    erased += _erase_in_batches(expired.order_by("completed_at"), stop_at)
+    expired = _expired(workspace, environment, before, at)
+    erased += _erase_in_batches(expired, stop_at)
+    # Reports from before the retention was made longer.
+    present = workspace.retention(environment)
+    terms = workspace.retention_terms.filter(environment=environment)
+    for term in terms.filter(days__lt=present.days).order_by("pk"):
+        expired = _expired(workspace, environment, at - timedelta(term.days), at)
+        older = expired.filter(created_at__lt=term.ended_at)
+        erased += _erase_in_batches(older, stop_at)
     if erased:
         RetentionRun.objects.create(**own, before=before, report_count=erased)
+
+
+def _expired(
+    workspace: Workspace, environment: str, before: datetime, at: datetime
+) -> QuerySet[Report]:
+    """Return the reports that ended before then and that nothing holds."""
+    ended = Report.objects.filter(
+        workspace=workspace,
+        environment=environment,
+        erased_at=None,
+        completed_at__lt=before,
+    )
+    return ended.exclude(_is_held(at)).order_by("completed_at")
+
+
+def count_expired(workspace: Workspace, environment: str, days: int) -> int:
+    """Return how many reports a retention of so many days would erase at once.
+
+    It counts no further than MAX_COUNT + 1.
+    """
+    at = now()
+    expired = _expired(workspace, environment, at - timedelta(days), at)
+    return expired.order_by()[: MAX_COUNT + 1].count()
+
+
+def kept_until(report: Report) -> datetime | None:
+    """Return when the retention of an ended report is over; a hold may keep it."""
+    if report.completed_at is None:
+        return None
+    days = report.workspace.retention_of(report.environment, report.created_at)
+    return report.completed_at + days
 
 
 def _is_held(at: datetime) -> Q:
