@@ -58,6 +58,12 @@ LOW_BALANCE = {
     "threshold": "1,000.00",
     "topUpUrl": "",
 }
+REQUESTS_DUE = {
+    "count": 2,
+    "overdue": ["D-0123-4567-89AB, CORRECTION, Acacia Lenders: 21 Nov 2026, 11:15 EAT"],
+    "due": ["D-1123-4567-89AB, ACCESS: 24 Nov 2026, 11:15 EAT"],
+    "url": "https://verify.test/admin/privacy/subjectrequest/?state=open",
+}
 TROUBLE = {
     "count": 2,
     "lines": ["Payment to review: P-0123-4567-89AB A refund has failed"],
@@ -120,6 +126,7 @@ CONTEXTS = {
     Kind.PAYMENT_RECEIPT: PAYMENT,
     Kind.PAYMENT_REFUNDED: PAYMENT,
     Kind.PAYMENT_TROUBLE: TROUBLE,
+    Kind.REQUESTS_DUE: REQUESTS_DUE,
     Kind.TOP_UP_RECEIPT: TOP_UP,
     Kind.TOP_UP_REFUNDED: TOP_UP,
     Kind.LOW_BALANCE: LOW_BALANCE,
@@ -145,6 +152,7 @@ TO_OWNERS = {
     Kind.TOP_UP_RECEIPT,
     Kind.TOP_UP_REFUNDED,
     Kind.PAYMENT_TROUBLE,
+    Kind.REQUESTS_DUE,
     Kind.LOW_BALANCE,
     Kind.MONITORING_PAUSED,
     Kind.NEW_LINK_WANTED,

@@ -63,6 +63,7 @@ def test_readyz_states_the_age_of_the_heartbeat(client: Client) -> None:
         "paymentsInDoubt": 0,
         "refundsWaiting": 0,
         "checkoutsNotOpened": 0,
+        "subjectRequestsOverdue": 0,
     }
 
 
@@ -129,13 +130,13 @@ def test_service_is_not_ready_without_a_database(
 
 
 @pytest.mark.django_db
-def test_second_readyz_costs_four_statements(
+def test_second_readyz_costs_five_statements(
     client: Client, django_assert_num_queries: Any
 ) -> None:
     record_heartbeat(0)
     get_readyz(client)
 
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         get_readyz(client)
 
 

@@ -42,7 +42,7 @@ def test_metrics_show_the_last_hour_of_each_source(
     count_calls("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
     rests("second")
 
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(6):
         answer = client.get("/metrics", **TOKEN)
 
     text = answer.content.decode()

@@ -34,6 +34,8 @@ class Kind(models.TextChoices):
     PAYMENT_REFUNDED = "PAYMENT_REFUNDED"
     # To the operator; from `payments.alerts`
     PAYMENT_TROUBLE = "PAYMENT_TROUBLE"
+    # To the data protection officer and to owners; from `privacy.requests`
+    REQUESTS_DUE = "REQUESTS_DUE"
     # To the owner; from `payments.messages`, `workspaces.ledger`, `monitoring.pauses`,
     # `reports.links` and `webhooks.health`
     TOP_UP_RECEIPT = "TOP_UP_RECEIPT"

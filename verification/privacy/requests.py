@@ -2,20 +2,35 @@
 
 Each right that a person uses is an entry, whoever sends it in. The deadlines are
 settings: SUBJECT_REQUEST_DAYS names the days for each kind, and where they come from.
+Before and after a deadline the data protection officer gets an e-mail, and so does the
+owner of the workspace whose correction waits. It names numbers of requests only.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Q
 from django.utils.timezone import now
 
+from verification.jobs.queue import job
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.reports.models import Report
+from verification.values.local_time import format_nairobi, utc_text
 from workspaces.models import Workspace
+
+# How long before a deadline the first e-mail goes out.
+NOTICE = timedelta(days=3)
+# One run writes about this many requests, and the next one about the others.
+MAX_REMINDED = 100
 
 
 class AlreadyAnswered(Exception):
@@ -71,3 +86,85 @@ def answer_request(
     if not answered:
         raise AlreadyAnswered
     request.refresh_from_db(fields=["answered_at", "outcome", "reason"])
+
+
+def count_open_requests() -> dict[str, tuple[int, int]]:
+    """Return {kind: (open, overdue)} of real people, with each kind."""
+    rows = SubjectRequest.objects.clocked().values("kind")
+    counted = rows.annotate(open=Count("pk"), late=Count("pk", Q(due_at__lt=now())))
+    found = {row["kind"]: (row["open"], row["late"]) for row in counted}
+    return {kind: found.get(kind, (0, 0)) for kind in RequestKind.values}
+
+
+@job
+@transaction.atomic
+def remind_of_deadlines() -> None:
+    """Write about deadlines of the next NOTICE, and about those that have passed.
+
+    Each request is in one e-mail before its deadline and in one after it. Parallel jobs
+    take different requests.
+    """
+    at = now()
+    late = Q(due_at__lt=at, overdue_notified_at=None)
+    soon = Q(due_at__gte=at, due_at__lt=at + NOTICE, reminded_at=None)
+    clocked = SubjectRequest.objects.clocked().filter(late | soon)
+    locked = clocked.select_for_update(of=("self",), skip_locked=True)
+    rows = list(locked.select_related("workspace").order_by("due_at")[:MAX_REMINDED])
+    overdue = [row for row in rows if row.due_at < at]
+    due = [row for row in rows if row.due_at >= at]
+    ids = [[row.pk for row in some] for some in (overdue, due)]
+    SubjectRequest.objects.filter(pk__in=ids[0]).update(overdue_notified_at=at)
+    SubjectRequest.objects.filter(pk__in=ids[1]).update(reminded_at=at)
+    if rows:
+        notify(*_messages_to_officer(rows, at), *_messages_to_owners(rows, at))
+
+
+def _messages_to_officer(
+    rows: Sequence[SubjectRequest], at: datetime
+) -> list[OutgoingMessage]:
+    url = f"{settings.BASE_URL}/admin/privacy/subjectrequest/?state=open"
+    return [
+        OutgoingMessage(
+            Kind.REQUESTS_DUE,
+            Channel.EMAIL,
+            cause=f"requests-due:{rows[0].pk}:{utc_text(at)}:{number}",
+            recipient=address,
+            context=_reminder_context(rows, at, url),
+        )
+        for number, address in enumerate(settings.PRIVACY_CONTACTS)
+    ]
+
+
+def _messages_to_owners(
+    rows: Sequence[SubjectRequest], at: datetime
+) -> list[OutgoingMessage]:
+    """Return a message for each workspace: the client reviews corrections itself."""
+    by_workspace: dict[Workspace, list[SubjectRequest]] = defaultdict(list)
+    for row in rows:
+        if row.kind == RequestKind.CORRECTION and row.workspace:
+            by_workspace[row.workspace].append(row)
+    url = f"{settings.BASE_URL}/console/"
+    return [
+        OutgoingMessage(
+            Kind.REQUESTS_DUE,
+            Channel.EMAIL,
+            cause=f"requests-due:{own[0].pk}:{utc_text(at)}:owner",
+            recipient=workspace.contact_email,
+            context=_reminder_context(own, at, url),
+            workspace_id=workspace.pk,
+        )
+        for workspace, own in by_workspace.items()
+    ]
+
+
+def _reminder_context(
+    rows: Sequence[SubjectRequest], at: datetime, url: str
+) -> dict[str, Any]:
+    overdue = [_line(row) for row in rows if row.due_at < at]
+    due = [_line(row) for row in rows if row.due_at >= at]
+    return {"overdue": overdue, "due": due, "count": len(rows), "url": url}
+
+
+def _line(row: SubjectRequest) -> str:
+    client = f", {row.workspace.name}" if row.workspace else ""
+    return f"{row.number}, {row.kind}{client}: {format_nairobi(row.due_at)}"

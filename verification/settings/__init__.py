@@ -407,6 +407,8 @@ MESSAGES_PER_RECIPIENT_PER_DAY = env.int("MESSAGES_PER_RECIPIENT_PER_DAY", 10)
 MESSAGES_PER_WORKSPACE_PER_DAY = env.int("MESSAGES_PER_WORKSPACE_PER_DAY", 5000)
 # Addresses that get operator alerts about payments.
 OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
+# Addresses of the data protection officer, for deadlines of data subjects' requests.
+PRIVACY_CONTACTS: list[str] = env.list("PRIVACY_CONTACTS", OPERATOR_ALERTS)
 MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)

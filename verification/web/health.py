@@ -1,7 +1,7 @@
 """Health of the service: `/healthz`, `/readyz` and the figures of `/metrics`.
 
 `/metrics` is for Prometheus. It holds business figures, so it requires METRICS_TOKEN.
-The figures come from counters: a scrape costs five queries for any number of checks.
+The figures come from counters: a scrape costs six queries for any number of checks.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from verification.db import startup
 from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import REFUND_REVIEW_FLAGS, Checkout
+from verification.privacy.models import SubjectRequest
+from verification.privacy.requests import count_open_requests
 from verification.providers.registry import live_sources
 from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
@@ -47,7 +49,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Return figures of the service, or 503 with the part that is not ready."""
-    age = in_doubt = refunds = unopened = None
+    age = in_doubt = refunds = unopened = overdue = None
     try:
         parts = {"database": "ok", "migrations": _migrations()}
         # The table exists once the migrations are applied.
@@ -59,6 +61,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
                 refunds=Count("pk", Q(review_flags__overlap=REFUND_REVIEW_FLAGS)),
             ).values()
             unopened = sum(recent_failed_openings().values())
+            # A figure for operators: the service is ready all the same.
+            overdue = SubjectRequest.objects.overdue().count()
         parts["jobs"] = _jobs(age)
     except DatabaseError:
         parts = {
@@ -75,6 +79,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
             "paymentsInDoubt": in_doubt,
             "refundsWaiting": refunds,
             "checkoutsNotOpened": unopened,
+            "subjectRequestsOverdue": overdue,
         },
         status=200 if is_ready else 503,
     )
@@ -134,6 +139,7 @@ class DatabaseCollector(Collector):
         yield from _payment_families()
         yield from _job_families()
         yield from _source_families()
+        yield from _request_families()
 
 
 def _payment_families() -> Iterator[Metric]:
@@ -191,6 +197,23 @@ def _source_families() -> Iterator[Metric]:
                 latency.add_metric([name, quantile], value / 1000)
         resting.add_metric([name], name in names_resting)
     yield from (family for family in (calls, latency, resting) if family.samples)
+
+
+def _request_families() -> Iterator[Metric]:
+    waiting = GaugeMetricFamily(
+        "verification_subject_requests_open",
+        "Requests of data subjects without an answer, by the right that they use.",
+        labels=["kind"],
+    )
+    overdue = GaugeMetricFamily(
+        "verification_subject_requests_overdue",
+        "Requests of data subjects whose deadline has passed without an answer.",
+        labels=["kind"],
+    )
+    for kind, (number, late) in count_open_requests().items():
+        waiting.add_metric([kind], number)
+        overdue.add_metric([kind], late)
+    yield from (waiting, overdue)
 
 
 REGISTRY = CollectorRegistry()
