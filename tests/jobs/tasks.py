@@ -6,6 +6,9 @@ import time
 
 from verification.jobs.queue import job
 
+# As the message of a database error quotes it
+ROW = "Failing row contains (Wanjiku Kamau)"
+
 
 @job
 def nothing(*ids: object) -> None:
@@ -20,6 +23,11 @@ def sleep(seconds: int) -> None:
 @job
 def fail() -> None:
     raise ValueError("This job always fails.")
+
+
+@job
+def quote_a_person() -> None:
+    raise ValueError(ROW)
 
 
 @job

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
+from picklefield.fields import dbsafe_decode
 
 from tests.world.service import is_alive
 from verification.jobs.cluster import STALE_SECONDS
@@ -112,6 +113,25 @@ def test_work_goes_on_when_the_whole_cluster_is_killed(jobs):
 
     seconds_until_done(jobs, enqueue(jobs, "nothing"))
     settle(jobs)
+
+
+def test_failed_job_leaves_no_message_of_its_exception(jobs):
+    enqueue(jobs, "quote_a_person")
+
+    deadline = time.monotonic() + RECOVERY_SECONDS
+    while not (failures := stored_failures(jobs)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "in quote_a_person" in failures[0]
+    assert failures[0].endswith("builtins.ValueError")
+    assert "Failed 'tests.jobs.tasks.quote_a_person'" in jobs.log()
+    assert "Wanjiku" not in failures[0] + jobs.log()
+
+
+def stored_failures(jobs):
+    with jobs.connect() as connection:
+        found = connection.execute("SELECT result FROM django_q_task").fetchall()
+    return [dbsafe_decode(result) for (result,) in found]
 
 
 @pytest.mark.parametrize("name", ["monitor", "pusher"])

@@ -36,6 +36,7 @@ from typing import Any
 from django.core.management import call_command
 from django.db import DatabaseError, connections
 from django_q import cluster
+from django_q import worker as django_q_worker
 from django_q.signals import post_execute_in_worker
 from django_q.worker import worker
 
@@ -45,6 +46,7 @@ from verification.jobs.broker import BEAT_ID, retry_soon
 from verification.jobs.processes import LoadAdjustedClock, SharedFlag
 from verification.jobs.queue import cluster_name
 from verification.jobs.schedules import SCHEDULES
+from verification.web.log import traceback_without_messages
 
 # Room for a few jobs, because a job that waits in a cluster cannot run in another or be
 # merged.
@@ -181,14 +183,36 @@ def harden() -> None:
         return
     os.environ.setdefault("JOB_CLUSTER", cluster_name())
     cluster.Sentinel = Sentinel
+    # django-q2 asks it to report the exception that it has just caught.
+    django_q_worker.error_reporter = failure
     post_execute_in_worker.connect(_retry_failed)
     # A forked child that shares its parent's connection garbles both.
     os.register_at_fork(before=connections.close_all)
     processes.bind_children_to_parent()
 
 
+class Failure:
+    """Describes the failure of a job for the table and the log of django-q2.
+
+    django-q2 stores and logs the message of the exception, which may quote a person's
+    data: a database error quotes the whole row.
+    """
+
+    text = ""
+
+    def report(self) -> None:
+        error = sys.exception()
+        self.text = traceback_without_messages(error) if error else ""
+
+
+failure = Failure()
+
+
 def _retry_failed(task: dict[str, Any], **kwargs: Any) -> None:
-    if not task["success"] and task["ack_id"] != BEAT_ID:
+    if task["success"]:
+        return
+    task["result"] = failure.text
+    if task["ack_id"] != BEAT_ID:
         _retry(task["ack_id"])
 
 

@@ -1,0 +1,404 @@
+"""A client's reports, rule and payments with a mark in each personal field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+
+from tests.fakes import kra as kra_fake
+from tests.fakes.kra import FakeKra
+from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
+from tests.privacy.canaries import Canaries
+from tests.world.clients import ATTESTED, HOSTED, Api
+from tests.world.deliveries import configure_receiver
+from tests.world.payer import Payer
+from tests.world.payments import poll_checkouts, post_event
+from tests.world.receiver import Received, Receiver, Script
+from tests.world.referee import visit_as_referee
+from tests.world.rules import DAY, move_rules_back, run_rules
+from tests.world.subject import Visitor, newest_code
+from verification.notifications.delivery import send_due_notifications
+from verification.providers import registry
+from verification.references.models import Reference
+from webhooks.delivery import send_due_deliveries
+from workspaces.ledger import top_up
+
+SUBJECT = "SubjectInput"
+ADDRESS = "203.0.113.77"
+
+
+@dataclass
+class World:
+    """The client, the servers around it, and the marks that it has planted."""
+
+    api: Api
+    receiver: Receiver
+    paystack: FakePaystack
+    smile_id: FakeSmileId
+    metropol: FakeMetropol
+    canaries: Canaries = field(default_factory=Canaries)
+    # The members of the person and the company in requests
+    person: dict[str, Any] = field(default_factory=dict)
+    company: dict[str, Any] = field(default_factory=dict)
+    # Ids of all reports and of the rule
+    reports: list[str] = field(default_factory=list)
+    rule: str = ""
+
+    def plant(self) -> None:
+        """Put a mark into each field, and do what spreads it."""
+        self.fail_deliveries()
+        self.make_subjects()
+        self.order()
+        self.answer_consents()
+        self.answer_references()
+        self.pay()
+        self.edit_draft()
+        self.monitor()
+        self.read()
+        send_due_notifications()
+        send_due_deliveries()
+
+    def create(self, item: dict[str, Any], **headers: str) -> dict[str, Any]:
+        answer = self.api.post("/reports", {"reports": [item]}, **headers)
+        assert answer.status_code == 201, answer.content
+        (made,) = answer.json()["reports"]
+        self.reports.append(made["id"])
+        return made
+
+    def item(self, *checks: str, **members: Any) -> dict[str, Any]:
+        """Return a request for a report on the person."""
+        return {
+            "subject": self.person,
+            "checksRequested": list(checks) or ["IDENTITY"],
+            "purpose": "Loan application",
+            "consent": ATTESTED,
+            **members,
+        }
+
+    def fail_deliveries(self) -> None:
+        """Let the client's receiver fail and repeat what it got."""
+        mark = self.canaries.text("receiver.answer")
+
+        def answer(received: Received) -> Script:
+            return Script(status=500, body=mark.encode() + received.body)
+
+        self.receiver.scripts["/hook"] = answer
+        url = self.receiver.url("/hook", host="localhost")
+        configure_receiver(self.api.workspace, url, environment="production")
+
+    def make_subjects(self) -> None:
+        c = self.canaries
+        names = {
+            member: c.name(f"{SUBJECT}.{member}")
+            for member in ("firstName", "middleName", "lastName")
+        }
+        self.person = {
+            "subjectType": "INDIVIDUAL",
+            **names,
+            "fullName": f"{' '.join(names.values())} {c.name(f'{SUBJECT}.fullName')}",
+            # The fake of Smile ID finds numbers that end like this.
+            "idNumber": c.digits(f"{SUBJECT}.idNumber", "0"),
+            "email": c.email(f"{SUBJECT}.email"),
+            "phone": c.phone(f"{SUBJECT}.phone"),
+            "dateOfBirth": c.day(f"{SUBJECT}.dateOfBirth"),
+        }
+        self.company = {
+            "subjectType": "COMPANY",
+            "fullName": f"{c.name('company.fullName')} Traders Limited",
+            "registrationNumber": f"PVT-{c.digits(f'{SUBJECT}.registrationNumber')}0",
+            "email": c.email("company.email"),
+        }
+        self.smile_id.person = {
+            "FullName": f"{c.name('smile_id.FullName').upper()} KAMAU",
+            "DOB": c.day("smile_id.DOB"),
+            "FullData": {
+                "Serial_Number": c.digits("smile_id.Serial_Number"),
+                "Place_Of_Birth": c.name("smile_id.Place_Of_Birth"),
+            },
+        }
+        self.smile_id.company = {
+            "legal_name": f"{c.name('smile_id.legal_name')} LIMITED",
+            "address": c.text("smile_id.address"),
+        }
+        self.smile_id.results = {
+            "directors": [{"name": c.name("smile_id.director")}],
+            "beneficial_owners": [
+                {"name": c.name("smile_id.beneficial_owner"), "shareholdings": "40%"}
+            ],
+        }
+        self.metropol.anybody = (501, "005")
+        self.metropol.data = {
+            "identity_verification": {
+                "first_name": c.name("metropol.first_name"),
+                "surname": c.name("metropol.surname"),
+                "dob": c.day("metropol.dob"),
+            },
+            "identity_scrub": {
+                "phone": [f"07{c.digits('metropol.phone')}"],
+                "physical_address": [
+                    {"address": c.text("metropol.address"), "town": "Nakuru"}
+                ],
+                "employment": [{"employer_name": c.name("metropol.employer_name")}],
+            },
+        }
+
+    def order(self) -> None:
+        """Order reports on attested consent, at three sources and of a company."""
+        c = self.canaries
+        pin = f"A7{c.digits(f'{SUBJECT}.kraPin')}Z"
+        name = f"{c.name('kra.Name')} MAONGA"
+        kra_fake.TAXPAYERS[pin] = ("Individual", name, "Active")
+        consent = {
+            **ATTESTED,
+            "policyVersion": c.text("ConsentInput.policyVersion"),
+            "evidenceReference": c.text("ConsentInput.evidenceReference"),
+        }
+        item = self.item(
+            *("IDENTITY", "KRA_PIN", "CRB_FULL"),
+            subject={**self.person, "kraPin": pin},
+            purpose=c.text("ReportItem.purpose"),
+            reference=c.word("ReportItem.reference"),
+            consent=consent,
+        )
+        self.create(item, Idempotency_Key=c.unstored("header.Idempotency-Key"))
+        company = {
+            **self.company,
+            "postalAddress": c.text(f"{SUBJECT}.postalAddress"),
+            "postalCode": c.word(f"{SUBJECT}.postalCode"),
+        }
+        self.create(
+            {**self.item("BUSINESS_VERIFICATION"), "subject": company, "reuse": False}
+        )
+        self.api.work()
+
+    def answer_consents(self) -> None:
+        """Grant, decline and withdraw on the pages of person and company."""
+        c = self.canaries
+        agent = {"User-Agent": c.text("header.User-Agent")}
+        c.mark("visitor.address", ADDRESS)
+
+        def ask(**members: Any) -> Visitor:
+            made = self.create(self.item(consent=HOSTED, reuse=False, **members))
+            visitor = Visitor(made["consentState"]["consentUrl"], **agent)
+            visitor.browser.defaults["REMOTE_ADDR"] = ADDRESS
+            visitor.open()
+            return visitor
+
+        born = date.fromisoformat(self.person["dateOfBirth"])
+        challenge = {"day": born.day, "month": born.month, "year": born.year}
+        for decision in ("grant", "decline", "withdraw"):
+            visitor = ask()
+            self.confirm(visitor, **{k: str(v) for k, v in challenge.items()})
+            if decision != "decline":
+                granted = visitor.grant(name=self.person["fullName"])
+                assert granted.status_code == 303
+            if decision != "grant":
+                reason = c.text(f"ReasonForm.reason of {decision}")
+                assert visitor.post(decision, reason=reason).status_code == 303
+        pin = {**self.company, "kraPin": f"P7{c.digits('company.kraPin')}Z"}
+        visitor = ask(subject=pin, checksRequested=["KRA_PIN"])
+        self.confirm(visitor, answer=pin["registrationNumber"])
+        signed = visitor.grant(
+            name=f"{c.name('CompanyGrantForm.name')} Kamau",
+            position=c.text("CompanyGrantForm.position"),
+        )
+        assert signed.status_code == 303
+        self.api.work()
+
+    def confirm(self, visitor: Visitor, **answer: str) -> None:
+        """Answer the challenge, and type the code if the page asks for one."""
+        visitor.confirm(**answer)
+        if "Enter the code" in visitor.text():
+            visitor.post("code", answer=newest_code())
+
+    def answer_references(self) -> None:
+        """Let one referee answer, and another decline."""
+        c = self.canaries
+        subject = {
+            **self.person,
+            "employerName": c.name(f"{SUBJECT}.employerName"),
+            "refereeName": c.name(f"{SUBJECT}.refereeName"),
+            "refereeEmail": c.email(f"{SUBJECT}.refereeEmail"),
+            "jobTitle": c.name(f"{SUBJECT}.jobTitle"),
+            "employmentStart": c.day(f"{SUBJECT}.employmentStart"),
+            "employmentEnd": c.day(f"{SUBJECT}.employmentEnd"),
+        }
+        first, last = (
+            date.fromisoformat(c.day(f"AnswersForm.{name}")) for name in ("from", "to")
+        )
+        answers = {
+            "employed": "YES",
+            "employer": c.name("AnswersForm.employer"),
+            "job_title": c.name("AnswersForm.job_title"),
+            **{f"from_{part}": str(getattr(first, part)) for part in DATE_PARTS},
+            **{f"to_{part}": str(getattr(last, part)) for part in DATE_PARTS},
+            "rehire": "YES",
+            "remarks": c.text("AnswersForm.remarks"),
+            "name": c.name("AnswersForm.name"),
+            "title": c.name("AnswersForm.title"),
+            "may_answer": "on",
+        }
+        reason = {"reason": c.text("ReasonForm.reason of a referee")}
+        for action, form in (("submit", answers), ("decline", reason)):
+            item = self.item("EMPLOYER_VERIFICATION", subject=subject, reuse=False)
+            made = self.create(item)
+            self.api.work()
+            referee = visit_as_referee(Reference.objects.get(report=made["id"]))
+            referee.browser.defaults["REMOTE_ADDR"] = ADDRESS
+            referee.open()
+            assert referee.post(action, **form).status_code == 303
+        self.api.work()
+
+    def pay(self) -> None:
+        """Let a nominated payer fail by a prompt, and then pay on the page."""
+        c = self.canaries
+        payer = {
+            "name": c.name("PayerInput.name"),
+            "email": c.email("PayerInput.email"),
+            "phone": c.phone("PayerInput.phone"),
+        }
+        item = self.item(paymentMode="THIRD_PARTY", payer=payer, reuse=False)
+        payer_page = Payer(self.create(item)["id"])
+        payer_page.open()
+        phone = f"07{c.digits('PhoneForm.phone')}"
+        payer_page.browser.post(payer_page.page + "prompt", {"phone": phone})
+        prompt = payer_page.checkout
+        said = c.text("paystack.gateway_response")
+        self.paystack.end_prompt(prompt.reference, said)
+        poll_checkouts(prompt)
+        payer_page.pay()
+        checkout = payer_page.checkout
+        self.paystack.pay(checkout.reference)
+        event = self.paystack.events[-1]
+        event["data"]["customer"] |= {
+            "email": c.email("paystack.email"),
+            "phone": c.phone("paystack.phone"),
+            "first_name": c.name("paystack.first_name"),
+        }
+        event["data"]["authorization"] = {"account_name": c.name("paystack.account")}
+        body, headers = self.paystack.signed(event)
+        assert post_event(body, headers).status_code == 200
+        poll_checkouts(checkout)
+        self.api.work()
+
+    def edit_draft(self) -> None:
+        """Create a draft and replace its marks."""
+        c = self.canaries
+        draft = self.item(
+            purpose=c.unstored("purpose before the edit"), draft=True, reuse=False
+        )
+        made = self.create(draft)
+        edit = {"purpose": c.text("DraftEdit.purpose")}
+        answer = self.api.post(f"/reports/{made['id']}/draft", edit)
+        assert answer.status_code == 200, answer.content
+        assert self.api.post(f"/reports/{made['id']}/launch").status_code == 200
+        self.api.work()
+
+    def monitor(self) -> None:
+        """Monitor the person until a run raises an alert."""
+        c = self.canaries
+        request = {
+            "subject": self.person,
+            "checkNames": ["IDENTITY"],
+            "cadence": "DAILY",
+            "reference": c.word("RuleRequest.reference"),
+        }
+        key = {"Idempotency_Key": c.unstored("header.Idempotency-Key of a rule")}
+        made = self.api.post("/monitoring", request, **key)
+        assert made.status_code == 201, made.content
+        self.rule = made.json()["id"]
+        run_rules(self.api)
+        changed = f"{c.name('smile_id.FullName of a later run').upper()} KAMAU"
+        self.smile_id.person = {**self.smile_id.person, "FullName": changed}
+        move_rules_back(DAY)
+        run_rules(self.api)
+        (alert,) = self.api.get("/monitoring/alerts").json()["content"]
+        assert changed in str(alert["changes"])
+
+    def read(self) -> None:
+        """Read everything as the client does; what it asks for is not stored."""
+        c = self.canaries
+        listed = self.api.get("/reports", size=100).json()["content"]
+        self.reports = [report["id"] for report in listed]
+        for report_id in self.reports:
+            self.api.report(report_id)
+            self.api.get(f"/reports/{report_id}/events")
+            self.api.get(f"/reports/{report_id}/pdf")
+        self.api.get("/reports", search=c.unstored("query.search"))
+        self.api.get("/monitoring", search=c.unstored("query.search of rules"))
+        self.api.get(f"/monitoring/{self.rule}")
+
+
+DATE_PARTS = ("day", "month", "year")
+ROUTES = {
+    "IDENTITY": {"KE": ["smile_id"]},
+    "BUSINESS_VERIFICATION": {"KE": ["smile_id"]},
+    "KRA_PIN": {"KE": ["kra"]},
+    "CRB_FULL": {"KE": ["metropol"]},
+}
+
+
+@pytest.fixture
+def live_source(
+    smile_id: FakeSmileId, kra: FakeKra, metropol: FakeMetropol
+) -> Iterator[None]:
+    """Smile ID, the revenue authority and Metropol as the live sources."""
+    where = "verification.providers"
+    registry.configure(
+        {
+            "smile_id": (
+                f"{where}.smile_id.SmileId",
+                {
+                    "partner_id": PARTNER,
+                    "api_key": KEY,
+                    "url": smile_id.url,
+                    "opened": [smile_id.host],
+                },
+            ),
+            "kra": (
+                f"{where}.kra.Kra",
+                {
+                    "client_id": "key",
+                    "client_secret": "secret",
+                    "url": kra.url,
+                    "opened": [kra.host],
+                },
+            ),
+            "metropol": (
+                f"{where}.metropol.Metropol",
+                {
+                    "public_key": PUBLIC,
+                    "private_key": PRIVATE,
+                    "url": f"{metropol.url}/v2_1",
+                    "opened": [metropol.host],
+                },
+            ),
+        },
+        ROUTES,
+    )
+    known = kra_fake.TAXPAYERS.copy()
+    yield
+    kra_fake.TAXPAYERS.clear()
+    kra_fake.TAXPAYERS.update(known)
+    registry.configure(django_settings.PROVIDERS, django_settings.SOURCE_ROUTES)
+
+
+@pytest.fixture
+def world(
+    paystack_api: Api,
+    receiver: Receiver,
+    paystack: FakePaystack,
+    smile_id: FakeSmileId,
+    metropol: FakeMetropol,
+) -> World:
+    workspace = paystack_api.workspace
+    top_up(workspace, "production", Decimal(100_000), actor="tests", note="")
+    return World(paystack_api, receiver, paystack, smile_id, metropol)
