@@ -46,6 +46,7 @@ DIGESTS = {
     "consents.RetiredLink.digest",
     "payments.Payment.token_digest",
     "payments.PaymentEvent.body_sha256",
+    "privacy.Erasure.signature",
     "references.Reference.token_digest",
     "workspaces.ApiKey.digest",
     "workspaces.Invitation.token_digest",

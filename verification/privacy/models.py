@@ -164,8 +164,11 @@ class Correction(models.Model):
         SubjectRequest, models.PROTECT, related_name="correction"
     )
     report = models.ForeignKey(Report, models.PROTECT, related_name="corrections")
-    # The finding that the person calls wrong.
-    result = models.ForeignKey(CheckResult, models.PROTECT, related_name="corrections")
+    # The finding that the person calls wrong. The database refuses to delete it, so an
+    # edit of a draft, which has no findings, need not look for corrections.
+    result = models.ForeignKey(
+        CheckResult, models.DO_NOTHING, related_name="corrections"
+    )
     check_name = models.CharField(max_length=40)
     status = models.CharField(
         max_length=9, choices=CorrectionStatus, default=CorrectionStatus.OPEN
@@ -176,7 +179,7 @@ class Correction(models.Model):
     decision = EncryptedJSONField(null=True)
     # The newest re-run of the check.
     rerun = models.ForeignKey(
-        CheckResult, models.PROTECT, null=True, related_name="+", db_index=False
+        CheckResult, models.DO_NOTHING, null=True, related_name="+", db_index=False
     )
     taken_by = models.CharField(max_length=100, blank=True)
     taken_at = models.DateTimeField(null=True, editable=False)

@@ -32,8 +32,8 @@ class Migration(migrations.Migration):
                 ('decided_at', models.DateTimeField(editable=False, null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='corrections', to='reports.report')),
-                ('rerun', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='checks.checkresult')),
-                ('result', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='corrections', to='checks.checkresult')),
+                ('rerun', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='checks.checkresult')),
+                ('result', models.ForeignKey(on_delete=django.db.models.deletion.DO_NOTHING, related_name='corrections', to='checks.checkresult')),
             ],
         ),
         migrations.CreateModel(
