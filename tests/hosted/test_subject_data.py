@@ -1,21 +1,29 @@
-"""The subject's own page: who may see it."""
+"""The subject's own page: who may see it, and what it says."""
 
+import io
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import time_machine
 from django.utils.timezone import now
+from pypdf import PdfReader
 
-from tests.world.clients import Api
-from tests.world.subject import BORN, Visitor, newest_code
+from tests.world.clients import Api, person
+from tests.world.subject import BORN, Visitor, newest_code, visible_text
+from verification.checks.catalogue import CATALOGUE
+from verification.checks.models import CheckResult
 from verification.consents.links import MAX_WRONG_CODES, TRIES
 from verification.consents.models import Consent
+from verification.hosted import finding_words
 from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.recipients import block
+from verification.privacy.models import Correction, Origin, RequestKind
 from verification.privacy.personal_data import erase_reports
+from verification.privacy.requests import open_request
 from verification.reports.links import RESEND_INTERVAL
 from verification.reports.models import Report
+from verification.values.local_time import format_nairobi
 
 pytestmark = pytest.mark.django_db
 
@@ -235,7 +243,180 @@ def test_link_of_an_erased_report_says_what_was_erased(granted: Visitor, api: Ap
     assert "Wanjiku" not in page
 
 
-def test_page_in_kiswahili_has_no_english(granted: Visitor):
+def found_for(api: Api, ask: Any, **members: Any) -> Visitor:
+    """Let a subject consent and the checks run; return the subject at their data."""
+    visitor = grant(ask(**members))
+    api.work()
+    visitor.see_data()
+    return visitor
+
+
+def test_page_says_what_was_found(api: Api, ask: Any):
+    visitor = found_for(api, ask, subject={"idNumber": "90000002"}, reference="loan-7")
+
+    text = visible_text(visitor.text())
+
+    for words in (
+        "Asked by Acacia Lenders, owner@acacia.test",
+        "Why Loan application",
+        "Reference loan-7",
+        "National identity",
+        "The ID number is registered under another name.",
+        "The register has another name for this ID number.",
+        "Score 55 of 100, medium risk: something does not fit, or is not known.",
+        "Comparison of the name Different",
+        "Your details",
+        "ID number 90000002",
+    ):
+        assert words in text, words
+    kept = Report.objects.get(pk=visitor.report_id).completed_at + timedelta(days=365)
+    assert f"Kept until {format_nairobi(kept, 'j F Y')}" in text
+
+
+def test_page_in_kiswahili_translates_labels_and_flags(api: Api, ask: Any):
+    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
+
+    text = visible_text(visitor.get(lang="sw").content.decode())
+
+    assert "Yaliyopatikana kukuhusu" in text
+    assert "Ulinganisho wa jina Tofauti" in text
+    assert "Chanzo kina jina jingine kwa nambari hiyo." in text
+
+
+def test_every_detail_and_flag_has_words():
+    about_people = [one for one in CATALOGUE if "INDIVIDUAL" in one.subject_types]
+
+    details = {name for one in about_people for name in one.output_fields}
+    flags = {code for one in about_people for code in one.flag_codes}
+
+    assert details - set(finding_words.LABELS) == set()
+    assert flags - set(finding_words.FLAGS) == set()
+
+
+def test_page_names_live_sources_in_plain_words(live_ask: Any, paying_api: Api):
+    visitor = grant(live_ask())
+    paying_api.work()
+    result = CheckResult.objects.get(name="IDENTITY")
+    result.finding = {"evidence": {"provider": "smile_id"}}
+    result.status, result.failure_code = "COMPLETED", ""
+    result.save()
+
+    text = visible_text(visitor.see_data().content.decode())
+
+    assert (
+        "Smile Identity, Inc. (the United States), which asked the national register"
+        in text
+    )
+
+
+def test_page_shows_all_reports_of_the_person_newest_first(api: Api, ask: Any):
+    for purpose in ("First loan", "Second loan"):
+        api.create({**person(dateOfBirth="1990-03-27"), "purpose": purpose})
+    visitor = found_for(api, ask, purpose="Third loan")
+
+    both = visible_text(visitor.text() + visitor.get(page="2").content.decode())
+
+    found = [both.index(f"Why {nth} loan") for nth in ("Third", "Second", "First")]
+    assert found == sorted(found)
+    assert "Page 1 of 2" in both
+    assert visitor.get(page="9").content == visitor.get(page="2").content
+    assert visitor.get(page="x").status_code == 200
+
+
+def test_page_shows_no_report_of_others(
+    api: Api, ask: Any, another_api: Api, paying_api: Api
+):
+    another_api.create({**person(), "purpose": "Other workspace"})
+    paying_api.create({**person(), "purpose": "Other environment"})
+    api.create({**person(idNumber="87654321"), "purpose": "Other person"})
+
+    visitor = found_for(api, ask, purpose="Mine")
+
+    for at in ("", "my-data.json"):
+        page = visitor.get(at).content.decode()
+        assert "Mine" in page
+        assert "Other" not in page
+
+
+def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
+    visitor = found_for(api, ask)
+    report = Report.objects.get(pk=visitor.report_id)
+    result = report.results.get(name="IDENTITY")
+    request = open_request(
+        RequestKind.CORRECTION, Origin.SUBJECT, requested_by="subject", report=report
+    )
+    Correction.objects.create(
+        request=request, report=report, result=result, check_name="IDENTITY"
+    )
+
+    text = visible_text(visitor.text())
+
+    assert "You said that this is wrong. It is being looked into." in text
+    assert "Kept until Longer than usual" in text
+
+
+def test_page_says_that_a_report_is_restricted(api: Api, ask: Any):
+    visitor = found_for(api, ask)
+    Report.objects.update(restricted_at=now())
+
+    assert "You objected on" in visible_text(visitor.text())
+
+
+def test_pdf_has_the_same_content_and_is_accessible(api: Api, ask: Any):
+    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
+
+    answer = visitor.get("my-data.pdf")
+
+    assert answer["Content-Type"] == "application/pdf"
+    assert answer["Cache-Control"] == "no-store"
+    reader = PdfReader(io.BytesIO(answer.content))
+    text = " ".join(page.extract_text() for page in reader.pages)
+    assert "The register has another name for this ID number." in text
+    assert reader.xmp_metadata is not None
+    assert b"pdfuaid:part" in reader.xmp_metadata.stream.get_data()
+    swahili = visitor.browser.get(f"{visitor.page}my-data.pdf?lang=sw").content
+    reader = PdfReader(io.BytesIO(swahili))
+    assert "Yaliyopatikana kukuhusu" in reader.pages[0].extract_text()
+
+
+def test_json_has_the_same_content_for_programs(api: Api, ask: Any):
+    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
+
+    answer = visitor.get("my-data.json")
+
+    assert answer["Content-Type"] == "application/json"
+    data = answer.json()
+    assert data["format"] == "subject-data/1"
+    (report,) = data["reports"]
+    assert report["subject"]["idNumber"] == "90000002"
+    assert report["consent"]["decisions"][0]["decision"] == "GRANTED"
+    identity = report["checks"][0]
+    assert (identity["check"], identity["score"]) == ("IDENTITY", 55)
+    assert identity["flags"][0]["code"] == "NAME_MISMATCH"
+    assert identity["details"]["nameMatch"] == "NO_MATCH"
+
+
+def test_downloads_need_the_proof(granted: Visitor):
+    data_page(granted)
+
+    for name in ("my-data.pdf", "my-data.json"):
+        answer = granted.get(name)
+        assert (answer.status_code, answer["Location"]) == (303, granted.page)
+
+
+def test_downloads_are_limited(granted: Visitor):
     granted.see_data()
 
-    assert "Yaliyopatikana kukuhusu" in granted.get(lang="sw").content.decode()
+    statuses = [granted.get("my-data.json").status_code for _ in range(11)]
+
+    assert statuses == [200] * 10 + [429]
+
+
+def test_page_costs_few_statements(
+    api: Api, ask: Any, django_assert_max_num_queries: Any
+):
+    visitor = found_for(api, ask)
+    api.create(person(dateOfBirth="1990-03-27"))
+
+    with django_assert_max_num_queries(20):
+        visitor.get()

@@ -40,6 +40,8 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import consent_links
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
+from verification.privacy.disclosures import record_disclosure
+from verification.privacy.models import Channel
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
@@ -133,7 +135,9 @@ class ReportViewSet(OperationViewSet):
     @_report_operation("getReport", "Get a report", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request, reportId: UUID) -> ReportBody:
         """Get a report with its results."""
-        return _report_body(self.client, reportId)
+        body = _report_body(self.client, reportId)
+        record_disclosure(reportId, Channel.API, self.client.actor)
+        return body
 
     @action(detail=True, methods=["post"])
     @_report_operation(
@@ -301,6 +305,7 @@ class ReportViewSet(OperationViewSet):
         report = _get_report(self.client, reportId)
         if report.erased_at:
             raise Problem("report-erased")
+        record_disclosure(reportId, Channel.PDF, self.client.actor)
         return HttpResponse(
             report_pdf(report),
             content_type="application/pdf",

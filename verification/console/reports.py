@@ -13,6 +13,8 @@ from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
+from verification.privacy.disclosures import record_disclosure
+from verification.privacy.models import Channel
 from verification.reports.links import client_messages
 from verification.reports.models import Report
 from verification.reports.queries import Filters, list_reports
@@ -32,6 +34,7 @@ def listing(place: Place) -> HttpResponse:
 def detail(place: Place, report: UUID) -> HttpResponse:
     found = _get_report(place, report)
     place.record("report.opened", found)
+    record_disclosure(found.pk, Channel.CONSOLE, place.client.actor)
     results = found.results.select_related("definition").order_by("position")
     subject = found.subject or {}
     consent = getattr(found, "consent", None)
@@ -54,6 +57,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
 def pdf(place: Place, report: UUID) -> HttpResponse:
     found = _get_report(place, report)
     place.record("report.pdf-downloaded", found)
+    record_disclosure(found.pk, Channel.PDF, place.client.actor)
     name = f'attachment; filename="report-{found.pk}.pdf"'
     return HttpResponse(
         report_pdf(found),

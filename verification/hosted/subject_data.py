@@ -12,6 +12,8 @@ from functools import wraps
 from typing import Any
 from uuid import UUID
 
+import orjson
+from django.db.models import F, Func, IntegerField
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
@@ -20,7 +22,8 @@ from django.views.decorators.http import require_safe
 from verification.consents.links import ACCESSIBLE_STATUSES, opens_data
 from verification.consents.messages import code_channels
 from verification.consents.models import Consent, challenge_for_consent
-from verification.hosted import consent_page
+from verification.documents.pdf import render_document
+from verification.hosted import consent_page, subject_data_page
 from verification.hosted.consent_page import (
     ConsentPages,
     Context,
@@ -31,13 +34,27 @@ from verification.hosted.consent_page import (
 from verification.hosted.pages import (
     VisitedView,
     client_context,
+    pdf_response,
     render_page,
+    require_rate,
     see_other,
 )
 from verification.hosted.proofs import ProofViews
 from verification.privacy import access
+from verification.privacy.models import RequestKind
+from verification.reports.models import Report
 from verification.web.pages import View
+from workspaces import rate_limits
 from workspaces.models import Environment
+
+# Of one report's subject; each reads all of their reports.
+DOWNLOADS_PER_MINUTE = 10
+MAX_REPORTS_IN_PDF = 100
+MAX_PAGE_DIGITS = 6
+# The number of a report's checks
+CHECKS = Func(
+    F("checks_requested"), function="cardinality", output_field=IntegerField()
+)
 
 # HTTP statuses of pages whose link opens nothing now; other pages have 200.
 STATUS_CODES = {
@@ -130,8 +147,65 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     context = data_context(visited)
     if report.erased_at:
         return render_page(request, "data/erased", context | {"report": report})
-    context["reports"] = access.reports_of(report)
+    access.record_access(report, RequestKind.ACCESS)
+    known = access.reports_of(report)
+    sizes = known.values_list("pk", CHECKS)
+    divided = subject_data_page.pages_of(list(sizes))
+    number = min(_page_number(request), len(divided))
+    shown = list(known.filter(pk__in=divided[number - 1]))
+    context |= {
+        "found": [
+            subject_data_page.report_view(one, is_short=True)
+            for one in access.load_reports(shown, now())
+        ],
+        "number": number,
+        "last": len(divided),
+        "newer": number - 1,
+        "older": number + 1 if number < len(divided) else 0,
+    }
     return render_page(request, "data/found", context)
+
+
+def _page_number(request: HttpRequest) -> int:
+    text = request.GET.get("page", "")
+    is_number = text.isascii() and text.isdigit() and len(text) < MAX_PAGE_DIGITS
+    return max(int(text), 1) if is_number else 1
+
+
+@require_safe
+@subject_required
+def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Return the data as a PDF (PDF/UA), in the language of the page."""
+    report = _require_download(visited)
+    at = now()
+    known = list(access.reports_of(report)[: MAX_REPORTS_IN_PDF + 1])
+    shown = known[:MAX_REPORTS_IN_PDF]
+    found = access.load_reports(shown, at)
+    access.record_access(report, RequestKind.ACCESS)
+    data = subject_data_page.document(found, at, is_all=len(known) == len(shown))
+    document = render_document("subject_data.typ", at, data)
+    return pdf_response(document, "my-data.pdf")
+
+
+@require_safe
+@subject_required
+def json(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Return the data for programs: the right to portability."""
+    report = _require_download(visited)
+    at = now()
+    found = access.load_reports(list(access.reports_of(report)), at)
+    access.record_access(report, RequestKind.PORTABILITY)
+    return HttpResponse(
+        orjson.dumps(access.as_json(found, at), option=orjson.OPT_INDENT_2),
+        content_type="application/json",
+        headers={"Content-Disposition": 'attachment; filename="my-data.json"'},
+    )
+
+
+def _require_download(visited: OpenConsent) -> Report:
+    report = visited.consent.report
+    require_rate(rate_limits.count(f"downloads:{report.pk}", DOWNLOADS_PER_MINUTE))
+    return report
 
 
 def data_context(visited: OpenConsent) -> Context:

@@ -35,6 +35,8 @@ consent_urls = [
         subject_data.proofs.send_code,
         name="data-send-code",
     ),
+    path("v/<uuid:row>/data/my-data.pdf", subject_data.pdf, name="data-pdf"),
+    path("v/<uuid:row>/data/my-data.json", subject_data.json, name="data-json"),
     path("v/<uuid:row>/data/code", subject_data.proofs.verify_code, name="data-code"),
 ]
 reference_urls = [

@@ -1,10 +1,61 @@
-"""Access: what a subject sees of their own data, and who has received it."""
+"""Access: what a subject sees of their own data, as rows and as JSON.
+
+The JSON is for other programs (portability); docs/consent.md describes its members.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
 from django.db.models import QuerySet
 
-from verification.reports.models import Report
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
+from verification.notifications.recipients import count_today
+from verification.privacy.disclosures import ReportRecipient, recipients_of
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    Hold,
+    Origin,
+    Outcome,
+    RequestKind,
+)
+from verification.privacy.requests import answer_request, open_request
+from verification.reports.models import Report, ReportStatus
+from verification.reports.status import SUBJECT_ACTOR
+from verification.values.local_time import utc_text
+
+FORMAT = "subject-data/1"
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectReport:
+    """A report as its subject sees it."""
+
+    report: Report
+    results: list[CheckResult] = field(default_factory=list)
+    consent: Consent | None = None
+    decisions: list[ConsentRecord] = field(default_factory=list)
+    recipients: list[ReportRecipient] = field(default_factory=list)
+    # Ids of the results that the subject calls wrong, while that is open.
+    disputed: frozenset[UUID] = frozenset()
+    is_held: bool = False
+
+    @property
+    def kept_until(self) -> datetime | None:
+        """The end of the retention; None as long as the report has not ended."""
+        report = self.report
+        kept = report.workspace.retention(report.environment)
+        if report.status == ReportStatus.DRAFT:
+            return report.updated_at + kept
+        return report.completed_at + kept if report.completed_at else None
 
 
 def reports_of(report: Report) -> QuerySet[Report]:
@@ -13,8 +64,145 @@ def reports_of(report: Report) -> QuerySet[Report]:
     They are those of the same workspace and environment. An erased report is about
     nobody, and stands alone.
     """
-    return Report.objects.filter(
-        workspace=report.workspace_id,
-        environment=report.environment,
-        subject_id=report.subject_id,
-    ).order_by("-created_at", "-id")
+    return (
+        Report.objects.filter(
+            workspace=report.workspace_id,
+            environment=report.environment,
+            subject_id=report.subject_id,
+        )
+        .select_related("workspace", "consent")
+        .order_by("-created_at", "-id")
+    )
+
+
+def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:
+    """Read what belongs to these reports, in a fixed number of queries."""
+    results: dict[UUID, list[CheckResult]] = defaultdict(list)
+    for result in CheckResult.objects.filter(report__in=reports).select_related(
+        "definition"
+    ):
+        results[result.report_id].append(result)
+    decisions: dict[UUID, list[ConsentRecord]] = defaultdict(list)
+    for record in ConsentRecord.objects.filter(report__in=reports).defer("evidence"):
+        decisions[record.report_id].append(record)
+    open_corrections = Correction.objects.filter(
+        report__in=reports, status__in=OPEN_CORRECTIONS
+    )
+    disputed: dict[UUID, set[UUID]] = defaultdict(set)
+    for report_id, result_id in open_corrections.values_list("report", "result"):
+        disputed[report_id].add(result_id)
+    holds = Hold.objects.filter(report__in=reports, released_at=None, ends_at__gt=at)
+    held = set(holds.values_list("report", flat=True)) | set(disputed)
+    recipients = recipients_of(reports)
+    return [
+        SubjectReport(
+            report,
+            results[report.pk],
+            getattr(report, "consent", None),
+            decisions[report.pk],
+            recipients.get(report.pk, []),
+            frozenset(disputed[report.pk]),
+            report.pk in held,
+        )
+        for report in reports
+    ]
+
+
+@transaction.atomic
+def record_access(report: Report, kind: RequestKind) -> None:
+    """Enter the access in the register, once for each person, kind and day."""
+    if count_today(f"access:{kind}:{report.subject_id}", 1):
+        request = open_request(
+            kind, Origin.SUBJECT, requested_by=SUBJECT_ACTOR, report=report
+        )
+        answer_request(request, Outcome.DONE)
+
+
+def as_json(found: Sequence[SubjectReport], at: datetime) -> dict[str, Any]:
+    """Return everything about the subject, in a shape that programs can read."""
+    return {
+        "format": FORMAT,
+        "createdAt": utc_text(at),
+        "reports": [_report_json(one) for one in found],
+    }
+
+
+def _report_json(one: SubjectReport) -> dict[str, Any]:
+    report = one.report
+    return {
+        "id": str(report.pk),
+        "number": report.number,
+        "requestedBy": report.workspace.requester.name,
+        "requesterContact": report.workspace.requester.contact,
+        "purpose": report.purpose,
+        "reference": report.reference,
+        "environment": report.environment,
+        "status": report.status,
+        "createdAt": utc_text(report.created_at),
+        "completedAt": _text(report.completed_at),
+        "keptUntil": _text(one.kept_until),
+        "isHeld": one.is_held,
+        "restrictedAt": _text(report.restricted_at),
+        "subject": report.subject,
+        "riskScore": report.risk_score,
+        "riskLevel": report.risk_level,
+        "consent": _consent_json(one),
+        "checks": [
+            _result_json(result, is_disputed=result.pk in one.disputed)
+            for result in one.results
+        ],
+        "recipients": [
+            {
+                "kind": str(recipient.kind),
+                "host": recipient.host or None,
+                "firstAt": utc_text(recipient.first_at),
+                "lastAt": utc_text(recipient.last_at),
+            }
+            for recipient in one.recipients
+        ],
+    }
+
+
+def _consent_json(one: SubjectReport) -> dict[str, Any] | None:
+    if one.consent is None:
+        return None
+    return {
+        "mode": one.consent.mode,
+        "status": one.consent.status,
+        "attestation": one.consent.attestation,
+        "decisions": [
+            {
+                "number": record.number,
+                "decision": record.decision,
+                "at": utc_text(record.created_at),
+                "noticeVersion": record.notice_version or None,
+                "language": record.language or None,
+            }
+            for record in one.decisions
+        ],
+    }
+
+
+def _result_json(result: CheckResult, *, is_disputed: bool) -> dict[str, Any]:
+    finding = result.finding or {}
+    evidence = finding.get("evidence") or {}
+    return {
+        "check": result.name,
+        "status": result.status,
+        "source": evidence.get("provider"),
+        "sourceReference": evidence.get("providerReference"),
+        "retrievedAt": evidence.get("retrievedAt"),
+        "completedAt": _text(result.completed_at),
+        "isReused": result.reused,
+        "summary": finding.get("summary"),
+        "details": finding.get("details"),
+        "flags": finding.get("flags") or [],
+        "score": result.score,
+        "riskLevel": result.risk_level,
+        "failure": result.failure_code or None,
+        "isUnderCorrection": is_disputed,
+    }
+
+
+def _text(at: datetime | None) -> str | None:
+    return utc_text(at) if at else None

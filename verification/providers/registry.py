@@ -215,9 +215,22 @@ def recipient(provider: Provider, check: str, language: str) -> Recipient | None
         return None
     if isinstance(provider, OpenSanctions) and not provider.is_hosted:
         return None
-    known = _read_recipients()["sources"].get(provider.name)
+    return _known_recipient(provider.name, check, language)
+
+
+def recipient_named(source: str, check: str, language: str) -> Recipient | None:
+    """Like `recipient`, for a source that may not be configured any more."""
+    if provider := provider_named(source):
+        return recipient(provider, check, language)
+    if source == LOCAL_SOURCE:
+        return None
+    return _known_recipient(source, check, language)
+
+
+def _known_recipient(source: str, check: str, language: str) -> Recipient:
+    known = _read_recipients()["sources"].get(source)
     if known is None:
-        return Recipient(provider.name)
+        return Recipient(source)
     return Recipient(
         known["name"][language],
         _read_recipients()["countries"][known["country"]][language],

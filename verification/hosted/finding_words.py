@@ -1,0 +1,178 @@
+"""Words for the details, flags and values of findings, in both languages.
+
+Sources answer in English; what has no word here is shown as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
+
+from verification.documents.report import humanise_name
+from verification.values.formats import one_line
+
+# Members of a finding's details, of their records, and of a subject
+LABELS = {
+    "fullName": _("Name"),
+    "firstName": _("First name"),
+    "middleName": _("Middle name"),
+    "lastName": _("Family name"),
+    "name": _("Name"),
+    "idNumber": _("ID number"),
+    "kraPin": _("KRA PIN"),
+    "registrationNumber": _("Registration number"),
+    "phone": _("Telephone"),
+    "email": _("E-mail"),
+    "dateOfBirth": _("Date of birth"),
+    "country": _("Country"),
+    "serialNumber": _("Serial number of the card"),
+    "gender": _("Gender"),
+    "citizenship": _("Citizenship"),
+    "nationality": _("Nationality"),
+    "placeOfBirth": _("Place of birth"),
+    "lifeStatus": _("Alive or deceased"),
+    "nameMatch": _("Comparison of the name"),
+    "dateOfBirthMatch": _("Comparison of the date of birth"),
+    "taxpayerName": _("Name of the taxpayer"),
+    "taxpayerType": _("Kind of taxpayer"),
+    "pinStatus": _("State of the PIN"),
+    "taxStation": _("Tax office"),
+    "registeredAddress": _("Registered address"),
+    "obligations": _("Tax obligations"),
+    "employerName": _("Employer"),
+    "employers": _("Employers"),
+    "employerMatch": _("Comparison of the employer"),
+    "employed": _("Was employed"),
+    "employeeName": _("Name of the employee"),
+    "jobTitle": _("Job title"),
+    "jobTitleMatch": _("Comparison of the job title"),
+    "employmentStart": _("Start of employment"),
+    "employmentEnd": _("End of employment"),
+    "datesMatch": _("Comparison of the dates"),
+    "wouldRehire": _("Would employ you again"),
+    "refereeName": _("Referee"),
+    "refereeEmail": _("E-mail of the referee"),
+    "refereeTitle": _("Position of the referee"),
+    "remarks": _("Remarks"),
+    "creditScore": _("Credit score"),
+    "scoreBand": _("Band of the score"),
+    "scoreTrend": _("Earlier scores"),
+    "probabilityOfDefault": _("Likelihood of not paying"),
+    "delinquencyStatus": _("Late payments"),
+    "accounts": _("Accounts"),
+    "openAccounts": _("Open accounts"),
+    "nonPerformingAccounts": _("Accounts in arrears"),
+    "totalBalance": _("Total balance"),
+    "totalOverdue": _("Total overdue"),
+    "worstDaysInArrears": _("Most days in arrears"),
+    "currency": _("Currency"),
+    "enquiriesLast12Months": _("Enquiries in the last 12 months"),
+    "bouncedChequesLast12Months": _("Bounced cheques in the last 12 months"),
+    "guarantees": _("Guarantees"),
+    "fraudAlert": _("Fraud alert"),
+    "addresses": _("Addresses"),
+    "bureau": _("Credit bureau"),
+    "listingStatus": _("State of the listing"),
+    "listings": _("Listings"),
+    "clearanceCertificate": _("Clearance certificate"),
+    "screenedName": _("Name that was searched"),
+    "lists": _("Lists"),
+    "algorithm": _("Method of the search"),
+    "threshold": _("Likeness that counts"),
+    "hitCount": _("Number of entries like you"),
+    "hits": _("Entries like you"),
+    "lender": _("Lender"),
+    "product": _("Kind of loan"),
+    "accountNumber": _("Account number"),
+    "status": _("State"),
+    "openedOn": _("Opened on"),
+    "originalAmount": _("Amount at first"),
+    "balance": _("Balance"),
+    "overdue": _("Overdue"),
+    "daysInArrears": _("Days in arrears"),
+    "lastPaidOn": _("Last paid on"),
+    "street": _("Street"),
+    "town": _("Town"),
+    "reportedOn": _("Reported on"),
+    "month": _("Month"),
+    "entryId": _("Number of the entry"),
+    "topics": _("Topics"),
+    "score": _("Score"),
+    "birthDates": _("Dates of birth"),
+    "countries": _("Countries"),
+}
+# Flags about persons -> what they say
+FLAGS = {
+    "ID_NOT_FOUND": _("The register has no such ID number."),
+    "PIN_NOT_FOUND": _("The revenue authority has no such PIN or ID number."),
+    "NAME_MISMATCH": _("The source has another name for the number."),
+    "NAME_NOT_COMPARED": _("The source gives no name that could be compared."),
+    "DOB_MISMATCH": _("The source has another date of birth."),
+    "DECEASED": _("The source records the holder as deceased."),
+    "PIN_INACTIVE": _("The PIN is not active."),
+    "EMPLOYMENT_NOT_FOUND": _("The employer has no record of the employment."),
+    "EMPLOYER_MISMATCH": _("The referee names another employer."),
+    "JOB_TITLE_MISMATCH": _("The referee names another job title."),
+    "DATES_MISMATCH": _("The referee names other dates of employment."),
+    "WOULD_NOT_REHIRE": _("The employer would not employ you again."),
+    "NO_CREDIT_RECORD": _("The credit bureau has no record of you."),
+    "LOW_CREDIT_SCORE": _("The credit score is low."),
+    "NON_PERFORMING_ACCOUNT": _("An account is far in arrears."),
+    "PAST_DELINQUENCY": _("Payments were late in the past."),
+    "BOUNCED_CHEQUES": _("Cheques bounced."),
+    "FRAUD_ALERT": _("A lender has reported a suspicion of fraud."),
+    "ADVERSE_LISTING": _("A lender has listed you for not paying."),
+    "SANCTIONS_HIT": _("A sanctions list has a name like yours."),
+    "WATCHLIST_HIT": _("A watch list has a name like yours."),
+    "PEP_HIT": _("A list of people in public office has a name like yours."),
+}
+# Values that are codes
+VALUES = {
+    "MATCH": _("The same"),
+    "PARTIAL_MATCH": _("Alike"),
+    "NO_MATCH": _("Different"),
+    "INDIVIDUAL": _("Person"),
+    "COMPANY": _("Company"),
+    "ACTIVE": _("Active"),
+    "SUSPENDED": _("Suspended"),
+    "DECEASED": _("Deceased"),
+    "ALIVE": _("Alive"),
+    "FEMALE": _("Female"),
+    "MALE": _("Male"),
+    "PERFORMING": _("Paid as agreed"),
+    "NON_PERFORMING": _("Not paid as agreed"),
+    "SETTLED": _("Paid in full"),
+}
+
+
+def label_of(name: str) -> str:
+    """Return the label of a member, such as `Tax office` for `taxStation`."""
+    return str(LABELS[name]) if name in LABELS else humanise_name(name)
+
+
+def text_of(value: Any) -> str:
+    """Format a value of a finding for people; empty if there is none."""
+    match value:
+        case None | "" | [] | {}:
+            return ""
+        case bool():
+            return str(_("Yes") if value else _("No"))
+        case dict():
+            members = ((label_of(k), text_of(v)) for k, v in value.items())
+            return ", ".join(f"{name}: {text}" for name, text in members if text)
+        case list():
+            return "; ".join(text for item in value if (text := text_of(item)))
+        case str() if value in VALUES:
+            return str(VALUES[value])
+        case _:
+            return one_line(str(value))
+
+
+def flag_text(flag: dict[str, Any]) -> str:
+    """Return what the flag says: the source's own words, or their translation."""
+    code = flag.get("code", "")
+    if get_language() != "en" and code in FLAGS:
+        return str(FLAGS[code])
+    return one_line(flag.get("message") or code)

@@ -1,0 +1,282 @@
+"""What the subject's page and PDF say about each report, in the reader's language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.models import Consent, ConsentRecord
+from verification.hosted.finding_words import flag_text, label_of, text_of
+from verification.privacy.access import SubjectReport
+from verification.privacy.disclosures import RecipientKind, ReportRecipient
+from verification.providers.referee import NAME as REFEREE
+from verification.providers.registry import recipient_named
+from verification.reports.models import ReportStatus, RiskLevel
+from verification.values.formats import one_line
+from verification.values.local_time import format_nairobi
+from workspaces.models import Environment
+
+DAY = "j F Y"
+MOMENT = "j F Y, H:i T"
+# Characters of a value on the page; the documents have all of it.
+SHOWN_LENGTH = 600
+# Checks on one page, so that it stays light. A report is never divided.
+CHECKS_PER_PAGE = 6
+# Every subject of these pages is a person.
+UNSHOWN = {"subjectType"}
+
+View = dict[str, Any]
+
+
+def pages_of(sizes: Sequence[tuple[Any, int]]) -> list[list[Any]]:
+    """Divide reports, as (id, number of checks), into pages of CHECKS_PER_PAGE."""
+    divided: list[list[Any]] = []
+    room = 0
+    for report_id, checks in sizes:
+        if not divided or checks > room:
+            divided.append([])
+            room = CHECKS_PER_PAGE
+        divided[-1].append(report_id)
+        room -= checks
+    return divided
+
+
+def document(found: Sequence[SubjectReport], at: datetime, *, is_all: bool) -> View:
+    """Return the data of the PDF; it names every word, so the template has none."""
+    views = [report_view(one) for one in found]
+    return {
+        "language": get_language() or "en",
+        "number": found[0].report.number if len(found) == 1 else "",
+        "words": {
+            "title": _("What was found about you"),
+            "page": _("Page"),
+            "subject": _("Your details"),
+            "checks": _("The checks"),
+            "flags": _("What stood out"),
+            "details": _("The details"),
+            "recipients": _("Who has received it"),
+            "nobody": _("Nobody yet."),
+        },
+        "lead": [
+            _("As of %(moment)s.") % {"moment": format_nairobi(at, MOMENT)},
+            "" if is_all else _("Older reports are in the file for programs (JSON)."),
+            _("Questions: %(operator)s, %(contact)s.")
+            % {
+                "operator": settings.OPERATOR_NAME,
+                "contact": settings.OPERATOR_CONTACT,
+            },
+        ],
+        "test": _("This is a test. No real source is asked.")
+        if found[0].report.environment == Environment.SANDBOX
+        else "",
+        "reports": [_plain(view) for view in views],
+    }
+
+
+def _plain(view: View) -> View:
+    """Return the view without rows, for JSON."""
+    checks = [
+        {name: value for name, value in check.items() if name != "result"}
+        for check in view["checks"]
+    ]
+    plain = {name: value for name, value in view.items() if name != "report"}
+    return plain | {"checks": checks}
+
+
+def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
+    """Return the words about a report; `is_short` cuts long values."""
+    return {
+        "report": one.report,
+        "number": one.report.number,
+        "facts": list(_facts(one)),
+        "notes": list(_notes(one)),
+        "subject": _details(one.report.subject or {}, is_short=is_short),
+        "checks": [_check_view(r, one, is_short=is_short) for r in one.results],
+        "recipients": [_recipient_text(each, one) for each in one.recipients],
+    }
+
+
+def _facts(one: SubjectReport) -> Iterator[tuple[str, str]]:
+    report = one.report
+    requester = report.workspace.requester
+    yield _("Asked by"), ", ".join(filter(None, [requester.name, requester.contact]))
+    yield _("Why"), one_line(report.purpose)
+    if report.reference:
+        yield _("Reference"), one_line(report.reference)
+    yield _("Ordered at"), format_nairobi(report.created_at, MOMENT)
+    yield _("State"), _state(ReportStatus(report.status))
+    if consent := _consent_text(one):
+        yield _("Your consent"), consent
+    yield _("Overall result"), _score_text(report.risk_score)
+    yield _("Kept until"), _kept_text(one)
+
+
+def _state(status: ReportStatus) -> str:
+    states = {
+        ReportStatus.DRAFT: _("Prepared, not ordered yet"),
+        ReportStatus.PENDING_CONSENT: _("Waits for your consent"),
+        ReportStatus.PENDING_PAYMENT: _("Waits for payment"),
+        ReportStatus.RUNNING: _("Under way"),
+        ReportStatus.PARTIAL: _("Made in part"),
+        ReportStatus.READY: _("Complete"),
+        ReportStatus.FAILED: _("Could not be made"),
+        ReportStatus.CANCELLED: _("Cancelled"),
+    }
+    return states[status]
+
+
+def _consent_text(one: SubjectReport) -> str:
+    if one.consent is None:
+        return ""
+    if one.consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
+        client = one_line(one.report.workspace.requester.name)
+        return _("%(client)s states that it has it.") % {"client": client}
+    words = {
+        ConsentRecord.Decision.GRANTED: _("You agreed"),
+        ConsentRecord.Decision.DECLINED: _("You did not agree"),
+        ConsentRecord.Decision.WITHDRAWN: _("Withdrawn"),
+        ConsentRecord.Decision.EXPIRED: _("Not answered in time"),
+    }
+    return "; ".join(
+        f"{words[ConsentRecord.Decision(record.decision)]}: "
+        f"{format_nairobi(record.created_at, MOMENT)} ({record.number})"
+        for record in one.decisions
+    )
+
+
+def _kept_text(one: SubjectReport) -> str:
+    if one.is_held:
+        return _("Longer than usual: until an open question about it is settled")
+    if one.kept_until:
+        return format_nairobi(one.kept_until, DAY)
+    kept = one.report.workspace.retention(one.report.environment)
+    return _("%(days)s days after its end") % {"days": kept.days}
+
+
+def _notes(one: SubjectReport) -> Iterator[str]:
+    if at := one.report.restricted_at:
+        text = _("You objected on %(day)s: nobody uses it again or monitors you by it.")
+        yield text % {"day": format_nairobi(at, DAY)}
+    if one.disputed:
+        yield _("You said that a result is wrong. It is being looked into.")
+
+
+def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> View:
+    finding = result.finding or {}
+    is_made = result.status == ResultStatus.COMPLETED
+    details = _details(finding.get("details") or {}, is_short=is_short)
+    return {
+        "result": result,
+        "name": _(result.definition.display_name),
+        "state": "" if is_made else _result_state(ResultStatus(result.status)),
+        "summary": one_line(finding.get("summary") or ""),
+        "facts": list(_check_facts(result, one)),
+        "flags": [flag_text(flag) for flag in finding.get("flags") or ()],
+        "details": details,
+        "is_disputed": result.pk in one.disputed,
+        "is_made": is_made,
+    }
+
+
+def _result_state(status: ResultStatus) -> str:
+    states = {
+        ResultStatus.PENDING: _("Waiting"),
+        ResultStatus.RUNNING: _("Under way"),
+        ResultStatus.FAILED: _("Could not be made"),
+        ResultStatus.CANCELLED: _("Not made"),
+    }
+    return states[status]
+
+
+def _check_facts(result: CheckResult, one: SubjectReport) -> Iterator[tuple[str, str]]:
+    if result.status != ResultStatus.COMPLETED:
+        return
+    yield _("Source"), _source_text(result, one)
+    if result.completed_at:
+        yield _("Found on"), format_nairobi(result.completed_at, MOMENT)
+    yield _("Score"), _score_text(result.score)
+
+
+def _source_text(result: CheckResult, one: SubjectReport) -> str:
+    evidence = (result.finding or {}).get("evidence") or {}
+    text = _source_name(evidence.get("provider") or "", result.name, one)
+    if result.reused:
+        return " ".join([text, _("It was asked for an earlier report.")])
+    return text
+
+
+def _source_name(source: str, check: str, one: SubjectReport) -> str:
+    if one.report.environment == Environment.SANDBOX:
+        return _("None: the result of a test is made up.")
+    if source == REFEREE:
+        return _("The referee who was named.")
+    found = recipient_named(source, check, get_language() or "en")
+    if found is None:
+        return _("Lists that %(operator)s keeps itself.") % {
+            "operator": settings.OPERATOR_NAME
+        }
+    named = f"{found.name} ({found.country})" if found.country else found.name
+    if not found.register:
+        return f"{named}."
+    return _("%(name)s, which asked %(register)s.") % {
+        "name": named,
+        "register": found.register,
+    }
+
+
+def _score_text(score: int | None) -> str:
+    if score is None:
+        return _("None. Nothing was found that could be rated.")
+    meanings = {
+        RiskLevel.LOW: _("low risk: little or nothing speaks against you"),
+        RiskLevel.MEDIUM: _("medium risk: something does not fit, or is not known"),
+        RiskLevel.HIGH: _("high risk: something serious was found"),
+    }
+    return _("%(score)s of 100, %(meaning)s.") % {
+        "score": score,
+        "meaning": meanings[RiskLevel.of(score)],
+    }
+
+
+def _details(members: dict[str, Any], *, is_short: bool) -> list[tuple[str, str]]:
+    found = [
+        (label_of(name), text_of(value))
+        for name, value in members.items()
+        if name not in UNSHOWN
+    ]
+    if is_short:
+        found = [(label, _cut(text)) for label, text in found]
+    return [(label, text) for label, text in found if text]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]} …"
+
+
+def _recipient_text(each: ReportRecipient, one: SubjectReport) -> str:
+    values = {
+        "client": one_line(one.report.workspace.requester.name),
+        "operator": settings.OPERATOR_NAME,
+        "host": each.host,
+    }
+    texts = {
+        RecipientKind.API: _("%(client)s, by a program"),
+        RecipientKind.PDF: _("%(client)s, as a document (PDF)"),
+        RecipientKind.CONSOLE: _("%(client)s, on its pages here"),
+        RecipientKind.WEBHOOK: _("%(host)s, where %(client)s has results sent"),
+        RecipientKind.STAFF: _("Staff of %(operator)s"),
+    }
+    return f"{texts[each.kind] % values}: {_span(each.first_at, each.last_at)}"
+
+
+def _span(first: datetime, last: datetime) -> str:
+    days = [format_nairobi(first, DAY), format_nairobi(last, DAY)]
+    if days[0] == days[1]:
+        return days[0]
+    return _("first %(first)s, last %(last)s") % {"first": days[0], "last": days[1]}
