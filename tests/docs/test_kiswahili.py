@@ -19,10 +19,16 @@ ROWS = [
     for line in GLOSSARY.splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| English"))
 ]
-# SHA-256 of published notices. Subjects have consented to these exact texts.
+# SHA-256 of published notices for Kenya. Subjects have consented to these exact texts.
 PUBLISHED = {
-    "ke-2026-11.en": "abc6d308e7aae77c7c3bb9572c2588977d816f67039905e96035f80268a85842",
-    "ke-2026-11.sw": "faad852d1854c7c14b007dae589f64f76f380c634c060c83ad87dd7bf12ccb3d",
+    "2026-11.en": "abc6d308e7aae77c7c3bb9572c2588977d816f67039905e96035f80268a85842",
+    "2026-11.sw": "faad852d1854c7c14b007dae589f64f76f380c634c060c83ad87dd7bf12ccb3d",
+    "2026-11b.en": "abc6d308e7aae77c7c3bb9572c2588977d816f67039905e96035f80268a85842",
+    "2026-11b.sw": "a989401d1c42e6f3ff1a978feff97b1dfb7ad05e066e54d1d24ccdb740a34a9e",
+    "2026-11c.en": "9435e007cdc8abcd17f12e8869c6ee2a39de413e4cfe76490b3121d99eab149e",
+    "2026-11c.sw": "df57fd9a5e29e86f839ad9013d4d2e0dab4e0d01300b887bdb5c05a71bb84835",
+    "2026-11d.en": "a5639eaf0e6adc87c59b6d5f5b015f02ba4f375a3c7fb0e055c7578400e63440",
+    "2026-11d.sw": "dbaa0efa576da2dc696b61e2b0b8057a567799dc490caa4f6b0ef58305e311f9",
 }
 
 
@@ -84,6 +90,6 @@ def test_texts_use_the_words_of_the_vocabulary(row):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_notice_is_unchanged(name):
-    text = (FOLDER / f"{name}.toml").read_bytes()
+    text = (FOLDER / f"ke-{name}.toml").read_bytes()
 
     assert sha256(text).hexdigest() == PUBLISHED[name]

@@ -63,7 +63,8 @@ def test_text_is_whole_and_its_hash_its_own(ask, language):
     assert "Loan {for} a %s" in notice.text
     assert "{client}" not in notice.text
     assert "Acacia Lenders" in notice.title
-    assert str(consent.report.workspace.retention_days) in notice.text
+    workspace = consent.report.workspace
+    assert str(workspace.retention("sandbox").days) in notice.text
     assert len(notice.sha256) == 64
 
 
@@ -75,6 +76,25 @@ def test_text_names_the_contacts_of_client_and_operator(ask, settings):
 
     assert "Acacia Lenders: owner@acacia.test." in text
     assert "Verification reports: privacy@operator.test." in text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_text_says_where_people_use_their_rights(ask, settings, language):
+    settings.BASE_URL = "https://verify.test"
+    settings.SUBJECT_REQUEST_DAYS = {
+        **settings.SUBJECT_REQUEST_DAYS,
+        "ACCESS": 5,
+        "CORRECTION": 11,
+        "OBJECTION": 12,
+        "ERASURE": 13,
+    }
+
+    notice = notice_for(ask().consent, language)
+
+    rights = notice.paragraphs[-1].text
+    assert "https://verify.test/my-data" in rights
+    assert re.findall(r"\b5\b|\b13\b", rights) == ["5", "13"]
 
 
 @pytest.mark.django_db

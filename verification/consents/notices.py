@@ -33,8 +33,10 @@ from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"
 # Country of the subject -> version of the notice.
-VERSIONS: dict[str, str] = {"KE": "ke-2026-11d"}
-DEFAULT_VERSION = "ke-2026-11d"
+VERSIONS: dict[str, str] = {"KE": "ke-2026-11e"}
+DEFAULT_VERSION = "ke-2026-11e"
+# The rights whose deadlines the notice sums up
+ANSWERED = ("CORRECTION", "OBJECTION", "ERASURE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,9 @@ def _values(report: Report) -> dict[str, Any]:
         "service": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
         "retention_days": report.workspace.retention(report.environment).days,
+        "my_data": f"{settings.BASE_URL}/my-data",
+        "access_days": settings.SUBJECT_REQUEST_DAYS["ACCESS"],
+        "answer_days": max(settings.SUBJECT_REQUEST_DAYS[k] for k in ANSWERED),
     }
 
 
