@@ -20,10 +20,11 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Model
 
-from monitoring.models import Alert, Baseline
+from monitoring.models import Alert, Baseline, Rule
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.golive.documents import delete_file
+from verification.jobs.queue import job
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
 from verification.privacy.models import (
@@ -212,6 +213,17 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     if files:
         transaction.on_commit(lambda: _delete_files(files))
     return +counts
+
+
+@job
+def refresh_statistics() -> None:
+    """Let PostgreSQL sample the tables anew: its statistics quote erased values.
+
+    Schedule it after an erasure.
+    """
+    for name in [Rule._meta.db_table, *(table.name for table in TABLES)]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ANALYZE {name}")
 
 
 def _delete_files(names: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ from verification.privacy.models import (
     Hold,
     RetentionRun,
 )
-from verification.privacy.personal_data import erase_reports
+from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
@@ -88,6 +88,7 @@ def _erase_in(
         erased += _erase_in_batches(older, stop_at)
     if erased:
         RetentionRun.objects.create(**own, before=before, report_count=erased)
+        schedule_job(refresh_statistics)
 
 
 def _expired(
