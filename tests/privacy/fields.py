@@ -1,9 +1,9 @@
 """Every place where the API and the hosted pages take a text from somebody."""
 
-import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from django import forms
@@ -12,3 +12,88 @@ from verification import hosted
 from verification.api.docs import document
 from verification.checks.catalogue import CATALOGUE
 
+# Texts that carry no mark, and why
+WITHOUT_MARK = {
+    "ConsentInput.obtainedAt": "a time",
+    "DraftEdit.checksRequested[]": "names of checks",
+    "Recover.since": "a time",
+    "ReportItem.checksRequested[]": "names of checks",
+    "Rule.checkNames[]": "names of checks",
+    "WebhookConfiguration.secret": "the client's",
+    "WebhookConfiguration.url": "the client's",
+    # Forms
+    "AmountForm.amount": "money of a client",
+    "AnswersForm.from_day": "AnswersForm.from",
+    "AnswersForm.from_month": "AnswersForm.from",
+    "AnswersForm.from_year": "AnswersForm.from",
+    "AnswersForm.to_day": "AnswersForm.to",
+    "AnswersForm.to_month": "AnswersForm.to",
+    "AnswersForm.to_year": "AnswersForm.to",
+    "CodeForm.answer": "a code of the service",
+    "CompanyGrantForm.shown": "a digest",
+    "DateOfBirthForm.day": "compared, not stored",
+    "DateOfBirthForm.month": "compared, not stored",
+    "DateOfBirthForm.year": "compared, not stored",
+    "GrantForm.name": "like SubjectInput.fullName, or the page refuses it",
+    "GrantForm.shown": "a digest",
+    "IdNumberEndForm.answer": "compared, not stored",
+    "KraPinForm.answer": "compared, not stored",
+    "RegistrationNumberForm.answer": "compared, not stored",
+}
+
+
+def fields_with_text() -> set[str]:
+    """Return the names of all members of requests, inputs of checks, and form fields
+    that take a text."""
+    inputs = {i["key"] for check in CATALOGUE for i in check.required_inputs}
+    return {
+        *api_members(),
+        *form_fields(),
+        *(f"SubjectInput.{key}" for key in inputs),
+    } - {"SubjectInput.*"}
+
+
+def api_members() -> Iterator[str]:
+    """Yield the text members of all requests, such as `SubjectInput.fullName`."""
+    whole = document()
+    for operations in whole["paths"].values():
+        for operation in operations.values():
+            for body in operation.get("requestBody", {}).get("content", {}).values():
+                for member in text_members(whole, body["schema"], "", frozenset()):
+                    yield member.replace("Request.", ".")
+
+
+def text_members(
+    whole: dict[str, Any], schema: dict[str, Any], at: str, above: frozenset[str]
+) -> Iterator[str]:
+    if name := schema.get("$ref", "").rpartition("/")[2]:
+        if name not in above:
+            found = whole["components"]["schemas"][name]
+            yield from text_members(whole, found, name, above | {name})
+        return
+    parts = [(at, part) for kind in KINDS for part in schema.get(kind, ())]
+    parts += [(f"{at}.{k}", part) for k, part in schema.get("properties", {}).items()]
+    parts += [(f"{at}[]", schema["items"])] if "items" in schema else []
+    for place, part in parts:
+        yield from text_members(whole, part, place, above)
+    if schema.get("additionalProperties"):
+        yield f"{at}.*"
+    types = schema.get("type", ())
+    is_text = types == "string" or "string" in types
+    if is_text and not {"enum", "const"} & schema.keys():
+        yield at
+
+
+KINDS = ("allOf", "anyOf", "oneOf")
+CHOSEN = (forms.BooleanField, forms.ChoiceField)
+
+
+def form_fields() -> Iterator[str]:
+    """Yield the fields of all forms of hosted pages that are typed."""
+    for info in pkgutil.walk_packages(hosted.__path__, f"{hosted.__name__}."):
+        module = import_module(info.name)
+        for name, form in inspect.getmembers(module, inspect.isclass):
+            if issubclass(form, forms.Form) and form.__module__ == info.name:
+                for field, how in form.base_fields.items():
+                    if not isinstance(how, CHOSEN):
+                        yield f"{name}.{field}"

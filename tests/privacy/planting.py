@@ -309,7 +309,7 @@ class World:
             "subject": self.person,
             "checkNames": ["IDENTITY"],
             "cadence": "DAILY",
-            "reference": c.word("RuleRequest.reference"),
+            "reference": c.word("Rule.reference"),
         }
         key = {"Idempotency_Key": c.unstored("header.Idempotency-Key of a rule")}
         made = self.api.post("/monitoring", request, **key)

@@ -14,6 +14,7 @@ from tests.fakes.metropol import metropol as metropol
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.privacy.canaries import Canaries, Found, everything, find_in
+from tests.privacy.fields import WITHOUT_MARK, fields_with_text
 from tests.privacy.planting import World
 from tests.privacy.planting import live_source as live_source
 from tests.privacy.planting import world as world
@@ -48,6 +49,8 @@ def plant(world: World, find: Callable[[], Found]) -> Found:
     found = find()
     assert world.canaries.fields - world.canaries.not_stored - found.keys() == set()
     assert found.keys() & world.canaries.not_stored == set()
+    marked = {field.split(" of ")[0] for field in world.canaries.fields}
+    assert fields_with_text() - marked - WITHOUT_MARK.keys() == set(), "plant these"
     return found
 
 
@@ -68,9 +71,11 @@ def test_scan_reads_tables_of_which_no_model_knows(db: None):
         finally:
             cursor.execute("DROP TABLE forgotten")
 
-    assert found == {
-        "anything": {"forgotten.said", "pg_dump"}
-    }
+    assert found == {"anything": {"forgotten.said", "pg_dump"}}
+
+
+def test_list_of_fields_without_mark_names_existing_fields():
+    assert WITHOUT_MARK.keys() - fields_with_text() == set()
 
 
 def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
