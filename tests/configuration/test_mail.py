@@ -87,8 +87,8 @@ def read_settings(**environment: str) -> Any:
     """Return some settings of a process with this environment."""
     code = (
         "import json; from verification import settings as s; "
-        "print(json.dumps([s.EMAIL_BACKEND, s.DEFAULT_FROM_EMAIL, "
-        "s.AFRICASTALKING_API_KEY]))"
+        "print(json.dumps([s.EMAIL_BACKEND, str(s.EMAIL_FILE_PATH), "
+        "s.DEFAULT_FROM_EMAIL, s.AFRICASTALKING_API_KEY]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -101,10 +101,18 @@ def read_settings(**environment: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_development_writes_no_mail_into_files(tmp_path: Any):
-    backend, *_ = read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
-    assert backend.endswith("dummy.EmailBackend")
-    assert list(tmp_path.iterdir()) == []
+def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
+    backend, path, *_ = read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
+    assert backend == "verification.notifications.mailbox.EmailBackend"
+    assert path == str(tmp_path / "mail")
+
+
+def test_only_the_owner_can_read_development_mails(tmp_path: Any):
+    (tmp_path / "mail").mkdir(mode=0o755)
+
+    read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
+
+    assert (tmp_path / "mail").stat().st_mode & 0o777 == 0o700
 
 
 def test_mail_url_and_secret_key_are_read_from_files(tmp_path: Any):
@@ -116,4 +124,4 @@ def test_mail_url_and_secret_key_are_read_from_files(tmp_path: Any):
         EMAIL_FROM="Acacia <post@acacia.test>",
         AFRICASTALKING_API_KEY_FILE=str(tmp_path / "key"),
     )
-    assert found == [SMTP, "Acacia <post@acacia.test>", "atsk_1"]
+    assert found == [SMTP, "", "Acacia <post@acacia.test>", "atsk_1"]

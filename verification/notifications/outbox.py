@@ -24,6 +24,7 @@ from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job, job_row, schedule_job
+from verification.notifications.mailbox import delete_emails_before
 from verification.notifications.models import (
     Channel,
     Kind,
@@ -239,6 +240,7 @@ def purge_recipients() -> None:
     """Erase recipients and content of notifications after `RETENTION`."""
     for statement in (GIVE_UP, ERASE_CONTENT):
         execute_in_batches(statement, before=now() - RETENTION)
+    delete_emails_before(now() - RETENTION)
     yesterday = now() - timedelta(days=1)
     execute_in_batches(DELETE_UNCONFIRMED, before=yesterday)
     execute_in_batches(DELETE_COUNTS, before=yesterday.date())

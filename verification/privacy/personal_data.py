@@ -25,6 +25,7 @@ from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.golive.documents import delete_file
 from verification.jobs.queue import job
+from verification.notifications.mailbox import delete_emails
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
 from verification.privacy.models import (
@@ -190,6 +191,9 @@ UPDATE notifications_notification t
 SET status = 'CANCELLED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
 WHERE t.report_id = ANY(%(reports)s) AND t.next_attempt_at IS NOT NULL
 """
+MESSAGES = (
+    "SELECT id FROM notifications_notification WHERE report_id = ANY(%(reports)s)"
+)
 FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
 
 
@@ -205,13 +209,15 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     with connection.cursor() as cursor:
         cursor.execute(FILES, values)
         files = [name for (name,) in cursor.fetchall()]
+        cursor.execute(MESSAGES, values)
+        messages = [message_id for (message_id,) in cursor.fetchall()]
         cursor.execute(STOP_DELIVERIES, values)
         cursor.execute(STOP_MESSAGES, values)
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount
-    if files:
-        transaction.on_commit(lambda: _delete_files(files))
+    transaction.on_commit(lambda: _delete_files(files))
+    transaction.on_commit(lambda: delete_emails(messages))
     return +counts
 
 

@@ -23,6 +23,7 @@ from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
     document_storage,
     mail_settings,
+    mailbox,
     scanner_address,
 )
 from verification.settings.providers import (
@@ -215,8 +216,8 @@ CACHES = {
 }
 
 if DEBUG and not optional_secret("EMAIL_URL"):
-    # The page /dev/mail shows the messages; files would outlive a person's erasure.
-    EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+    EMAIL_BACKEND = "verification.notifications.mailbox.EmailBackend"
+    EMAIL_FILE_PATH = mailbox(DATA_DIR)
 else:
     globals().update(mail_settings(optional_secret("EMAIL_URL") or "smtp://localhost"))
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")

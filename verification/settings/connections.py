@@ -26,6 +26,8 @@ YES = {"1", "on", "t", "true", "y", "yes"}
 NO = {"", "0", "f", "false", "n", "no", "off"}
 # For each step of a conversation with the server.
 TIMEOUT_SECONDS = 10
+# Rights of everybody but the owner.
+OTHERS_PERMISSIONS = 0o077
 
 
 def mail_settings(url: str) -> dict[str, Any]:
@@ -85,6 +87,24 @@ def _timeout(options: dict[str, str]) -> int:
     if not (text.isascii() and text.isdigit()):
         raise _refusal("has no usable timeout; write seconds as a whole number")
     return int(text) or TIMEOUT_SECONDS
+
+
+def mailbox(data_dir: Path) -> Path:
+    """Return the folder for e-mails of a development service, which sends none.
+
+    Only its owner can read the folder, because links in e-mails open reports.
+    """
+    folder = data_dir / "mail"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_mode & OTHERS_PERMISSIONS:
+            folder.chmod(0o700)
+    except OSError as e:
+        raise ImproperlyConfigured(
+            f"The folder {folder} cannot be made private ({e.strerror}); make it "
+            "yours, or set DATA_DIR to a folder that is."
+        ) from None
+    return folder
 
 
 def scanner_address(env: Env) -> tuple[str, int] | None:
