@@ -10,6 +10,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +186,17 @@ def statistics() -> Iterator[tuple[Place, str]]:
 
 def files() -> Iterator[tuple[Place, str]]:
     """Yield the files of the service, and the contents of sealed documents."""
-    for path in Path(settings.DATA_DIR).rglob("*"):
-        if (
-            path.is_file()
-            and "postgres" not in path.relative_to(settings.DATA_DIR).parts
-        ):
+    data_dir = Path(settings.DATA_DIR)
+    for path in data_dir.rglob("*"):
+        # The server's own files; they keep erased rows until it uses the space again.
+        if path.is_file() and "postgres" not in path.relative_to(data_dir).parts:
             yield f"file {path.name}", path.read_bytes().decode("latin-1")
+    for path in Path(settings.EMAIL_FILE_PATH).iterdir():
+        for part in message_from_bytes(path.read_bytes()).walk():
+            yield "e-mails", str(part.items())
+            if not part.is_multipart():
+                content: Any = part.get_payload(decode=True)
+                yield "e-mails", content.decode("latin-1")
     storage = storages["documents"]
     for document in [*CorrectionDocument.objects.all(), *Document.objects.all()]:
         if storage.exists(document.file):

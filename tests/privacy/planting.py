@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -398,7 +399,11 @@ def world(
     paystack: FakePaystack,
     smile_id: FakeSmileId,
     metropol: FakeMetropol,
+    tmp_path: Path,
+    settings: Any,
 ) -> World:
+    settings.EMAIL_BACKEND = "verification.notifications.mailbox.EmailBackend"
+    settings.EMAIL_FILE_PATH = str(tmp_path)
     workspace = paystack_api.workspace
     top_up(workspace, "production", Decimal(100_000), actor="tests", note="")
     return World(paystack_api, receiver, paystack, smile_id, metropol)

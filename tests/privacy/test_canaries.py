@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -60,7 +62,10 @@ def run_scheduled(function: Callable[[], object]) -> None:
     function()
 
 
-def test_scan_reads_tables_of_which_no_model_knows(db: None):
+def test_scan_reads_tables_of_which_no_model_knows(
+    db: None, settings: Any, tmp_path: Path
+):
+    settings.EMAIL_FILE_PATH = str(tmp_path)
     canaries = Canaries()
     name = canaries.name("anything").upper()
     with connection.cursor() as cursor:
@@ -88,6 +93,7 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
         "reports_report.subject_name",
         "statistics of reports_report.subject_name",
     }
+    assert "e-mails" in found["SubjectInput.email"]
 
     old = now() - timedelta(days=400)
     Report.objects.update(completed_at=old)
