@@ -16,9 +16,11 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 from verification.privacy.models import Outcome, RequestKind, SubjectRequest
 from verification.privacy.requests import (
+    DETAILS_RETENTION,
     NOTICE,
     answer_request,
     count_open_requests,
+    erase_old_details,
     remind_of_deadlines,
 )
 from verification.reports.models import Report
@@ -190,3 +192,16 @@ def test_overdue_request_is_a_figure_and_no_failure(client: Client):
     figures = [answer.json()["subjectRequestsOverdue"] for answer in (before, after)]
     assert figures == [1, 0]
     assert before.status_code == after.status_code
+
+
+def test_details_of_a_request_are_erased_long_after_its_answer():
+    old, young, unanswered = enter_request(), enter_request(), enter_request()
+    for row in (old, young):
+        answer_request(row, Outcome.DONE)
+    passed = now() - DETAILS_RETENTION - timedelta(minutes=1)
+    SubjectRequest.objects.filter(pk=old.pk).update(answered_at=passed)
+
+    erase_old_details()
+
+    left = SubjectRequest.objects.filter(details__isnull=False)
+    assert {row.pk for row in left} == {young.pk, unanswered.pk}

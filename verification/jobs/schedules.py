@@ -35,6 +35,7 @@ SCHEDULES = {
     "monitoring.pauses.notify_paused": 10,
     "verification.privacy.retention.erase_expired_reports": 60,
     "verification.privacy.requests.remind_of_deadlines": 60,
+    "verification.privacy.requests.erase_old_details": DAILY,
     "webhooks.delivery.send_due_deliveries": 1,
     "verification.notifications.delivery.send_due_notifications": 1,
     "verification.notifications.outbox.purge_recipients": 60,

@@ -29,6 +29,8 @@ from workspaces.models import Workspace
 
 # How long before a deadline the first e-mail goes out.
 NOTICE = timedelta(days=3)
+# What a person typed is kept for so long after the answer, for questions about it.
+DETAILS_RETENTION = timedelta(days=90)
 # One run writes about this many requests, and the next one about the others.
 MAX_REMINDED = 100
 
@@ -94,6 +96,17 @@ def count_open_requests() -> dict[str, tuple[int, int]]:
     counted = rows.annotate(open=Count("pk"), late=Count("pk", Q(due_at__lt=now())))
     found = {row["kind"]: (row["open"], row["late"]) for row in counted}
     return {kind: found.get(kind, (0, 0)) for kind in RequestKind.values}
+
+
+@job
+def erase_old_details() -> None:
+    """Erase what people typed in requests that were answered `DETAILS_RETENTION` ago.
+
+    A request from /my-data belongs to no report, with which it would be erased.
+    """
+    before = now() - DETAILS_RETENTION
+    old = SubjectRequest.objects.filter(answered_at__lt=before, details__isnull=False)
+    old.update(details=None)
 
 
 @job

@@ -1,0 +1,390 @@
+"""The record of processing activities, from the configuration of this installation.
+
+It says who decides, about whom data is kept and why, who receives it, for how long, and
+what protects it: what the Data Commissioner asks of a controller or processor (Data
+Protection Act, 2019, sections 18, 19, 25, 29 and 39; General Regulations, 2021,
+regulations 19 to 21, 24 and 25). It holds no data of subjects, but names clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Model
+
+from verification.checks.callbacks import ANSWER_RETENTION
+from verification.checks.catalogue import CATALOGUE
+from verification.documents import pdf
+from verification.jobs.schedules import FAILURE_RETENTION
+from verification.notifications import outbox
+from verification.notifications.models import Notification
+from verification.notifications.sms import sms_is_configured
+from verification.payments import alerts, provider_events
+from verification.payments.models import Checkout, PaymentEvent
+from verification.payments.registry import LABELS
+from verification.privacy.models import RequestKind, SubjectRequest
+from verification.privacy.personal_data import TABLES
+from verification.privacy.requests import DETAILS_RETENTION
+from verification.providers import registry
+from verification.reports.models import IdempotencyRecord
+from verification.sources import health
+from verification.sources.models import Call
+from verification.values.local_time import format_nairobi
+from webhooks import events
+from webhooks.models import Attempt, Event
+from workspaces import rate_limits
+from workspaces.create import OPERATOR_ID
+from workspaces.models import Environment, Workspace
+
+TITLE = "Record of processing activities"
+WITH_REPORT = "with its report"
+NOBODY = "Nobody."
+
+# Activity, whose data, who decides (the operator is the processor of the others), why
+# it may be done
+ACTIVITIES = [
+    (
+        "Check people and companies for clients: reports, consents, references",
+        "Subjects, referees; directors and shareholders of companies",
+        "The client; the operator is its processor",
+        "Consent (sections 30(1)(a) and 32); the referee's own answer",
+    ),
+    (
+        "Check again by a rule, and alert the client",
+        "Subjects",
+        "The client; the operator is its processor",
+        "Consent that names monitoring",
+    ),
+    (
+        "Take payments for reports, and give them back",
+        "Payers",
+        "The operator",
+        "Contract (section 30(1)(b)(i)); tax law",
+    ),
+    (
+        "Keep evidence of consent and the register of requests",
+        "Subjects",
+        "The client and the operator, each for its own duty",
+        "Legal obligation (section 30(1)(b)(ii))",
+    ),
+    (
+        "Accounts, keys, invoices and messages of clients",
+        "Members of clients, people they invite",
+        "The operator",
+        "Contract (section 30(1)(b)(i))",
+    ),
+    (
+        "Review companies before they go live",
+        "Contacts and directors of clients",
+        "The operator",
+        "Legitimate interest (section 30(1)(b)(vii))",
+    ),
+    (
+        "Run, secure and audit the service",
+        "Staff, members, visitors of pages",
+        "The operator",
+        "Legitimate interest; security of processing (sections 41 and 42)",
+    ),
+]
+
+# Table -> what is erased before its report is, and after how long
+EARLIER: dict[type[Model], tuple[str, timedelta]] = {
+    Attempt: ("answers", events.RETENTION),
+    Call: ("unread answers", ANSWER_RETENTION),
+    Checkout: ("telephones", provider_events.RETENTION),
+    Event: ("contents", events.RETENTION),
+    IdempotencyRecord: ("answers", timedelta(hours=settings.IDEMPOTENCY_HOURS)),
+    Notification: ("recipients and contents", outbox.RETENTION),
+    PaymentEvent: ("bodies", provider_events.RETENTION),
+    SubjectRequest: ("details", DETAILS_RETENTION),
+}
+
+
+def _hours(time: timedelta) -> int:
+    return time // timedelta(hours=1)
+
+
+# Scheduled job that erases -> what, and when
+PURGES: dict[str, tuple[str, str]] = {
+    "verification.privacy.retention.erase_expired_reports": (
+        "reports with all that belongs to them, paused rules, old drafts",
+        "when the retention of the workspace is over",
+    ),
+    "verification.privacy.requests.erase_old_details": (
+        "what people typed in requests that were answered",
+        f"{DETAILS_RETENTION.days} days after the answer",
+    ),
+    "verification.notifications.outbox.purge_recipients": (
+        "recipients and contents of messages",
+        f"after {outbox.RETENTION.days} days",
+    ),
+    "webhooks.events.purge_events": (
+        "contents of events, answers of receivers",
+        f"after {events.RETENTION.days} days",
+    ),
+    "verification.payments.provider_events.purge_payment_events": (
+        "events of payment providers, telephones of prompts",
+        f"after {provider_events.RETENTION.days} days",
+    ),
+    "verification.payments.alerts.purge_operator_alerts": (
+        "alerts to operators about payments",
+        f"after {alerts.RETENTION.days} days",
+    ),
+    "verification.checks.callbacks.erase_unread_answers": (
+        "answers of sources that no check has read",
+        f"after {ANSWER_RETENTION.days} day",
+    ),
+    "verification.reports.idempotency.purge_idempotency_records": (
+        "answers to requests of clients, for repeats",
+        f"after {settings.IDEMPOTENCY_HOURS} hours",
+    ),
+    "workspaces.models.purge_notes": (
+        "notes of staff about a client",
+        "after the days that the client's production reports are kept",
+    ),
+    "workspaces.members.end_expired_invitations": (
+        "addresses of people who were invited",
+        "when the invitation ends",
+    ),
+    "workspaces.rate_limits.purge_counts": (
+        "counts of requests",
+        f"after {rate_limits.RETENTION.seconds // 60} minutes",
+    ),
+    "verification.accounts.sessions.purge_sessions": (
+        "sessions of members and staff",
+        f"after {_hours(settings.MEMBER_SESSION[1])} and "
+        f"{_hours(settings.STAFF_SESSION[1])} hours",
+    ),
+    "verification.accounts.models.purge_unconfirmed_users": (
+        "accounts that nobody has confirmed",
+        "after 30 days",
+    ),
+    "verification.sources.health.purge_old_minutes": (
+        "counts of calls of sources",
+        f"after {health.RETENTION.days} days",
+    ),
+    "verification.jobs.schedules.purge_failures": (
+        "failed jobs, which hold ids only",
+        f"after {FAILURE_RETENTION.days} days",
+    ),
+}
+STAYS = [
+    "What stays of an erased report: ids, checks, states, times and prices.",
+    "Ledger, invoices and payments without a payer stay as tax law demands.",
+    "The audit trail stays. It holds names of fields and no values.",
+    "The register of requests stays without what a person typed.",
+    "Members and staff stay while they have an account; a deactivated one loses its "
+    "password and sessions.",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the record: sentences, then a table if it has headings."""
+
+    title: str
+    text: Sequence[str] = ()
+    headings: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingRecord:
+    operator: str
+    at: datetime
+    sections: tuple[Section, ...]
+
+
+def processing_record(at: datetime) -> ProcessingRecord:
+    """Return the record as the configuration and the rows of this moment make it."""
+    return ProcessingRecord(settings.OPERATOR_NAME, at, tuple(_sections()))
+
+
+def _sections() -> Iterator[Section]:
+    officers = ", ".join(settings.PRIVACY_CONTACTS) or "not named (PRIVACY_CONTACTS)"
+    yield Section(
+        "Who keeps this record",
+        [
+            f"Operator: {settings.OPERATOR_NAME}, {settings.OPERATOR_CONTACT}.",
+            f"Data protection officer: {officers}.",
+            f"Service: {settings.BASE_URL}.",
+            "Counsel has to confirm the legal bases and sections below.",
+        ],
+    )
+    yield Section(
+        "Activities and purposes",
+        headings=("Activity", "About whom", "Who decides", "Legal basis"),
+        rows=ACTIVITIES,
+    )
+    yield _clients()
+    yield Section(
+        "Categories of data",
+        ["Each table with data about subjects, payers and referees."],
+        ("Data", "Table", "Erased"),
+        [(table.what, table.name, _erased(table.model)) for table in TABLES],
+    )
+    yield _sources()
+    yield _other_recipients()
+    yield Section(
+        "Retention",
+        ["Jobs erase these by the clock.", *STAYS],
+        ("Job", "What", "When"),
+        [(job.rpartition(".")[2], *entry) for job, entry in sorted(PURGES.items())],
+    )
+    yield Section(
+        "Rights and deadlines",
+        headings=("Right", "Days to answer"),
+        rows=[
+            (str(kind.label), str(settings.SUBJECT_REQUEST_DAYS[kind]))
+            for kind in RequestKind
+        ],
+    )
+    yield Section("Safeguards", _safeguards())
+
+
+def _clients() -> Section:
+    live = Workspace.objects.filter(go_live=Workspace.GoLive.APPROVED).order_by("name")
+    others = Workspace.objects.exclude(pk__in=live.values("pk"))
+    sandbox = others.exclude(pk=OPERATOR_ID).count()
+    return Section(
+        "Clients whose processor the operator is",
+        [f"{sandbox} more workspaces use the sandbox alone, with made-up people."],
+        ("Client", "Contact", "Production reports are kept"),
+        [
+            (w.requester.name, w.contact, _days(w.retention(Environment.PRODUCTION)))
+            for w in live
+        ],
+    )
+
+
+def _days(time: timedelta) -> str:
+    return f"{time.days} days" if time.days != 1 else "1 day"
+
+
+def _erased(model: type[Model]) -> str:
+    if model not in EARLIER:
+        return WITH_REPORT
+    what, after = EARLIER[model]
+    return f"{what} after {_days(after)}, or {WITH_REPORT}"
+
+
+def _sources() -> Section:
+    """Return the live sources on the routes of checks, as recipients."""
+    checks: dict[tuple[str, str, str], list[str]] = {}
+    for entry in CATALOGUE:
+        for provider in registry.sources_of(entry.name):
+            found = registry.recipient(provider, entry.name, "en")
+            safeguards = ""
+            if found is None:
+                key = (provider.name, "this installation", safeguards)
+            else:
+                if found.is_abroad:
+                    given = found.safeguards or "Name the safeguards in the contract."
+                    safeguards = given.format(service=settings.OPERATOR_NAME)
+                key = (found.name, found.country or "unknown", safeguards)
+            checks.setdefault(key, []).append(entry.name)
+    return Section(
+        "Sources that receive details of subjects",
+        [
+            "Each gets what its check needs, from production alone.",
+            "A referee whom the client names is asked by e-mail about an employment.",
+        ]
+        if checks
+        else ["No live source is configured."],
+        ("Source", "Country", "Checks", "Safeguards abroad"),
+        [
+            (name, country, ", ".join(names), safeguards or "-")
+            for (name, country, safeguards), names in sorted(checks.items())
+        ],
+    )
+
+
+def _other_recipients() -> Section:
+    rows = [
+        ("The client", "reports, events, documents", "API, console, webhooks by https"),
+        *(
+            (LABELS.get(name, name), "payer's telephone or e-mail, amount", "https")
+            for name in settings.PAYMENT_PROVIDERS
+        ),
+    ]
+    if settings.EMAIL_BACKEND.endswith("smtp.EmailBackend"):
+        is_encrypted = settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL
+        how = "TLS" if is_encrypted else "no TLS to the server"
+        rows.append((f"Mail server {settings.EMAIL_HOST}", "messages by e-mail", how))
+    if sms_is_configured():
+        rows.append(("Africa's Talking", "messages by SMS", "https"))
+    if "s3" in settings.STORAGES["documents"]["BACKEND"].lower():
+        rows.append(("Bucket of documents", "sealed documents", "https"))
+    text = "Authorities receive data only if a law demands it."
+    return Section("Other recipients", [text], ("Recipient", "What", "How"), rows)
+
+
+def _safeguards() -> list[str]:
+    keys = len(settings.FIELD_KEYS)
+    return [
+        "Personal fields and documents are encrypted with AES-256-GCM under a key of "
+        f"each column, bound to the row. Keys in use: {keys}.",
+        "Names of subjects are readable in the database, so that clients and staff "
+        "find reports.",
+        "Values are found by keyed hashes. The keys lie apart from database and "
+        "backups.",
+        f"Pages and the API use {_scheme()}; calls to sources and receivers use TLS.",
+        "Staff and members of live clients need a second factor. Sessions of staff end "
+        f"after {settings.STAFF_SESSION[0].seconds // 60} minutes without a request.",
+        "Staff see personal data masked until they give a reason, which the audit "
+        "trail keeps. The database refuses changes of the trail.",
+        "Large refunds, bookings and new superusers need a second person.",
+        "Subjects prove who they are before they see a report; wrong answers lock.",
+        f"Uploaded documents are inspected, {_scanner()}.",
+        "Logs, addresses of pages and arguments of jobs hold no personal data.",
+    ]
+
+
+def _scheme() -> str:
+    return "https" if settings.BASE_URL.startswith("https:") else "plain HTTP"
+
+
+def _scanner() -> str:
+    return "with a virus scanner" if settings.CLAMAV else "without a virus scanner"
+
+
+def as_markdown(record: ProcessingRecord) -> str:
+    made = f"{record.operator}, {format_nairobi(record.at)}."
+    parts = [f"# {TITLE}", made]
+    for section in record.sections:
+        parts.append(f"## {section.title}")
+        if section.text:
+            parts.append("\n".join(f"- {_cell(line)}" for line in section.text))
+        if section.headings:
+            rows = section.rows or [(NOBODY, *[""] * (len(section.headings) - 1))]
+            lines = [section.headings, ["---"] * len(section.headings), *rows]
+            parts.append("\n".join(f"| {' | '.join(map(_cell, r))} |" for r in lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Escape what Markdown would read as markup: clients choose their names."""
+    return text.translate({ord(c): f"\\{c}" for c in "\\|<>`*_[]"})
+
+
+def as_pdf(record: ProcessingRecord) -> bytes:
+    data: dict[str, Any] = {
+        "title": TITLE,
+        "operator": record.operator,
+        "at": format_nairobi(record.at),
+        "nobody": NOBODY,
+        "sections": [
+            {
+                "title": section.title,
+                "text": list(section.text),
+                "headings": list(section.headings),
+                "rows": [list(row) for row in section.rows],
+            }
+            for section in record.sections
+        ],
+    }
+    return pdf.render_document("processing_record.typ", record.at, data)
