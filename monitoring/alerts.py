@@ -210,7 +210,7 @@ def _move_baseline(
         return []
     if baseline.run_number > run.number or baseline.result_id == result.pk:
         return None
-    old, new = baseline.said, _snapshot(result)
+    old, new = baseline.said, snapshot_of(result)
     baseline.result_id, baseline.run_number, baseline.said = result.pk, run.number, new
     baseline.completed_at = result.completed_at
     # If a later run has failed, this result is of a retry, and the later failure still
@@ -224,7 +224,7 @@ def _is_alarming(rule: Rule, baseline: Baseline) -> bool:
     return baseline.unanswered == FAILURES_BEFORE_ALERT.get(Cadence(rule.cadence), 1)
 
 
-def _snapshot(result: CheckResult) -> Snapshot:
+def snapshot_of(result: CheckResult) -> Snapshot:
     finding = result.finding or {}
     flags: dict[str, str] = {}
     for flag in finding["flags"]:

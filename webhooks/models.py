@@ -34,6 +34,11 @@ class Event(models.Model):
             "A monitoring run raised an alert.",
         )
         PAYMENT_PAID = "payment.paid", "A candidate or third-party payment completed."
+        CORRECTION_OPENED = (
+            "correction.opened",
+            "A subject says that a finding is wrong.",
+        )
+        CORRECTION_CLOSED = "correction.closed", "A correction was decided."
         # Every receiver gets it; clients cannot enable or disable it.
         WEBHOOK_TEST = "webhook.test", "A test event was asked for."
 

@@ -107,6 +107,18 @@ GO_LIVE = {
     "key": "vrf_live_0123456789ABCDEFGHIJKLMNOPQRSTUV35Llxk",
     "reason": "The CR12 is of last year",
 }
+CORRECTION = {
+    **CONTEXT,
+    "number": "D-0123-4567-89AB",
+    "workspace": "Acacia Lenders",
+    "check": "IDENTITY",
+    "decision": "CONFIRMED",
+    "reason": "The register has the same name",
+    "status": "COMPLETED",
+    "reportId": "019a5b2c-1d3e-7f40-8a51-6b7c8d9e0f11",
+    "reference": "loan-1",
+    "url": LINK,
+}
 CODE = {
     "requester": "Acacia Lenders",
     "operator": "Verification reports",
@@ -147,6 +159,10 @@ CONTEXTS = {
     Kind.SANDBOX_ADDRESS: CODE,
     Kind.CONSENT_CODE: CODE,
     Kind.ACCESS_CODE: CODE,
+    Kind.CORRECTION_RECEIPT: CORRECTION,
+    Kind.CORRECTION_ANSWER: CORRECTION,
+    Kind.CORRECTION_OPENED: CORRECTION,
+    Kind.CORRECTION_RERUN: CORRECTION,
 }
 TO_OWNERS = {
     Kind.TOP_UP_RECEIPT,
@@ -158,6 +174,8 @@ TO_OWNERS = {
     Kind.NEW_LINK_WANTED,
     Kind.WEBHOOK_FAILING,
     Kind.WEBHOOK_DISABLED,
+    Kind.CORRECTION_OPENED,
+    Kind.CORRECTION_RERUN,
 }
 ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
 TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
@@ -170,6 +188,7 @@ BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
 WITHOUT_DEADLINE = {
     Kind.CONSENT_LOCKED,
     Kind.PAYMENT_REFUNDED,
+    Kind.CORRECTION_ANSWER,
 }
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 

@@ -36,7 +36,7 @@ from verification.api.report_shapes import (
     StatusChangeBody,
     Timeline,
 )
-from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.models import CheckResult, ResultStatus, ordered_results
 from verification.consents.links import consent_links
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
@@ -325,7 +325,7 @@ def _get_report(client: Client, report_id: UUID) -> Report:
 def _report_body(client: Client, report_id: UUID) -> ReportBody:
     report = _get_report(client, report_id)
     results = list(report.results.all())
-    price = sum((result.price for result in results), Decimal(0))
+    price = sum((result.price for result in ordered_results(report)), Decimal(0))
     if report.status == ReportStatus.DRAFT and report.subject:
         definitions = catalogue()
         requested = [definitions[name] for name in report.checks_requested]

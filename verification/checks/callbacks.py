@@ -89,7 +89,7 @@ def _make_due(call: Call, at: datetime) -> None:
     The worker makes it due itself when it records that there is no answer yet.
     """
     if call.end == CallOutcome.NOT_YET:
-        waiting = CheckResult.objects.filter(pk=call.result_id, claims=0)
+        waiting = CheckResult.every.filter(pk=call.result_id, claims=0)
         waiting.filter(status=ResultStatus.RUNNING).update(
             next_attempt_at=at, turn_at=at
         )

@@ -226,7 +226,8 @@ def _start_calls(
 def _outcome_without_call(claimed: Claim) -> Outcome | None:
     """Return the outcome if the check must not or need not call a source, else None."""
     report = claimed.report
-    if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
+    is_under_way = report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}
+    if not (_is_disputed(claimed) if claimed.is_rerun else is_under_way):
         return Cancelled()
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
@@ -243,6 +244,12 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
     if claimed.reused_from_id:
         return _reuse_finding(claimed.reused_from_id)
     return None
+
+
+def _is_disputed(claimed: Claim) -> bool:
+    """Return whether the correction that a re-run belongs to is open."""
+    present = CheckResult.objects.filter(report=claimed.report, name=claimed.name)
+    return present.filter(disputed_at__isnull=False).exists()
 
 
 def _reuse_finding(result_id: UUID) -> Completed | None:
@@ -435,7 +442,7 @@ def find_route(claimed: Claim) -> Route:
     if environment == Environment.PRODUCTION:
         # If the subject cannot be read, the call will fail and say so.
         with suppress(InvalidTag, UnknownKey):
-            country = str((claimed.report.subject or {}).get("country") or "")
+            country = str((claimed.subject or {}).get("country") or "")
     consent = getattr(claimed.report, "consent", None)
     return consented_route(consent, claimed.name, environment, country)
 
@@ -449,7 +456,7 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
         return claimed, route
     consent = getattr(claimed.report, "consent", None)
     try:
-        subject = claimed.report.subject or {}
+        subject = claimed.subject or {}
         given = load_given_consent(consent) if consent else None
     except (InvalidTag, UnknownKey):
         # The call will fail and say so.
@@ -467,7 +474,7 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
 def _inquiry(claimed: Claim) -> Inquiry:
     return Inquiry(
         check=claimed.name,
-        subject=claimed.report.subject or {},
+        subject=claimed.subject or {},
         reference=claimed.reference,
         result_id=claimed.result_id,
         attempt=claimed.tries + 1,

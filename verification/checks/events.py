@@ -95,6 +95,20 @@ def reference_event(
     return _new_event(name, str(reference.pk), report, data)
 
 
+def correction_event(
+    name: Event.Name, report: Report, stack: CheckStack, correction: dict[str, Any]
+) -> NewEvent:
+    """Render correction.opened or correction.closed."""
+    data = {
+        **_report_data(report, stack, consent_status_of(report)),
+        "correction": correction,
+        "checkResultId": correction["checkResultId"],
+        "riskScore": report.risk_score,
+        "riskLevel": report.risk_level,
+    }
+    return _new_event(name, correction["id"], report, data)
+
+
 def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEvent:
     """Render payment.paid."""
     data = {

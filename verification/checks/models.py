@@ -125,6 +125,10 @@ class CheckResult(models.Model):
     risk_level = models.CharField(
         max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN
     )
+    # The subject as the re-run of a correction asks about it; null: as in the report.
+    inputs = EncryptedJSONField(null=True)
+    # Set while the subject says that the finding is wrong, until that is decided.
+    disputed_at = models.DateTimeField(null=True, editable=False)
     # {summary, flags, details, evidence}: the source's finding about the subject.
     finding = EncryptedJSONField(null=True)
     failure_code = models.CharField(max_length=40, blank=True)
@@ -191,6 +195,12 @@ class CheckResult(models.Model):
                 condition=Q(status=R.COMPLETED, reused_from_id__isnull=True),
                 name="results_reusable",
             ),
+            # The results that reuse a finding which turns out to be wrong.
+            models.Index(
+                fields=["reused_from_id"],
+                condition=Q(reused_from_id__isnull=False),
+                name="results_reusing",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -199,6 +209,15 @@ class CheckResult(models.Model):
     @property
     def reused(self) -> bool:
         return self.reused_from_id is not None
+
+
+def ordered_results(report: Report) -> models.QuerySet[CheckResult]:
+    """Return the results with their prices, as they were ordered.
+
+    A corrected result costs nothing and takes the place of one that was paid for.
+    """
+    every = CheckResult.every.filter(report=report).select_related("definition")
+    return every.order_by("position", "id").distinct("position")
 
 
 class TurnReservation(models.Model):

@@ -12,7 +12,7 @@ source, and `claim_queued` takes them when it has room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -60,7 +60,8 @@ CLAIM_DUE, CLAIM_QUEUED = (
         """,
         returning="""
     claimed.id, report_id, definition_id, name, attempt, tries,
-    claims, fence, started_at, reused_from_id, due.source, started_at = lease.begins
+    claims, fence, started_at, reused_from_id, revision, due.source,
+    started_at = lease.begins
         """,
     )
     for due in (DUE, QUEUED)
@@ -121,6 +122,8 @@ class Claim:
     fence: int
     started_at: datetime
     reused_from_id: UUID | None
+    # More than 0: a re-run, which does not count until a reviewer accepts it.
+    revision: int = 0
     # The source whose room the check waited for, or "".
     queued_source: str = ""
     # True if this claim begins the run, at `started_at`.
@@ -132,9 +135,20 @@ class Claim:
     # The inquiry that the source has accepted, and the consent if the source needs it.
     begun: PendingInquiry | None = None
     given: ConsentEvidence | None = None
+    # The row of a re-run for which the reviewer corrected the subject.
+    edited: CheckResult | None = None
     # The times of the call to the provider and of its answer.
     began_at: datetime | None = None
     ended_at: datetime | None = None
+
+    @property
+    def is_rerun(self) -> bool:
+        return self.revision > 0
+
+    @property
+    def subject(self) -> dict[str, Any] | None:
+        """The subject as the check asks about it; None if it was erased."""
+        return self.edited.inputs if self.edited else self.report.subject
 
     @property
     def reference(self) -> str:
@@ -177,7 +191,12 @@ def _claim(sql: str, values: list[Any]) -> list[Claim]:
     reports = Report.objects.select_related("workspace", "consent").in_bulk(
         {row[1] for row in rows}
     )
-    return [Claim(row[0], reports[row[1]], *row[2:]) for row in rows]
+    claims = [Claim(row[0], reports[row[1]], *row[2:]) for row in rows]
+    reruns = [claim.result_id for claim in claims if claim.is_rerun]
+    if not reruns:
+        return claims
+    edited = CheckResult.every.filter(pk__in=reruns, inputs__isnull=False).in_bulk()
+    return [replace(claim, edited=edited.get(claim.result_id)) for claim in claims]
 
 
 def schedule_next_run() -> None:
@@ -191,7 +210,7 @@ def schedule_next_run() -> None:
 
 def _next_due_at() -> datetime | None:
     # The order of the index: a check that is not due yet has its turn when it is due.
-    waiting = CheckResult.objects.filter(next_attempt_at__isnull=False, waits_for="")
+    waiting = CheckResult.every.filter(next_attempt_at__isnull=False, waits_for="")
     times = waiting.order_by("turn_at", "id").values_list("next_attempt_at", flat=True)
     return _next_queued_at() or times.first()
 
@@ -201,6 +220,6 @@ def _next_queued_at() -> datetime | None:
 
     If a worker is calling that source, it picks these checks up before.
     """
-    queued = CheckResult.objects.filter(next_attempt_at__isnull=False)
+    queued = CheckResult.every.filter(next_attempt_at__isnull=False)
     times = queued.exclude(waits_for="").values_list("next_attempt_at", flat=True)
     return times.order_by("waits_for", "turn_at", "id").first()

@@ -83,6 +83,7 @@ Definitions = Mapping[Any, CheckDefinition]
 ENGINE = "engine"
 CHECK_ENDED = "check ended"
 COMPARE = "monitoring.alerts.compare_runs"
+RERUN_ENDED = "verification.privacy.corrections.notify_reviewers"
 MAX_DURATION_MS = 2**31 - 1
 
 UPDATE = """
@@ -166,10 +167,17 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     prices = _update(ended, at)
     recorded = [(c, o) for c, o in ended if c.key in prices]
     _end_calls(recorded, at)
-    final = [(c, o) for c, o in recorded if c.report.pk in reports]
+    # A re-run changes its own row only, until a reviewer accepts it.
+    ended_reruns = [
+        c.result_id for c, o in recorded if c.is_rerun and not isinstance(o, Retry)
+    ]
+    if ended_reruns:
+        insert(job_row(RERUN_ENDED, *ended_reruns, at=at))
+    final = [(c, o) for c, o in recorded if c.report.pk in reports and not c.is_rerun]
     if not final:
         return
-    summaries = update_reports(reports, at)
+    own = {c.report.pk: reports[c.report.pk] for c, _ in final}
+    summaries = update_reports(own, at)
     movements = _reversals(final, prices, reports)
     events = _check_events(final, summaries, definitions, at)
     report_events = [s.event for s in summaries.values() if s.event]
@@ -265,7 +273,7 @@ def _end_calls(ended: Sequence[EndedCheck], at: datetime) -> None:
         erase_answers(read)
     calls = {c.call_id: call_end_of(outcome) for c, outcome in ended if c.call_id}
     if calls and (due := end_calls(calls, at)):
-        CheckResult.objects.filter(pk__in=due, status=ResultStatus.RUNNING).update(
+        CheckResult.every.filter(pk__in=due, status=ResultStatus.RUNNING).update(
             next_attempt_at=at, turn_at=at
         )
 
@@ -411,6 +419,13 @@ def update_reports(
             summary = summaries[move.report.pk]
             summary.event = _end_event(summary)
     return summaries
+
+
+def refresh_score(report: Report, at: datetime) -> None:
+    """Set the score of a locked report whose present results have changed."""
+    summary = _summarize_checks({report.pk: report})[report.pk]
+    if _update_score(summary):
+        _write_scores([report], at)
 
 
 def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _ReportSummary]:

@@ -1,4 +1,4 @@
-"""Documents of an application: the scan for viruses, and the sealed storage.
+"""Documents that people upload: the scan for viruses, and the sealed storage.
 
 Django's storage `documents` holds the files, and no URL serves it. Each file has a
 random name and its own key, which is sealed in the document's row. The storage alone,
@@ -16,11 +16,13 @@ from base64 import b64decode, b64encode
 from contextlib import closing
 from dataclasses import dataclass
 from string import ascii_lowercase
+from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
+from django.db.models import Model
 from django.http import HttpResponse
 
 from verification.golive.models import Document
@@ -55,7 +57,16 @@ def store(content: bytes) -> StoredFile:
     return StoredFile(name, b64encode(key).decode())
 
 
-def read_content(document: Document) -> bytes:
+class SealedDocument(Protocol):
+    """The row of a file: of an application to go live, or of a correction."""
+
+    content_type: str
+    file: str
+    # For the type checker: a sealed field has any type.
+    data_key: Any
+
+
+def read_content(document: SealedDocument) -> bytes:
     with _storage().open(document.file) as file:
         sealed: bytes = file.read()
     key = AESGCM(b64decode(document.data_key))
@@ -63,7 +74,7 @@ def read_content(document: Document) -> bytes:
     return key.decrypt(nonce, ciphertext, document.file.encode())
 
 
-def download(document: Document, name: str) -> HttpResponse:
+def download(document: SealedDocument, name: str) -> HttpResponse:
     """Return a download that browsers do not open here. `name` has no extension."""
     extension = EXTENSIONS[document.content_type]
     return HttpResponse(
@@ -76,9 +87,9 @@ def download(document: Document, name: str) -> HttpResponse:
     )
 
 
-def delete_unused(name: str) -> None:
+def delete_unused(name: str, model: type[Model] = Document) -> None:
     """Delete a file that no row names. If that fails, the file left is unreadable."""
-    if not Document.objects.filter(file=name).exists():
+    if not model._default_manager.filter(file=name).exists():
         delete_file(name)
 
 

@@ -24,6 +24,7 @@ from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
 from verification import links
+from verification.checks.models import ordered_results
 from verification.consents.messages import is_reachable
 from verification.hosted.pages import (
     View,
@@ -196,10 +197,9 @@ def format_money(amount: Decimal | None, currency: str) -> str:
 
 def check_prices(report: Report, currency: str) -> list[tuple[str, str]]:
     """Return (name, agreed price) of each check; "" for one that reuses a result."""
-    results = report.results.select_related("definition").order_by("position")
     return [
         _price_line(result.definition.display_name, result.price, currency)
-        for result in results
+        for result in ordered_results(report)
     ]
 
 

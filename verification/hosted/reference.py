@@ -33,7 +33,11 @@ from verification.notifications.models import Channel
 from verification.references import answers
 from verification.references.answers import Notice, notice_for
 from verification.references.models import Reference
-from verification.references.requests import ReferenceClosed, closed_status
+from verification.references.requests import (
+    ReferenceClosed,
+    asked_subject,
+    closed_status,
+)
 from verification.values.formats import one_line
 from verification.web.request import client_address, user_agent
 
@@ -263,7 +267,7 @@ def block(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     reference = visited.reference
     if visited.stage == "replaced":
         return pages.redirect(reference.pk)
-    email = (reference.report.subject or {}).get("refereeEmail")
+    email = asked_subject(reference).get("refereeEmail")
     addresses = [(Channel.EMAIL.value, email)] if email else []
     return block_page(request, reference.report, addresses, pages.path_of(reference.pk))
 
@@ -299,7 +303,7 @@ def _render(
         url = links.reference_url(reference.pk, visited.generation)
         context |= {"url": url, "qr": qr_code(url)}
     if visited.stage == QUESTIONS_STAGE:
-        subject = reference.report.subject or {}
+        subject = asked_subject(reference)
         context |= {
             "name": subject.get("fullName", ""),
             "employer": subject.get("employerName", ""),

@@ -58,6 +58,11 @@ class Kind(models.TextChoices):
     GO_LIVE_APPROVED = "GO_LIVE_APPROVED"
     GO_LIVE_REJECTED = "GO_LIVE_REJECTED"
     GO_LIVE_NAME = "GO_LIVE_NAME"
+    # To the subject, the client and the reviewer; from `privacy.corrections`
+    CORRECTION_RECEIPT = "CORRECTION_RECEIPT"
+    CORRECTION_ANSWER = "CORRECTION_ANSWER"
+    CORRECTION_OPENED = "CORRECTION_OPENED"
+    CORRECTION_RERUN = "CORRECTION_RERUN"
     # To an address that a member adds; from `workspaces.sandbox_addresses`
     SANDBOX_ADDRESS = "SANDBOX_ADDRESS"
 
@@ -72,9 +77,13 @@ THIRD_PARTY_KINDS = frozenset(
     Kind.PAYMENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
     Kind.ACCESS_CODE,
+    Kind.CORRECTION_RECEIPT,
+    Kind.CORRECTION_ANSWER,
 }
-# Messages that a subject has asked for, to see their own data: no block stops them.
-OWN_DATA_KINDS = frozenset({Kind.ACCESS_CODE})
+# Messages that a subject has asked for, about their own data: no block stops them.
+OWN_DATA_KINDS = frozenset(
+    {Kind.ACCESS_CODE, Kind.CORRECTION_RECEIPT, Kind.CORRECTION_ANSWER}
+)
 # Messages to people who may not know the workspace, and who can block it.
 BLOCKABLE_KINDS = (THIRD_PARTY_KINDS - OWN_DATA_KINDS) | {
     Kind.INVITATION,

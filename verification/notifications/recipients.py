@@ -137,6 +137,7 @@ RECEIPT_KINDS = frozenset(
     Kind.CONSENT_LOCKED,
     Kind.PAYMENT_REFUNDED,
     Kind.PAYMENT_SHORT,
+    Kind.CORRECTION_ANSWER,
 }
 RECEIPTS_PER_REQUEST = 5
 # Messages that a visitor of the recipient's link has asked for.

@@ -12,7 +12,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from django.db.models import QuerySet
 
 from verification import links
-from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.models import CheckResult, ResultStatus, ordered_results
 from verification.consents.messages import messages_to
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel
@@ -234,7 +234,6 @@ class Receipt(TypedDict):
 
 def build_receipt(report: Report, payer: dict[str, str], checkout: Checkout) -> Receipt:
     """Build the receipt of a report from its present state."""
-    results = report.results.select_related("definition").order_by("position")
     receipt = Receipt(
         payer=payer,
         requester=report.workspace.requester.name,
@@ -242,7 +241,7 @@ def build_receipt(report: Report, payer: dict[str, str], checkout: Checkout) -> 
         reference=report.reference or "",
         checks=[
             ReceiptItem(name=result.definition.display_name, price=str(result.price))
-            for result in results
+            for result in ordered_results(report)
         ],
         language=checkout.language,
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Cast, Right
@@ -182,6 +184,14 @@ class Correction(models.Model):
         CheckResult, models.DO_NOTHING, null=True, related_name="+", db_index=False
     )
     taken_by = models.CharField(max_length=100, blank=True)
+    # Who is told that a re-run has ended.
+    taken_by_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        related_name="+",
+        db_index=False,
+    )
     taken_at = models.DateTimeField(null=True, editable=False)
     decided_by = models.CharField(max_length=100, blank=True)
     decided_at = models.DateTimeField(null=True, editable=False)
@@ -205,6 +215,18 @@ class Correction(models.Model):
                     & ~Q(decided_by="")
                 ),
             ),
+            models.CheckConstraint(
+                name="corrected_corrections_have_a_rerun",
+                condition=~Q(status="CORRECTED", rerun=None),
+            ),
+        ]
+        indexes = [
+            # The queues of reviewers.
+            models.Index(
+                fields=["id"],
+                condition=Q(status__in=["OPEN", "IN_REVIEW"]),
+                name="corrections_open",
+            )
         ]
 
     def __str__(self) -> str:
@@ -213,6 +235,20 @@ class Correction(models.Model):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_CORRECTIONS
+
+    @property
+    def due_at(self) -> datetime:
+        return self.request.due_at
+
+    @property
+    def reason(self) -> str | None:
+        """The reviewer's reason, which the person and the client read."""
+        return (self.decision or {}).get("reason")
+
+    @property
+    def corrected_result_id(self) -> UUID | None:
+        """The result that has taken the place of the wrong one."""
+        return self.rerun_id if self.status == C.CORRECTED else None
 
 
 class CorrectionDocument(models.Model):

@@ -148,6 +148,8 @@ TABLES = [
         OF_REPORT,
         {
             "finding": "NULL",
+            "inputs": "NULL",
+            "disputed_at": "NULL",
             "question": "NULL",
             "score": "NULL",
             "risk_level": "'UNKNOWN'",
@@ -194,6 +196,26 @@ WHERE t.report_id = ANY(%(reports)s) AND t.next_attempt_at IS NOT NULL
 MESSAGES = (
     "SELECT id FROM notifications_notification WHERE report_id = ANY(%(reports)s)"
 )
+# The re-run of a correction may be under way. It has no money to give back.
+STOP_RERUNS = """
+UPDATE checks_checkresult t
+SET status = 'CANCELLED', next_attempt_at = NULL, waits_for = '', completed_at = %(at)s,
+    fence = fence + 1
+WHERE t.report_id = ANY(%(reports)s) AND t.revision > 0
+    AND t.status IN ('PENDING', 'RUNNING')
+"""
+# The disputed findings are gone, so there is nothing left to decide.
+CLOSE_CORRECTIONS = """
+WITH closed AS (
+    UPDATE privacy_correction t
+    SET status = 'WITHDRAWN', decided_by = 'erasure', decided_at = %(at)s
+    WHERE t.report_id = ANY(%(reports)s) AND t.status IN ('OPEN', 'IN_REVIEW')
+    RETURNING t.request_id
+)
+UPDATE privacy_subjectrequest t
+SET answered_at = %(at)s, outcome = 'WITHDRAWN', reason = 'The data was erased.'
+FROM closed WHERE t.id = closed.request_id AND t.answered_at IS NULL
+"""
 FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
 
 
@@ -213,6 +235,8 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         messages = [message_id for (message_id,) in cursor.fetchall()]
         cursor.execute(STOP_DELIVERIES, values)
         cursor.execute(STOP_MESSAGES, values)
+        cursor.execute(STOP_RERUNS, values)
+        cursor.execute(CLOSE_CORRECTIONS, values)
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount

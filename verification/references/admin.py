@@ -1,7 +1,11 @@
 from django.contrib import admin
 
 from verification.references.models import Reference
-from verification.references.requests import ReferenceClosed, reference_links
+from verification.references.requests import (
+    ReferenceClosed,
+    asked_subject,
+    reference_links,
+)
 from verification.reports.admin import HostedLinkAdmin
 from verification.reports.links import ResendTooSoon
 
@@ -45,6 +49,6 @@ class ReferenceAdmin(HostedLinkAdmin):
 
     @admin.display(description="Referee's address")
     def masked_address(self, reference):
-        subject = reference.report.subject or {}
+        subject = asked_subject(reference)
         name, _, host = subject.get("refereeEmail", "").rpartition("@")
         return f"{name[:1]}…@{host}" if host else "-"

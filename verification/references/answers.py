@@ -27,6 +27,7 @@ from verification.notifications.models import BILINGUAL, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.references.models import Reference, ReferenceStatus
 from verification.references.requests import (
+    asked_subject,
     cancel_reference_requests,
     make_due,
     referee_message,
@@ -160,7 +161,7 @@ def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
 
     Erasing the subject erases the referee's address; there is no message then.
     """
-    if not (reference.report.subject or {}).get("refereeEmail"):
+    if not asked_subject(reference).get("refereeEmail"):
         return []
     context = {
         "number": reference.number,
@@ -176,7 +177,7 @@ def reference_receipt(reference: Reference) -> list[OutgoingMessage]:
 def notice_for(reference: Reference, consent_status: str, language: str) -> Notice:
     """Return the present notice for this reference in one of LANGUAGES."""
     source, report = _source(VERSION, language), reference.report
-    subject, requester = report.subject or {}, report.workspace.requester
+    subject, requester = asked_subject(reference), report.workspace.requester
     operator = (settings.OPERATOR_NAME, settings.OPERATOR_CONTACT)
     contacts = [(requester.name, requester.contact), operator]
     client = one_line(requester.name)

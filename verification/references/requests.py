@@ -6,6 +6,7 @@ because the referee has answered.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -62,7 +63,7 @@ class ReferenceClosed(Exception):
 
 def run_reference_check(claimed: Claim) -> Outcome:
     """Ask the referee, or return the outcome of an earlier request to them."""
-    if claimed.report.subject is None:
+    if claimed.subject is None:
         return ERASED
     reference = _reference_of(claimed) or _create_reference(claimed)
     if reference is None:
@@ -78,7 +79,7 @@ def make_due(result_id: UUID, at: datetime) -> None:
     Raises the fence, so that a worker that read the reference earlier cannot postpone
     the check.
     """
-    CheckResult.objects.filter(pk=result_id, status=ResultStatus.RUNNING).update(
+    CheckResult.every.filter(pk=result_id, status=ResultStatus.RUNNING).update(
         next_attempt_at=at, turn_at=at, claims=0, fence=F("fence") + 1
     )
     wake_up()
@@ -89,9 +90,11 @@ def cancel_reference_requests(reference: Reference) -> None:
     cancel(request_cause(reference), reminder_cause(reference))
 
 
-def close_references(report: Report) -> None:
-    """Expire the references of a stopped report. The caller holds the report."""
-    waiting = Reference.objects.filter(report=report, status=ReferenceStatus.PENDING)
+def close_references(results: Iterable[UUID]) -> None:
+    """Expire the references of checks that stop. The caller holds their report."""
+    waiting = Reference.objects.filter(
+        result_id__in=results, status=ReferenceStatus.PENDING
+    )
     for reference in waiting:
         cancel_reference_requests(reference)
     waiting.update(status=ReferenceStatus.EXPIRED)
@@ -99,7 +102,7 @@ def close_references(report: Report) -> None:
 
 def reference_message(kind: Kind, reference: Reference) -> OutgoingMessage:
     """Return the message with the present link."""
-    subject = reference.report.subject or {}
+    subject = asked_subject(reference)
     cause = request_cause if kind == Kind.REFERENCE_REQUEST else reminder_cause
     context = {
         "subjectName": subject["fullName"],
@@ -117,8 +120,7 @@ def referee_message(
     language: str = BILINGUAL,
 ) -> OutgoingMessage:
     """Return an e-mail to the referee, whose address must not be erased."""
-    report = reference.report
-    subject = report.subject or {}
+    report, subject = reference.report, asked_subject(reference)
     context = {
         **report.workspace.requester.message_context,
         "refereeName": subject.get("refereeName", ""),
@@ -138,6 +140,13 @@ def referee_message(
     )
 
 
+def asked_subject(reference: Reference) -> dict[str, Any]:
+    """Return the subject as the check asks about it; empty after its erasure."""
+    edited = CheckResult.every.filter(pk=reference.result_id, inputs__isnull=False)
+    result = edited.first()
+    return (result.inputs if result else reference.report.subject) or {}
+
+
 def closed_status(reference: Reference, report: Report, generation: int) -> str | None:
     """Return the status of ReferenceClosed, or None if this link takes an answer."""
     if reference.generation != generation:
@@ -147,7 +156,7 @@ def closed_status(reference: Reference, report: Report, generation: int) -> str 
         return "REPORT_ENDED"
     if reference.status != ReferenceStatus.PENDING:
         return reference.status
-    if report.status not in RUNNING or not is_awaited(reference):
+    if not is_awaited(reference, report):
         return "REPORT_ENDED"
     return ReferenceStatus.EXPIRED if reference.expires_at <= now() else None
 
@@ -157,10 +166,14 @@ def require_open(reference: Reference, report: Report, generation: int) -> None:
         raise ReferenceClosed(closed)
 
 
-def is_awaited(reference: Reference) -> bool:
-    return CheckResult.objects.filter(
+def is_awaited(reference: Reference, report: Report) -> bool:
+    """Return whether the check waits; that of an ended report may, in a correction."""
+    waiting = CheckResult.every.filter(
         pk=reference.result_id, attempt=reference.attempt, status=ResultStatus.RUNNING
-    ).exists()
+    )
+    if report.status not in RUNNING:
+        waiting = waiting.exclude(revision=0)
+    return waiting.exists()
 
 
 class ReferenceLinks(HostedLinks[Reference]):
@@ -202,7 +215,7 @@ class ReferenceLinks(HostedLinks[Reference]):
         row.status = ReferenceStatus.EXPIRED
         row.save(update_fields=["status"])
         cancel_reference_requests(row)
-        if is_awaited(row):
+        if is_awaited(row, report):
             make_due(row.result_id, at)
 
 
@@ -227,7 +240,7 @@ def _create_reference(claimed: Claim) -> Reference | None:
     """Ask the referee; return None if the report has stopped."""
     report = locked_reports().get(pk=claimed.report.pk)
     # Under the lock only one worker asks, and none asks for a cancelled report.
-    if report.status not in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
+    if report.erased_at or not (report.status in RUNNING or claimed.is_rerun):
         return None
     if reference := _reference_of(claimed):
         return reference
@@ -251,7 +264,7 @@ def _expire(reference: Reference) -> None:
 def _reference_outcome(claimed: Claim, reference: Reference) -> Outcome:
     match reference.status:
         case ReferenceStatus.SUBMITTED:
-            subject, answers = claimed.report.subject, reference.answers
+            subject, answers = claimed.subject, reference.answers
             if subject is None or answers is None:
                 return ERASED
             return completed_with(

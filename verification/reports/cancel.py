@@ -72,7 +72,7 @@ def end_report(
     apply_transitions([Transition(report, target, trigger, client.actor, changes)], at)
     if consent := getattr(report, "consent", None):
         cancel_consent_requests(consent)
-    close_references(report)
+    close_references(report.results.values_list("pk", flat=True))
     _cancel_payment(report)
     if not was_draft:
         charges = charge_items(uncalled)

@@ -201,7 +201,7 @@ def _reusable_results(questions: list[tuple[bytes, datetime]]) -> dict[bytes, UU
                 SELECT id FROM checks_checkresult
                 WHERE question = asked.question AND completed_at >= asked.since
                     AND status = 'COMPLETED' AND reused_from_id IS NULL
-                    AND finding IS NOT NULL
+                    AND finding IS NOT NULL AND disputed_at IS NULL
                 ORDER BY completed_at DESC LIMIT 1
             ) AS newest
             """,

@@ -1,0 +1,586 @@
+"""Corrections: a subject says that a finding is wrong, and a reviewer decides.
+
+The reviewer is staff, or an owner or administrator of the client. They take the
+correction, run the check again free of charge, and accept the new result or confirm the
+old one. The re-run is another row of the same check. It changes nothing of the report
+until it is accepted; then it takes revision 0, and the old result gets a number.
+
+While a correction is open, the report says so wherever it is shown, its retention
+waits, and the disputed finding is not reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max, Q, QuerySet
+from django.urls import reverse
+from django.utils.timezone import now
+
+from monitoring.alerts import snapshot_of
+from monitoring.models import Baseline, locked_rules
+from verification import links
+from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused
+from verification.checks.events import correction_event
+from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.queue import wake_up
+from verification.checks.results import refresh_score
+from verification.consents.messages import messages_to
+from verification.db.bulk_insert import insert
+from verification.golive import documents
+from verification.golive.applications import ActingUser
+from verification.golive.documents import StoredFile
+from verification.golive.inspection import InspectedFile
+from verification.jobs.queue import job
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    CorrectionDocument,
+    CorrectionStatus,
+    Origin,
+    Outcome,
+    RequestKind,
+)
+from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
+from verification.references.requests import close_references
+from verification.reports.models import Report, Subject
+from verification.reports.request import (
+    SUBJECT_MEMBERS,
+    InvalidRequest,
+    Order,
+    catalogue,
+    no_consent_reason,
+    no_source_reason,
+    read_order,
+)
+from verification.reports.status import SUBJECT_ACTOR, locked_reports, record_note
+from verification.sources.calls import close_calls
+from verification.values.local_time import utc_text
+from webhooks.events import event_rows
+from webhooks.models import Event
+from workspaces.models import Environment
+
+C = CorrectionStatus
+MAX_DOCUMENTS = 3
+# Each re-run may cost the operator a call to a source.
+MAX_RERUNS = 5
+# A person who opens and withdraws again and again writes to the client each time.
+CORRECTIONS_PER_DAY = 10
+OUTCOMES = {
+    C.CORRECTED: Outcome.DONE,
+    C.CONFIRMED: Outcome.REFUSED,
+    C.WITHDRAWN: Outcome.WITHDRAWN,
+}
+# For the register, which names no person: the reason itself may.
+REGISTER_REASONS = {C.CONFIRMED: "The review confirmed the finding."}
+NAME_PARTS = ("firstName", "middleName", "lastName")
+
+
+class NoFinding(Exception):
+    """The report has no such present finding, or it was erased."""
+
+
+class AlreadyDisputed(Exception):
+    """A correction of this finding is open."""
+
+
+class TooManyCorrections(Exception):
+    """The report had CORRECTIONS_PER_DAY within a day."""
+
+
+class TooManyDocuments(Exception):
+    """A correction takes MAX_DOCUMENTS documents."""
+
+
+class NotWithdrawable(Exception):
+    """The correction is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the person calls wrong, and why; `language` is that of the page."""
+
+    what: str
+    why: str
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedFile:
+    """An inspected file, and its name on the person's device."""
+
+    name: str
+    file: InspectedFile
+
+
+def open_correction(
+    report_id: UUID,
+    result_id: UUID,
+    statement: Statement,
+    files: Sequence[UploadedFile] = (),
+) -> Correction:
+    """Open the correction of a present finding, for its subject.
+
+    Call it outside transactions: it stores the files. Raises NoFinding,
+    AlreadyDisputed, TooManyCorrections and TooManyDocuments.
+    """
+    if len(files) > MAX_DOCUMENTS:
+        raise TooManyDocuments
+    stored: list[tuple[UploadedFile, StoredFile]] = []
+    try:
+        for file in files:
+            stored.append((file, documents.store(file.file.content)))  # noqa: PERF401
+        return _open(report_id, result_id, statement, stored)
+    except BaseException:
+        for _, sealed in stored:
+            documents.delete_unused(sealed.name, CorrectionDocument)
+        raise
+
+
+@transaction.atomic
+def _open(
+    report_id: UUID,
+    result_id: UUID,
+    statement: Statement,
+    stored: Sequence[tuple[UploadedFile, StoredFile]],
+) -> Correction:
+    report = locked_reports().get(pk=report_id)
+    at = now()
+    result = report.results.filter(
+        pk=result_id, status=ResultStatus.COMPLETED, finding__isnull=False
+    ).first()
+    if result is None or report.erased_at:
+        raise NoFinding
+    if result.disputed_at:
+        raise AlreadyDisputed
+    today = Correction.objects.filter(
+        report=report, created_at__gt=at - timedelta(days=1)
+    )
+    if today.count() >= CORRECTIONS_PER_DAY:
+        raise TooManyCorrections
+    correction = Correction.objects.create(
+        request=open_request(
+            RequestKind.CORRECTION,
+            Origin.SUBJECT,
+            report=report,
+            requested_by=SUBJECT_ACTOR,
+        ),
+        report=report,
+        result=result,
+        check_name=result.name,
+        statement={
+            "what": statement.what,
+            "why": statement.why,
+            "language": statement.language,
+        },
+        created_at=at,
+    )
+    CorrectionDocument.objects.bulk_create(
+        CorrectionDocument(
+            correction=correction,
+            name=file.name,
+            content_type=file.file.content_type,
+            size=len(file.file.content),
+            file=sealed.name,
+            data_key=sealed.data_key,
+        )
+        for file, sealed in stored
+    )
+    CheckResult.every.filter(pk=result.pk).update(disputed_at=at)
+    _record(report, correction, Event.Name.CORRECTION_OPENED, SUBJECT_ACTOR, at)
+    notify(*_receipt(report, correction), _client_message(report, correction))
+    return correction
+
+
+@transaction.atomic
+def take(correction_id: UUID, by: ActingUser) -> Correction:
+    """Take an open correction for review. Raises DecisionRefused."""
+    _, correction = _lock(correction_id)
+    _require(correction, C.OPEN)
+    correction.status = C.IN_REVIEW
+    correction.taken_by, correction.taken_by_user = _name(by), by.user
+    correction.taken_at = now()
+    correction.save()
+    audit.record("correction.taken", by.actor, correction)
+    return correction
+
+
+@transaction.atomic
+def rerun(
+    correction_id: UUID, by: ActingUser, details: Mapping[str, str] | None = None
+) -> CheckResult:
+    """Run the check again, free of charge, and with `details` of the subject corrected.
+
+    Raises DecisionRefused, and InvalidRequest if the details do not make an order.
+    """
+    report, correction = _lock(correction_id)
+    _require(correction, C.IN_REVIEW)
+    result = correction.result
+    rows = CheckResult.every.filter(report=report, name=result.name)
+    if reason := _rerun_obstacle(report, correction, rows):
+        raise DecisionRefused(f"Nothing was done: {reason}")
+    changed = _changed_details(report, details or {})
+    inputs = _corrected_subject(report, result.definition, changed) if changed else None
+    at = now()
+    correction.rerun = CheckResult.every.create(
+        report=report,
+        definition=result.definition,
+        name=result.name,
+        position=result.position,
+        revision=_next_revision(rows),
+        inputs=inputs,
+        next_attempt_at=at,
+        turn_at=at,
+        created_at=at,
+    )
+    correction.save(update_fields=["rerun"])
+    record_note(report, "check run again", _name(by), at)
+    audit.record("correction.rerun", by.actor, correction, fields=sorted(changed))
+    wake_up()
+    return correction.rerun
+
+
+@transaction.atomic
+def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
+    """Accept the re-run: it becomes the result of the check. Raises DecisionRefused."""
+    old_id = Correction.objects.values_list("result_id", flat=True).get(
+        pk=correction_id
+    )
+    # Rules are locked before the reports of their runs.
+    list(locked_rules().filter(baselines__result_id=old_id))
+    report, correction = _lock(correction_id)
+    _require(correction, C.IN_REVIEW)
+    new = correction.rerun
+    if new is None or new.status != ResultStatus.COMPLETED or new.finding is None:
+        raise DecisionRefused(
+            "Nothing was done: the check has to be run again first, and to complete."
+        )
+    at = now()
+    _supersede(report, correction.result, new)
+    refresh_score(report, at)
+    _decide(report, correction, C.CORRECTED, _name(by), reason, at)
+    # The reason may name the person, and the audit trail stays.
+    audit.record("correction.corrected", by.actor, correction)
+    return correction
+
+
+@transaction.atomic
+def confirm(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
+    """Confirm the finding as it is. Raises DecisionRefused."""
+    report, correction = _lock(correction_id)
+    _require(correction, C.IN_REVIEW)
+    _decide(report, correction, C.CONFIRMED, _name(by), reason, now())
+    audit.record("correction.confirmed", by.actor, correction)
+    return correction
+
+
+@transaction.atomic
+def withdraw(correction_id: UUID) -> Correction:
+    """Withdraw an open correction, for its subject. Raises NotWithdrawable.
+
+    A second withdrawal changes nothing.
+    """
+    report, correction = _lock(correction_id)
+    if correction.status == C.WITHDRAWN:
+        return correction
+    if not correction.is_open:
+        raise NotWithdrawable
+    _decide(report, correction, C.WITHDRAWN, SUBJECT_ACTOR, "", now())
+    return correction
+
+
+def stop_reruns(report: Report) -> None:
+    """Stop the re-runs of a report whose consent is withdrawn. The caller locks it."""
+    opened = Correction.objects.filter(report=report, status__in=OPEN_CORRECTIONS)
+    for correction in opened.select_related("rerun"):
+        _stop_rerun(correction, now())
+
+
+@job
+def notify_reviewers(*result_ids: str) -> None:
+    """Tell the reviewers of open corrections that these re-runs have ended."""
+    waiting = Correction.objects.filter(
+        rerun__in=result_ids, status=C.IN_REVIEW, taken_by_user__is_active=True
+    )
+    rows = waiting.select_related("taken_by_user", "report__workspace", "rerun")
+    notify(*(_reviewer_message(correction) for correction in rows))
+
+
+def results_with_same_finding(result: CheckResult) -> QuerySet[CheckResult]:
+    """Return the present results in other reports that show the same answer.
+
+    They reuse this result, or all of them reuse one.
+    """
+    origin = result.reused_from_id or result.pk
+    same = CheckResult.objects.filter(Q(pk=origin) | Q(reused_from_id=origin))
+    return same.exclude(report=result.report_id).order_by("-id")
+
+
+def correction_members(correction: Correction) -> dict[str, Any]:
+    """Return the correction as reports and events show it."""
+    closed, corrected = correction.decided_at, correction.corrected_result_id
+    return {
+        "id": str(correction.pk),
+        "checkName": correction.check_name,
+        "checkResultId": str(correction.result_id),
+        "status": correction.status,
+        "openedAt": utc_text(correction.created_at),
+        "dueAt": utc_text(correction.due_at),
+        "closedAt": utc_text(closed) if closed else None,
+        "reason": correction.reason,
+        "correctedCheckResultId": str(corrected) if corrected else None,
+    }
+
+
+def _lock(correction_id: UUID) -> tuple[Report, Correction]:
+    """Return the correction with its report, which is locked.
+
+    Every writer of corrections locks the report first.
+    """
+    report_id = Correction.objects.values_list("report_id", flat=True).get(
+        pk=correction_id
+    )
+    report = locked_reports().get(pk=report_id)
+    correction = Correction.objects.select_related("request", "rerun").get(
+        pk=correction_id
+    )
+    correction.report = report
+    return report, correction
+
+
+def _require(correction: Correction, status: CorrectionStatus) -> None:
+    if correction.status == status:
+        return
+    if correction.status == C.OPEN:
+        why = "take the correction for review first."
+    else:
+        label = CorrectionStatus(correction.status).label.lower()
+        why = f"somebody took or decided it meanwhile. It is {label} now."
+    raise DecisionRefused(f"Nothing was done: {why}")
+
+
+def _name(by: ActingUser) -> str:
+    return f"{by.actor.kind.lower()} {by.actor.name}"[:100]
+
+
+def _rerun_obstacle(
+    report: Report, correction: Correction, rows: QuerySet[CheckResult]
+) -> str:
+    """Return why the check cannot run again; empty if it can."""
+    if correction.rerun and correction.rerun.completed_at is None:
+        return "the check is running again already."
+    again = rows.filter(created_at__gte=correction.created_at)
+    if again.count() >= MAX_RERUNS:
+        return f"the check has run again {MAX_RERUNS} times."
+    consent = getattr(report, "consent", None)
+    if consent and not consent.is_given:
+        return "the subject's consent does not hold, so no source can be asked."
+    if not correction.result.definition.active:
+        return f"{correction.check_name} is not offered at present."
+    return no_source_reason(
+        correction.check_name, report.environment, report.country
+    ) or no_consent_reason(report, correction.check_name)
+
+
+def _changed_details(report: Report, details: Mapping[str, str]) -> dict[str, str]:
+    known = report.subject or {}
+    return {
+        key: value
+        for key, value in details.items()
+        if value and value != str(known.get(key, ""))
+    }
+
+
+def _corrected_subject(
+    report: Report, definition: CheckDefinition, changed: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the subject with these details. Raises InvalidRequest."""
+    members: dict[str, Any] = {**(report.subject or {}), **changed}
+    if "fullName" in changed:
+        # The parts of the old name are wrong as well.
+        members = {k: v for k, v in members.items() if k not in NAME_PARTS}
+    inputs = {entry["key"] for entry in definition.required_inputs}
+    item = {
+        "subject": {k: v for k, v in members.items() if k in SUBJECT_MEMBERS | inputs},
+        "checksRequested": [definition.name],
+        "purpose": "Correction",
+    }
+    # As a draft, which needs no consent: the consent of the report holds.
+    order = read_order(item, report.environment, catalogue(), draft=True)
+    if not isinstance(order, Order):
+        raise InvalidRequest(order)
+    return Subject.of(order.subject.members).members
+
+
+def _next_revision(rows: QuerySet[CheckResult]) -> int:
+    return rows.aggregate(last=Max("revision"))["last"] + 1
+
+
+def _supersede(report: Report, old: CheckResult, new: CheckResult) -> None:
+    """Put the new result in the place of the old one, whose reuse ends."""
+    rows = CheckResult.every.filter(report=report, name=old.name)
+    # The question of the old result, unless the subject objected to reuse. A result
+    # about corrected details answers another question.
+    question = None if new.inputs else old.question
+    origin = old.reused_from_id or old.pk
+    CheckResult.every.filter(pk__in=[origin, old.pk]).update(question=None)
+    # In this order, because no two rows may have the same revision.
+    rows.filter(pk=old.pk).update(revision=_next_revision(rows))
+    rows.filter(pk=new.pk).update(revision=0, question=question)
+    for baseline in Baseline.objects.filter(result_id=old.pk):
+        # The next run of monitoring is compared with the corrected finding.
+        baseline.result_id, baseline.completed_at = new.pk, new.completed_at
+        baseline.said = snapshot_of(new)
+        baseline.save()
+
+
+def _decide(
+    report: Report,
+    correction: Correction,
+    status: CorrectionStatus,
+    by: str,
+    reason: str,
+    at: datetime,
+) -> None:
+    correction.status = status
+    correction.decided_by, correction.decided_at = by, at
+    correction.decision = {"reason": reason} if reason else None
+    correction.save()
+    CheckResult.every.filter(pk=correction.result_id).update(disputed_at=None)
+    _stop_rerun(correction, at)
+    # Staff may have answered the entry of the register by hand.
+    with suppress(AlreadyAnswered):
+        answer_request(
+            correction.request,
+            OUTCOMES[status],
+            reason=REGISTER_REASONS.get(status, ""),
+        )
+    _record(report, correction, Event.Name.CORRECTION_CLOSED, by, at)
+    notify(*_answer(report, correction))
+
+
+def _stop_rerun(correction: Correction, at: datetime) -> None:
+    """Cancel a re-run that has not ended. A call under way records its answer."""
+    row = correction.rerun
+    if row is None:
+        return
+    uncalled = CheckResult.every.filter(
+        Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0),
+        pk=row.pk,
+    )
+    if not uncalled.update(
+        status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
+    ):
+        return
+    if row.fence:
+        # A worker that died may have left a call open.
+        close_calls([row.pk])
+    close_references([row.pk])
+
+
+def _record(
+    report: Report,
+    correction: Correction,
+    name: Event.Name,
+    actor: str,
+    at: datetime,
+) -> None:
+    """Write the timeline and the event, and date the report's document anew."""
+    is_opened = name == Event.Name.CORRECTION_OPENED
+    label = "opened" if is_opened else correction.status.lower()
+    record_note(report, f"correction {label}", actor, at)
+    Report.objects.filter(pk=report.pk).update(updated_at=at)
+    stack = list(report.results.values_list("name", "status", "id"))
+    members = correction_members(correction)
+    insert(event_rows([correction_event(name, report, stack, members)], at))
+
+
+def _receipt(report: Report, correction: Correction) -> list[OutgoingMessage]:
+    """Return the messages to the subject that the correction is received."""
+    return _subject_messages(report, correction, Kind.CORRECTION_RECEIPT, "receipt")
+
+
+def _answer(report: Report, correction: Correction) -> list[OutgoingMessage]:
+    """Return the messages to the subject with the decision and its reason."""
+    return _subject_messages(report, correction, Kind.CORRECTION_ANSWER, "answer")
+
+
+def _subject_messages(
+    report: Report, correction: Correction, kind: Kind, cause: str
+) -> list[OutgoingMessage]:
+    consent = getattr(report, "consent", None)
+    has_link = consent is not None and consent.token_digest is not None
+    url = links.consent_url(consent.pk, consent.generation) if has_link else ""
+    context = {
+        **report.workspace.requester.message_context,
+        "number": correction.request.number,
+        "check": correction.result.definition.display_name,
+        "decision": correction.status,
+        "reason": correction.reason or "",
+        "expiresAt": utc_text(correction.due_at),
+        "link": url,
+    }
+    language = (correction.statement or {}).get("language", "")
+    cause = f"correction:{correction.pk}:{cause}"
+    return messages_to(report.subject or {}, report, kind, cause, context, language)
+
+
+def _client_message(report: Report, correction: Correction) -> OutgoingMessage:
+    return OutgoingMessage(
+        Kind.CORRECTION_OPENED,
+        Channel.EMAIL,
+        f"correction:{correction.pk}:client",
+        report.workspace.contact_email,
+        {
+            "workspace": report.workspace.name,
+            "check": correction.check_name,
+            "reportId": str(report.pk),
+            "reference": report.reference or "",
+            "expiresAt": utc_text(correction.due_at),
+            "url": _console_url(correction),
+        },
+        workspace_id=report.workspace_id,
+        sandbox=report.environment == Environment.SANDBOX,
+        report_id=report.pk,
+    )
+
+
+def _reviewer_message(correction: Correction) -> OutgoingMessage:
+    report, user = correction.report, correction.taken_by_user
+    assert user is not None and correction.rerun is not None  # noqa: PT018, S101
+    url = _console_url(correction)
+    if user.is_staff:
+        path = reverse("admin:privacy_correction_change", args=[correction.pk])
+        url = f"{settings.BASE_URL}{path}"
+    return OutgoingMessage(
+        Kind.CORRECTION_RERUN,
+        Channel.EMAIL,
+        f"rerun:{correction.rerun_id}",
+        user.email,
+        {
+            "workspace": report.workspace.name,
+            "check": correction.check_name,
+            "status": correction.rerun.status,
+            "expiresAt": utc_text(correction.due_at),
+            "url": url,
+        },
+        workspace_id=report.workspace_id,
+        sandbox=report.environment == Environment.SANDBOX,
+        report_id=report.pk,
+    )
+
+
+def _console_url(correction: Correction) -> str:
+    report = correction.report
+    place = [report.workspace_id, report.environment, correction.pk]
+    return settings.BASE_URL + reverse("console:corrections-detail", args=place)
