@@ -40,6 +40,7 @@ class Permission(StrEnum):
     MANAGE_OWNERS = auto()
     MANAGE_SETTINGS = auto()
     MANAGE_MAILBOX = auto()
+    DECIDE_CORRECTIONS = auto()
     GO_LIVE = auto()
     CLOSE = auto()
 
@@ -53,6 +54,7 @@ _ADMIN = {
     P.MANAGE_MEMBERS,
     P.MANAGE_SETTINGS,
     P.MANAGE_MAILBOX,
+    P.DECIDE_CORRECTIONS,
     P.GO_LIVE,
 }
 # The permissions of each role; nothing else decides what a role may do.

@@ -32,6 +32,7 @@ from tests.world.clients import (
     confirm_sandbox_addresses,
     person,
 )
+from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
 from tests.world.deliveries import configure_receiver, ended_fields, record_delivery
 from tests.world.employer import create_reference
 from tests.world.members import create_member
@@ -67,8 +68,9 @@ from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
 from verification.payments.refunds import request_refund
+from verification.privacy.corrections import rerun, take
 from verification.privacy.holds import hold
-from verification.privacy.models import Hold, SubjectRequest
+from verification.privacy.models import Correction, Hold, SubjectRequest
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
@@ -306,6 +308,21 @@ def entered(api: Api) -> SubjectRequest:
     return enter_request(report(api))
 
 
+def disputed(api: Api) -> Correction:
+    return dispute(create_wrong_report(api))
+
+
+def reviewed(api: Api) -> Correction:
+    return take(disputed(api).pk, reviewer())
+
+
+def run_again(api: Api) -> Correction:
+    correction = reviewed(api)
+    rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+    return correction
+
+
 def workspace(api: Api) -> Workspace:
     return api.workspace
 
@@ -353,6 +370,11 @@ ROWS = {
     "payments.paymentevent.reveal": payment_event,
     "payments.refund.approve": refund,
     "payments.refund.reject": refund,
+    "privacy.correction.confirm": reviewed,
+    "privacy.correction.correct": run_again,
+    "privacy.correction.reveal": disputed,
+    "privacy.correction.run_again": reviewed,
+    "privacy.correction.take": disputed,
     "privacy.hold.release": held,
     "privacy.subjectrequest.answer": entered,
     "privacy.subjectrequest.reveal": entered,

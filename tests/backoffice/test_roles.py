@@ -36,6 +36,7 @@ SEES = {
         "workspaces.apikey",
         "notifications.block",
         "privacy.subjectrequest",
+        "privacy.correction",
     },
     "Operations": STORY
     | {
@@ -55,6 +56,7 @@ SEES = {
         "django_q.schedule",
         "workspaces.apikey",
         "privacy.subjectrequest",
+        "privacy.correction",
         "privacy.hold",
         "privacy.retentionrun",
     },
@@ -78,6 +80,7 @@ SEES = {
         "backoffice.auditevent",
         "notifications.block",
         "privacy.subjectrequest",
+        "privacy.correction",
         "privacy.hold",
         "privacy.retentionrun",
     },

@@ -18,6 +18,7 @@ from django.utils.timezone import now
 
 from tests.golive.applications import submitted
 from tests.world.clients import Api, person
+from tests.world.corrections import dispute
 from tests.world.members import create_member
 from tests.world.rules import raise_alert_of_a_run
 from verification.checks.models import CheckResult
@@ -57,6 +58,8 @@ def rows(api: Api) -> Api:
     block(api.workspace.pk, [("EMAIL", "amina@payer.test")], Block.Reason.UNKNOWN)
     report = Report.objects.filter(completed_at__isnull=False).latest("id")
     enter_request(report)
+    answered = CheckResult.objects.filter(status="COMPLETED").latest("id")
+    dispute(str(answered.report_id), answered.name)
     hold(report.pk, "A court asks", now() + timedelta(days=30), by="staff grace")
     run = {"environment": api.environment, "before": now(), "report_count": 1}
     RetentionRun.objects.create(workspace=api.workspace, **run)

@@ -20,6 +20,7 @@ from drf_spectacular.utils import (
 from pydantic import create_model
 
 from verification.api.examples import (
+    CORRECTION,
     CREATED_AT,
     DEFINITION_ID,
     ENDED_AT,
@@ -31,6 +32,7 @@ from verification.api.examples import (
 )
 from verification.api.report_shapes import (
     CheckFailure,
+    CorrectionBody,
     Failure,
     FlagBody,
     PaymentState,
@@ -182,6 +184,14 @@ class PaidData(ReportEventData):
     payment: PaymentState
 
 
+class CorrectionData(ReportEventData):
+    correction: CorrectionBody
+    check_result_id: UUID
+    """The finding that the subject calls wrong."""
+    risk_score: Score | None
+    risk_level: RiskLevel
+
+
 class TestData(Shape):
     workspace_id: UUID
     test: Literal[True]
@@ -204,6 +214,8 @@ DATA: dict[Event.Name, type[Shape]] = {
     Event.Name.REFERENCE_SUBMITTED: ReferenceData,
     Event.Name.MONITORING_ALERT_CREATED: AlertData,
     Event.Name.PAYMENT_PAID: PaidData,
+    Event.Name.CORRECTION_OPENED: CorrectionData,
+    Event.Name.CORRECTION_CLOSED: CorrectionData,
     Event.Name.WEBHOOK_TEST: TestData,
 }
 
@@ -223,7 +235,11 @@ EVENTS = {name.value: _envelope_of(name.value, data) for name, data in DATA.item
 
 
 def _report_data(
-    status: str, check_status: str, *, payment_mode: str = "SELF"
+    status: str,
+    check_status: str,
+    *,
+    payment_mode: str = "SELF",
+    result_id: str = RESULT_ID,
 ) -> dict[str, Any]:
     return {
         "workspaceId": WORKSPACE_ID,
@@ -241,7 +257,7 @@ def _report_data(
                 {
                     "checkName": "IDENTITY",
                     "status": check_status,
-                    "checkResultId": RESULT_ID,
+                    "checkResultId": result_id,
                 }
             ],
         },
@@ -284,6 +300,8 @@ def _check_data(
     }
 
 
+# In the report's stack once the correction is closed
+CORRECTED_RESULT_ID = "019a5b2d-0a1b-7c2d-8e3f-405162738495"
 UNKNOWN_RISK: dict[str, Any] = {"riskScore": None, "riskLevel": "UNKNOWN"}
 REFUSED_SUMMARY = "The source refused the request."
 EXAMPLE_DATA: dict[str, dict[str, Any]] = {
@@ -369,6 +387,26 @@ EXAMPLE_DATA: dict[str, dict[str, Any]] = {
             "paymentUrl": None,
             "expiresAt": None,
         },
+    },
+    "correction.opened": {
+        **_report_data("READY", "COMPLETED"),
+        "correction": CORRECTION,
+        "checkResultId": RESULT_ID,
+        "riskScore": 30,
+        "riskLevel": "MEDIUM",
+    },
+    "correction.closed": {
+        **_report_data("READY", "COMPLETED", result_id=CORRECTED_RESULT_ID),
+        "correction": {
+            **CORRECTION,
+            "status": "CORRECTED",
+            "closedAt": "2026-11-24T09:02:11.004512Z",
+            "reason": "The ID number was mistyped; the register has your name.",
+            "correctedCheckResultId": CORRECTED_RESULT_ID,
+        },
+        "checkResultId": RESULT_ID,
+        "riskScore": 5,
+        "riskLevel": "LOW",
     },
     "webhook.test": {
         "workspaceId": WORKSPACE_ID,

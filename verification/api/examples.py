@@ -136,6 +136,25 @@ REPORT: dict[str, Any] = {
     "completedAt": ENDED_AT,
     "restrictedAt": None,
     "erasedAt": None,
+    "corrections": [],
+}
+CORRECTION: dict[str, Any] = {
+    "id": "019a5b2c-c3d4-7e5f-8061-7c8d9e0f1a2b",
+    "checkName": "IDENTITY",
+    "checkResultId": RESULT_ID,
+    "status": "OPEN",
+    "openedAt": ENDED_AT,
+    "dueAt": "2026-12-05T08:15:30.171204Z",
+    "closedAt": None,
+    "reason": None,
+    "correctedCheckResultId": None,
+}
+CORRECTION_ITEM: dict[str, Any] = {**CORRECTION, "reportId": REPORT_ID}
+CORRECTION_DETAIL: dict[str, Any] = {
+    **CORRECTION_ITEM,
+    "what": "The name is not mine.",
+    "why": "My ID card was typed with two digits swapped.",
+    "documentsCount": 1,
 }
 ONE_PAGE: dict[str, Any] = {
     "page": 0,

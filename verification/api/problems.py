@@ -29,6 +29,7 @@ from verification.consents.links import ConsentNotRenewable
 from verification.links import top_up_url
 from verification.payments.links import PaymentNotRenewable
 from verification.payments.registry import accepts_payments
+from verification.privacy.models import Correction
 from verification.reports.idempotency import (
     AnswerErased,
     IdempotencyKeyReused,
@@ -259,6 +260,8 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     EventPurged: "event-purged",
     SecretRequired: _secret_needed,
     TooManyTests: _too_many_tests,
+    # Corrections
+    Correction.DoesNotExist: "not-found",
     # Monitoring
     Rule.DoesNotExist: "not-found",
     Alert.DoesNotExist: "not-found",

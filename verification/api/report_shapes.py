@@ -24,6 +24,7 @@ from verification.notifications.models import (
 )
 from verification.payments.checkouts import PAYABLE_STATUSES
 from verification.payments.models import Payment, PaymentStatus
+from verification.privacy.models import Correction, CorrectionStatus
 from verification.providers.name_comparison import Likeness, Reason
 from verification.reports.create import NewReport
 from verification.reports.models import (
@@ -237,6 +238,35 @@ class PaymentState(Shape):
         )
 
 
+class CorrectionBody(Shape):
+    """A subject's statement that a finding is wrong, and how it ended."""
+
+    id: UUID
+    check_name: str
+    check_result_id: UUID
+    """The finding that the subject calls wrong."""
+    status: CorrectionStatus
+    opened_at: Timestamp
+    due_at: Timestamp
+    """The day by which the subject has to be answered."""
+    closed_at: Timestamp | None
+    reason: str | None
+    """Why it was corrected or confirmed, as the subject reads it."""
+    corrected_check_result_id: UUID | None
+    """The result that has taken its place; null unless the status is CORRECTED."""
+
+    @classmethod
+    def of(cls, correction: Correction, **more: Any) -> Self:
+        return cls.from_row(
+            correction,
+            check_result_id=correction.result_id,
+            opened_at=correction.created_at,
+            closed_at=correction.decided_at,
+            corrected_check_result_id=correction.corrected_result_id,
+            **more,
+        )
+
+
 class ReportBody(Shape):
     """A report with its subject, states and results."""
 
@@ -268,9 +298,18 @@ class ReportBody(Shape):
     monitoring runs."""
     erased_at: Timestamp | None = None
     """When the personal data was erased; the skeleton of the report stays."""
+    corrections: list[CorrectionBody] = []
+    """Findings that the subject called wrong, oldest first. While the status of one is
+    OPEN or IN_REVIEW, do not rely on its finding."""
 
     @classmethod
-    def of(cls, report: Report, results: Iterable[CheckResult], total: Decimal) -> Self:
+    def of(
+        cls,
+        report: Report,
+        results: Iterable[CheckResult],
+        total: Decimal,
+        corrections: Iterable[Correction] = (),
+    ) -> Self:
         """The body; the report comes with its consent and payment."""
         payment = getattr(report, "payment", None)
         return cls.from_row(
@@ -281,6 +320,7 @@ class ReportBody(Shape):
             consent_state=ConsentState.of(getattr(report, "consent", None), report),
             payment_state=PaymentState.of(payment, report, total),
             failure=_failure(report),
+            corrections=[CorrectionBody.of(one) for one in corrections],
         )
 
 

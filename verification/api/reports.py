@@ -325,12 +325,15 @@ def _get_report(client: Client, report_id: UUID) -> Report:
 def _report_body(client: Client, report_id: UUID) -> ReportBody:
     report = _get_report(client, report_id)
     results = list(report.results.all())
-    price = sum((result.price for result in ordered_results(report)), Decimal(0))
+    corrections = list(report.corrections.select_related("request").order_by("id"))
+    has_corrected = any(one.corrected_result_id for one in corrections)
+    priced = ordered_results(report) if has_corrected else results
+    price = sum((result.price for result in priced), Decimal(0))
     if report.status == ReportStatus.DRAFT and report.subject:
         definitions = catalogue()
         requested = [definitions[name] for name in report.checks_requested]
         price = total(quote_lines(client, report, requested, now()))
-    return ReportBody.of(report, results, price)
+    return ReportBody.of(report, results, price, corrections)
 
 
 def _consent_state(client: Client, report_id: UUID) -> ConsentState:

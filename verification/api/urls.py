@@ -2,6 +2,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
+from verification.api.corrections import CorrectionViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.reports import ReportViewSet
@@ -15,6 +16,7 @@ router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("reports", ReportViewSet, basename="report")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
+router.register("corrections", CorrectionViewSet, basename="correction")
 router.register("monitoring/alerts", AlertViewSet, basename="alert")
 router.register("monitoring", MonitoringViewSet, basename="rule")
 router.register("webhooks/deliveries", DeliveryViewSet, basename="delivery")

@@ -42,6 +42,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "Data subjects": [
         ("Register of requests", "contact_mail", "privacy.subjectrequest"),
+        ("Corrections", "fact_check", "privacy.correction"),
         ("Holds", "lock_clock", "privacy.hold"),
         ("Runs of the retention", "auto_delete", "privacy.retentionrun"),
     ],

@@ -41,6 +41,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "workspaces.apikey": VIEW,
         "notifications.block": VIEW,
         "privacy.subjectrequest": VIEW,
+        "privacy.correction": CHANGE,
     },
     "Operations": {
         **_REPORT_PAGE,
@@ -68,6 +69,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "workspaces.workspace": CHANGE,
         "workspaces.apikey": CHANGE,
         "privacy.subjectrequest": VIEW,
+        "privacy.correction": CHANGE,
         "privacy.hold": VIEW,
         "privacy.retentionrun": VIEW,
     },
@@ -95,6 +97,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "backoffice.auditevent": ("view", "reveal_personal"),
         "notifications.block": VIEW,
         "privacy.subjectrequest": ENTER,
+        "privacy.correction": CHANGE,
         "privacy.hold": ENTER,
         "privacy.retentionrun": VIEW,
     },

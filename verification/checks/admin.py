@@ -144,6 +144,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
     list_display = [
         "name",
         "report_page",
+        "revision",
         "status",
         "attempt",
         "next_attempt_at",
@@ -155,6 +156,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "id",
         "report_page",
         "name",
+        "revision",
         "status",
         "price",
         "attempt",
@@ -166,6 +168,7 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "completed_at",
         "duration_ms",
         "reused_from_id",
+        "disputed_at",
         "score",
         "risk_level",
         "failure_code",
@@ -173,7 +176,12 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "failure_retryable",
         "created_at",
     ]
-    personal_fields = ("decrypted_finding",)
+    personal_fields = ("decrypted_finding", "inputs")
+
+    def get_queryset(self, request):
+        """Include superseded results and re-runs of corrections."""
+        ordering = self.get_ordering(request)
+        return CheckResult.every.order_by(*ordering)
 
     @admin.display(description="Finding")
     def decrypted_finding(self, result):

@@ -78,6 +78,7 @@ def page_number(request: HttpRequest) -> int:
 NAVIGATION = [
     ("dashboard", _("Overview")),
     ("reports", _("Reports")),
+    ("corrections", _("Corrections")),
     ("keys", _("Keys")),
     ("money", _("Balance")),
     ("webhooks", _("Webhooks")),

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
+from verification.documents.report import humanise_name
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import (
     MAX_BYTES,
@@ -30,6 +31,7 @@ from verification.golive.inspection import (
 from verification.golive.models import Application, DocumentKind
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
+from verification.privacy.models import CorrectionStatus
 from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
 from verification.values import formats
@@ -212,6 +214,33 @@ class DeliveryFilters(forms.Form):
 
 class ReasonForm(forms.Form):
     reason = text_field(_("Why you need to see it"), 500)
+
+
+class CorrectionFilters(forms.Form):
+    status = filter_field(_("Status"), ((s, s) for s in CorrectionStatus.values))
+
+
+class CorrectionForm(forms.Form):
+    """The decision is the button that sent the form."""
+
+    decision = forms.ChoiceField(
+        choices=[
+            (s, s) for s in (CorrectionStatus.CORRECTED, CorrectionStatus.CONFIRMED)
+        ],
+        widget=forms.HiddenInput,
+    )
+    reason = text_area(_("Your reason, which the person reads"), 1000)
+
+
+class RerunForm(forms.Form):
+    """The details that the check is run with; `known` are those of the report."""
+
+    def __init__(self, typed: Any, known: dict[str, str]) -> None:
+        super().__init__(typed, initial=known)
+        for name in known:
+            self.fields[name] = OneLineField(
+                label=humanise_name(name), max_length=200, required=False
+            )
 
 
 class RuleFilters(forms.Form):

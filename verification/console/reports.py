@@ -43,7 +43,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
         "subject": [
             (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
         ],
-        "results": [_result_context(result) for result in results],
+        "results": [result_context(result) for result in results],
         "consent": consent,
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
@@ -72,7 +72,7 @@ def _get_report(place: Place, report: UUID) -> Report:
     )
 
 
-def _result_context(result: CheckResult) -> dict[str, Any]:
+def result_context(result: CheckResult) -> dict[str, Any]:
     finding = result.finding or {}
     details = (finding.get("details") or {}).items()
     return {

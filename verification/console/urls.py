@@ -7,6 +7,7 @@ from django.urls import include, path, register_converter
 
 from verification.console import (
     access,
+    corrections,
     golive,
     home,
     monitoring,
@@ -40,6 +41,27 @@ PAGES = [
     path("reports/", reports.listing, name="reports"),
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
+    path("corrections/", corrections.listing, name="corrections"),
+    path(
+        "corrections/<uuid:correction>",
+        corrections.detail,
+        name="corrections-detail",
+    ),
+    path(
+        "corrections/<uuid:correction>/take",
+        corrections.take,
+        name="corrections-take",
+    ),
+    path(
+        "corrections/<uuid:correction>/run",
+        corrections.rerun,
+        name="corrections-run",
+    ),
+    path(
+        "corrections/<uuid:correction>/documents/<uuid:file>",
+        corrections.document,
+        name="corrections-document",
+    ),
     path("balance/", workspace.balance, name="money"),
     path(
         "balance/<str:month>.csv",

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -86,6 +87,26 @@ REGISTER_REASONS = {C.CONFIRMED: "The review confirmed the finding."}
 NAME_PARTS = ("firstName", "middleName", "lastName")
 
 
+class Obstacle(StrEnum):
+    """Why a reviewer's verb is refused."""
+
+    TAKE_FIRST = "Take the correction for review first."
+    CHANGED = "Somebody took or decided it meanwhile."
+    RUNNING = "The check is running again already."
+    RUN_TOO_OFTEN = f"The check has run again {MAX_RERUNS} times."
+    NO_CONSENT = "The subject's consent does not hold, so no source can be asked."
+    NO_SOURCE = "No source that the subject agreed to answers this check at present."
+    NOT_RUN = "The check has to be run again first, and to complete."
+
+
+class CorrectionRefused(DecisionRefused):
+    """The reviewer's verb changed nothing."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(f"Nothing was done: {obstacle}")
+        self.obstacle = obstacle
+
+
 class NoFinding(Exception):
     """The report has no such present finding, or it was erased."""
 
@@ -139,7 +160,7 @@ def open_correction(
     stored: list[tuple[UploadedFile, StoredFile]] = []
     try:
         for file in files:
-            stored.append((file, documents.store(file.file.content)))  # noqa: PERF401
+            stored.append((file, documents.store(file.file.content)))
         return _open(report_id, result_id, statement, stored)
     except BaseException:
         for _, sealed in stored:
@@ -168,13 +189,14 @@ def _open(
     )
     if today.count() >= CORRECTIONS_PER_DAY:
         raise TooManyCorrections
+    request = open_request(
+        RequestKind.CORRECTION,
+        Origin.SUBJECT,
+        report=report,
+        requested_by=SUBJECT_ACTOR,
+    )
     correction = Correction.objects.create(
-        request=open_request(
-            RequestKind.CORRECTION,
-            Origin.SUBJECT,
-            report=report,
-            requested_by=SUBJECT_ACTOR,
-        ),
+        request=request,
         report=report,
         result=result,
         check_name=result.name,
@@ -183,7 +205,7 @@ def _open(
             "why": statement.why,
             "language": statement.language,
         },
-        created_at=at,
+        created_at=request.received_at,
     )
     CorrectionDocument.objects.bulk_create(
         CorrectionDocument(
@@ -204,7 +226,7 @@ def _open(
 
 @transaction.atomic
 def take(correction_id: UUID, by: ActingUser) -> Correction:
-    """Take an open correction for review. Raises DecisionRefused."""
+    """Take an open correction for review. Raises CorrectionRefused."""
     _, correction = _lock(correction_id)
     _require(correction, C.OPEN)
     correction.status = C.IN_REVIEW
@@ -221,14 +243,14 @@ def rerun(
 ) -> CheckResult:
     """Run the check again, free of charge, and with `details` of the subject corrected.
 
-    Raises DecisionRefused, and InvalidRequest if the details do not make an order.
+    Raises CorrectionRefused, and InvalidRequest if the details do not make an order.
     """
     report, correction = _lock(correction_id)
     _require(correction, C.IN_REVIEW)
     result = correction.result
     rows = CheckResult.every.filter(report=report, name=result.name)
-    if reason := _rerun_obstacle(report, correction, rows):
-        raise DecisionRefused(f"Nothing was done: {reason}")
+    if obstacle := _rerun_obstacle(report, correction, rows):
+        raise CorrectionRefused(obstacle)
     changed = _changed_details(report, details or {})
     inputs = _corrected_subject(report, result.definition, changed) if changed else None
     at = now()
@@ -252,7 +274,7 @@ def rerun(
 
 @transaction.atomic
 def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
-    """Accept the re-run: it becomes the result of the check. Raises DecisionRefused."""
+    """Accept the re-run as the result of the check. Raises CorrectionRefused."""
     old_id = Correction.objects.values_list("result_id", flat=True).get(
         pk=correction_id
     )
@@ -262,9 +284,7 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
     _require(correction, C.IN_REVIEW)
     new = correction.rerun
     if new is None or new.status != ResultStatus.COMPLETED or new.finding is None:
-        raise DecisionRefused(
-            "Nothing was done: the check has to be run again first, and to complete."
-        )
+        raise CorrectionRefused(Obstacle.NOT_RUN)
     at = now()
     _supersede(report, correction.result, new)
     refresh_score(report, at)
@@ -276,7 +296,7 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
 
 @transaction.atomic
 def confirm(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
-    """Confirm the finding as it is. Raises DecisionRefused."""
+    """Confirm the finding as it is. Raises CorrectionRefused."""
     report, correction = _lock(correction_id)
     _require(correction, C.IN_REVIEW)
     _decide(report, correction, C.CONFIRMED, _name(by), reason, now())
@@ -310,7 +330,9 @@ def stop_reruns(report: Report) -> None:
 def notify_reviewers(*result_ids: str) -> None:
     """Tell the reviewers of open corrections that these re-runs have ended."""
     waiting = Correction.objects.filter(
-        rerun__in=result_ids, status=C.IN_REVIEW, taken_by_user__is_active=True
+        rerun__in=[UUID(one) for one in result_ids],
+        status=C.IN_REVIEW,
+        taken_by_user__is_active=True,
     )
     rows = waiting.select_related("taken_by_user", "report__workspace", "rerun")
     notify(*(_reviewer_message(correction) for correction in rows))
@@ -324,6 +346,14 @@ def results_with_same_finding(result: CheckResult) -> QuerySet[CheckResult]:
     origin = result.reused_from_id or result.pk
     same = CheckResult.objects.filter(Q(pk=origin) | Q(reused_from_id=origin))
     return same.exclude(report=result.report_id).order_by("-id")
+
+
+def correctable_details(correction: Correction) -> dict[str, str]:
+    """Return the details of the subject that a re-run may ask with, as texts."""
+    known = correction.report.subject or {}
+    inputs = correction.result.definition.required_inputs
+    names = ["fullName", *(e["key"] for e in inputs if e["type"] != "NUMBER")]
+    return {name: str(known.get(name) or "") for name in dict.fromkeys(names)}
 
 
 def correction_members(correction: Correction) -> dict[str, Any]:
@@ -359,14 +389,10 @@ def _lock(correction_id: UUID) -> tuple[Report, Correction]:
 
 
 def _require(correction: Correction, status: CorrectionStatus) -> None:
-    if correction.status == status:
-        return
-    if correction.status == C.OPEN:
-        why = "take the correction for review first."
-    else:
-        label = CorrectionStatus(correction.status).label.lower()
-        why = f"somebody took or decided it meanwhile. It is {label} now."
-    raise DecisionRefused(f"Nothing was done: {why}")
+    if correction.status == C.OPEN and status == C.IN_REVIEW:
+        raise CorrectionRefused(Obstacle.TAKE_FIRST)
+    if correction.status != status:
+        raise CorrectionRefused(Obstacle.CHANGED)
 
 
 def _name(by: ActingUser) -> str:
@@ -375,21 +401,23 @@ def _name(by: ActingUser) -> str:
 
 def _rerun_obstacle(
     report: Report, correction: Correction, rows: QuerySet[CheckResult]
-) -> str:
-    """Return why the check cannot run again; empty if it can."""
+) -> Obstacle | None:
+    """Return why the check cannot run again, or None."""
     if correction.rerun and correction.rerun.completed_at is None:
-        return "the check is running again already."
+        return Obstacle.RUNNING
     again = rows.filter(created_at__gte=correction.created_at)
     if again.count() >= MAX_RERUNS:
-        return f"the check has run again {MAX_RERUNS} times."
+        return Obstacle.RUN_TOO_OFTEN
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
-        return "the subject's consent does not hold, so no source can be asked."
-    if not correction.result.definition.active:
-        return f"{correction.check_name} is not offered at present."
-    return no_source_reason(
-        correction.check_name, report.environment, report.country
-    ) or no_consent_reason(report, correction.check_name)
+        return Obstacle.NO_CONSENT
+    name = correction.check_name
+    has_source = (
+        correction.result.definition.active
+        and not no_source_reason(name, report.environment, report.country)
+        and not no_consent_reason(report, name)
+    )
+    return None if has_source else Obstacle.NO_SOURCE
 
 
 def _changed_details(report: Report, details: Mapping[str, str]) -> dict[str, str]:
@@ -519,7 +547,7 @@ def _subject_messages(
     report: Report, correction: Correction, kind: Kind, cause: str
 ) -> list[OutgoingMessage]:
     consent = getattr(report, "consent", None)
-    has_link = consent is not None and consent.token_digest is not None
+    has_link = consent and consent.token_digest
     url = links.consent_url(consent.pk, consent.generation) if has_link else ""
     context = {
         **report.workspace.requester.message_context,

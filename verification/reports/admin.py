@@ -100,7 +100,9 @@ class TimelineEntry:
 
 
 def load_history(report: Report) -> ReportHistory:
-    results = list(report.results.all()[:SHOWN])
+    # With superseded results, which were charged, and the re-runs of corrections
+    every = CheckResult.every.filter(report=report).order_by("position", "revision")
+    results = list(every[:SHOWN])
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
     # Ledger entries have an index by result, and none by report.
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])

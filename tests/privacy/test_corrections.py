@@ -1,0 +1,557 @@
+"""Corrections: opening, the re-run of the check, the decision, and what follows."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError
+from django.utils.timezone import now
+
+from monitoring.models import Alert, Baseline
+from tests.golive.files import pdf
+from tests.world.clients import ATTESTED, Api
+from tests.world.corrections import (
+    MISTYPED,
+    REASON,
+    RIGHT,
+    STATEMENT,
+    create_wrong_report,
+    dispute,
+    reviewer,
+)
+from tests.world.orders import SLOW, movements, two_checks
+from tests.world.rules import create_rule, move_rules_back, run_rules
+from tests.world.staff import enter_request
+from tests.world.threads import run_at_once
+from verification.checks.models import CheckResult
+from verification.db.ids import uuid7
+from verification.golive.documents import read_content
+from verification.golive.inspection import inspect
+from verification.notifications.models import Notification
+from verification.privacy import corrections
+from verification.privacy.corrections import (
+    AlreadyDisputed,
+    CorrectionRefused,
+    NoFinding,
+    NotWithdrawable,
+    Obstacle,
+    TooManyCorrections,
+    TooManyDocuments,
+    UploadedFile,
+    correct,
+    open_correction,
+    rerun,
+    take,
+    withdraw,
+)
+from verification.privacy.models import Correction, Outcome
+from verification.privacy.personal_data import erase_reports
+from verification.privacy.retention import erase_expired_reports
+from verification.reports.models import Report
+from webhooks.models import Event
+
+DAY = timedelta(days=1)
+
+
+def in_review(api: Api, **item: object) -> Correction:
+    """Open the correction of a report with a mistyped number, and take it."""
+    return take(dispute(create_wrong_report(api, **item)).pk, reviewer())
+
+
+def run_again(api: Api, correction: Correction, **details: str) -> CheckResult:
+    row = rerun(correction.pk, reviewer(), details)
+    api.work()
+    row.refresh_from_db()
+    return row
+
+
+def refusal(verb, *arguments) -> Obstacle:
+    with pytest.raises(CorrectionRefused) as refused:
+        verb(*arguments)
+    return refused.value.obstacle
+
+
+def kinds_sent(report_id) -> list[str]:
+    sent = Notification.objects.filter(report_id=report_id, kind__startswith="CORREC")
+    return list(sent.order_by("id").values_list("kind", flat=True))
+
+
+def events_of(report_id, name: str) -> list[dict]:
+    return [e.payload for e in Event.objects.filter(report_id=report_id, name=name)]
+
+
+# Opening
+
+
+def test_open_correction_shows_in_the_report_with_its_deadline(api: Api):
+    report_id = create_wrong_report(api)
+    before = api.report(report_id)
+
+    correction = dispute(report_id)
+
+    report = api.report(report_id)
+    (shown,) = report["corrections"]
+    assert (shown["checkName"], shown["status"]) == ("IDENTITY", "OPEN")
+    assert shown["checkResultId"] == report["checkResults"][0]["id"]
+    assert correction.due_at - correction.created_at == timedelta(days=14)
+    changed = {"corrections", "updatedAt"}
+    assert {k: v for k, v in report.items() if k not in changed} == {
+        k: v for k, v in before.items() if k not in changed
+    }
+
+
+def test_opening_tells_the_subject_the_client_and_the_receiver(api: Api):
+    report_id = create_wrong_report(api)
+
+    dispute(report_id)
+
+    assert kinds_sent(report_id) == ["CORRECTION_RECEIPT", "CORRECTION_OPENED"]
+    (event,) = events_of(report_id, "correction.opened")
+    assert event["correction"] == api.report(report_id)["corrections"][0]
+    changes = api.get(f"/reports/{report_id}/events").json()["events"]
+    assert changes[-1]["trigger"] == "correction opened"
+
+
+def test_only_a_completed_finding_of_the_report_can_be_disputed(
+    api: Api, another_api: Api
+):
+    report_id = api.create(two_checks(idNumber="90000008", kraPin="A900000000Z"))["id"]
+    api.work()
+    failed = CheckResult.objects.get(report=report_id, status="FAILED")
+    others = create_wrong_report(another_api)
+    foreign = CheckResult.objects.get(report=others)
+
+    for result in (failed.pk, foreign.pk, uuid7()):
+        with pytest.raises(NoFinding):
+            open_correction(failed.report_id, result, STATEMENT)
+    assert not Correction.objects.exists()
+
+
+def test_a_finding_has_one_open_correction(api: Api):
+    correction = dispute(create_wrong_report(api))
+
+    with pytest.raises(AlreadyDisputed):
+        dispute(str(correction.report_id))
+    correction.pk, correction.request = uuid7(), enter_request(correction.report)
+    with pytest.raises(IntegrityError, match="one_open_correction_a_result"):
+        correction.save(force_insert=True)
+
+
+def test_corrections_of_a_report_are_limited_in_a_day(api: Api):
+    report_id = create_wrong_report(api)
+    for _ in range(corrections.CORRECTIONS_PER_DAY):
+        withdraw(dispute(report_id).pk)
+
+    with pytest.raises(TooManyCorrections):
+        dispute(report_id)
+
+
+def test_documents_are_sealed_and_readable_with_their_row(api: Api):
+    report_id = create_wrong_report(api)
+    result = CheckResult.objects.get(report=report_id)
+    file = UploadedFile("id.pdf", inspect("id.pdf", "application/pdf", pdf()))
+
+    correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
+
+    document = correction.documents.get()
+    assert read_content(document) == pdf()
+    assert document.name == "id.pdf"
+
+
+def test_fourth_document_is_refused(api: Api):
+    result = CheckResult.objects.get(report=create_wrong_report(api))
+    file = UploadedFile("id.pdf", inspect("id.pdf", "application/pdf", pdf()))
+
+    with pytest.raises(TooManyDocuments):
+        open_correction(result.report_id, result.pk, STATEMENT, [file] * 4)
+    assert not Correction.objects.exists()
+
+
+def test_files_are_deleted_when_the_correction_is_refused(api: Api):
+    correction = dispute(create_wrong_report(api))
+    file = UploadedFile("id.pdf", inspect("id.pdf", "application/pdf", pdf()))
+    folder = corrections.documents._storage()
+    _, before = folder.listdir("")
+
+    with pytest.raises(AlreadyDisputed):
+        open_correction(correction.report_id, correction.result_id, STATEMENT, [file])
+
+    assert folder.listdir("")[1] == before
+
+
+def test_disputed_finding_is_not_reused(api: Api):
+    report_id = create_wrong_report(api)
+    correction = dispute(report_id)
+
+    again = api.report(create_wrong_report(api))
+    withdraw(correction.pk)
+    third = api.report(create_wrong_report(api))
+
+    assert [again["checkResults"][0]["reused"], third["checkResults"][0]["reused"]] == [
+        False,
+        True,
+    ]
+
+
+# The re-run
+
+
+def test_rerun_changes_nothing_of_the_report(api: Api):
+    correction = in_review(api)
+    report_id = str(correction.report_id)
+    before, booked = api.report(report_id), movements(api)
+    events = Event.objects.count()
+
+    row = run_again(api, correction, idNumber=RIGHT)
+
+    assert (row.status, row.revision, row.price, row.question) == (
+        "COMPLETED",
+        1,
+        0,
+        None,
+    )
+    after = api.report(report_id)
+    assert after | {"updatedAt": None} == before | {"updatedAt": None}
+    assert movements(api) == booked
+    assert Event.objects.count() == events
+
+
+def test_rerun_asks_with_the_corrected_details(api: Api):
+    correction = in_review(api)
+
+    wrong = run_again(api, correction)
+    right = run_again(api, correction, idNumber=RIGHT)
+
+    assert wrong.finding["details"]["nameMatch"] == "NO_MATCH"
+    assert right.finding["details"]["nameMatch"] == "MATCH"
+    assert (wrong.inputs, right.inputs["idNumber"]) == (None, RIGHT)
+    assert correction.report.subject["idNumber"] == MISTYPED
+
+
+def test_rerun_of_a_corrected_name_drops_the_parts_of_the_old_one(api: Api):
+    correction = in_review(api)
+
+    row = run_again(api, correction, fullName="Njeri Wambui Otieno")
+
+    names = ("fullName", "firstName", "middleName", "lastName")
+    assert [row.inputs[name] for name in names] == [
+        "Njeri Wambui Otieno",
+        "Njeri",
+        "Wambui",
+        "Otieno",
+    ]
+
+
+def test_reviewer_is_told_when_the_rerun_has_ended(api: Api):
+    correction = in_review(api)
+    row = run_again(api, correction, idNumber=RIGHT)
+
+    corrections.notify_reviewers(str(row.pk))
+    corrections.notify_reviewers(str(row.pk))
+
+    told = Notification.objects.get(kind="CORRECTION_RERUN")
+    assert told.recipient == "grace@staff.test"
+    assert str(correction.pk) in told.context["url"]
+
+
+def test_rerun_needs_a_review_and_runs_once_at_a_time(api: Api):
+    correction = dispute(create_wrong_report(api))
+    assert refusal(rerun, correction.pk, reviewer()) == Obstacle.TAKE_FIRST
+    take(correction.pk, reviewer())
+
+    rerun(correction.pk, reviewer())
+
+    assert refusal(rerun, correction.pk, reviewer()) == Obstacle.RUNNING
+
+
+def test_reruns_of_a_correction_are_limited(api: Api):
+    correction = in_review(api)
+    for _ in range(corrections.MAX_RERUNS):
+        run_again(api, correction)
+
+    assert refusal(rerun, correction.pk, reviewer()) == Obstacle.RUN_TOO_OFTEN
+
+
+def test_rerun_waits_while_the_workspace_is_suspended(api: Api):
+    correction = in_review(api)
+    api.workspace.suspend("fraud?")
+
+    row = run_again(api, correction)
+
+    assert row.status == "RUNNING"
+
+
+def test_ready_report_stays_ready_when_a_rerun_fails(api: Api):
+    correction = in_review(api)
+
+    row = run_again(api, correction, idNumber="90000008")
+
+    assert row.status == "FAILED"
+    assert api.report(str(correction.report_id))["status"] == "READY"
+    assert refusal(correct, correction.pk, reviewer(), REASON) == Obstacle.NOT_RUN
+
+
+# The decision
+
+
+def test_corrected_result_takes_the_place_of_the_old_one(api: Api):
+    correction = in_review(api)
+    report_id, old = str(correction.report_id), correction.result
+    before = api.report(report_id)
+    row = run_again(api, correction, idNumber=RIGHT)
+
+    correct(correction.pk, reviewer(), REASON)
+
+    report = api.report(report_id)
+    (result,) = report["checkResults"]
+    assert result["id"] == str(row.pk)
+    assert result["details"]["nameMatch"] == "MATCH"
+    assert report["riskScore"] == result["score"] < before["riskScore"]
+    assert report["riskLevel"] == result["riskLevel"] == "LOW"
+    assert report["status"] == "READY"
+    assert report["paymentState"] == before["paymentState"]
+    (shown,) = report["corrections"]
+    assert shown["status"] == "CORRECTED"
+    assert shown["reason"] == REASON
+    assert shown["checkResultId"] == str(old.pk)
+    assert shown["correctedCheckResultId"] == str(row.pk)
+    old.refresh_from_db()
+    assert (old.revision > 0, old.question, old.disputed_at) == (True, None, None)
+    assert old.finding["details"]["nameMatch"] == "NO_MATCH"
+
+
+def test_decision_answers_the_request_and_tells_the_subject(api: Api):
+    correction = in_review(api)
+    run_again(api, correction, idNumber=RIGHT)
+
+    correct(correction.pk, reviewer(), REASON)
+
+    correction.request.refresh_from_db()
+    assert correction.request.outcome == Outcome.DONE
+    answer = Notification.objects.get(kind="CORRECTION_ANSWER")
+    assert (answer.context["decision"], answer.context["reason"]) == (
+        "CORRECTED",
+        REASON,
+    )
+    (event,) = events_of(correction.report_id, "correction.closed")
+    assert event["correction"]["status"] == "CORRECTED"
+    assert event["riskLevel"] == "LOW"
+    stack = event["report"]["checkStack"]
+    corrected = event["correction"]["correctedCheckResultId"]
+    assert [item["checkResultId"] for item in stack] == [corrected]
+
+
+def test_confirmed_finding_stays(api: Api):
+    correction = in_review(api)
+    report_id = str(correction.report_id)
+    before = api.report(report_id)
+
+    corrections.confirm(correction.pk, reviewer(), "The register says so.")
+
+    after = api.report(report_id)
+    assert after["checkResults"] == before["checkResults"]
+    assert after["corrections"][0]["status"] == "CONFIRMED"
+    correction.request.refresh_from_db()
+    assert correction.request.outcome == Outcome.REFUSED
+    assert "register says" not in correction.request.reason
+
+
+def test_withdrawn_correction_stops_its_rerun(api: Api):
+    correction = in_review(api)
+    row = rerun(correction.pk, reviewer())
+
+    withdraw(correction.pk)
+    withdraw(correction.pk)
+    api.work()
+
+    row.refresh_from_db()
+    assert (row.status, row.finding) == ("CANCELLED", None)
+    correction.request.refresh_from_db()
+    assert correction.request.outcome == Outcome.WITHDRAWN
+    assert refusal(correct, correction.pk, reviewer(), REASON) == Obstacle.CHANGED
+
+
+def test_decided_correction_cannot_be_withdrawn(api: Api):
+    correction = in_review(api)
+    corrections.confirm(correction.pk, reviewer(), "It is right.")
+
+    with pytest.raises(NotWithdrawable):
+        withdraw(correction.pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_of_many_deciders_wins(api: Api):
+    correction = in_review(api)
+    run_again(api, correction, idNumber=RIGHT)
+    by = reviewer()
+
+    def decide(number: int) -> str:
+        verb = correct if number % 2 else corrections.confirm
+        try:
+            return verb(correction.pk, by, REASON).status
+        except CorrectionRefused as e:
+            return e.obstacle.name
+
+    said = run_at_once(6, decide)
+
+    assert said.count("CHANGED") == 5
+    assert len(events_of(correction.report_id, "correction.closed")) == 1
+
+
+def test_superseded_finding_is_never_reused(api: Api):
+    first = in_review(api)
+    run_again(api, first, idNumber=RIGHT)
+    correct(first.pk, reviewer(), REASON)
+
+    again = api.report(create_wrong_report(api))
+
+    assert again["checkResults"][0]["reused"] is False
+
+
+def test_corrected_finding_of_the_same_details_is_reused(api: Api):
+    first = in_review(api)
+    row = run_again(api, first)
+    correct(first.pk, reviewer(), REASON)
+
+    again = api.report(create_wrong_report(api))
+
+    evidence = again["checkResults"][0]["evidence"]
+    assert evidence["reusedFromResultId"] == str(row.pk)
+
+
+def test_reports_with_the_same_finding_are_listed(api: Api):
+    first = create_wrong_report(api)
+    second = create_wrong_report(api)
+    correction = dispute(second)
+
+    (other,) = corrections.results_with_same_finding(correction.result)
+
+    assert str(other.report_id) == first
+    assert correction.result.reused_from_id == other.pk
+
+
+def test_correcting_a_reused_finding_ends_the_reuse_of_its_origin(api: Api):
+    create_wrong_report(api)
+    correction = take(dispute(create_wrong_report(api)).pk, reviewer())
+    run_again(api, correction, idNumber=RIGHT)
+
+    correct(correction.pk, reviewer(), REASON)
+
+    again = api.report(create_wrong_report(api))
+    assert again["checkResults"][0]["reused"] is False
+
+
+def test_next_monitoring_run_is_compared_with_the_corrected_finding(api: Api):
+    rule = create_rule(api, id_number=MISTYPED, consent=ATTESTED)
+    run_rules(api)
+    baseline = Baseline.objects.get(rule=rule["id"])
+    report_id = str(CheckResult.objects.get(pk=baseline.result_id).report_id)
+    correction = take(dispute(report_id).pk, reviewer())
+    row = run_again(api, correction, idNumber=RIGHT)
+
+    correct(correction.pk, reviewer(), REASON)
+
+    baseline.refresh_from_db()
+    assert baseline.result_id == row.pk
+    assert baseline.said["riskLevel"] == "LOW"
+    move_rules_back(DAY)
+    run_rules(api)
+    # From LOW, as the rule still asks with the mistyped number
+    assert [alert.severity for alert in Alert.objects.all()] == ["WARNING"]
+
+
+# Races and ends
+
+
+def test_retry_of_the_report_and_a_rerun_do_not_disturb_each_other(api: Api):
+    report_id = api.create(two_checks(idNumber="90000008", kraPin="A900000002Z"))["id"]
+    api.work()
+    correction = take(dispute(report_id, "KRA_PIN").pk, reviewer())
+    row = rerun(correction.pk, reviewer(), {"kraPin": "A900000000Z"})
+
+    assert api.post(f"/reports/{report_id}/retry").status_code == 200
+    api.work()
+
+    row.refresh_from_db()
+    report = api.report(report_id)
+    assert (row.status, report["status"]) == ("COMPLETED", "PARTIAL")
+    assert report["corrections"][0]["status"] == "IN_REVIEW"
+    correct(correction.pk, reviewer(), REASON)
+    assert api.report(report_id)["status"] == "PARTIAL"
+
+
+def test_rerun_goes_on_when_the_report_is_cancelled(api: Api):
+    report_id = api.create(two_checks(idNumber=SLOW, kraPin="A900000002Z"))["id"]
+    api.work()
+    correction = take(dispute(report_id, "KRA_PIN").pk, reviewer())
+    rerun(correction.pk, reviewer(), {"kraPin": "A900000000Z"})
+
+    assert api.post(f"/reports/{report_id}/cancel").status_code == 200
+    api.work()
+    correct(correction.pk, reviewer(), REASON)
+
+    report = api.report(report_id)
+    assert report["status"] == "CANCELLED"
+    assert report["corrections"][0]["status"] == "CORRECTED"
+
+
+def test_open_correction_holds_its_report_beyond_the_retention(api: Api):
+    correction = dispute(create_wrong_report(api))
+    Report.objects.update(completed_at=now() - 400 * DAY)
+    erase_expired_reports()
+    assert Report.objects.get().erased_at is None
+
+    withdraw(correction.pk)
+    erase_expired_reports()
+
+    assert Report.objects.get().erased_at is not None
+
+
+def test_erasure_closes_the_correction_and_stops_its_rerun(api: Api):
+    correction = in_review(api)
+    row = rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+
+    erase_reports([correction.report_id], now())
+    api.work()
+
+    row.refresh_from_db()
+    correction.refresh_from_db()
+    assert (row.status, row.finding, row.inputs) == ("CANCELLED", None, None)
+    assert (correction.status, correction.statement) == ("WITHDRAWN", None)
+    correction.request.refresh_from_db()
+    assert correction.request.answered_at is not None
+    report = api.report(str(correction.report_id))
+    assert report["corrections"][0]["reason"] is None
+
+
+def test_rerun_needs_the_consent_that_the_subject_gave(api: Api):
+    correction = in_review(api)
+    row = rerun(correction.pk, reviewer())
+    consent = correction.report.consent
+    consent.status = "WITHDRAWN"
+    consent.save()
+
+    api.work()
+
+    row.refresh_from_db()
+    assert row.status == "CANCELLED"
+    assert refusal(rerun, correction.pk, reviewer()) == Obstacle.NO_CONSENT
+
+
+# The API
+
+
+def test_client_lists_and_reads_its_corrections(api: Api, another_api: Api):
+    correction = dispute(create_wrong_report(api))
+
+    (listed,) = api.get("/corrections", status="OPEN").json()["content"]
+    read = api.get(f"/corrections/{correction.pk}").json()
+
+    assert listed["reportId"] == str(correction.report_id)
+    assert (read["what"], read["why"], read["documentsCount"]) == (
+        STATEMENT.what,
+        STATEMENT.why,
+        0,
+    )
+    assert api.get("/corrections", status="CONFIRMED").json()["totalElements"] == 0
+    assert another_api.get("/corrections").json()["totalElements"] == 0
+    assert another_api.get(f"/corrections/{correction.pk}").status_code == 404

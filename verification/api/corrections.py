@@ -1,0 +1,96 @@
+"""Corrections over HTTP: a client reads them; its console decides them."""
+
+from __future__ import annotations
+
+from typing import Self
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.request import Request
+
+from verification.api import examples
+from verification.api.content import PageQuery
+from verification.api.operations import OperationViewSet, PageEnvelope, operation
+from verification.api.report_shapes import CorrectionBody
+from verification.db.base import read_page
+from verification.privacy.models import Correction, CorrectionStatus
+from workspaces.models import Client, Scope
+
+
+class CorrectionQuery(PageQuery):
+    status: CorrectionStatus | None = None
+
+
+class CorrectionItem(CorrectionBody):
+    report_id: UUID
+
+
+class CorrectionDetail(CorrectionItem):
+    what: str | None
+    """What the subject calls wrong; null once the report is erased."""
+    why: str | None
+    """What is right, and why, in the subject's words."""
+    documents_count: int
+    """The documents that the subject added; the console shows them."""
+
+    @classmethod
+    def of_detail(cls, correction: Correction) -> Self:
+        statement = correction.statement or {}
+        return cls.of(
+            correction,
+            what=statement.get("what"),
+            why=statement.get("why"),
+            documents_count=correction.documents.count(),
+        )
+
+
+class CorrectionPage(PageEnvelope):
+    """One page of corrections, newest first."""
+
+    content: list[CorrectionItem]
+
+
+class CorrectionViewSet(OperationViewSet):
+    """Corrections of reports of the key's workspace, in the key's environment."""
+
+    http_method_names = ["get", "head"]
+    lookup_url_kwarg = "correctionId"
+    lookup_value_converter = "uuid"
+    lookup_description = "The id of the correction."
+
+    @operation(
+        "listCorrections",
+        "List corrections",
+        scope=Scope.REPORTS_READ,
+        query=CorrectionQuery,
+        answer=CorrectionPage,
+        example={**examples.ONE_PAGE, "content": [examples.CORRECTION_ITEM]},
+    )
+    def list(self, request: Request) -> PageEnvelope:
+        """List corrections, newest first.
+
+        A subject opens a correction, and your console or our staff decide it.
+        """
+        found = _corrections_of(self.client)
+        if self.query.status:
+            found = found.filter(status=self.query.status)
+        page = read_page(found.order_by("-id"), self.query.page, self.query.size)
+        return self.page_of([CorrectionItem.of(row) for row in page.rows], page.total)
+
+    @operation(
+        "getCorrection",
+        "Get a correction",
+        scope=Scope.REPORTS_READ,
+        answer=CorrectionDetail,
+        example=examples.CORRECTION_DETAIL,
+    )
+    def retrieve(self, request: Request, correctionId: UUID) -> CorrectionDetail:
+        """Get a correction with what the subject says."""
+        found = _corrections_of(self.client).get(pk=correctionId)
+        return CorrectionDetail.of_detail(found)
+
+
+def _corrections_of(client: Client) -> QuerySet[Correction]:
+    return Correction.objects.select_related("request").filter(
+        report__workspace=client.workspace, report__environment=client.environment
+    )

@@ -1,0 +1,175 @@
+"""Corrections: the queue with its clocks, and the page on which a member decides."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, QuerySet
+from django.http import HttpResponse
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from verification.console import forms
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.reports import result_context
+from verification.db.base import read_page
+from verification.documents.report import as_text, humanise_name
+from verification.golive.documents import download
+from verification.privacy import corrections
+from verification.privacy.corrections import CorrectionRefused, Obstacle
+from verification.privacy.models import Correction, CorrectionStatus
+from verification.reports.request import InvalidRequest
+from workspaces.members import Permission
+
+REFUSALS: dict[Obstacle, Any] = {
+    Obstacle.TAKE_FIRST: gettext_lazy("Take the correction for review first."),
+    Obstacle.CHANGED: gettext_lazy("Somebody took or decided it meanwhile."),
+    Obstacle.RUNNING: gettext_lazy("The check is running again already."),
+    Obstacle.RUN_TOO_OFTEN: gettext_lazy("The check has run again too often."),
+    Obstacle.NO_CONSENT: gettext_lazy(
+        "The person's consent does not hold, so no source can be asked."
+    ),
+    Obstacle.NO_SOURCE: gettext_lazy(
+        "No source that the person agreed to answers this check at present."
+    ),
+    Obstacle.NOT_RUN: gettext_lazy(
+        "The check has to be run again first, and to complete."
+    ),
+}
+
+
+@member_required()
+def listing(place: Place) -> HttpResponse:
+    """List corrections; the open ones first, by their deadline."""
+    form = forms.CorrectionFilters(place.request.GET)
+    found = _corrections(place)
+    if form.is_valid() and form.cleaned_data["status"]:
+        found = found.filter(status=form.cleaned_data["status"])
+    found = found.order_by(F("decided_at").desc(nulls_first=True), "request__due_at")
+    number = place.page_number
+    read = read_page(found, number, PAGE_SIZE)
+    page = Page([(row, _days_left(row)) for row in read.rows], read.total, number)
+    return place.render("corrections/list", {"form": form, "page": page})
+
+
+@member_required(write=Permission.DECIDE_CORRECTIONS)
+def detail(place: Place, correction: UUID) -> HttpResponse:
+    """Show the correction; a POST corrects or confirms the finding."""
+    form = forms.CorrectionForm(place.posted)
+    if form.is_valid():
+        return _decide(place, correction, form)
+    found = _corrections(place).get(pk=correction)
+    place.record("correction.opened", found)
+    statement, row = found.statement or {}, found.rerun
+    shown = {
+        "correction": found,
+        "days_left": _days_left(found),
+        "what": statement.get("what"),
+        "why": statement.get("why"),
+        "documents": found.documents.order_by("id"),
+        "old": result_context(found.result),
+        "new": result_context(row) if row else None,
+        "asked_with": _changes(found),
+        "is_running": bool(row and row.completed_at is None),
+        "can_correct": bool(row and row.status == row.Status.COMPLETED),
+        "others": list(corrections.results_with_same_finding(found.result)[:50]),
+        "form": form,
+    }
+    return place.render("corrections/detail", shown)
+
+
+@require_POST
+@member_required(Permission.DECIDE_CORRECTIONS)
+def take(place: Place, correction: UUID) -> HttpResponse:
+    _require(place, correction)
+    try:
+        corrections.take(correction, place.by)
+    except CorrectionRefused as e:
+        return _refuse(place, correction, e)
+    return place.to(
+        "corrections-detail", success=_("It is in review."), correction=correction
+    )
+
+
+@member_required(Permission.DECIDE_CORRECTIONS)
+def rerun(place: Place, correction: UUID) -> HttpResponse:
+    """Ask for the details of the subject; a POST runs the check again."""
+    found = _corrections(place).get(pk=correction)
+    form = forms.RerunForm(place.posted, corrections.correctable_details(found))
+    if form.is_valid():
+        try:
+            corrections.rerun(correction, place.by, form.cleaned_data)
+        except CorrectionRefused as e:
+            return _refuse(place, correction, e)
+        except InvalidRequest as e:
+            for fault in e.faults:
+                name = str(fault.path[-1])
+                form.add_error(name if name in form.fields else None, fault.detail)
+        else:
+            done = _("The check runs again. We write to you when it has ended.")
+            return place.to("corrections-detail", success=done, correction=correction)
+    shown = {"form": form, "correction": found}
+    return place.render("corrections/run", shown)
+
+
+@member_required(Permission.DECIDE_CORRECTIONS)
+def document(place: Place, correction: UUID, file: UUID) -> HttpResponse:
+    """Return a document of the person, and record it in the audit trail."""
+    found = _corrections(place).get(pk=correction)
+    wanted = found.documents.get(pk=file)
+    place.record("correction.document-read", found)
+    return download(wanted, f"correction-{found.request.number}")
+
+
+def _decide(place: Place, correction: UUID, form: forms.CorrectionForm) -> HttpResponse:
+    _require(place, correction)
+    decision, reason = form.cleaned_data["decision"], form.cleaned_data["reason"]
+    is_corrected = decision == CorrectionStatus.CORRECTED
+    verb = corrections.correct if is_corrected else corrections.confirm
+    try:
+        verb(correction, place.by, reason)
+    except CorrectionRefused as e:
+        return _refuse(place, correction, e)
+    done = _("It is decided, and the person is told.")
+    return place.to("corrections-detail", success=done, correction=correction)
+
+
+def _refuse(place: Place, correction: UUID, refusal: CorrectionRefused) -> HttpResponse:
+    error = REFUSALS[refusal.obstacle]
+    return place.to("corrections-detail", error=error, correction=correction)
+
+
+def _corrections(place: Place) -> QuerySet[Correction]:
+    own = {f"report__{name}": value for name, value in place.lookups.items()}
+    return Correction.objects.filter(**own).select_related(
+        "request",
+        "report",
+        "result__definition",
+        "rerun__definition",
+    )
+
+
+def _require(place: Place, correction: UUID) -> None:
+    """Raise Correction.DoesNotExist for a correction of another workspace."""
+    _corrections(place).only("pk").get(pk=correction)
+
+
+def _days_left(correction: Correction) -> int | None:
+    """Return the whole days until the deadline, below 0 after it; None if decided."""
+    if not correction.is_open:
+        return None
+    return (correction.due_at - now()).days
+
+
+def _changes(correction: Correction) -> list[tuple[str, str]]:
+    """Return the details that the reviewer corrected for the re-run."""
+    asked = correction.rerun.inputs if correction.rerun else None
+    known: dict[str, Any] = correction.report.subject or {}
+    return [
+        (humanise_name(name), as_text(value))
+        for name, value in (asked or {}).items()
+        if known.get(name) != value
+    ]
