@@ -547,8 +547,9 @@ def _subject_messages(
     report: Report, correction: Correction, kind: Kind, cause: str
 ) -> list[OutgoingMessage]:
     consent = getattr(report, "consent", None)
-    has_link = consent and consent.token_digest
-    url = links.consent_url(consent.pk, consent.generation) if has_link else ""
+    url = ""
+    if consent and consent.token_digest:
+        url = links.consent_url(consent.pk, consent.generation)
     context = {
         **report.workspace.requester.message_context,
         "number": correction.request.number,
