@@ -6,12 +6,17 @@ from django.urls import reverse
 from django.utils.timezone import now
 
 from tests.golive.applications import draft
+from tests.golive.files import pdf
 from tests.world.clients import HOSTED, Api, person
 from tests.world.console import ConsoleVisitor
+from tests.world.corrections import STATEMENT
 from tests.world.deliveries import configure_receiver
 from tests.world.rules import raise_alert
+from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
+from verification.golive.inspection import InspectedFile
 from verification.notifications.models import Notification
+from verification.privacy.corrections import UploadedFile, open_correction
 from webhooks.models import Delivery
 from workspaces import members
 from workspaces.models import Role
@@ -28,6 +33,11 @@ TABLE = {
     "reports": (ALL, None),
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),
+    "corrections": (ALL, None),
+    "corrections-detail": (ALL, MANAGERS),
+    "corrections-document": (MANAGERS, None),
+    "corrections-run": (MANAGERS, MANAGERS),
+    "corrections-take": (None, MANAGERS),
     "money": (ALL, None),
     "money-csv": (ALL, None),
     "money-pdf": (ALL, None),
@@ -77,6 +87,9 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
     report = api.create(person())["id"]
     api.work()
     alert = raise_alert(api)
+    result = CheckResult.objects.filter(report=report).first()
+    file = UploadedFile("id.pdf", InspectedFile("application/pdf", pdf()))
+    correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
     members.invite(owner.member, "new@people.test", Role.VIEWER)
     api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
     return {
@@ -84,6 +97,8 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
         "report": report,
         "delivery": Delivery.objects.order_by("pk")[0].pk,
         "alert": alert.pk,
+        "correction": correction.pk,
+        "file": correction.documents.get().pk,
         "rule": alert.rule_id,
         "member": viewer.member.pk,
         "invitation": api.workspace.invitations.get().pk,

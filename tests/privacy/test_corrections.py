@@ -1,14 +1,17 @@
 """Corrections: opening, the re-run of the check, the decision, and what follows."""
 
+import io
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.db import IntegrityError
 from django.utils.timezone import now
+from pypdf import PdfReader
 
 from monitoring.models import Alert, Baseline
 from tests.golive.files import pdf
-from tests.world.clients import ATTESTED, Api
+from tests.world.clients import ATTESTED, Api, person
 from tests.world.corrections import (
     MISTYPED,
     REASON,
@@ -19,14 +22,17 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.orders import SLOW, movements, two_checks
+from tests.world.payments import end_checkout, open_page
 from tests.world.rules import create_rule, move_rules_back, run_rules
 from tests.world.staff import enter_request
 from tests.world.threads import run_at_once
+from verification import links
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.golive.documents import read_content
 from verification.golive.inspection import inspect
 from verification.notifications.models import Notification
+from verification.payments.messages import build_receipt
 from verification.privacy import corrections
 from verification.privacy.corrections import (
     AlreadyDisputed,
@@ -555,3 +561,37 @@ def test_client_lists_and_reads_its_corrections(api: Api, another_api: Api):
     assert api.get("/corrections", status="CONFIRMED").json()["totalElements"] == 0
     assert another_api.get("/corrections").json()["totalElements"] == 0
     assert another_api.get(f"/corrections/{correction.pk}").status_code == 404
+
+
+def test_report_is_under_correction_wherever_it_is_shown(api: Api, client):
+    correction = dispute(create_wrong_report(api))
+    report = correction.report
+    page = links.genuine_url(report.pk).removeprefix(settings.BASE_URL)
+
+    def said() -> tuple[bool, bool]:
+        document = api.get(f"/reports/{report.pk}/pdf").content
+        text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
+        shown = client.get(page).content.decode()
+        return "Under correction" in text, "Under correction" in shown
+
+    assert said() == (True, True)
+    withdraw(correction.pk)
+    assert said() == (False, False)
+
+
+def person_who_pays(**subject: str) -> dict:
+    return {**person(**subject), "paymentMode": "CANDIDATE"}
+
+
+def test_payment_keeps_its_price_when_a_paid_check_is_corrected(api: Api):
+    made = api.create(person_who_pays(idNumber=MISTYPED))
+    checkout = end_checkout(open_page(made))
+    api.work()
+    correction = take(dispute(made["id"]).pk, reviewer())
+    before = build_receipt(correction.report, {}, checkout)["checks"]
+    run_again(api, correction, idNumber=RIGHT)
+
+    correct(correction.pk, reviewer(), REASON)
+
+    assert build_receipt(correction.report, {}, checkout)["checks"] == before
+    assert api.report(made["id"])["paymentState"]["status"] == "PAID"

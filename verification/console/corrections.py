@@ -154,7 +154,7 @@ def _corrections(place: Place) -> QuerySet[Correction]:
 
 def _require(place: Place, correction: UUID) -> None:
     """Raise Correction.DoesNotExist for a correction of another workspace."""
-    _corrections(place).only("pk").get(pk=correction)
+    _corrections(place).get(pk=correction)
 
 
 def _days_left(correction: Correction) -> int | None:

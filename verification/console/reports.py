@@ -43,6 +43,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
         "subject": [
             (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
         ],
+        "corrections": found.corrections.select_related("request").order_by("id"),
         "results": [result_context(result) for result in results],
         "consent": consent,
         "reason": reason_of(consent) if consent else None,
@@ -78,6 +79,7 @@ def result_context(result: CheckResult) -> dict[str, Any]:
     return {
         "name": result.definition.display_name,
         "status": result.status,
+        "is_disputed": result.disputed_at is not None,
         "is_done": result.status == ResultStatus.COMPLETED,
         "level": result.risk_level,
         "score": result.score,

@@ -58,6 +58,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
         "about": _about(report),
         "cards": _cards(report, results),
         "checks": [_check(result) for result in results],
+        "disputed": any(result.disputed_at for result in results),
         "consent": _consent(report),
         "timeline": _timeline(report),
         "genuine": links.genuine_url(report.pk),
@@ -122,6 +123,7 @@ def _check(result: CheckResult) -> dict[str, Any]:
     return {
         "name": result.definition.display_name,
         "level": level,
+        "disputed": result.disputed_at is not None,
         "result": LEVELS.get(level, "No score")
         if is_done
         else RESULTS[ResultStatus(result.status)],

@@ -28,6 +28,7 @@ def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
         **client_context(report.workspace),
         "initials": "" if report.subject is None else initials(report.subject_name),
         "results": report.results.select_related("definition").order_by("position"),
+        "is_disputed": report.results.filter(disputed_at__isnull=False).exists(),
         "is_test": report.environment == Environment.SANDBOX,
         "timezone": "Africa/Nairobi",
     }

@@ -1,0 +1,137 @@
+"""Members decide corrections in the console."""
+
+import pytest
+
+from tests.golive.files import pdf
+from tests.world.clients import Api
+from tests.world.console import ConsoleVisitor
+from tests.world.corrections import (
+    REASON,
+    RIGHT,
+    STATEMENT,
+    create_wrong_report,
+    dispute,
+    reviewer,
+)
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
+from verification.golive.inspection import InspectedFile
+from verification.notifications.models import Notification
+from verification.privacy.corrections import (
+    UploadedFile,
+    notify_reviewers,
+    open_correction,
+    take,
+)
+from verification.privacy.models import Correction
+from workspaces.create import create_workspace
+
+
+@pytest.fixture
+def correction(api: Api) -> Correction:
+    return dispute(create_wrong_report(api))
+
+
+def decide(owner: ConsoleVisitor, correction: Correction, decision: str) -> list[str]:
+    fields = {"decision": decision, "reason": REASON}
+    return owner.messages_after("corrections-detail", fields, correction=correction.pk)
+
+
+def test_owner_corrects_a_finding(owner: ConsoleVisitor, api: Api, correction):
+    where = {"correction": correction.pk}
+    html = owner.page("corrections", query={"status": "OPEN"})
+    assert correction.request.number in html
+    assert "13 days left" in html
+
+    owner.post("corrections-take", **where)
+    owner.post("corrections-run", {"idNumber": RIGHT}, **where)
+    api.work()
+    html = owner.page("corrections-detail", **where)
+    assert "Run with these details" in html
+    assert STATEMENT.why in html
+    decide(owner, correction, "CORRECTED")
+
+    report = api.report(str(correction.report_id))
+    assert report["corrections"][0]["status"] == "CORRECTED"
+    assert report["riskLevel"] == "LOW"
+    actions = AuditEvent.objects.filter(action__startswith="correction.")
+    done = ["taken", "rerun", "opened", "corrected", "opened"]
+    assert [a.action.partition(".")[2] for a in actions.order_by("id")] == done
+
+
+def test_member_is_told_when_the_rerun_has_ended(owner, api: Api, correction):
+    owner.post("corrections-take", correction=correction.pk)
+    owner.post("corrections-run", correction=correction.pk)
+    api.work()
+
+    correction.refresh_from_db()
+    notify_reviewers(str(correction.rerun_id))
+
+    told = Notification.objects.get(kind="CORRECTION_RERUN")
+    assert told.recipient == owner.member.user.email
+    assert told.context["url"].endswith(str(correction.pk))
+
+
+def test_decision_needs_a_reason(owner, correction):
+    take(correction.pk, reviewer())
+    fields = {"decision": "CONFIRMED", "reason": " "}
+
+    html = owner.post("corrections-detail", fields, correction=correction.pk)
+
+    assert "<title>Error:" in html.content.decode()
+    correction.refresh_from_db()
+    assert correction.status == "IN_REVIEW"
+
+
+def test_second_decider_is_told(owner, admin, correction):
+    take(correction.pk, reviewer())
+    decide(owner, correction, "CONFIRMED")
+
+    assert decide(admin, correction, "CONFIRMED") == [
+        "Somebody took or decided it meanwhile."
+    ]
+
+
+def test_invalid_details_are_explained(owner, correction):
+    take(correction.pk, reviewer())
+
+    answer = owner.post(
+        "corrections-run", {"dateOfBirth": "31.1.1990"}, correction=correction.pk
+    )
+
+    assert "<title>Error:" in answer.content.decode()
+    correction.refresh_from_db()
+    assert correction.rerun is None
+
+
+def test_documents_are_downloaded_with_a_trace(owner, api: Api):
+    result = CheckResult.objects.get(report=create_wrong_report(api))
+    file = UploadedFile("id.pdf", InspectedFile("application/pdf", pdf()))
+    made = open_correction(result.report_id, result.pk, STATEMENT, [file])
+    where = {"correction": made.pk, "file": made.documents.get().pk}
+
+    answer = owner.get("corrections-document", **where)
+
+    assert answer.content == pdf()
+    assert "attachment" in answer["Content-Disposition"]
+    assert AuditEvent.objects.filter(action="correction.document-read").exists()
+
+
+def test_corrections_of_others_are_not_found(owner, correction):
+    other = create_workspace(name="Baobab Bank", owner_email="owner@baobab.test")
+    foreign = dispute(create_wrong_report(Api(other, "sandbox")))
+
+    for name in ("corrections-detail", "corrections-run"):
+        assert owner.get(name, correction=foreign.pk).status_code == 404
+    posted = owner.post("corrections-take", correction=foreign.pk)
+    assert posted.status_code == 404
+    fields = {"decision": "CONFIRMED", "reason": REASON}
+    posted = owner.post("corrections-detail", fields, correction=foreign.pk)
+    assert posted.status_code == 404
+    assert owner.page("corrections").count("IDENTITY") == 1
+
+
+def test_reports_page_says_that_a_finding_is_under_correction(owner, correction):
+    html = owner.page("reports-detail", report=correction.report_id)
+
+    assert "Under correction" in html
