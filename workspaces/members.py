@@ -41,6 +41,8 @@ class Permission(StrEnum):
     MANAGE_SETTINGS = auto()
     MANAGE_MAILBOX = auto()
     DECIDE_CORRECTIONS = auto()
+    # Send data subjects links to their own data
+    ANSWER_SUBJECTS = auto()
     GO_LIVE = auto()
     CLOSE = auto()
 
@@ -55,6 +57,7 @@ _ADMIN = {
     P.MANAGE_SETTINGS,
     P.MANAGE_MAILBOX,
     P.DECIDE_CORRECTIONS,
+    P.ANSWER_SUBJECTS,
     P.GO_LIVE,
 }
 # The permissions of each role; nothing else decides what a role may do.

@@ -40,6 +40,7 @@ SCOPES = {
     ("post", "/api/v1/reports/{reportId}/retry"): "reports:create",
     ("get", "/api/v1/reports/{reportId}/consent/state"): "reports:read",
     ("post", "/api/v1/reports/{reportId}/consent/resend"): "reports:create",
+    ("post", "/api/v1/reports/{reportId}/subject/link"): "reports:create",
     ("post", "/api/v1/reports/{reportId}/payment/resend"): "reports:create",
     ("get", "/api/v1/reports/{reportId}/pdf"): "reports:read",
     ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
@@ -215,6 +216,7 @@ def test_key_needs_no_other_scope(key, api: Api):
         "report-not-retryable",
         "consent-not-resendable",
         "payment-not-resendable",
+        "subject-link-not-sendable",
     }
     assert answer.status_code < 300 or code(answer) in nothing_to_do, answer.content
     assert answer["X-Service-Sandbox"] == "true"

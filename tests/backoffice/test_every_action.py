@@ -300,6 +300,12 @@ def report(api: Api) -> Report:
     return found
 
 
+def report_with_address(api: Api) -> Report:
+    made = api.create(person(email="wanjiku@kamau.test"))
+    api.work()
+    return Report.objects.get(pk=made["id"])
+
+
 def held(api: Api) -> Hold:
     return hold(report(api).pk, "A court asks", now() + timedelta(days=9), by="staff x")
 
@@ -387,6 +393,7 @@ ROWS = {
     "reports.report.resend_payment": lambda api: waiting_for_payment(api).report,
     "reports.report.retry": failed_report,
     "reports.report.reveal": report,
+    "reports.report.send_access_link": report_with_address,
     "sources.call.settle_as_paid": call,
     "sources.call.settle_as_unpaid": call,
     "webhooks.delivery.redeliver": delivery,

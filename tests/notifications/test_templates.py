@@ -169,6 +169,8 @@ CONTEXTS = {
     Kind.CORRECTION_ANSWER: CORRECTION,
     Kind.CORRECTION_OPENED: CORRECTION,
     Kind.CORRECTION_RERUN: CORRECTION,
+    Kind.ACCESS_LINK: CONTEXT,
+    Kind.MY_DATA: {**CODE, "links": [{"client": "Acacia Lenders", "link": LINK}]},
 }
 TO_OWNERS = {
     Kind.TOP_UP_RECEIPT,
@@ -188,10 +190,11 @@ TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 # These carry a document.
 RECEIPTS = {Kind.CONSENT_RECEIPT, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
 BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *RECEIPTS}
-# These are in one language and have no link.
-CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE, Kind.ACCESS_CODE}
+# These are in the language of a page.
+CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE, Kind.ACCESS_CODE, Kind.MY_DATA}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
 WITHOUT_DEADLINE = {
+    Kind.ACCESS_LINK,
     Kind.CONSENT_LOCKED,
     Kind.PAYMENT_REFUNDED,
     Kind.CORRECTION_ANSWER,

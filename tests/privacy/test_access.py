@@ -1,21 +1,30 @@
-"""Access: who has received a report, and the register of accesses."""
+"""Access: links to the data, who has received a report, the register of accesses."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import time_machine
 from django.utils.timezone import now
 
-from tests.world.clients import Api, person
+from tests.checks.conftest import paying_api as paying_api
+from tests.world.clients import HOSTED, Api, company, person
 from tests.world.console import ConsoleVisitor
 from tests.world.members import create_member
+from tests.world.staff import press_button
+from tests.world.subject import Visitor
 from verification.backoffice import audit
-from verification.backoffice.models import ActorKind
-from verification.notifications.models import DailyCount
+from verification.backoffice.models import ActorKind, AuditEvent
+from verification.consents.links import expire_consents, remind_subjects
+from verification.consents.models import Consent
+from verification.notifications.delivery import send_due_notifications
+from verification.notifications.models import Block, DailyCount, Kind, Notification
+from verification.notifications.recipients import block
 from verification.privacy import disclosures
 from verification.privacy.access import record_access
 from verification.privacy.disclosures import RecipientKind, recipients_of
 from verification.privacy.models import Disclosure, RequestKind, SubjectRequest
+from verification.privacy.personal_data import erase_reports
 from verification.reports.models import Report
 from webhooks.models import Attempt, Delivery, Event
 
@@ -135,3 +144,218 @@ def test_accesses_of_a_day_are_one_request(report: Report):
     DailyCount.objects.update(day=now() - timedelta(days=1))
     record_access(report, RequestKind.ACCESS)
     assert rows.filter(kind="ACCESS").count() == 2
+
+
+EMAIL = "wanjiku@kamau.test"
+FOUND = "What was found about you"
+
+
+@pytest.fixture
+def attested(paying_api: Api) -> Report:
+    subject = {"email": EMAIL, "dateOfBirth": "1990-03-27"}
+    made = paying_api.create(person(**subject))
+    paying_api.work()
+    return Report.objects.get(pk=made["id"])
+
+
+def send_link(api: Api, report: Report) -> dict[str, Any]:
+    answer = api.post(f"/reports/{report.pk}/subject/link")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def sent_links() -> list[Notification]:
+    return list(Notification.objects.filter(kind=Kind.ACCESS_LINK).order_by("id"))
+
+
+def visit_link(message: Notification) -> Visitor:
+    return Visitor(str((message.context or {})["link"]))
+
+
+def allow_another_link(report: Report) -> None:
+    Consent.objects.filter(report=report).update(
+        link_made_at=now() - timedelta(minutes=2)
+    )
+
+
+def test_client_sends_the_subject_of_an_attested_consent_a_link(
+    paying_api: Api, attested: Report
+):
+    answer = send_link(paying_api, attested)
+
+    assert answer["sentTo"] == ["EMAIL"]
+    (message,) = sent_links()
+    assert (message.recipient, message.report_id) == (EMAIL, attested.pk)
+    assert "link" not in str(answer).lower().replace("linksent", "")
+    visitor = visit_link(message)
+    page = visitor.see_data()
+    assert FOUND in page.content.decode()
+    assert "Acacia Lenders states that it has it." in page.content.decode()
+    # The page of a consent has nothing else to show.
+    assert visitor.browser.get(f"/c/v/{attested.consent.pk}/").status_code == 303
+    state = paying_api.report(str(attested.pk))["consentState"]
+    assert (state["status"], state["consentUrl"], state["expiresAt"]) == (
+        "ATTESTED",
+        None,
+        None,
+    )
+
+
+def test_access_link_expires(paying_api: Api, attested: Report, settings: Any):
+    send_link(paying_api, attested)
+    visitor = visit_link(sent_links()[0])
+
+    with time_machine.travel(now() + timedelta(days=settings.ACCESS_LINK_DAYS + 1)):
+        expire_consents()
+        remind_subjects()
+        visitor.open()
+        page = visitor.get("data/")
+
+    assert page.status_code == 410
+    assert "This link has expired" in page.content.decode()
+    attested.consent.refresh_from_db()
+    assert attested.consent.status == "ATTESTED"
+    assert not Notification.objects.filter(kind=Kind.CONSENT_REMINDER).exists()
+
+
+def test_newer_access_link_replaces_the_one_before(paying_api: Api, attested: Report):
+    send_link(paying_api, attested)
+    too_soon = paying_api.post(f"/reports/{attested.pk}/subject/link")
+    assert too_soon.status_code == 429
+    assert "Retry-After" in too_soon
+    allow_another_link(attested)
+
+    send_link(paying_api, attested)
+
+    first, second = map(visit_link, sent_links())
+    first.open()
+    assert first.get("data/").status_code == 410
+    assert FOUND in second.see_data().content.decode()
+
+
+def test_new_link_unlocks_the_data(paying_api: Api, attested: Report):
+    send_link(paying_api, attested)
+    Consent.objects.filter(report=attested).update(locks=4)
+    allow_another_link(attested)
+
+    send_link(paying_api, attested)
+
+    assert FOUND in visit_link(sent_links()[-1]).see_data().content.decode()
+
+
+def test_decided_consent_gets_a_new_link_that_also_withdraws(
+    paying_api: Api, settings: Any
+):
+    item = {**person(email=EMAIL, dateOfBirth="1990-03-27"), "consent": HOSTED}
+    made = paying_api.create(item)
+    visitor = Visitor(made["consentState"]["consentUrl"])
+    visitor.enter()
+    visitor.grant()
+    report = Report.objects.get(pk=made["id"])
+    allow_another_link(report)
+
+    assert send_link(paying_api, report)["expiresAt"] is None
+
+    again = visit_link(sent_links()[-1])
+    again.open()
+    again.confirm()
+    assert "You agreed to the checks" in again.text()
+    assert again.get("receipt.pdf").status_code == 200
+    with time_machine.travel(now() + timedelta(days=100)):
+        assert FOUND in again.see_data().content.decode()
+    again.open()
+    again.confirm()
+    again.post("withdraw", reason="")
+    assert "You withdrew your consent" in again.text()
+    state = paying_api.report(made["id"])["consentState"]
+    assert state["status"] == "WITHDRAWN"
+
+
+@pytest.mark.parametrize(
+    ("why", "subject", "consent"),
+    [
+        ("no e-mail address", {"email": None}, None),
+        ("has not answered yet", {"email": EMAIL}, HOSTED),
+    ],
+)
+def test_link_that_cannot_be_sent_says_why(
+    paying_api: Api, why: str, subject: Any, consent: Any
+):
+    item = person(dateOfBirth="1990-03-27", **subject)
+    made = paying_api.create({**item, **({"consent": consent} if consent else {})})
+
+    problem = paying_api.refused(f"/reports/{made['id']}/subject/link")
+
+    assert (problem["code"], problem["status"]) == ("subject-link-not-sendable", 409)
+    assert why in problem["detail"]
+    assert not sent_links()
+
+
+def test_company_and_erased_report_get_no_link(paying_api: Api, attested: Report):
+    made = paying_api.create(company(email="office@baobab.test"))
+    problem = paying_api.refused(f"/reports/{made['id']}/subject/link")
+    assert "about no person" in problem["detail"]
+    erase_reports([attested.pk], now())
+    problem = paying_api.refused(f"/reports/{attested.pk}/subject/link")
+    assert "were erased" in problem["detail"]
+
+
+def test_stranger_gets_no_link_of_another_client(another_api: Api, attested: Report):
+    answer = another_api.post(f"/reports/{attested.pk}/subject/link")
+
+    assert answer.status_code == 404
+    assert not sent_links()
+
+
+def test_links_count_in_the_limits_of_a_day(
+    paying_api: Api, attested: Report, settings: Any
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    for _ in range(2):
+        send_link(paying_api, attested)
+        allow_another_link(attested)
+    send_due_notifications()
+
+    assert {one.status for one in sent_links()} == {"CANCELLED", "SENT"}
+    send_link(paying_api, attested)
+    send_due_notifications()
+    assert sent_links()[-1].error == "RECIPIENT_LIMIT"
+
+
+def test_subject_who_blocked_the_client_gets_no_link_of_it(
+    paying_api: Api, attested: Report
+):
+    block(attested.workspace_id, [("EMAIL", EMAIL)], Block.Reason.UNWANTED)
+
+    send_link(paying_api, attested)
+    send_due_notifications()
+
+    assert sent_links()[-1].error == "BLOCKED"
+
+
+def test_member_sends_a_link_from_the_console(api: Api, report: Report):
+    report.subject = {**report.subject, "email": EMAIL}
+    report.save()
+    viewer = ConsoleVisitor(create_member(api.workspace, "VIEWER"))
+    assert viewer.post("reports-data-link", report=report.pk).status_code == 403
+    assert "Send the subject a link" not in viewer.page(
+        "reports-detail", report=report.pk
+    )
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
+    assert "Send the subject a link" in owner.page("reports-detail", report=report.pk)
+
+    shown = owner.messages_after("reports-data-link", report=report.pk)
+
+    assert shown == ["The subject gets a link to their data."]
+    assert AuditEvent.objects.filter(action="report.data-link-sent").exists()
+    shown = owner.messages_after("reports-data-link", report=report.pk)
+    assert shown == ["A link was sent less than a minute ago."]
+
+
+def test_staff_send_a_link(attested: Report, superuser: Any):
+    done = press_button(superuser, "send_access_link", attested)
+
+    assert done == ["Done: data link sent."]
+    assert [one.recipient for one in sent_links()] == [EMAIL]
+    event = AuditEvent.objects.get(action="report.data-link-sent")
+    assert event.actor_kind == "STAFF"

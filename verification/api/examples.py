@@ -49,6 +49,10 @@ PAYMENT: dict[str, Any] = {
     "paymentUrl": None,
     "expiresAt": None,
 }
+SUBJECT_LINK: dict[str, Any] = {
+    "sentTo": ["EMAIL"],
+    "expiresAt": "2026-12-23T08:15:30.123456Z",
+}
 PENDING_PAYMENT: dict[str, Any] = {
     **PAYMENT,
     "status": "PENDING",

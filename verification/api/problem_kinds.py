@@ -156,6 +156,13 @@ _PROBLEM_KINDS = [
         "Read the consent state. An edit of a draft can ask for consent again.",
     ),
     ProblemKind(
+        "subject-link-not-sendable",
+        409,
+        "The subject can get no link to their data",
+        "The subject has no address, has not answered yet, or was erased.",
+        "Read the detail. Tell a person without an address how to reach the operator.",
+    ),
+    ProblemKind(
         "payment-not-resendable",
         409,
         "There is no payment link to send",

@@ -25,7 +25,7 @@ from rest_framework import exceptions as rest
 from monitoring.models import Alert, Rule
 from monitoring.pauses import NotResumable
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
-from verification.consents.links import ConsentNotRenewable
+from verification.consents.links import AccessNotSendable, ConsentNotRenewable
 from verification.links import top_up_url
 from verification.payments.links import PaymentNotRenewable
 from verification.payments.registry import accepts_payments
@@ -240,6 +240,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     ConsentNotRenewable: lambda e: Problem(
         "consent-not-resendable", str(e), consentStatus=e.status
     ),
+    AccessNotSendable: lambda e: Problem("subject-link-not-sendable", str(e)),
     PaymentNotRenewable: lambda e: Problem(
         "payment-not-resendable", str(e), paymentStatus=e.status
     ),

@@ -15,7 +15,13 @@ from verification import links
 from verification.api.content import PageQuery
 from verification.api.operations import PageEnvelope
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.models import Consent, ConsentStatus, reason_of
+from verification.consents.messages import access_link
+from verification.consents.models import (
+    DECIDED_STATUSES,
+    Consent,
+    ConsentStatus,
+    reason_of,
+)
 from verification.notifications.models import (
     Channel,
     Notification,
@@ -202,8 +208,27 @@ class ConsentState(Shape):
             consent_url=links.consent_url(consent.pk, consent.generation)
             if hosted and pending and not report.is_ended
             else None,
-            expires_at=consent.expires_at,
+            expires_at=consent.expires_at if hosted else None,
             reason=reason_of(consent),
+        )
+
+
+class SubjectLink(Shape):
+    """The link to their own data that the subject was sent."""
+
+    sent_to: list[Channel]
+    """The channels of the subject's own addresses. `GET /reports/{id}/events` says
+    whether the messages went out."""
+    expires_at: Timestamp | None
+    """Null if it works as long as the report exists."""
+
+    @classmethod
+    def of(cls, consent: Consent) -> Self:
+        is_decided = consent.status in DECIDED_STATUSES
+        sent = access_link(consent.report, consent)
+        return cls(
+            sent_to=[message.channel for message in sent],
+            expires_at=None if is_decided else consent.expires_at,
         )
 
 
@@ -395,6 +420,7 @@ class StatusChangeBody(Shape):
 RequestKind = Literal[
     "CONSENT_REQUEST",
     "CONSENT_REMINDER",
+    "ACCESS_LINK",
     "PAYMENT_REQUEST",
     "PAYMENT_REMINDER",
     "REFERENCE_REQUEST",

@@ -34,10 +34,11 @@ from verification.api.report_shapes import (
     ReportQuery,
     ReportSummary,
     StatusChangeBody,
+    SubjectLink,
     Timeline,
 )
 from verification.checks.models import CheckResult, ResultStatus, ordered_results
-from verification.consents.links import consent_links
+from verification.consents.links import consent_links, send_access_link
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
 from verification.privacy.disclosures import record_disclosure
@@ -247,6 +248,25 @@ class ReportViewSet(OperationViewSet):
         """
         consent_links.resend(self.client, reportId)
         return _consent_state(self.client, reportId)
+
+    @action(detail=True, methods=["post"], url_path="subject/link")
+    @operation(
+        "sendSubjectLink",
+        "Send the subject a link to their own data",
+        scope=Scope.REPORTS_CREATE,
+        answer=SubjectLink,
+        example=examples.SUBJECT_LINK,
+        problems=("subject-link-not-sendable",),
+    )
+    def subject_link(self, request: Request, reportId: UUID) -> SubjectLink:
+        """Send the subject a link by which they see what was found about them.
+
+        It goes to the e-mail address and telephone number of the subject in the report,
+        and nowhere else; the page asks for proof that the visitor is the subject. Use
+        it when a person asks you for their data, also with an attested consent. An
+        older link of the subject stops working. This works at most once a minute.
+        """
+        return SubjectLink.of(send_access_link(self.client, reportId))
 
     @action(detail=True, methods=["post"], url_path="payment/resend")
     @operation(

@@ -10,12 +10,14 @@ import hmac
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from verification.consents.decisions import record_expiry
 from verification.consents.messages import (
+    access_link,
     cancel_consent_requests,
     code_channels,
     consent_code,
@@ -26,6 +28,7 @@ from verification.consents.messages import (
 )
 from verification.consents.models import (
     DATE_OF_BIRTH,
+    DECIDED_STATUSES,
     NOT_ME,
     Consent,
     ConsentStatus,
@@ -46,18 +49,15 @@ from verification.reports.links import (
     ClientLinks,
     NotRenewable,
     code_cause,
+    make_link,
     require_resend_interval,
 )
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.status import SUBJECT_ACTOR, record_note
+from verification.reports.status import SUBJECT_ACTOR, lock_report, record_note
 from verification.values.masking import normalise_identifier
+from workspaces.models import Client
 
 UNANSWERED_STATUSES = {ConsentStatus.PENDING, ConsentStatus.EXPIRED}
-DECIDED_STATUSES = {
-    ConsentStatus.GRANTED,
-    ConsentStatus.DECLINED,
-    ConsentStatus.WITHDRAWN,
-}
 # Their links lead to the subject's data alone.
 ACCESSIBLE_STATUSES = {ConsentStatus.ATTESTED, ConsentStatus.EXPIRED}
 REMINDABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}
@@ -66,6 +66,17 @@ TRIES = 5
 MAX_WRONG_CODES = 15
 CODE_DIGITS = 6
 CODE_LIFETIME = timedelta(minutes=15)
+
+
+WHY_NO_ACCESS = {
+    "NO_PERSON": "The report is about no person who could be asked.",
+    "NO_ADDRESS": "The report has no e-mail address and no telephone number of its "
+    "subject.",
+    "ERASED": "The details of the subject were erased.",
+    "NOT_ME": "The person at this address has said that they are not the subject.",
+    "UNANSWERED": "The subject has not answered yet: send the consent link again "
+    "instead.",
+}
 
 
 class LinkLocked(Exception):
@@ -81,6 +92,14 @@ class CodeNotSent(Exception):
 
     It may also be that the link takes no code now.
     """
+
+
+class AccessNotSendable(Exception):
+    """The subject can get no link to their data; `why` is a key of WHY_NO_ACCESS."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(WHY_NO_ACCESS[why])
+        self.why = why
 
 
 class ConsentNotRenewable(NotRenewable):
@@ -116,8 +135,11 @@ class ConsentLinks(ClientLinks[Consent]):
         cancel_consent_requests(row)
 
     def reset(self, row: Consent) -> None:
-        """Unlock the page and void its code."""
         row.status = ConsentStatus.PENDING
+        self.unlock(row)
+
+    def unlock(self, row: Consent) -> None:
+        """Unlock the page and void its code, without saving the row."""
         row.wrong_answers, row.locks, row.locked_until = 0, 0, None
         row.code_sent_at, row.wrong_codes = None, 0
         row.link_requested_at = None
@@ -196,6 +218,61 @@ def opens_data(consent: Consent, at: datetime) -> bool:
 
 def is_person(report: Report) -> bool:
     return report.subject_type == SubjectType.INDIVIDUAL
+
+
+@transaction.atomic
+def send_access_link(client: Client, report_id: UUID) -> Consent:
+    """Send the subject a link to their data, to their own addresses alone.
+
+    Raises AccessNotSendable, ResendTooSoon, or Report.DoesNotExist.
+    """
+    report = lock_report(client, report_id)
+    consent = renew_access_link(report)
+    messages = access_link(report, consent)
+    if not messages:
+        raise AccessNotSendable("NO_ADDRESS")
+    notify(*messages)
+    record_note(report, "link to own data sent", client.actor, now())
+    return consent
+
+
+def renew_access_link(report: Report) -> Consent:
+    """Make a new link to the subject's data, and return its consent.
+
+    The caller has locked the report, and sends the link. Raises as `send_access_link`.
+    """
+    rows = Consent.objects.select_for_update(no_key=True)
+    consent = rows.filter(report=report).first()
+    if consent is None or not is_person(report):
+        raise AccessNotSendable("NO_PERSON")
+    consent.report = report
+    at = now()
+    _require_accessible(consent)
+    # An attested consent has no link before the first one to the data.
+    if consent.token_digest is not None:
+        require_resend_interval(consent.link_made_at, at)
+        cancel_consent_requests(consent)
+        consent.generation += 1
+    expires_at = consent.expires_at
+    make_link(consent, at)
+    # The link of a decision works as long as the report exists.
+    if consent.status not in DECIDED_STATUSES:
+        expires_at = at + timedelta(days=settings.ACCESS_LINK_DAYS)
+    consent.expires_at = expires_at
+    consent_links.unlock(consent)
+    consent.save()
+    return consent
+
+
+def _require_accessible(consent: Consent) -> None:
+    """Raise AccessNotSendable if there is nothing to see, or not for this person."""
+    report = consent.report
+    if report.erased_at:
+        raise AccessNotSendable("ERASED")
+    if reason_of(consent) == NOT_ME:
+        raise AccessNotSendable("NOT_ME")
+    if consent.status == ConsentStatus.PENDING and not report.is_ended:
+        raise AccessNotSendable("UNANSWERED")
 
 
 @transaction.atomic

@@ -7,6 +7,7 @@ from typing import Any
 
 from verification import links
 from verification.consents.models import (
+    DECIDED_STATUSES,
     REASON_CODES,
     Consent,
     ConsentRecord,
@@ -109,6 +110,20 @@ def _code_kind(consent: Consent) -> Kind:
     """Return the kind of the code: for the decision, or to see the data afterwards."""
     is_asked = consent.status == ConsentStatus.PENDING and not consent.report.is_ended
     return Kind.CONSENT_CODE if is_asked else Kind.ACCESS_CODE
+
+
+def access_link(report: Report, consent: Consent) -> list[OutgoingMessage]:
+    """Return the messages with the link to the subject's data, one to each address.
+
+    A number counts only if an SMS can go out, or be seen in the sandbox's mailbox.
+    """
+    has_sms = sms_is_configured() or report.environment == Environment.SANDBOX
+    cause = request_cause(consent)
+    found = _link_messages(report, consent, Kind.ACCESS_LINK, cause)
+    if consent.status in DECIDED_STATUSES:
+        for message in found:
+            message.context["expiresAt"] = None
+    return [m for m in found if m.channel == Channel.EMAIL or has_sms]
 
 
 def link_channels(consent: Consent) -> tuple[str, ...]:

@@ -39,6 +39,14 @@ class ConsentStatus(models.TextChoices):
     WITHDRAWN = "WITHDRAWN"
 
 
+# Decisions of the subject, by a link that works as long as the report exists.
+DECIDED_STATUSES = {
+    ConsentStatus.GRANTED,
+    ConsentStatus.DECLINED,
+    ConsentStatus.WITHDRAWN,
+}
+
+
 class Consent(models.Model):
     """The subject's consent to one report. A report without consent has no row."""
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.http import HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
@@ -15,9 +20,18 @@ from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
 from verification.privacy.disclosures import record_disclosure
 from verification.privacy.models import Channel
-from verification.reports.links import client_messages
+from verification.reports.links import ResendTooSoon, client_messages
 from verification.reports.models import Report
 from verification.reports.queries import Filters, list_reports
+from workspaces.members import Permission
+
+NO_DATA_LINK = {
+    "NO_PERSON": gettext_lazy("The report is about no person who could be asked."),
+    "NO_ADDRESS": gettext_lazy("The report has no address of its subject."),
+    "ERASED": gettext_lazy("The details of the subject were erased."),
+    "NOT_ME": gettext_lazy("The person at this address is not the subject."),
+    "UNANSWERED": gettext_lazy("The subject has not answered your request yet."),
+}
 
 
 @member_required()
@@ -65,6 +79,25 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
         content_type="application/pdf",
         headers={"Content-Disposition": name},
     )
+
+
+@require_POST
+@member_required(Permission.ANSWER_SUBJECTS)
+def send_data_link(place: Place, report: UUID) -> HttpResponse:
+    """Send the subject a link by which they see what was found about them."""
+    found = _get_report(place, report)
+    try:
+        with transaction.atomic():
+            send_access_link(place.client, found.pk)
+            place.record("report.data-link-sent", found)
+    except AccessNotSendable as error:
+        why = NO_DATA_LINK[error.why]
+        return place.to("reports-detail", error=why, report=found.pk)
+    except ResendTooSoon:
+        too_soon = _("A link was sent less than a minute ago.")
+        return place.to("reports-detail", error=too_soon, report=found.pk)
+    sent = _("The subject gets a link to their data.")
+    return place.to("reports-detail", success=sent, report=found.pk)
 
 
 def _get_report(place: Place, report: UUID) -> Report:

@@ -36,6 +36,7 @@ KINDS = {
     Kind.CONSENT_CODE: gettext_lazy("Code for a consent"),
     Kind.CONSENT_LOCKED: gettext_lazy("Notice that a link is locked"),
     Kind.ACCESS_CODE: gettext_lazy("Code to see one's own data"),
+    Kind.ACCESS_LINK: gettext_lazy("Link to one's own data"),
     Kind.CONSENT_RECEIPT: gettext_lazy("Receipt of a decision"),
     Kind.PAYMENT_REQUEST: gettext_lazy("Request to pay"),
     Kind.PAYMENT_REMINDER: gettext_lazy("Reminder to pay"),

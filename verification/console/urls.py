@@ -62,6 +62,11 @@ PAGES = [
         corrections.document,
         name="corrections-document",
     ),
+    path(
+        "reports/<uuid:report>/data-link",
+        reports.send_data_link,
+        name="reports-data-link",
+    ),
     path("balance/", workspace.balance, name="money"),
     path(
         "balance/<str:month>.csv",

@@ -25,6 +25,7 @@ from verification.consents.links import (
     LinkLocked,
     consent_links,
     is_code_valid,
+    opens_data,
 )
 from verification.consents.messages import CONTACT_MEMBERS, code_channels, is_reachable
 from verification.consents.models import (
@@ -249,6 +250,9 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "consent_id": consent.pk,
         "stop": block_path(visited),
         **client_context(consent.report.workspace),
+        "data_path": reverse("hosted:data", args=[consent.pk])
+        if opens_data(consent, now())
+        else "",
         "is_company": consent.report.subject_type == SubjectType.COMPANY,
         "is_test": consent.report.environment == Environment.SANDBOX,
         "timezone": notice_of(consent).timezone,
@@ -379,7 +383,6 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "url": url,
         "qr": qr_code(url),
         "report": consent.report,
-        "data_path": reverse("hosted:data", args=[consent.pk]),
         **payment_context(consent),
         "is_outdated": consent.status == ConsentStatus.GRANTED
         and consent.report.status in BEFORE_CHECKS

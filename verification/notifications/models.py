@@ -22,6 +22,9 @@ class Kind(models.TextChoices):
     CONSENT_CODE = "CONSENT_CODE"
     CONSENT_RECEIPT = "CONSENT_RECEIPT"
     ACCESS_CODE = "ACCESS_CODE"
+    ACCESS_LINK = "ACCESS_LINK"
+    # From `privacy.my_data`
+    MY_DATA = "MY_DATA"
     # To the referee; from `references`
     REFERENCE_REQUEST = "REFERENCE_REQUEST"
     REFERENCE_REMINDER = "REFERENCE_REMINDER"
@@ -77,12 +80,18 @@ THIRD_PARTY_KINDS = frozenset(
     Kind.PAYMENT_RECEIPT,
     Kind.PAYMENT_REFUNDED,
     Kind.ACCESS_CODE,
+    Kind.ACCESS_LINK,
     Kind.CORRECTION_RECEIPT,
     Kind.CORRECTION_ANSWER,
 }
 # Messages that a subject has asked for, about their own data: no block stops them.
 OWN_DATA_KINDS = frozenset(
-    {Kind.ACCESS_CODE, Kind.CORRECTION_RECEIPT, Kind.CORRECTION_ANSWER}
+    {
+        Kind.ACCESS_CODE,
+        Kind.MY_DATA,
+        Kind.CORRECTION_RECEIPT,
+        Kind.CORRECTION_ANSWER,
+    }
 )
 # Messages to people who may not know the workspace, and who can block it.
 BLOCKABLE_KINDS = (THIRD_PARTY_KINDS - OWN_DATA_KINDS) | {

@@ -37,7 +37,11 @@ from verification.backoffice.widgets import (
     redirect_back,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.links import consent_links
+from verification.consents.links import (
+    AccessNotSendable,
+    consent_links,
+    send_access_link,
+)
 from verification.consents.models import ConsentRecord
 from verification.documents.report import report_pdf
 from verification.notifications.models import Notification
@@ -66,6 +70,7 @@ REFUSALS = (
     NotCancellable,
     NotRetryable,
     NotRenewable,
+    AccessNotSendable,
     ResendTooSoon,
     InsufficientBalance,
 )
@@ -293,6 +298,7 @@ class ReportAdmin(ReadOnlyAdmin):
         "cancel",
         "retry",
         "resend_consent",
+        "send_access_link",
         "resend_payment",
         "pdf",
         "reveal",
@@ -340,6 +346,10 @@ class ReportAdmin(ReadOnlyAdmin):
         report = self.changeable_row(request, object_id)
         return bool(report and hasattr(report, "consent") and not report.is_ended)
 
+    def has_data_link_permission(self, request, object_id=None):
+        report = self.changeable_row(request, object_id)
+        return bool(report and hasattr(report, "consent") and not report.erased_at)
+
     def has_payment_permission(self, request, object_id=None):
         report = self.changeable_row(request, object_id)
         return bool(report and hasattr(report, "payment") and not report.is_ended)
@@ -385,6 +395,19 @@ class ReportAdmin(ReadOnlyAdmin):
     )
     def resend_consent(self, request, form, object_id):
         return self._act(request, object_id, consent_links.resend, "consent-link-sent")
+
+    @action(
+        description="Send data link",
+        icon="person_search",
+        permissions=["data_link"],
+        dialog=dialog(
+            "Send the subject a link to their data",
+            "It goes to the subject's own addresses; an older link stops working.",
+            "Send",
+        ),
+    )
+    def send_access_link(self, request, form, object_id):
+        return self._act(request, object_id, send_access_link, "data-link-sent")
 
     @action(
         description="Resend payment link",

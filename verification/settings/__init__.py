@@ -411,6 +411,8 @@ OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 PRIVACY_CONTACTS: list[str] = env.list("PRIVACY_CONTACTS", OPERATOR_ALERTS)
 MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
+# How long a link to the subject's own data works that the client or staff sent.
+ACCESS_LINK_DAYS = env.int("ACCESS_LINK_DAYS", 30)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
 # Days to answer a data subject: Data Protection (General) Regulations, 2021,
