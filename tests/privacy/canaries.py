@@ -112,7 +112,7 @@ def find_in(canaries: Canaries, places: Iterator[tuple[Place, str]]) -> Found:
 def everything(*more: Callable[[], str]) -> Iterator[tuple[Place, str]]:
     """Yield (place, text) of all that is stored, decrypted where it can be."""
     yield from table_values()
-    yield "pg_dump", dump().decode("latin-1")
+    yield "pg_dump", dump("--statistics").decode("latin-1")
     yield from statistics()
     yield from files()
     yield from mailbox()
@@ -154,26 +154,34 @@ def texts(model: Any, column: str, value: Any, row: dict[str, Any]) -> Iterator[
             yield orjson.dumps(field.open(value, row[model._meta.pk.column])).decode()
 
 
-def dump() -> bytes:
+def dump(*options: str) -> bytes:
     """Return what `pg_dump` writes of the test database."""
-    values = connection.settings_dict
-    return subprocess.run(
-        [
-            postgres_program("pg_dump"),
-            *("-h", values["HOST"], "-U", values["USER"]),
-            *("--no-owner", "--statistics", values["NAME"]),
-        ],
-        capture_output=True,
-        check=True,
-    ).stdout
+    return run_postgres("pg_dump", *options)
 
 
-def postgres_program(name: str) -> str:
-    """Return the path of a program of the embedded server."""
+def restore(backup: bytes) -> None:
+    """Put back what `dump("--data-only")` has returned."""
+    with connection.cursor() as cursor:
+        tables = ", ".join(connection.introspection.table_names(cursor))
+        # Triggers refuse to empty tables of history.
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute(f"TRUNCATE {tables}")
+        cursor.execute("RESET session_replication_role")
+    environment = {"PGOPTIONS": "-c session_replication_role=replica"}
+    run_postgres(
+        *("psql", "-q", "-v", "ON_ERROR_STOP=1"), input=backup, env=environment
+    )
+
+
+def run_postgres(program: str, *options: str, **more: Any) -> bytes:
+    """Run a program of the server on the test database; return its output."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT setting FROM pg_config WHERE name = 'BINDIR'")
         (folder,) = cursor.fetchone()
-    return str(Path(folder) / name)
+    at = connection.settings_dict
+    where = ("-h", at["HOST"], "-U", at["USER"], "-d", at["NAME"])
+    command = [str(Path(folder) / program), *where, *options]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, **more).stdout
 
 
 def statistics() -> Iterator[tuple[Place, str]]:
@@ -186,18 +194,18 @@ def statistics() -> Iterator[tuple[Place, str]]:
 
 def files() -> Iterator[tuple[Place, str]]:
     """Yield the files of the service, and the contents of sealed documents."""
-    data_dir = Path(settings.DATA_DIR)
-    for path in data_dir.rglob("*"):
-        # The server's own files; they keep erased rows until it uses the space again.
-        if path.is_file() and "postgres" not in path.relative_to(data_dir).parts:
-            yield f"file {path.name}", path.read_bytes().decode("latin-1")
+    storage: Any = storages["documents"]
+    for folder in (Path(settings.DATA_DIR), Path(storage.location)):
+        for path in folder.rglob("*"):
+            # The server's own files keep erased rows until it uses the space again.
+            if path.is_file() and "postgres" not in path.relative_to(folder).parts:
+                yield f"file {path.name}", path.read_bytes().decode("latin-1")
     for path in Path(settings.EMAIL_FILE_PATH).iterdir():
         for part in message_from_bytes(path.read_bytes()).walk():
             yield "e-mails", str(part.items())
             if not part.is_multipart():
                 content: Any = part.get_payload(decode=True)
                 yield "e-mails", content.decode("latin-1")
-    storage = storages["documents"]
     for document in [*CorrectionDocument.objects.all(), *Document.objects.all()]:
         if storage.exists(document.file):
             content = read_content(document)

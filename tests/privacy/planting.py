@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.test import Client as HttpClient
 
 from tests.fakes import kra as kra_fake
 from tests.fakes.kra import FakeKra
 from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
+from tests.fakes.smile_id_v3 import FakeSmileIdV3
 from tests.privacy.canaries import Canaries
 from tests.world.clients import ATTESTED, HOSTED, Api
 from tests.world.deliveries import configure_receiver
@@ -44,7 +46,9 @@ class World:
     receiver: Receiver
     paystack: FakePaystack
     smile_id: FakeSmileId
+    smile_id_v3: FakeSmileIdV3
     metropol: FakeMetropol
+    sources: dict[str, Any]
     canaries: Canaries = field(default_factory=Canaries)
     # The members of the person and the company in requests
     person: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class World:
         self.pay()
         self.edit_draft()
         self.monitor()
+        self.leave_callback()
         self.read()
         send_due_notifications()
         send_due_deliveries()
@@ -324,6 +329,21 @@ class World:
         (alert,) = self.api.get("/monitoring/alerts").json()["content"]
         assert changed in str(alert["changes"])
 
+    def leave_callback(self) -> None:
+        """Let Smile ID call back with an answer that no check reads."""
+        routes = {**ROUTES, "IDENTITY": {"KE": ["smile_id_v3"]}}
+        registry.configure(self.sources, routes)
+        self.smile_id_v3.person = {
+            "full_name": self.canaries.name("smile_id_v3.full_name")
+        }
+        self.create(self.item(reuse=False))
+        self.api.work()
+        body, headers = self.smile_id_v3.signed(self.smile_id_v3.events[0])
+        answer = HttpClient(headers=headers).post(
+            "/callbacks/smile-id-v3", body, content_type="application/json"
+        )
+        assert answer.status_code == 200, answer.content
+
     def read(self) -> None:
         """Read everything as the client does; what it asks for is not stored."""
         c = self.canaries
@@ -348,43 +368,36 @@ ROUTES = {
 
 
 @pytest.fixture
-def live_source(
-    smile_id: FakeSmileId, kra: FakeKra, metropol: FakeMetropol
-) -> Iterator[None]:
-    """Smile ID, the revenue authority and Metropol as the live sources."""
-    where = "verification.providers"
-    registry.configure(
-        {
-            "smile_id": (
-                f"{where}.smile_id.SmileId",
-                {
-                    "partner_id": PARTNER,
-                    "api_key": KEY,
-                    "url": smile_id.url,
-                    "opened": [smile_id.host],
-                },
-            ),
-            "kra": (
-                f"{where}.kra.Kra",
-                {
-                    "client_id": "key",
-                    "client_secret": "secret",
-                    "url": kra.url,
-                    "opened": [kra.host],
-                },
-            ),
-            "metropol": (
-                f"{where}.metropol.Metropol",
-                {
-                    "public_key": PUBLIC,
-                    "private_key": PRIVATE,
-                    "url": f"{metropol.url}/v2_1",
-                    "opened": [metropol.host],
-                },
-            ),
-        },
-        ROUTES,
-    )
+def sources(
+    smile_id: FakeSmileId,
+    smile_id_v3: FakeSmileIdV3,
+    kra: FakeKra,
+    metropol: FakeMetropol,
+) -> dict[str, Any]:
+    """The configuration of Smile ID, the revenue authority and Metropol."""
+    options: dict[str, dict[str, Any]] = {
+        "smile_id.SmileId": {"partner_id": PARTNER, "api_key": KEY},
+        "smile_id_v3.SmileIdV3": {**smile_id_v3.options, "attested_language": "en"},
+        "kra.Kra": {"client_id": "key", "client_secret": "secret"},
+        "metropol.Metropol": {"public_key": PUBLIC, "private_key": PRIVATE},
+    }
+    where = {
+        path: {"url": fake.url, "opened": [fake.host]}
+        for path, fake in zip(
+            options, (smile_id, smile_id_v3, kra, metropol), strict=True
+        )
+    }
+    where["metropol.Metropol"]["url"] += "/v2_1"
+    return {
+        path.split(".")[0]: (f"verification.providers.{path}", where[path] | known)
+        for path, known in options.items()
+    }
+
+
+@pytest.fixture
+def live_source(sources: dict[str, Any]) -> Iterator[None]:
+    """Configure these sources, with the name of a taxpayer that tests may add."""
+    registry.configure(sources, ROUTES)
     known = kra_fake.TAXPAYERS.copy()
     yield
     kra_fake.TAXPAYERS.clear()
@@ -398,12 +411,17 @@ def world(
     receiver: Receiver,
     paystack: FakePaystack,
     smile_id: FakeSmileId,
+    smile_id_v3: FakeSmileIdV3,
     metropol: FakeMetropol,
+    sources: dict[str, Any],
     tmp_path: Path,
     settings: Any,
 ) -> World:
     settings.EMAIL_BACKEND = "verification.notifications.mailbox.EmailBackend"
-    settings.EMAIL_FILE_PATH = str(tmp_path)
+    settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
+    (tmp_path / "mail").mkdir()
     workspace = paystack_api.workspace
     top_up(workspace, "production", Decimal(100_000), actor="tests", note="")
-    return World(paystack_api, receiver, paystack, smile_id, metropol)
+    return World(
+        paystack_api, receiver, paystack, smile_id, smile_id_v3, metropol, sources
+    )

@@ -15,10 +15,12 @@ from tests.fakes.kra import kra as kra
 from tests.fakes.metropol import metropol as metropol
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.smile_id import smile_id as smile_id
+from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.privacy.canaries import Canaries, Found, everything, find_in
 from tests.privacy.fields import WITHOUT_MARK, fields_with_text
 from tests.privacy.planting import World
 from tests.privacy.planting import live_source as live_source
+from tests.privacy.planting import sources as sources
 from tests.privacy.planting import world as world
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
@@ -96,6 +98,8 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
     assert "e-mails" in found["SubjectInput.email"]
 
     old = now() - timedelta(days=400)
+    for report in Report.objects.filter(completed_at=None):
+        assert world.api.post(f"/reports/{report.pk}/cancel").status_code == 200
     Report.objects.update(completed_at=old)
     Rule.objects.update(status="PAUSED", pause_reason="BY_CLIENT", paused_at=old)
     erase_expired_reports()
