@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from email import message_from_bytes
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core.files.storage import storages
 from django.db import connection
+from pypdf import PdfReader
 
 from verification.console.sandbox import render_message
 from verification.db.encryption import EncryptedJSONField
@@ -208,8 +210,8 @@ def files() -> Iterator[tuple[Place, str]]:
                 yield "e-mails", content.decode("latin-1")
     for document in [*CorrectionDocument.objects.all(), *Document.objects.all()]:
         if storage.exists(document.file):
-            content = read_content(document)
-            yield f"document {document.file}", content.decode("latin-1")
+            pages = PdfReader(BytesIO(read_content(document))).pages
+            yield "documents", " ".join(page.extract_text() for page in pages)
 
 
 def mailbox() -> Iterator[tuple[Place, str]]:

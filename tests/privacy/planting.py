@@ -8,10 +8,13 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings as django_settings
 from django.test import Client as HttpClient
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from tests.fakes import kra as kra_fake
 from tests.fakes.kra import FakeKra
@@ -19,8 +22,10 @@ from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
+from tests.golive.files import pdf
 from tests.privacy.canaries import Canaries
 from tests.world.clients import ATTESTED, HOSTED, Api
+from tests.world.corrections import reviewer
 from tests.world.deliveries import configure_receiver
 from tests.world.payer import Payer
 from tests.world.payments import poll_checkouts, post_event
@@ -28,7 +33,18 @@ from tests.world.receiver import Received, Receiver, Script
 from tests.world.referee import visit_as_referee
 from tests.world.rules import DAY, move_rules_back, run_rules
 from tests.world.subject import Visitor, newest_code
+from verification.checks.models import CheckResult
+from verification.golive.inspection import inspect
 from verification.notifications.delivery import send_due_notifications
+from verification.privacy.corrections import (
+    Statement,
+    UploadedFile,
+    correct,
+    open_correction,
+    rerun,
+    take,
+)
+from verification.privacy.models import Correction
 from verification.providers import registry
 from verification.references.models import Reference
 from webhooks.delivery import send_due_deliveries
@@ -56,6 +72,7 @@ class World:
     # Ids of all reports and of the rule
     reports: list[str] = field(default_factory=list)
     rule: str = ""
+    open_correction: UUID = UUID(int=0)
 
     def plant(self) -> None:
         """Put a mark into each field, and do what spreads it."""
@@ -67,6 +84,7 @@ class World:
         self.pay()
         self.edit_draft()
         self.monitor()
+        self.correct()
         self.leave_callback()
         self.read()
         send_due_notifications()
@@ -329,6 +347,38 @@ class World:
         (alert,) = self.api.get("/monitoring/alerts").json()["content"]
         assert changed in str(alert["changes"])
 
+    def correct(self) -> None:
+        """Let the person dispute two findings; staff correct the first of them."""
+        results = CheckResult.objects.filter(report=self.reports[0])
+        first, second = (
+            self.dispute(results.get(name=name)) for name in ("IDENTITY", "CRB_FULL")
+        )
+        c, by = self.canaries, reviewer()
+        take(first.pk, by)
+        detail = f"{c.name('detail of a re-run')} Kamau"
+        self.smile_id.person = {
+            **self.smile_id.person,
+            "FullName": f"{c.name('smile_id.FullName of a re-run')} Kamau",
+        }
+        rerun(first.pk, by, {"fullName": detail})
+        self.api.work()
+        correct(first.pk, by, c.text("reason of a decision"))
+        self.open_correction = second.pk
+
+    def dispute(self, result: CheckResult) -> Correction:
+        c, about = self.canaries, f"of {result.name}"
+        statement = Statement(
+            what=c.text(f"Statement.what {about}"),
+            why=c.text(f"Statement.why {about}"),
+            language="en",
+        )
+        name = f"{c.word(f'name of a document {about}')}.pdf"
+        content = pdf_with(c.text(f"text of a document {about}"))
+        file = inspect(name, "application/pdf", content)
+        return open_correction(
+            result.report_id, result.pk, statement, [UploadedFile(name, file)]
+        )
+
     def leave_callback(self) -> None:
         """Let Smile ID call back with an answer that no check reads."""
         routes = {**ROUTES, "IDENTITY": {"KE": ["smile_id_v3"]}}
@@ -356,6 +406,24 @@ class World:
         self.api.get("/reports", search=c.unstored("query.search"))
         self.api.get("/monitoring", search=c.unstored("query.search of rules"))
         self.api.get(f"/monitoring/{self.rule}")
+
+
+def pdf_with(text: str) -> bytes:
+    """Return a PDF with a line of text."""
+
+    def write(writer: PdfWriter) -> None:
+        names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+        font = DictionaryObject(
+            {NameObject(key): NameObject(value) for key, value in names.items()}
+        )
+        line = DecodedStreamObject()
+        line.set_data(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode())
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page = writer.pages[0]
+        page[NameObject("/Contents")] = line
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+
+    return pdf(write)
 
 
 DATE_PARTS = ("day", "month", "year")

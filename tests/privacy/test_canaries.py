@@ -28,6 +28,7 @@ from tests.world.receiver import authority as authority
 from tests.world.receiver import receiver as receiver
 from tests.world.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
+from verification.privacy.corrections import withdraw
 from verification.privacy.personal_data import refresh_statistics
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
@@ -96,8 +97,10 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
         "statistics of reports_report.subject_name",
     }
     assert "e-mails" in found["SubjectInput.email"]
+    assert found["text of a document of CRB_FULL"] == {"documents"}
 
     old = now() - timedelta(days=400)
+    withdraw(world.open_correction)
     for report in Report.objects.filter(completed_at=None):
         assert world.api.post(f"/reports/{report.pk}/cancel").status_code == 200
     Report.objects.update(completed_at=old)
