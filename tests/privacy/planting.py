@@ -8,7 +8,6 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.conf import settings as django_settings
@@ -72,7 +71,7 @@ class World:
     # Ids of all reports and of the rule
     reports: list[str] = field(default_factory=list)
     rule: str = ""
-    open_correction: UUID = UUID(int=0)
+    open_correction: str = ""
 
     def plant(self) -> None:
         """Put a mark into each field, and do what spreads it."""
@@ -363,7 +362,7 @@ class World:
         rerun(first.pk, by, {"fullName": detail})
         self.api.work()
         correct(first.pk, by, c.text("reason of a decision"))
-        self.open_correction = second.pk
+        self.open_correction = str(second.pk)
 
     def dispute(self, result: CheckResult) -> Correction:
         c, about = self.canaries, f"of {result.name}"

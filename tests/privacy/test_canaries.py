@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -100,7 +101,7 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
     assert found["text of a document of CRB_FULL"] == {"documents"}
 
     old = now() - timedelta(days=400)
-    withdraw(world.open_correction)
+    withdraw(UUID(world.open_correction))
     for report in Report.objects.filter(completed_at=None):
         assert world.api.post(f"/reports/{report.pk}/cancel").status_code == 200
     Report.objects.update(completed_at=old)
