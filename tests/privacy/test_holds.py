@@ -9,7 +9,7 @@ from django.utils.timezone import localdate, now
 
 from tests.privacy.test_retention import age
 from tests.world.clients import Api, person
-from tests.world.staff import press_button
+from tests.world.staff import change_url, press_button, read_page
 from verification.backoffice.models import AuditEvent
 from verification.privacy.holds import HoldRefused, hold, release
 from verification.privacy.models import Hold
@@ -34,6 +34,9 @@ def test_staff_hold_and_release_a_report(api: Api, ended: Report, staff: Client)
     erase_expired_reports()
 
     assert said == [f"The report is held until {until}."]
+    page = read_page(staff, change_url(ended))
+    assert "Kept until" in page
+    assert "A court asks" in page
     assert api.report(str(ended.pk))["erasedAt"] is None
 
     held = Hold.objects.get()

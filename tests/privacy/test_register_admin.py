@@ -203,6 +203,14 @@ def test_search_finds_by_the_number_of_request_or_report(
     assert listed_ids(officer, SubjectRequest, q="D-0000-0000-0000") == set()
 
 
+def test_search_of_the_back_office_finds_a_request(officer: Client, report: Report):
+    row = enter_request(report)
+
+    for typed in (row.number, str(row.pk), str(report.pk)):
+        html = officer.post(reverse("office:search"), {"q": typed}).content.decode()
+        assert change_url(row) in html
+
+
 def test_sandbox_has_no_deadlines(report: Report):
     enter_request(report, received_at=now() - 30 * DAY)
 

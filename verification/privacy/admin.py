@@ -76,7 +76,7 @@ from verification.privacy.requests import (
     answer_request,
     open_request,
 )
-from verification.privacy.retention import MAX_COUNT, count_expired
+from verification.privacy.retention import MAX_COUNT, count_expired, kept_until
 from verification.reports.admin import ReportAdmin
 from verification.reports.models import Report
 from verification.reports.request import InvalidRequest
@@ -416,6 +416,13 @@ class HoldableReportAdmin(ReportAdmin):
     """The page of a report with the holds, which its own package does not know."""
 
     actions_detail = [*ReportAdmin.actions_detail, "hold"]
+
+    def render_change_form(self, request, context, *arguments, **more):
+        report = more["obj"]
+        context["kept_until"] = kept_until(report)
+        if request.user.has_perm("privacy.view_hold"):
+            context["open_holds"] = list(holds.open_holds(report, now()))
+        return super().render_change_form(request, context, *arguments, **more)
 
     def has_hold_permission(self, request, object_id=None):
         if not request.user.has_perm("privacy.add_hold"):

@@ -35,6 +35,7 @@ from verification.db.base import force_custom_plan
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
+from verification.privacy.models import SubjectRequest
 from verification.reports.models import Report, fold_text
 from verification.reports.queries import GRAM_LENGTH, Terms
 from verification.values.masking import mask_email
@@ -254,6 +255,14 @@ def _checkouts(term: str) -> list[Checkout]:
     return _newest(checkouts, term)
 
 
+def _requests(term: str) -> list[SubjectRequest]:
+    requests = filter_by_number(SubjectRequest.objects.all(), "D", term)
+    if requests is None:
+        ids = _report_ids(term)
+        requests = SubjectRequest.objects.filter(Q(report_id__in=ids) | Q(pk__in=ids))
+    return _newest(requests.select_related("workspace"), term)
+
+
 def _entries(term: str) -> list[LedgerEntry]:
     # Entries name the result that they are for, and have an index on it alone.
     results = [
@@ -363,6 +372,18 @@ SEARCH_GROUPS = [
             c.environment,
             c.get_status_display(),
             c.money,
+        ),
+    ),
+    SearchGroup(
+        "Requests of subjects",
+        SubjectRequest,
+        _requests,
+        lambda r: (
+            r.number,
+            r.get_kind_display(),
+            r.workspace or "",
+            r.get_outcome_display() or "open",
+            _time(r.received_at),
         ),
     ),
     SearchGroup(
