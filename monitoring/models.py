@@ -89,6 +89,7 @@ class PauseReason(models.TextChoices):
     CHECK_INACTIVE = "CHECK_INACTIVE", "A check is not offered any more"
     BY_STAFF = "BY_STAFF", "Paused by staff"
     BY_CLIENT = "BY_CLIENT", "Paused by the client"
+    OBJECTION = "OBJECTION", "The subject objected"
 
 
 class Rule(models.Model):
@@ -124,7 +125,8 @@ class Rule(models.Model):
     )
     pause_reason = models.CharField(max_length=20, choices=PauseReason, blank=True)
     paused_at = models.DateTimeField(null=True)
-    # Set until the client attests a consent that was given later.
+    # When the subject withdrew consent or objected. Set until the client attests a
+    # consent that was given later.
     consent_withdrawn_at = models.DateTimeField(null=True)
     # The time of the owners' notification of the pause; null before it.
     notified_at = models.DateTimeField(null=True)
@@ -162,9 +164,13 @@ class Rule(models.Model):
                 name="no_rule_runs_without_consent",
                 condition=Q(pause_reason="BY_STAFF")
                 | Q(
-                    pause_reason="CONSENT_WITHDRAWN", consent_withdrawn_at__isnull=False
+                    pause_reason__in=["CONSENT_WITHDRAWN", "OBJECTION"],
+                    consent_withdrawn_at__isnull=False,
                 )
-                | (~Q(pause_reason="CONSENT_WITHDRAWN") & Q(consent_withdrawn_at=None)),
+                | (
+                    ~Q(pause_reason__in=["CONSENT_WITHDRAWN", "OBJECTION"])
+                    & Q(consent_withdrawn_at=None)
+                ),
             ),
             models.CheckConstraint(
                 name="a_rule_runs_after_its_start",
@@ -192,6 +198,7 @@ class Rule(models.Model):
                         "CHECK_INACTIVE",
                         "CONSENT_WITHDRAWN",
                         "INSUFFICIENT_BALANCE",
+                        "OBJECTION",
                     ],
                 ),
                 name="rules_paused_untold",

@@ -50,6 +50,8 @@ class Event(models.Model):
     cause = models.CharField(max_length=100)
     report_id = models.UUIDField(null=True, db_index=True)
     payload = EncryptedJSONField(null=True)
+    # Set when the report's subject objected: it is not sent again.
+    restricted_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:

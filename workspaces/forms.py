@@ -28,7 +28,7 @@ from workspaces.models import (
     LedgerEntry,
     Scope,
     Workspace,
-    all_scopes,
+    default_scopes,
 )
 
 APPROVAL_NOTICE = "Needed: it is booked once another person approves it"
@@ -62,7 +62,7 @@ class WorkspaceForm(forms.ModelForm):
 class ApiKeyForm(forms.ModelForm):
     scopes = forms.MultipleChoiceField(
         choices=Scope.choices,
-        initial=all_scopes,
+        initial=default_scopes,
         widget=forms.CheckboxSelectMultiple,
     )
 

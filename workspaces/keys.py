@@ -29,7 +29,7 @@ from workspaces.models import (
     Environment,
     Scope,
     Workspace,
-    all_scopes,
+    default_scopes,
 )
 
 ALPHABET = digits + ascii_uppercase + ascii_lowercase
@@ -73,7 +73,7 @@ def issue(
         workspace=workspace,
         name=name,
         environment=environment,
-        scopes=all_scopes() if scopes is None else [Scope(s).value for s in scopes],
+        scopes=default_scopes() if scopes is None else [Scope(s).value for s in scopes],
         digest=digest(text),
         first_characters=text[:12],
         last_characters=text[-4:],

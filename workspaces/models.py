@@ -47,10 +47,12 @@ class Scope(models.TextChoices):
     MONITORING_WRITE = "monitoring:write"
     MONITORING_READ = "monitoring:read"
     WEBHOOKS_MANAGE = "webhooks:manage"
+    SUBJECTS_ERASE = "subjects:erase"
 
 
-def all_scopes() -> list[str]:
-    return list(Scope.values)
+def default_scopes() -> list[str]:
+    """Return the scopes of a key that names none: all but erasing, which is final."""
+    return [scope for scope in Scope.values if scope != Scope.SUBJECTS_ERASE]
 
 
 def full_name(legal_name: str, trading_name: str) -> str:
@@ -438,7 +440,7 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=100)
     environment = models.CharField(max_length=10, choices=Environment)
     scopes = ArrayField(
-        models.CharField(max_length=30, choices=Scope), default=all_scopes
+        models.CharField(max_length=30, choices=Scope), default=default_scopes
     )
     # SHA-256 of the whole key; 190 random bits need no salt.
     digest = models.BinaryField(unique=True)

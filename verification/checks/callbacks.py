@@ -17,6 +17,7 @@ from verification.checks.queue import wake_up
 from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job
 from verification.providers.base import Callback
+from verification.reports.status import locked_reports
 from verification.sources.models import Call, CallOutcome
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,11 @@ def store_answer(source: str, callback: Callback) -> bool:
     calls = Call.objects.filter(
         source=source, reference=callback.reference, tries=callback.attempt - 1
     )
+    # Locked, so that an erasure comes before the answer or erases it.
+    about = calls.order_by("-id").values_list("result__report", flat=True).first()
+    report = locked_reports().filter(pk=about).first()
+    if report and report.erased_at:
+        return False
     newest = calls.select_for_update(of=("self",)).select_related("result")
     call = newest.order_by("-id").first()
     if call is None or call.job not in {"", callback.job}:

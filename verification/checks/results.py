@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -38,10 +38,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The source answered. `finding` is {summary, flags, details, evidence}."""
+    """The source answered. `finding` is {summary, flags, details, evidence}.
+
+    It is None if the subject was erased meanwhile.
+    """
 
     score: int | None
-    finding: dict[str, Any]
+    finding: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,10 @@ def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> No
 def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     at = now()
     reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Retry)})
+    erased = {pk for pk, report in reports.items() if report.erased_at}
+    ended = [
+        (c, _without_finding(o)) if c.report.pk in erased else (c, o) for c, o in ended
+    ]
     prices = _update(ended, at)
     recorded = [(c, o) for c, o in ended if c.key in prices]
     _end_calls(recorded, at)
@@ -179,7 +186,8 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     own = {c.report.pk: reports[c.report.pk] for c, _ in final}
     summaries = update_reports(own, at)
     movements = _reversals(final, prices, reports)
-    events = _check_events(final, summaries, definitions, at)
+    told = [(c, o) for c, o in final if c.report.pk not in erased]
+    events = _check_events(told, summaries, definitions, at)
     report_events = [s.event for s in summaries.values() if s.event]
     insert(
         entries(movements, at),
@@ -187,6 +195,19 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
         *_comparisons(summaries.values(), at),
     )
     move_balances(movements)
+
+
+def _without_finding(outcome: Outcome) -> Outcome:
+    """Return the outcome without what a source said of a subject that was erased.
+
+    The check has run, so that it ends and stays billed.
+    """
+    match outcome:
+        case Completed():
+            return Completed(None, None)
+        case Failed():
+            return replace(outcome, message="")
+    return outcome
 
 
 def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
@@ -363,12 +384,13 @@ def _outcome_body(
         "reused": claimed.reused_from_id is not None,
     }
     if isinstance(outcome, Completed):
+        finding = outcome.finding or {}
         return body | {
             "riskLevel": RiskLevel.of(outcome.score).value,
             "riskScore": outcome.score,
-            "summary": outcome.finding["summary"],
-            "flags": outcome.finding["flags"],
-            "details": outcome.finding["details"],
+            "summary": finding.get("summary"),
+            "flags": finding.get("flags", []),
+            "details": finding.get("details", {}),
         }
     return body | {
         "status": ResultStatus.FAILED.value,

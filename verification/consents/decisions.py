@@ -208,7 +208,7 @@ def withdraw(
         return done
     if consent.generation != generation:
         raise ConsentClosed("REPLACED")
-    if consent.status != ConsentStatus.GRANTED:
+    if consent.status != ConsentStatus.GRANTED or consent.is_erased:
         raise ConsentClosed(consent.status)
     at = now()
     evidence = replace(evidence, made=checks_made(report))

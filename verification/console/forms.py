@@ -45,7 +45,7 @@ from workspaces.models import (
     Environment,
     Role,
     Scope,
-    all_scopes,
+    default_scopes,
 )
 
 CONTACT_HINT = _(
@@ -149,7 +149,7 @@ class KeyForm(forms.Form):
     scopes = forms.MultipleChoiceField(
         label=_("What it may do"),
         choices=Scope.choices,
-        initial=all_scopes,
+        initial=default_scopes,
         widget=forms.CheckboxSelectMultiple,
         error_messages=REQUIRED_ERROR,
     )

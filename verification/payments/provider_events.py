@@ -22,6 +22,7 @@ from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
 from verification.payments.refunds import try_refunds_now
 from verification.payments.settlement import poll_now
 from verification.providers.payment_provider import ProviderEvent
+from verification.reports.status import locked_reports
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,15 @@ UPDATE payments_checkout SET phone = NULL WHERE id IN (
 
 @transaction.atomic
 def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> bool:
-    """Store an event with a valid signature; return False for a repeated event."""
+    """Store an event with a valid signature; return False for a repeated event.
+
+    The body of an event about an erased report is not stored.
+    """
     checkout = _find_checkout(provider, event)
+    # Locked, so that an erasure comes before the event or erases its body.
+    about = checkout.report_id if checkout else None
+    report = locked_reports().filter(pk=about).first() if about else None
+    is_erased = report is not None and report.erased_at is not None
     _, is_new = PaymentEvent.objects.get_or_create(
         provider=provider,
         event_id=event.event_id,
@@ -53,7 +61,7 @@ def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> b
             "type": event.type[:100].replace("\x00", ""),
             "checkout": checkout,
             "body_sha256": sha256(body).digest(),
-            "body": body.decode(errors="replace"),
+            "body": None if is_erased else body.decode(errors="replace"),
         },
     )
     if not is_new:

@@ -327,12 +327,13 @@ def _record(refund: Refund, tries: int, answer: RefundSnapshot | ProviderError) 
         return
     if isinstance(answer, Unavailable):
         # Retry without end: an earlier try may have moved the money.
-        refund.message = answer.message[:200]
+        refund.message = _told(refund, answer.message)
         _try_later(refund)
     elif isinstance(answer, ProviderError):
         _fail(refund, answer.code, answer.message)
     elif answer.state == RefundState.PENDING:
-        refund.provider_refund, refund.message = answer.refund, answer.message[:200]
+        refund.provider_refund = answer.refund
+        refund.message = _told(refund, answer.message)
         _try_later(refund, needs_somebody=answer.needs_somebody)
     else:
         refund.provider_refund = answer.refund
@@ -340,6 +341,12 @@ def _record(refund: Refund, tries: int, answer: RefundSnapshot | ProviderError) 
             end_refund(refund, RefundStatus.DONE, answer.message)
         else:
             _fail(refund, "by the provider", answer.message)
+
+
+def _told(refund: Refund, message: str) -> str:
+    """Return what the provider told of a locked refund; "" if its report is erased."""
+    report = refund.checkout.report
+    return "" if report and report.erased_at else message[:200]
 
 
 def _fail(refund: Refund, code: str, message: str) -> None:
@@ -366,7 +373,7 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
 
     The amount of a failed or rejected refund is free for disputes and other refunds.
     """
-    refund.status, refund.message = status, message[:200]
+    refund.status, refund.message = status, _told(refund, message)
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
     if refund.stuck_at:

@@ -331,7 +331,7 @@ def settle(
     if checkout.status == CheckoutStatus.PAID:
         # An answer from before the payment contradicts nothing.
         if not (asked_at and checkout.paid_at and checkout.paid_at >= asked_at):
-            _check_paid_checkout(checkout, snapshot)
+            _check_paid_checkout(checkout, report, snapshot)
         return False
     if snapshot.state == CheckoutState.PAID:
         _accept_money(checkout, report, snapshot, now())
@@ -371,7 +371,9 @@ def _expire_prompt(
     return replace(snapshot, state=CheckoutState.FAILED, failure=failure)
 
 
-def _check_paid_checkout(checkout: Checkout, snapshot: CheckoutSnapshot) -> None:
+def _check_paid_checkout(
+    checkout: Checkout, report: Report | None, snapshot: CheckoutSnapshot
+) -> None:
     """Raise CONTRADICTED if the provider calls a paid checkout unpaid.
 
     Refunds and disputes explain such an answer. UNKNOWN may pass.
@@ -383,7 +385,7 @@ def _check_paid_checkout(checkout: Checkout, snapshot: CheckoutSnapshot) -> None
     if snapshot.state == CheckoutState.REVERSED and is_explained:
         # The poll records these refunds and disputes next.
         return
-    checkout.message = _provider_message(snapshot)
+    checkout.message = _provider_message(snapshot, report)
     logger.error("checkout %s is paid, and now %s", checkout.pk, snapshot.state)
     checkout.save(update_fields=["message"])
     raise_review_flag(checkout.pk, ReviewFlag.CONTRADICTED)
@@ -397,7 +399,7 @@ def _accept_money(
     checkout.paid_amount = snapshot.amount
     checkout.paid_currency = (snapshot.currency or "").upper()
     checkout.transaction = snapshot.transaction
-    checkout.message = _provider_message(snapshot)
+    checkout.message = _provider_message(snapshot, report)
     checkout.failure = ""
     amount = snapshot.amount or Decimal(0)
     if checkout.paid_currency != checkout.currency or amount <= 0:
@@ -512,7 +514,8 @@ def _record_unpaid(
     status = ENDED_STATUSES.get(snapshot.state)
     if status is None or checkout.status == status:
         return
-    checkout.status, checkout.message = status, _provider_message(snapshot)
+    checkout.status = status
+    checkout.message = _provider_message(snapshot, report)
     if checkout.is_prompt:
         checkout.failure = snapshot.failure or ""
     checkout.save(update_fields=["status", "message", "failure"])
@@ -533,7 +536,12 @@ def _has_later_checkout(checkout: Checkout) -> bool:
     return others.filter(pk__gt=checkout.pk).exists()
 
 
-def _provider_message(snapshot: CheckoutSnapshot) -> str:
-    """Return the provider's text without personal data, as the database accepts it."""
+def _provider_message(snapshot: CheckoutSnapshot, report: Report | None) -> str:
+    """Return the provider's text without personal data, as the database accepts it.
+
+    It is empty for an erased report.
+    """
+    if report and report.erased_at:
+        return ""
     text = redact(snapshot.message.encode(errors="replace").decode())
     return text.replace("\x00", "")[:200]

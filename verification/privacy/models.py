@@ -6,6 +6,8 @@ from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Cast, Right
@@ -270,6 +272,75 @@ class CorrectionDocument(models.Model):
         return str(self.id)
 
 
+class StaffErasure(models.Model):
+    """Staff's request to erase a person, which another member of staff approves.
+
+    It means the subject of one report in its workspace, or, by a document number, a
+    person in all workspaces.
+    """
+
+    class Status(models.TextChoices):
+        REQUESTED = "REQUESTED", "Waits for a second person"
+        APPROVED = "APPROVED"
+        REJECTED = "REJECTED"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(
+        Report, models.PROTECT, null=True, related_name="staff_erasures"
+    )
+    # {subjectType, country, and one document number}; null once it is decided.
+    person = EncryptedJSONField(null=True)
+    # How many reports were found, and in how many workspaces.
+    report_count = models.PositiveIntegerField()
+    workspace_count = models.PositiveIntegerField()
+    reason = models.CharField(max_length=500)
+    status = models.CharField(max_length=9, choices=Status, default=Status.REQUESTED)
+    requested_by = models.CharField(max_length=100)
+    # The ids of users, as their names can change.
+    requested_by_user = models.BigIntegerField()
+    decided_by = models.CharField(max_length=100, blank=True)
+    decided_by_user = models.BigIntegerField(null=True)
+    decided_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="staff_erasures_say_why", condition=~Q(reason="")
+            ),
+            models.CheckConstraint(
+                name="staff_erasures_are_decided_by_another",
+                condition=Q(status="REQUESTED", decided_by_user=None, decided_at=None)
+                | Q(status="REJECTED", decided_by_user__isnull=False)
+                | Q(
+                    Q(status="APPROVED", decided_by_user__isnull=False),
+                    ~Q(decided_by_user=models.F("requested_by_user")),
+                ),
+            ),
+            models.CheckConstraint(
+                name="staff_erasures_name_one_person",
+                condition=Q(status="REQUESTED", report=None, person__isnull=False)
+                | Q(report__isnull=False, person=None)
+                | (~Q(status="REQUESTED") & Q(person=None)),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["id"],
+                condition=Q(status="REQUESTED"),
+                name="staff_erasures_to_decide",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.report_count} reports ({self.status})"
+
+    @property
+    def scope(self) -> str:
+        """Where the person is erased, for staff."""
+        return str(self.report.workspace) if self.report else "All workspaces"
+
+
 class Erasure(models.Model):
     """The erasure of one person in one workspace and environment, and its certificate.
 
@@ -281,6 +352,16 @@ class Erasure(models.Model):
     request = models.OneToOneField(
         SubjectRequest, models.PROTECT, related_name="erasure"
     )
+    # The approved request of staff, if it was theirs.
+    staff_erasure = models.ForeignKey(
+        StaffErasure, models.PROTECT, null=True, related_name="erasures"
+    )
+    # The person's reports, once the job has found them. Afterwards nothing else tells
+    # whose these reports were.
+    report_ids = ArrayField(models.UUIDField(), default=list, editable=False)
+    rule_ids = ArrayField(models.UUIDField(), default=list, editable=False)
+    # Reports and rules that were made later are of another purpose, and stay.
+    found_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True, editable=False)
     report_count = models.PositiveIntegerField(default=0)
@@ -289,6 +370,9 @@ class Erasure(models.Model):
     # The exact bytes that are signed, and the Ed25519 signature; empty before the end.
     certificate = models.TextField(blank=True)
     signature = models.BinaryField(null=True)
+    # When late data of the person is looked for again; null after the last time.
+    sweep_at = models.DateTimeField(null=True, editable=False)
+    sweeps = models.PositiveSmallIntegerField(default=0, editable=False)
 
     class Meta:
         constraints = [
@@ -304,7 +388,14 @@ class Erasure(models.Model):
         indexes = [
             models.Index(
                 fields=["id"], condition=Q(ended_at=None), name="erasures_to_do"
-            )
+            ),
+            models.Index(
+                fields=["sweep_at"],
+                condition=Q(sweep_at__isnull=False),
+                name="erasures_to_sweep",
+            ),
+            # Which erasure has erased a report.
+            GinIndex(fields=["report_ids"], name="erasures_of_a_report"),
         ]
 
     def __str__(self) -> str:
@@ -313,6 +404,34 @@ class Erasure(models.Model):
     @property
     def number(self) -> str:
         return number_of_id("E", self.id)
+
+
+class SigningKey(models.Model):
+    """A public key that has signed certificates; it is published for ever."""
+
+    # The first 16 digits of the SHA-256 of the key (DER, SubjectPublicKeyInfo).
+    id = models.CharField(primary_key=True, max_length=16, editable=False)
+    pem = models.CharField(max_length=200)
+    first_used_at = models.DateTimeField(default=now, editable=False)
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class JournalEntry(models.Model):
+    """A file of the journal that this database has carried out.
+
+    A database that was restored from a backup lacks the newest of them.
+    """
+
+    name = models.CharField(primary_key=True, max_length=100, editable=False)
+    carried_out_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "journal entries"
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class RetentionRun(models.Model):

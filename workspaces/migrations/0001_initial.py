@@ -152,7 +152,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=100)),
                 ('environment', models.CharField(choices=[('sandbox', 'Sandbox'), ('production', 'Production')], max_length=10)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('reports:create', 'Reports Create'), ('reports:read', 'Reports Read'), ('monitoring:write', 'Monitoring Write'), ('monitoring:read', 'Monitoring Read'), ('webhooks:manage', 'Webhooks Manage')], max_length=30), default=workspaces.models.all_scopes, size=None)),
+                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('reports:create', 'Reports Create'), ('reports:read', 'Reports Read'), ('monitoring:write', 'Monitoring Write'), ('monitoring:read', 'Monitoring Read'), ('webhooks:manage', 'Webhooks Manage')], max_length=30), default=workspaces.models.default_scopes, size=None)),
                 ('digest', models.BinaryField(unique=True)),
                 ('first_characters', models.CharField(max_length=12)),
                 ('last_characters', models.CharField(max_length=4)),
