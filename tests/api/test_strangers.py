@@ -11,6 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from tests.world.clients import Api, company, person
 from tests.world.deliveries import configure_receiver, record_delivery
+from tests.world.erasures import erase
 from tests.world.orders import count_rows, create_report_with_status
 from tests.world.rules import raise_alert, rule_request, store_rule
 from workspaces.models import Scope, Workspace
@@ -43,6 +44,10 @@ SCOPES = {
     ("post", "/api/v1/reports/{reportId}/subject/link"): "reports:create",
     ("post", "/api/v1/reports/{reportId}/payment/resend"): "reports:create",
     ("get", "/api/v1/reports/{reportId}/pdf"): "reports:read",
+    ("delete", "/api/v1/reports/{reportId}/subject"): "subjects:erase",
+    ("get", "/api/v1/erasures/{erasureId}"): "reports:read",
+    ("get", "/api/v1/erasures/{erasureId}/certificate"): "reports:read",
+    ("get", "/api/v1/erasures/{erasureId}/certificate.pdf"): "reports:read",
     ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
@@ -70,6 +75,7 @@ SCOPES = {
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: create_report_with_status(api, "DRAFT"),
+    "erasureId": lambda api: str(erase(api, api.create(person())["id"]).pk),
     "deliveryId": lambda api: str(record_delivery(api).pk),
     "monitoringId": lambda api: str(store_rule(api).pk),
     "alertId": lambda api: str(raise_alert(api).pk),

@@ -4,7 +4,7 @@ import pytest
 from django.utils.timezone import now
 
 from workspaces import keys
-from workspaces.models import ApiKey, Environment, Scope, Workspace
+from workspaces.models import ApiKey, Environment, Scope, Workspace, default_scopes
 
 VECTORS = {
     "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx": (
@@ -83,8 +83,9 @@ def test_key_tells_its_environment(issue):
     assert issue(environment="production", force=True)[1].startswith("vrf_live_")
 
 
-def test_key_has_all_scopes_by_default(issue):
-    assert set(issue()[0].scopes) == set(Scope.values)
+def test_key_has_all_scopes_but_erasing_by_default(issue):
+    assert set(issue()[0].scopes) == {*Scope.values} - {"subjects:erase"}
+    assert issue(scopes=["subjects:erase"])[0].scopes == ["subjects:erase"]
     assert issue(scopes=["reports:read"])[0].scopes == ["reports:read"]
     assert issue(scopes=[])[0].scopes == []
 
@@ -116,7 +117,7 @@ def test_key_is_found_with_workspace_and_account_in_one_statement(
     with django_assert_num_queries(1):
         found = keys.find(text)
         assert found == key
-        assert found.scopes == list(Scope.values)
+        assert found.scopes == default_scopes()
         assert found.workspace.name == "Acacia Lenders"
         assert found.account.environment == environment
         assert found.account.workspace == workspace

@@ -184,6 +184,24 @@ PAGE: dict[str, Any] = {
         }
     ],
 }
+ERASURE: dict[str, Any] = {
+    "id": "019a5b2c-e1f2-7a3b-9c4d-5e6f70819203",
+    "number": "E-5E6F-7081-9203",
+    "status": "WAITING",
+    "requestedBy": "CLIENT",
+    "requestedAt": CREATED_AT,
+    "endedAt": None,
+    "reportIds": [],
+}
+CERTIFICATE: dict[str, Any] = {
+    "certificate": '{\n  "type": "erasure-certificate",\n  "version": 1\n}',
+    "signature": (
+        "hgyY0il+MGCjP0JzlnkYKZRTZcQjXl5JDTQZBzWMaWJEVLyr0nHfPPN8Kt1TQp8yZ2Y1K2lWc0VQ"
+        "VnJ2a3h5Aw=="
+    ),
+    "key": "8f434346648f6b96",
+    "keyUrl": "http://localhost:8000/.well-known/signing-keys/8f434346648f6b96.pem",
+}
 QUOTE: dict[str, Any] = {
     "count": 1,
     "total": {"amount": 50.0, "currency": "KES"},

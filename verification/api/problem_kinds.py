@@ -255,6 +255,20 @@ _PROBLEM_KINDS = [
         "Read the report itself: its skeleton tells when it was erased.",
     ),
     ProblemKind(
+        "erasure-held",
+        409,
+        "The person is not erased now",
+        "The operator has to keep a report about this person, and has a reason for it.",
+        "Ask the operator until when. The register of requests has the refusal.",
+    ),
+    ProblemKind(
+        "erasure-not-ended",
+        409,
+        "The erasure has not ended",
+        "The certificate is written at the end of the erasure.",
+        "Read the erasure until its status is ENDED. It takes seconds.",
+    ),
+    ProblemKind(
         "rate-limited",
         429,
         "Too many requests",

@@ -29,7 +29,9 @@ from verification.consents.links import AccessNotSendable, ConsentNotRenewable
 from verification.links import top_up_url
 from verification.payments.links import PaymentNotRenewable
 from verification.payments.registry import accepts_payments
-from verification.privacy.models import Correction
+from verification.privacy.certificates import NotEnded
+from verification.privacy.erasure import ErasureHeld, ReportErased
+from verification.privacy.models import Correction, Erasure
 from verification.reports.idempotency import (
     AnswerErased,
     IdempotencyKeyReused,
@@ -231,6 +233,11 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     IdempotencyKeyReused: "idempotency-key-reused",
     AnswerErased: "answer-erased",
     InsufficientBalance: _insufficient_balance,
+    # Data subjects
+    Erasure.DoesNotExist: "not-found",
+    ErasureHeld: "erasure-held",
+    ReportErased: "report-erased",
+    NotEnded: "erasure-not-ended",
     # Reports
     Report.DoesNotExist: "not-found",
     NotLaunchable: _not_launchable,

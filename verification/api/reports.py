@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from verification.api import examples
 from verification.api.content import PdfNegotiation
+from verification.api.erasures import ErasureBody
 from verification.api.operations import (
     OperationViewSet,
     PageEnvelope,
@@ -42,7 +43,8 @@ from verification.consents.links import consent_links, send_access_link
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
 from verification.privacy.disclosures import record_disclosure
-from verification.privacy.models import Channel
+from verification.privacy.erasure import request_erasure
+from verification.privacy.models import Channel, Origin
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
@@ -77,7 +79,7 @@ def _report_operation(
 class ReportViewSet(OperationViewSet):
     """Reports of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head", "post"]
+    http_method_names = ["get", "head", "post", "delete"]
     lookup_url_kwarg = "reportId"
     lookup_value_converter = "uuid"
     lookup_description = "The id of the report."
@@ -333,6 +335,34 @@ class ReportViewSet(OperationViewSet):
                 "Content-Disposition": f'attachment; filename="report-{report.pk}.pdf"'
             },
         )
+
+    @action(detail=True, methods=["delete"])
+    @operation(
+        "eraseSubject",
+        "Erase the subject of a report",
+        scope=Scope.SUBJECTS_ERASE,
+        status=202,
+        outcome="The erasure, which a job carries out within seconds.",
+        answer=ErasureBody,
+        example=examples.ERASURE,
+        problems=("report-erased", "erasure-held"),
+    )
+    def subject(self, request: Request, reportId: UUID) -> ErasureBody:
+        """Erase everything about the subject of this report, for good.
+
+        That is the personal data of all reports about the same person or company in
+        your workspace and this environment. Reports that have not ended are cancelled
+        first, and monitoring rules are deleted. Checks that ran stay billed. The
+        skeletons of the reports stay: ids, checks, states, times and prices.
+
+        A repeated request returns the same erasure. Keys need the scope
+        `subjects:erase`, which new keys have only if you name it.
+        """
+        report = _get_report(self.client, reportId)
+        erasure = request_erasure(
+            report.pk, Origin.CLIENT, requested_by=self.client.actor
+        )
+        return ErasureBody.of(erasure)
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:

@@ -3,6 +3,7 @@ from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
 from verification.api.corrections import CorrectionViewSet
+from verification.api.erasures import ErasureViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.reports import ReportViewSet
@@ -14,6 +15,7 @@ from verification.api.webhooks import (
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("reports", ReportViewSet, basename="report")
+router.register("erasures", ErasureViewSet, basename="erasure")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
 router.register("corrections", CorrectionViewSet, basename="correction")

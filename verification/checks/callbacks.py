@@ -61,7 +61,7 @@ def store_answer(source: str, callback: Callback) -> bool:
     )
     # Locked, so that an erasure comes before the answer or erases it.
     about = calls.order_by("-id").values_list("result__report", flat=True).first()
-    report = locked_reports().filter(pk=about).first()
+    report = locked_reports().filter(pk=about).first() if about else None
     if report and report.erased_at:
         return False
     newest = calls.select_for_update(of=("self",)).select_related("result")

@@ -384,13 +384,14 @@ def _outcome_body(
         "reused": claimed.reused_from_id is not None,
     }
     if isinstance(outcome, Completed):
-        finding = outcome.finding or {}
+        # An erased report, whose finding is None, has no events.
+        finding: dict[str, Any] = outcome.finding or {}
         return body | {
             "riskLevel": RiskLevel.of(outcome.score).value,
             "riskScore": outcome.score,
-            "summary": finding.get("summary"),
-            "flags": finding.get("flags", []),
-            "details": finding.get("details", {}),
+            "summary": finding["summary"],
+            "flags": finding["flags"],
+            "details": finding["details"],
         }
     return body | {
         "status": ResultStatus.FAILED.value,

@@ -9,6 +9,7 @@ from verification.hosted import (
     reference,
     report_authenticity,
     sandbox_checkout,
+    signing_keys,
     subject_data,
     top_up,
 )
@@ -74,6 +75,12 @@ urlpatterns = [
     path("p/", include((payment_urls, "payment"))),
     path("t/", include((top_up_urls, "top-up"))),
     path("b/<str:token>", blocks.show, name="block"),
+    path(".well-known/signing-keys.pem", signing_keys.show_all, name="signing-keys"),
+    path(
+        ".well-known/signing-keys/<slug:key_id>.pem",
+        signing_keys.show,
+        name="signing-key",
+    ),
     path("v/<uuid:report_id>/<str:token>", report_authenticity.show, name="genuine"),
     path(
         "sandbox/checkout/<uuid:reference>",

@@ -1,8 +1,7 @@
 """Holds: staff keep a report beyond its retention, for a court or a dispute.
 
 A hold has a reason and an end, so that no report is kept for ever by mistake. It keeps
-the report from the retention, not from an erasure that its subject asks for: who
-decides on that request sees the hold.
+the report from the retention, and refuses a request to erase its subject.
 """
 
 from __future__ import annotations

@@ -419,13 +419,13 @@ class SigningKey(models.Model):
 
 
 class JournalEntry(models.Model):
-    """A file of the journal that this database has carried out.
+    """A file of the journal that this database knows, of a run of the retention.
 
     A database that was restored from a backup lacks the newest of them.
     """
 
     name = models.CharField(primary_key=True, max_length=100, editable=False)
-    carried_out_at = models.DateTimeField(default=now, editable=False)
+    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         verbose_name_plural = "journal entries"

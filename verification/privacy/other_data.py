@@ -16,6 +16,7 @@ STAFF = "notes of staff, who name no subject in them"
 AUDIT = "audit trail, which stays as evidence"
 BOOKS = "ledger and invoices, kept by tax law"
 RULES = "goes with its rule when the subject is erased, or the rule was paused for long"
+DECIDED = "erased when a second person decides on the erasure that it is about"
 PUBLIC = "published lists"
 
 # Table -> why, or for a table that has rows about subjects: why -> its columns
@@ -120,9 +121,17 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         ACTORS: "taken_by decided_by",
     },
     "privacy_disclosure": {CODES: "channel", ACTORS: "recipient"},
-    "privacy_erasure": {CODES: "counts certificate signature"},
+    "privacy_erasure": {CODES: "report_ids rule_ids counts certificate signature"},
     "privacy_hold": {STAFF: "reason", ACTORS: "held_by released_by"},
+    "privacy_journalentry": CODES,
     "privacy_retentionrun": {CODES: "environment"},
+    "privacy_signingkey": CODES,
+    "privacy_stafferasure": {
+        DECIDED: "person",
+        CODES: "status",
+        STAFF: "reason",
+        ACTORS: "requested_by decided_by",
+    },
     "privacy_subjectrequest": {
         CODES: "kind origin environment outcome",
         # The register shows that a person was answered, also after the erasure.

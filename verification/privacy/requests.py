@@ -74,8 +74,13 @@ def open_request(
         details=details,
         requested_by=requested_by,
         received_at=at,
-        due_at=at + timedelta(days=settings.SUBJECT_REQUEST_DAYS[kind]),
+        due_at=deadline(kind, at),
     )
+
+
+def deadline(kind: RequestKind, received_at: datetime) -> datetime:
+    """Return when a request of this kind has to be answered."""
+    return received_at + timedelta(days=settings.SUBJECT_REQUEST_DAYS[kind])
 
 
 def answer_request(

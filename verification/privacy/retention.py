@@ -9,9 +9,12 @@ deleted, because they hold a subject's details too.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -19,7 +22,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
 from monitoring.models import Rule, RuleStatus
+from verification.db.ids import uuid7
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
+from verification.privacy import journal
 from verification.privacy.models import (
     OPEN_CORRECTIONS,
     Correction,
@@ -51,9 +56,14 @@ def erase_expired_reports() -> None:
     with advisory_lock("retention") as is_mine:
         if not is_mine:
             return
-        stop_at = time.monotonic() + JOB_SECONDS
-        for workspace, environment in _scopes():
-            _erase_in(workspace, environment, now(), stop_at)
+        stop_at, at = time.monotonic() + JOB_SECONDS, now()
+        due = [cutoff for cutoff in _cutoffs(at) if cutoff.is_due(at)]
+        if not due:
+            return
+        # Before the rows: a backup from before must not bring them back.
+        journal.mark_known(journal.write_retention(uuid7(), at, due))
+        for cutoff in due:
+            erase_before(cutoff, stop_at)
             if not beat():
                 return
             if time.monotonic() > stop_at:
@@ -64,30 +74,81 @@ def erase_expired_reports() -> None:
     schedule_job(erase_expired_reports)
 
 
-def _scopes() -> Iterator[tuple[Workspace, str]]:
+def _cutoffs(at: datetime) -> Iterator[Cutoff]:
     for workspace in Workspace.objects.order_by("pk"):
         for environment in Environment.values:
-            yield workspace, environment
+            present = workspace.retention(environment)
+            yield Cutoff(workspace, environment, at - present)
+            # Reports from before the retention was made longer.
+            terms = workspace.retention_terms.filter(environment=environment)
+            for term in terms.filter(days__lt=present.days).order_by("pk"):
+                before = at - timedelta(term.days)
+                yield Cutoff(workspace, environment, before, term.ended_at)
 
 
-def _erase_in(
-    workspace: Workspace, environment: str, at: datetime, stop_at: float
-) -> None:
-    before = at - workspace.retention(environment)
-    own = {"workspace": workspace, "environment": environment}
-    Rule.objects.filter(**own, status=RuleStatus.PAUSED, paused_at__lt=before).delete()
-    erased = _erase_drafts(workspace, environment, before)
-    expired = _expired(workspace, environment, before, at)
-    erased += _erase_in_batches(expired, stop_at)
-    # Reports from before the retention was made longer.
-    present = workspace.retention(environment)
-    terms = workspace.retention_terms.filter(environment=environment)
-    for term in terms.filter(days__lt=present.days).order_by("pk"):
-        expired = _expired(workspace, environment, at - timedelta(term.days), at)
-        older = expired.filter(created_at__lt=term.ended_at)
-        erased += _erase_in_batches(older, stop_at)
+@dataclass(frozen=True, slots=True)
+class Cutoff:
+    """What ended before a time in a workspace and environment: its retention is over.
+
+    If `made_before` is set, only reports from before then.
+    """
+
+    workspace: Workspace
+    environment: str
+    before: datetime
+    made_before: datetime | None = None
+
+    def is_due(self, at: datetime) -> bool:
+        return (
+            self.expired(at).exists()
+            or self.old_drafts(at).exists()
+            or self.old_rules().exists()
+        )
+
+    def expired(self, at: datetime) -> QuerySet[Report]:
+        """Return the reports that nothing holds."""
+        expired = _expired(self.workspace, self.environment, self.before, at)
+        return expired if self._is_present else expired.filter(**self._older)
+
+    def old_drafts(self, at: datetime) -> QuerySet[Report]:
+        drafts = Report.objects.filter(
+            **self._own, status=ReportStatus.DRAFT, updated_at__lt=self.before
+        )
+        return drafts.exclude(_is_held(at)) if self._is_present else drafts.none()
+
+    def old_rules(self) -> QuerySet[Rule]:
+        rules = Rule.objects.filter(
+            **self._own, status=RuleStatus.PAUSED, paused_at__lt=self.before
+        )
+        return rules if self._is_present else rules.none()
+
+    @property
+    def _is_present(self) -> bool:
+        return self.made_before is None
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        return {"workspace": self.workspace, "environment": self.environment}
+
+    @property
+    def _older(self) -> dict[str, Any]:
+        return {"created_at__lt": self.made_before}
+
+
+def erase_before(cutoff: Cutoff, stop_at: float = math.inf) -> None:
+    """Erase what the cutoff names, until this time of the monotonic clock."""
+    at = now()
+    cutoff.old_rules().delete()
+    drafts = cutoff.old_drafts(at).order_by("pk").values_list("pk", flat=True)
+    erased = sum(_erase_draft(pk, cutoff.before) for pk in list(drafts[:BATCH_SIZE]))
+    erased += _erase_in_batches(cutoff.expired(at), stop_at)
     if erased:
-        RetentionRun.objects.create(**own, before=before, report_count=erased)
+        RetentionRun.objects.create(
+            workspace=cutoff.workspace,
+            environment=cutoff.environment,
+            before=cutoff.before,
+            report_count=erased,
+        )
         schedule_job(refresh_statistics)
 
 
@@ -158,17 +219,6 @@ def _erase_batch(expired: QuerySet[Report]) -> tuple[int, datetime | None]:
     free = list(found.exclude(_is_held(now())).values_list("pk", flat=True))
     erase_reports(free, now())
     return len(free), rows[-1][1]
-
-
-def _erase_drafts(workspace: Workspace, environment: str, before: datetime) -> int:
-    drafts = Report.objects.filter(
-        workspace=workspace,
-        environment=environment,
-        status=ReportStatus.DRAFT,
-        updated_at__lt=before,
-    ).exclude(_is_held(now()))
-    old = list(drafts.order_by("pk").values_list("pk", flat=True)[:BATCH_SIZE])
-    return sum(_erase_draft(pk, before) for pk in old)
 
 
 @transaction.atomic

@@ -39,6 +39,7 @@ from verification.settings.secrets import (
     lookup_key,
     optional_secret,
     secret_key,
+    signing_key,
 )
 from verification.web import log
 
@@ -53,6 +54,8 @@ DATA_DIR = embedded.data_dir()
 DEBUG = env.bool("DEBUG", False)
 
 SECRET_KEY = secret_key(DATA_DIR, development=DEBUG)
+# Signs certificates of erasures. If it is empty, `privacy.certificates` derives a key.
+SIGNING_KEY = signing_key()
 FIELD_KEYS = field_keys(DATA_DIR, development=DEBUG)
 LOOKUP_KEY = lookup_key(DATA_DIR, development=DEBUG)
 

@@ -51,6 +51,15 @@ def lookup_key(data_dir: Path, *, development: bool) -> tuple[bytes, ...]:
     return tuple(reversed(keys))
 
 
+def signing_key() -> bytes:
+    """Return SIGNING_KEY, which signs certificates, or b"" if it is not set.
+
+    Written `<base64>` of the 32 bytes of an Ed25519 key.
+    """
+    text = optional_secret("SIGNING_KEY")
+    return _key_bytes("SIGNING_KEY", text) if text else b""
+
+
 def optional_secret(name: str) -> str:
     """Return an optional secret, or "" if it is not set."""
     if value := os.environ.get(name):

@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('webhooks', '0002_database_rules'),
+        ("webhooks", "0002_database_rules"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='event',
-            name='restricted_at',
+            model_name="event",
+            name="restricted_at",
             field=models.DateTimeField(editable=False, null=True),
         ),
     ]

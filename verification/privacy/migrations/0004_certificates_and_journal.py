@@ -11,101 +11,214 @@ import verification.db.encryption
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('privacy', '0002_reminders'),
-        ('reports', '0003_erasure'),
+        ("privacy", "0002_reminders"),
+        ("reports", "0003_erasure"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='JournalEntry',
+            name="JournalEntry",
             fields=[
-                ('name', models.CharField(editable=False, max_length=100, primary_key=True, serialize=False)),
-                ('carried_out_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                (
+                    "name",
+                    models.CharField(
+                        editable=False,
+                        max_length=100,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, editable=False
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'journal entries',
+                "verbose_name_plural": "journal entries",
             },
         ),
         migrations.CreateModel(
-            name='SigningKey',
+            name="SigningKey",
             fields=[
-                ('id', models.CharField(editable=False, max_length=16, primary_key=True, serialize=False)),
-                ('pem', models.CharField(max_length=200)),
-                ('first_used_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                (
+                    "id",
+                    models.CharField(
+                        editable=False, max_length=16, primary_key=True, serialize=False
+                    ),
+                ),
+                ("pem", models.CharField(max_length=200)),
+                (
+                    "first_used_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, editable=False
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='erasure',
-            name='found_at',
+            model_name="erasure",
+            name="found_at",
             field=models.DateTimeField(editable=False, null=True),
         ),
         migrations.AddField(
-            model_name='erasure',
-            name='report_ids',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, editable=False, size=None),
+            model_name="erasure",
+            name="report_ids",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.UUIDField(), default=list, editable=False, size=None
+            ),
         ),
         migrations.AddField(
-            model_name='erasure',
-            name='rule_ids',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, editable=False, size=None),
+            model_name="erasure",
+            name="rule_ids",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.UUIDField(), default=list, editable=False, size=None
+            ),
         ),
         migrations.AddField(
-            model_name='erasure',
-            name='sweep_at',
+            model_name="erasure",
+            name="sweep_at",
             field=models.DateTimeField(editable=False, null=True),
         ),
         migrations.AddField(
-            model_name='erasure',
-            name='sweeps',
+            model_name="erasure",
+            name="sweeps",
             field=models.PositiveSmallIntegerField(default=0, editable=False),
         ),
         migrations.CreateModel(
-            name='StaffErasure',
+            name="StaffErasure",
             fields=[
-                ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('person', verification.db.encryption.EncryptedJSONField(null=True)),
-                ('report_count', models.PositiveIntegerField()),
-                ('workspace_count', models.PositiveIntegerField()),
-                ('reason', models.CharField(max_length=500)),
-                ('status', models.CharField(choices=[('REQUESTED', 'Waits for a second person'), ('APPROVED', 'Approved'), ('REJECTED', 'Rejected')], default='REQUESTED', max_length=9)),
-                ('requested_by', models.CharField(max_length=100)),
-                ('requested_by_user', models.BigIntegerField()),
-                ('decided_by', models.CharField(blank=True, max_length=100)),
-                ('decided_by_user', models.BigIntegerField(null=True)),
-                ('decided_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('report', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='staff_erasures', to='reports.report')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid_utils.compat.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("person", verification.db.encryption.EncryptedJSONField(null=True)),
+                ("report_count", models.PositiveIntegerField()),
+                ("workspace_count", models.PositiveIntegerField()),
+                ("reason", models.CharField(max_length=500)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("REQUESTED", "Waits for a second person"),
+                            ("APPROVED", "Approved"),
+                            ("REJECTED", "Rejected"),
+                        ],
+                        default="REQUESTED",
+                        max_length=9,
+                    ),
+                ),
+                ("requested_by", models.CharField(max_length=100)),
+                ("requested_by_user", models.BigIntegerField()),
+                ("decided_by", models.CharField(blank=True, max_length=100)),
+                ("decided_by_user", models.BigIntegerField(null=True)),
+                ("decided_at", models.DateTimeField(null=True)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, editable=False
+                    ),
+                ),
+                (
+                    "report",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="staff_erasures",
+                        to="reports.report",
+                    ),
+                ),
             ],
         ),
         migrations.AddField(
-            model_name='erasure',
-            name='staff_erasure',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='erasures', to='privacy.stafferasure'),
+            model_name="erasure",
+            name="staff_erasure",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="erasures",
+                to="privacy.stafferasure",
+            ),
         ),
         migrations.AddIndex(
-            model_name='erasure',
-            index=models.Index(condition=models.Q(('sweep_at__isnull', False)), fields=['sweep_at'], name='erasures_to_sweep'),
+            model_name="erasure",
+            index=models.Index(
+                condition=models.Q(("sweep_at__isnull", False)),
+                fields=["sweep_at"],
+                name="erasures_to_sweep",
+            ),
         ),
         migrations.AddIndex(
-            model_name='erasure',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['report_ids'], name='erasures_of_a_report'),
+            model_name="erasure",
+            index=django.contrib.postgres.indexes.GinIndex(
+                fields=["report_ids"], name="erasures_of_a_report"
+            ),
         ),
         migrations.AddIndex(
-            model_name='stafferasure',
-            index=models.Index(condition=models.Q(('status', 'REQUESTED')), fields=['id'], name='staff_erasures_to_decide'),
+            model_name="stafferasure",
+            index=models.Index(
+                condition=models.Q(("status", "REQUESTED")),
+                fields=["id"],
+                name="staff_erasures_to_decide",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='stafferasure',
-            constraint=models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='staff_erasures_say_why'),
+            model_name="stafferasure",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("reason", ""), _negated=True),
+                name="staff_erasures_say_why",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='stafferasure',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('decided_by_user', None), ('status', 'REQUESTED')), models.Q(('decided_by_user__isnull', False), ('status', 'REJECTED')), models.Q(models.Q(('decided_by_user__isnull', False), ('status', 'APPROVED')), models.Q(('decided_by_user', models.F('requested_by_user')), _negated=True)), _connector='OR'), name='staff_erasures_are_decided_by_another'),
+            model_name="stafferasure",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("decided_at", None),
+                        ("decided_by_user", None),
+                        ("status", "REQUESTED"),
+                    ),
+                    models.Q(
+                        ("decided_by_user__isnull", False), ("status", "REJECTED")
+                    ),
+                    models.Q(
+                        models.Q(
+                            ("decided_by_user__isnull", False), ("status", "APPROVED")
+                        ),
+                        models.Q(
+                            ("decided_by_user", models.F("requested_by_user")),
+                            _negated=True,
+                        ),
+                    ),
+                    _connector="OR",
+                ),
+                name="staff_erasures_are_decided_by_another",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='stafferasure',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('person__isnull', False), ('report', None), ('status', 'REQUESTED')), models.Q(('person', None), ('report__isnull', False)), models.Q(models.Q(('status', 'REQUESTED'), _negated=True), ('person', None)), _connector='OR'), name='staff_erasures_name_one_person'),
+            model_name="stafferasure",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("person__isnull", False),
+                        ("report", None),
+                        ("status", "REQUESTED"),
+                    ),
+                    models.Q(("person", None), ("report__isnull", False)),
+                    models.Q(
+                        models.Q(("status", "REQUESTED"), _negated=True),
+                        ("person", None),
+                    ),
+                    _connector="OR",
+                ),
+                name="staff_erasures_name_one_person",
+            ),
         ),
     ]

@@ -1,0 +1,119 @@
+"""Certificates of erasures: what they say, and how anyone verifies them."""
+
+import base64
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from tests.world.clients import Api, person
+from tests.world.erasures import erase, request_erasure
+from verification.privacy.certificates import certificate_pdf
+from verification.privacy.models import SigningKey
+
+PAGE = Path(settings.BASE_DIR, "docs", "privacy.md").read_text()
+NUMBER = "12345678"
+
+
+@pytest.fixture
+def certificate(api: Api) -> dict[str, str]:
+    """The answer of the API about the erasure of a person with one report."""
+    report_id = api.create({**person(), "reference": "loan-1"})["id"]
+    api.work()
+    erasure = erase(api, report_id)
+    return api.get(f"/erasures/{erasure.pk}/certificate").json()
+
+
+def test_certificate_says_what_was_erased_and_names_nobody(
+    api: Api, certificate: dict[str, str]
+):
+    facts = json.loads(certificate["certificate"])
+
+    assert facts["requestedBy"] == "the client"
+    assert facts["workspace"] == str(api.workspace.pk)
+    assert facts["reports"] == [api.get("/reports").json()["content"][0]["id"]]
+    assert facts["erased"]["findings"] == 3
+    assert facts["erased"]["reports"] == 1
+    for personal in ("Wanjiku", "Kamau", NUMBER, "loan-1", "Loan application"):
+        assert personal not in certificate["certificate"]
+
+
+def test_certificate_is_verified_as_the_page_says(
+    certificate: dict[str, str], tmp_path: Path
+):
+    """Run the commands of the page; its `curl` is a file that was downloaded."""
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps(certificate))
+    key = Client().get(certificate["keyUrl"].partition("//")[2].partition("/")[2])
+    if key.status_code != 200:
+        key = Client().get("/" + certificate["keyUrl"].split("/", 3)[3])
+    (tmp_path / "key.pem").write_bytes(key.content)
+    (tmp_path / "certificate.json").write_text(certificate["certificate"])
+    (tmp_path / "certificate.sig").write_bytes(
+        base64.b64decode(certificate["signature"])
+    )
+    (command,) = re.findall(r"^openssl pkeyutl .*$", PAGE, re.MULTILINE)
+
+    good = run(command, tmp_path)
+    (tmp_path / "certificate.json").write_text(certificate["certificate"] + " ")
+    changed = run(command, tmp_path)
+
+    assert (good.returncode, good.stdout) == (0, "Signature Verified Successfully\n")
+    assert changed.returncode != 0
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command.split(), cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_former_keys_stay_published(api: Api, certificate: dict[str, str], settings):
+    settings.SIGNING_KEY = b"another key of exactly 32 bytes."
+
+    second = erase(api, api.create(person())["id"])
+    keys = Client().get("/.well-known/signing-keys.pem").content.decode()
+
+    assert certificate["key"] not in second.certificate
+    assert keys.count("BEGIN PUBLIC KEY") == 2
+    former = SigningKey.objects.get(pk=certificate["key"])
+    assert keys.endswith(former.pem)
+    url = f"/.well-known/signing-keys/{former.pk}.pem"
+    assert Client().get(url).content.decode() == former.pem
+
+
+def test_unknown_key_is_not_found(db: None):
+    url = "/.well-known/signing-keys/0000000000000000.pem"
+    assert Client().get(url).status_code == 404
+
+
+def test_key_is_published_before_the_first_certificate(db: None):
+    keys = Client().get("/.well-known/signing-keys.pem")
+
+    assert keys["Content-Type"] == "application/x-pem-file"
+    assert keys.content.startswith(b"-----BEGIN PUBLIC KEY-----")
+
+
+def test_certificate_comes_at_the_end(api: Api):
+    made = request_erasure(api, api.create(person())["id"])
+
+    for path in ("certificate", "certificate.pdf"):
+        answer = api.get(f"/erasures/{made['id']}/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (409, "erasure-not-ended")
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_pdf_has_the_same_facts(api: Api, language: str):
+    erasure = erase(api, api.create(person())["id"])
+
+    document = certificate_pdf(erasure, language)
+
+    assert document.startswith(b"%PDF-1.7")
+    assert b"pdfuaid" in document
+    served = api.get(f"/erasures/{erasure.pk}/certificate.pdf")
+    assert served["Content-Type"] == "application/pdf"
+    assert erasure.number in served["Content-Disposition"]

@@ -1,0 +1,420 @@
+"""Erasing one person: what goes, what stays, and what comes too late."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils.timezone import now
+
+from monitoring.models import Alert, Rule
+from tests.checks.engine import definitions, found, only_result
+from tests.world.clients import HOSTED, Api, person
+from tests.world.clock import let_time_pass
+from tests.world.deliveries import configure_receiver
+from tests.world.erasures import erase, erasing_api, request_erasure
+from tests.world.orders import STATUSES, create_report_with_status, movements
+from tests.world.payments import candidate_item, end_checkout, open_page, payment_of
+from tests.world.rules import CHANGING, create_rule, launch_runs, run_rules
+from tests.world.threads import run_at_once
+from verification.checks.models import CheckResult
+from verification.checks.queue import claim
+from verification.checks.results import record_outcomes
+from verification.notifications.delivery import claim as claim_notification
+from verification.notifications.delivery import record as record_notification
+from verification.notifications.models import Notification, Outcome
+from verification.payments.models import PaymentEvent, Refund
+from verification.payments.provider_events import record_provider_event
+from verification.payments.refunds import send_refunds
+from verification.privacy.erasure import (
+    erase_person,
+    resume_erasures,
+    sweep_erasures,
+)
+from verification.privacy.models import (
+    Correction,
+    Erasure,
+    Hold,
+    SubjectRequest,
+)
+from verification.privacy.personal_data import erase_reports
+from verification.privacy.requests import open_request
+from verification.providers.payment_provider import CheckoutState, ProviderEvent
+from verification.reports.models import Report, SearchEntry
+from webhooks.attempts import claim as claim_deliveries
+from webhooks.attempts import record_attempts
+from webhooks.models import Attempt, Event
+from webhooks.sender import Answer
+
+MARK = "Wanjiku"
+
+
+def marked_rows() -> list[str]:
+    """Return where the readable columns of the database name the person."""
+    found = []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT table_name, column_name FROM information_schema.columns
+            WHERE table_schema = current_schema()
+            AND data_type IN ('text', 'character varying')"""
+        )
+        for table, column in cursor.fetchall():
+            query = f'SELECT count(*) FROM "{table}" WHERE "{column}" LIKE %s'  # noqa: S608
+            cursor.execute(query, [f"%{MARK}%"])
+            found += [f"{table}.{column}"] if cursor.fetchone()[0] else []
+    return found
+
+
+def test_every_report_of_the_person_is_erased(api: Api):
+    first, second, other = (
+        api.create(person())["id"],
+        api.create(person())["id"],
+        api.create(person(idNumber="22222222"))["id"],
+    )
+    api.work()
+
+    erasure = erase(api, first)
+
+    assert {str(pk) for pk in erasure.report_ids} == {first, second}
+    for report_id in (first, second):
+        report = api.report(report_id)
+        assert (report["subject"], report["status"]) == (None, "READY")
+        assert report["erasedAt"] is not None
+    assert api.report(other)["erasedAt"] is None
+    assert erasure.report_count == 2
+
+
+def test_register_has_the_request_and_its_answer(api: Api):
+    report_id = api.create(person())["id"]
+
+    erasure = erase(api, report_id)
+
+    request = SubjectRequest.objects.get()
+    assert (request.kind, request.origin, request.outcome) == (
+        "ERASURE",
+        "CLIENT",
+        "DONE",
+    )
+    assert erasure.request == request
+    assert request.requested_by.startswith("key vrf_test_")
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_report_of_any_status_is_ended_and_erased(api: Api, status: str):
+    report_id = create_report_with_status(api, status)
+    before = api.report(report_id)
+
+    erase(api, report_id)
+
+    report = api.report(report_id)
+    ended = before["status"] if before["completedAt"] else "CANCELLED"
+    assert (report["status"], report["subject"]) == (ended, None)
+    assert report["completedAt"] is not None
+    assert marked_rows() == []
+
+
+def test_charges_of_checks_that_ran_stay(api: Api):
+    ran = create_report_with_status(api, "PARTIAL on the way")
+
+    erase(api, ran)
+
+    kinds = [kind for kind, _, _ in movements(api)]
+    assert kinds == ["CHARGE", "CHARGE", "REVERSAL"]
+
+
+def test_rules_on_the_person_are_deleted(api: Api):
+    rule = create_rule(api, "IDENTITY")
+    api.work()
+    report_id = str(Report.objects.get().pk)
+
+    erase(api, report_id)
+
+    assert api.get(f"/monitoring/{rule['id']}").status_code == 404
+    assert launch_runs() == []
+    assert Report.objects.filter(erased_at=None).count() == 0
+
+
+def test_alerts_of_the_person_are_deleted(api: Api):
+    create_rule(api, "IDENTITY", id_number=CHANGING)
+    run_rules(api)
+    launch_runs()
+    run_rules(api)
+    assert Alert.objects.exists()
+
+    erase(api, str(Report.objects.first().pk))
+
+    assert not Alert.objects.exists()
+    assert not Rule.objects.exists()
+
+
+def test_open_correction_does_not_hold_and_is_withdrawn(api: Api):
+    report_id = api.create(person())["id"]
+    api.work()
+    result = CheckResult.objects.filter(report=report_id).first()
+    request = open_request(
+        SubjectRequest.Kind.CORRECTION,
+        SubjectRequest.Origin.SUBJECT,
+        requested_by="subject",
+        report=result.report,
+        details={"what": MARK},
+    )
+    Correction.objects.create(
+        request=request,
+        report=result.report,
+        result=result,
+        check_name=result.name,
+        statement={"what": MARK},
+    )
+
+    erase(api, report_id)
+
+    correction = Correction.objects.select_related("request").get()
+    assert (correction.status, correction.decided_by) == ("WITHDRAWN", "erasure")
+    assert correction.statement is None
+    assert correction.request.outcome == "WITHDRAWN"
+
+
+def test_hold_refuses_the_erasure_and_tells_no_reason(api: Api):
+    report_id, other = api.create(person())["id"], api.create(person())["id"]
+    hold = Hold.objects.create(
+        report_id=other, reason="Case 7", ends_at=now() + timedelta(9), held_by="staff"
+    )
+
+    answer = erasing_api(api).delete(f"/reports/{report_id}/subject")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "erasure-held")
+    assert "Case 7" not in answer.content.decode()
+    assert SubjectRequest.objects.get().outcome == "REFUSED"
+    assert not Erasure.objects.exists()
+    hold.released_at, hold.released_by = now(), "staff"
+    hold.save()
+    erase(api, report_id)
+
+
+def test_key_needs_the_scope_which_no_key_has_by_itself(api: Api):
+    report_id = api.create(person())["id"]
+
+    answer = api.delete(f"/reports/{report_id}/subject")
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "insufficient-scope")
+    assert answer.json()["requiredScope"] == "subjects:erase"
+
+
+def test_another_client_cannot_erase_or_see_it(api: Api, another_api: Api):
+    report_id = api.create(person())["id"]
+
+    answer = erasing_api(another_api).delete(f"/reports/{report_id}/subject")
+
+    assert answer.status_code == 404
+    erasure = erase(api, report_id)
+    assert another_api.get(f"/erasures/{erasure.pk}").status_code == 404
+    assert api.get(f"/erasures/{erasure.pk}").json()["status"] == "ENDED"
+
+
+def test_second_run_and_second_request_change_nothing(api: Api):
+    report_id = api.create(person())["id"]
+    api.work()
+    erasure = erase(api, report_id)
+    before = api.report(report_id)
+
+    again = request_erasure(api, report_id)
+    erase_person(again["id"])
+
+    assert again["id"] == str(erasure.pk)
+    assert api.report(report_id) == before
+    after = Erasure.objects.get()
+    assert (after.certificate, after.ended_at) == (
+        erasure.certificate,
+        erasure.ended_at,
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_requests_and_two_jobs_at_once_make_one_erasure(api: Api):
+    reports = [api.create(person())["id"] for _ in range(2)]
+    api.work()
+    client = erasing_api(api)
+
+    answers = run_at_once(
+        4, lambda n: client.delete(f"/reports/{reports[n % 2]}/subject").json()["id"]
+    )
+    assert len(set(answers)) == 1, answers
+    run_at_once(3, lambda n: erase_person(answers[0]))
+    erase_person(answers[0])
+
+    erasure = Erasure.objects.get()
+    assert (erasure.report_count, erasure.counts["reports_report"]) == (2, 2)
+    assert marked_rows() == []
+
+
+def test_report_that_retention_erased_names_nobody(api: Api):
+    report_id = api.create(person())["id"]
+    api.work()
+    report = Report.objects.get()
+    erase_reports([report.pk], now())
+
+    answer = erasing_api(api).delete(f"/reports/{report_id}/subject")
+
+    assert (answer.status_code, answer.json()["code"]) == (410, "report-erased")
+
+
+def test_report_ordered_after_the_erasure_stays(api: Api):
+    erasure = erase(api, api.create(person())["id"])
+    later = api.create(person())["id"]
+    api.work()
+
+    Erasure.objects.update(sweep_at=now())
+    sweep_erasures()
+
+    assert api.report(later)["erasedAt"] is None
+    erasure.refresh_from_db()
+    assert erasure.sweeps == 1
+
+
+def test_lost_erasure_goes_on(api: Api):
+    made = request_erasure(api, api.create(person())["id"])
+    Erasure.objects.update(created_at=now() - timedelta(hours=1))
+
+    resume_erasures()
+
+    assert api.get(f"/erasures/{made['id']}").json()["status"] == "ENDED"
+
+
+def one_check(**subject):
+    return {**person(**subject), "checksRequested": ["IDENTITY"]}
+
+
+def test_late_answer_of_a_source_is_dropped(api: Api):
+    report_id = api.create(one_check())["id"]
+    (claimed,) = claim(1)
+    erase(api, report_id)
+
+    record_outcomes([(claimed, found(5))], definitions())
+
+    result = only_result()
+    assert (result.status, result.finding, result.score) == ("COMPLETED", None, None)
+    assert not Event.objects.filter(name="check.completed").exists()
+    assert [kind for kind, _, _ in movements(api)] == ["CHARGE"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_answers_that_race_with_the_erasure_leave_nothing(api: Api):
+    reports = api.create(*[one_check() for _ in range(40)])
+    claimed = claim(100)
+    made = request_erasure(api, reports[0]["id"])
+
+    def act(number: int) -> None:
+        if number == 0:
+            erase_person(made["id"])
+        else:
+            for one in claimed[number - 1 :: 3]:
+                record_outcomes([(one, found(5))], definitions())
+
+    assert run_at_once(4, act) == [None] * 4
+
+    assert set(CheckResult.objects.values_list("status", flat=True)) == {"COMPLETED"}
+    assert not CheckResult.objects.filter(finding__isnull=False).exists()
+    assert not Event.objects.filter(payload__isnull=False).exists()
+    assert not Report.objects.filter(erased_at=None).exists()
+
+
+def test_late_answer_of_a_receiver_is_dropped(api: Api):
+    configure_receiver(api.workspace)
+    report_id = api.create(person())["id"]
+    (claimed,) = claim_deliveries(1)
+    erase(api, report_id)
+
+    answer = Answer(500, "", f"{MARK} is unknown", 20, None)
+    record_attempts([(claimed, now(), answer)])
+
+    assert not Attempt.objects.exists()
+    assert claim_deliveries(10) == []
+
+
+def test_late_receipt_of_a_message_is_dropped(api: Api):
+    report_id = api.create({**person(email="p1@kamau.test"), "consent": HOSTED})["id"]
+    claimed = claim_notification()
+    erase(api, report_id)
+
+    assert not record_notification(claimed, Outcome(reference=MARK))
+
+    assert not Notification.objects.exclude(provider_reference="").exists()
+    assert claim_notification() is None
+
+
+def test_late_event_of_a_payment_provider_has_no_body(api: Api):
+    report_id = api.create(candidate_item())["id"]
+    checkout = open_page(api.report(report_id))
+    erase(api, report_id)
+    event = ProviderEvent(event_id="e1", type="paid", reference=str(checkout.pk))
+
+    assert record_provider_event(
+        checkout.provider, event, json.dumps({"payer": MARK}).encode()
+    )
+
+    assert PaymentEvent.objects.get().body is None
+
+
+def test_late_payment_is_booked_and_given_back(api: Api):
+    report_id = api.create(candidate_item())["id"]
+    checkout = open_page(api.report(report_id))
+    erase(api, report_id)
+
+    end_checkout(checkout, CheckoutState.PAID)
+    send_refunds()
+
+    checkout.refresh_from_db()
+    assert (checkout.status, checkout.refunded) == ("PAID", checkout.paid_amount)
+    assert (checkout.receipt, checkout.message, checkout.phone) == (None, "", None)
+    assert Refund.objects.get().status == "DONE"
+    assert payment_of({"id": report_id}).payer is None
+    assert (
+        not Notification.objects.filter(recipient__isnull=False)
+        .exclude(report_id=None)
+        .exists()
+    )
+
+
+def test_open_page_of_the_payer_closes(api: Api):
+    report_id = api.create(candidate_item())["id"]
+    open_page(api.report(report_id))
+
+    erase(api, report_id)
+
+    assert api.report(report_id)["paymentState"]["status"] == "CANCELLED"
+
+
+def test_sweep_erases_what_a_request_committed_late(api: Api):
+    first = api.create(person())["id"]
+    erasure = erase(api, first)
+    late = api.create(person())["id"]
+    # Its transaction began before the erasure ended.
+    Report.objects.filter(pk=late).update(created_at=erasure.found_at)
+    Erasure.objects.update(sweep_at=now())
+
+    sweep_erasures()
+
+    assert api.report(late)["erasedAt"] is not None
+    assert SearchEntry.objects.count() == 0
+    erasure.refresh_from_db()
+    assert erasure.certificate.count(late) == 0
+
+
+def test_sweeps_end_after_a_month(api: Api):
+    erase(api, api.create(person())["id"])
+
+    for _ in range(5):
+        Erasure.objects.update(sweep_at=now())
+        sweep_erasures()
+
+    assert Erasure.objects.get().sweep_at is None
+
+
+def test_erased_report_starts_no_check_again(api: Api):
+    report_id = create_report_with_status(api, "FAILED")
+    erase(api, report_id)
+
+    assert api.refused(f"/reports/{report_id}/retry")["code"] == "report-not-retryable"
+    let_time_pass()
+    api.work()
+    assert api.report(report_id)["status"] == "FAILED"

@@ -1,0 +1,217 @@
+"""The journal: a restored backup brings nobody back."""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.utils.timezone import now
+
+from monitoring.models import Rule
+from tests.world.clients import Api, person
+from tests.world.erasures import erase, request_erasure
+from tests.world.rules import create_rule
+from verification.privacy import erasure as erasures
+from verification.privacy import journal
+from verification.privacy.erasure import erase_person
+from verification.privacy.models import Erasure, RetentionRun
+from verification.privacy.replay import replay_unknown
+from verification.privacy.retention import erase_expired_reports
+from verification.reports.models import Report
+from workspaces.models import Workspace
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Bring the database back to the state at the beginning; files stay."""
+    before = transaction.savepoint()
+    yield
+    transaction.savepoint_rollback(before)
+
+
+def replay() -> str:
+    out = io.StringIO()
+    call_command("replay_erasures", stdout=out)
+    return out.getvalue()
+
+
+def files(documents: Path) -> list[Path]:
+    return sorted((documents / "erasures").rglob("*.json"))
+
+
+@pytest.fixture
+def ended(api: Api) -> str:
+    made = api.create(person())
+    api.work()
+    return made["id"]
+
+
+def test_restored_person_is_erased_again(api: Api, ended: str):
+    create_rule(api, "IDENTITY")
+    api.work()
+    with restored():
+        erasure = erase(api, ended)
+    assert api.report(ended)["subject"] is not None
+
+    assert replay() == "1 files of the journal replayed.\n"
+
+    assert api.report(ended)["erasedAt"] is not None
+    assert not Report.objects.filter(erased_at=None).exists()
+    assert not Rule.objects.exists()
+    # The certificate can be read again, under its number.
+    again = Erasure.objects.get()
+    assert (again.pk, again.number) == (erasure.pk, erasure.number)
+    assert again.certificate
+    assert replay() == "0 files of the journal replayed.\n"
+
+
+def test_job_replays_without_the_operator(api: Api, ended: str):
+    with restored():
+        erase(api, ended)
+
+    replay_unknown()
+
+    assert api.report(ended)["erasedAt"] is not None
+
+
+def test_reports_ordered_since_the_erasure_stay(api: Api, ended: str):
+    with restored():
+        erase(api, ended)
+    later = api.create(person())["id"]
+
+    replay()
+
+    assert api.report(later)["erasedAt"] is None
+    assert api.report(ended)["erasedAt"] is not None
+
+
+def test_person_is_found_after_a_change_of_the_lookup_key(
+    api: Api, ended: str, documents: Path
+):
+    create_rule(api, "IDENTITY")
+    with restored():
+        erase(api, ended)
+    (file,) = files(documents)
+    entry = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**entry, "subject": entry["workspace"]}))
+
+    replay()
+
+    assert api.report(ended)["erasedAt"] is not None
+    assert not Rule.objects.exists()
+
+
+def test_restored_retention_cannot_bring_reports_back(
+    api: Api, ended: str, workspace: Workspace
+):
+    Report.objects.update(completed_at=now() - timedelta(days=40))
+    with restored():
+        workspace.sandbox_retention_days = 30
+        workspace.save()
+        erase_expired_reports()
+        assert RetentionRun.objects.exists()
+    workspace.refresh_from_db()
+    assert workspace.sandbox_retention_days == 365
+
+    replay()
+
+    assert api.report(ended)["erasedAt"] is not None
+    workspace.refresh_from_db()
+    assert workspace.sandbox_retention_days == 30
+
+
+def test_known_run_of_the_retention_is_not_replayed(
+    api: Api, ended: str, workspace: Workspace
+):
+    Report.objects.update(completed_at=now() - timedelta(days=400))
+    erase_expired_reports()
+    workspace.sandbox_retention_days = 90
+    workspace.save()
+
+    replay()
+
+    workspace.refresh_from_db()
+    assert workspace.sandbox_retention_days == 90
+
+
+def test_run_that_erases_nothing_writes_no_file(api: Api, ended: str, documents: Path):
+    erase_expired_reports()
+
+    assert files(documents) == []
+
+
+def test_file_is_written_before_the_first_row_is_erased(
+    api: Api, ended: str, documents: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = request_erasure(api, ended)
+
+    def fail(erasure: Erasure) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(journal, "write_erasure", fail)
+    with pytest.raises(OSError, match="full"):
+        erase_person(made["id"])
+    assert api.report(ended)["erasedAt"] is None
+    monkeypatch.undo()
+    monkeypatch.setattr(erasures, "_delete_rules", fail)
+    with pytest.raises(OSError, match="full"):
+        erase_person(made["id"])
+
+    assert api.report(ended)["erasedAt"] is None
+    (file,) = files(documents)
+    assert json.loads(file.read_bytes())["reports"] == [ended]
+
+
+def test_files_name_nobody(api: Api, ended: str, documents: Path):
+    erase(api, ended)
+
+    (file,) = files(documents)
+    text = file.read_text()
+
+    assert {"Wanjiku", "12345678", "Loan"} & set(text.split()) == set()
+    assert json.loads(text).keys() == {
+        "environment",
+        "erasure",
+        "foundAt",
+        "origin",
+        "reports",
+        "request",
+        "requestedAt",
+        "rules",
+        "subject",
+        "workspace",
+    }
+
+
+def test_entry_of_a_younger_workspace_is_left_out(
+    api: Api, ended: str, documents: Path
+):
+    with restored():
+        erase(api, ended)
+    (file,) = files(documents)
+    entry = json.loads(file.read_bytes())
+    entry["workspace"] = entry["erasure"]
+    file.write_text(json.dumps(entry))
+
+    assert replay() == "1 files of the journal replayed.\n"
+    assert replay() == "0 files of the journal replayed.\n"
+
+
+def test_unreadable_file_fails_the_command_and_not_the_others(
+    api: Api, ended: str, documents: Path
+):
+    with restored():
+        erase(api, ended)
+    (documents / "erasures" / "2026-01").mkdir()
+    torn = documents / "erasures" / "2026-01" / "retention-1.json"
+    torn.write_text('{"ret')
+
+    with pytest.raises(CommandError, match="1 files failed"):
+        replay()
+
+    assert api.report(ended)["erasedAt"] is not None

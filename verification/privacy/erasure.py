@@ -1,0 +1,406 @@
+"""Erase one person in one workspace and environment: the request, the job, the proof.
+
+- `request_erasure` enters the request in the register. A hold of staff refuses it, an
+  open correction does not.
+- `erase_person` finds the person's reports and rules and stops the rules, writes the
+  journal, deletes the rules, and erases the reports in batches. Each step can be
+  repeated, so that the job goes on where a killed worker was. The last transaction
+  writes the certificate.
+- Data that comes late, such as a source's answer, is refused where it is written, as
+  the report is erased by then. `sweep_erasures` erases once more, up to a month later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Q, QuerySet
+from django.utils.timezone import now
+
+from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
+from verification.checks.models import CheckResult, ResultStatus
+from verification.jobs.claims import sweep
+from verification.jobs.queue import advisory_lock, beat, job, schedule_job
+from verification.privacy import certificates, journal
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    CorrectionStatus,
+    Erasure,
+    Hold,
+    Origin,
+    Outcome,
+    RequestKind,
+    StaffErasure,
+    SubjectRequest,
+)
+from verification.privacy.personal_data import erase_reports
+from verification.privacy.requests import (
+    AlreadyAnswered,
+    answer_request,
+    deadline,
+    open_request,
+)
+from verification.reports.cancel import end_report
+from verification.reports.models import Report, ReportStatus
+from verification.reports.status import locked_reports
+from workspaces.ledger import account_of
+from workspaces.models import Client, Workspace
+
+logger = logging.getLogger(__name__)
+ACTOR = "erasure"
+TRIGGER = "subject erased"
+HELD = "The operator has to keep a report about this person, and has a reason for it."
+# Small enough that nobody waits for the locks of a batch.
+BATCH_SIZE = 200
+# A worker that has died is replaced within this time.
+LOST_AFTER = timedelta(minutes=1)
+# Times after the end of an erasure at which late data is looked for: calls under way,
+# callbacks, and the events of payment providers, which come for days.
+SWEEP_DELAYS = (
+    timedelta(minutes=2),
+    timedelta(hours=1),
+    timedelta(days=1),
+    timedelta(days=7),
+    timedelta(days=30),
+)
+
+
+class ErasureHeld(Exception):
+    """A hold of staff is in force, so that the person is not erased."""
+
+    def __init__(self) -> None:
+        super().__init__(HELD)
+
+
+class ReportErased(Exception):
+    """The retention has erased the report, and nothing tells whose it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The subject of reports in one workspace and environment."""
+
+    workspace: Workspace
+    environment: str
+    subject_id: UUID
+
+    @classmethod
+    def of(cls, report: Report) -> Person:
+        return cls(report.workspace, report.environment, report.subject_id)
+
+    @property
+    def reports(self) -> QuerySet[Report]:
+        """The reports about the person that are not erased."""
+        return Report.objects.filter(
+            workspace=self.workspace,
+            environment=self.environment,
+            subject_id=self.subject_id,
+            erased_at=None,
+        )
+
+    @property
+    def is_held(self) -> bool:
+        return Hold.objects.open(now()).filter(report__in=self.reports).exists()
+
+
+def request_erasure(report_id: UUID, origin: Origin, *, requested_by: str) -> Erasure:
+    """Request the erasure of the report's subject; return an earlier one if it waits.
+
+    For an erased report this is the erasure that erased it. Raises ErasureHeld, which
+    the register has then, and ReportErased.
+    """
+    report = Report.objects.select_related("workspace").get(pk=report_id)
+    try:
+        return _request(Person.of(report), origin, requested_by, report)
+    except ErasureHeld:
+        refuse_request(report, origin, requested_by)
+        raise
+
+
+@transaction.atomic
+def refuse_request(report: Report, origin: Origin, requested_by: str) -> None:
+    """Enter a request that a hold refuses in the register, with its answer."""
+    request = open_request(
+        RequestKind.ERASURE, origin, requested_by=requested_by, report=report
+    )
+    answer_request(request, Outcome.REFUSED, reason=HELD)
+
+
+@transaction.atomic
+def _request(
+    person: Person, origin: Origin, requested_by: str, report: Report
+) -> Erasure:
+    lock_person(person.subject_id)
+    # Read under the lock: an erasure may have ended meanwhile.
+    report.refresh_from_db(fields=["subject_id", "erased_at"])
+    if report.erased_at is not None:
+        if done := erasure_of(report):
+            return done
+        raise ReportErased
+    return open_erasure(person, origin, requested_by, report=report)
+
+
+def open_erasure(
+    person: Person,
+    origin: Origin,
+    requested_by: str,
+    *,
+    report: Report | None = None,
+    staff_erasure: StaffErasure | None = None,
+) -> Erasure:
+    """Enter an erasure and schedule it; the caller holds `lock_person`.
+
+    Returns the one that waits, if there is one. Raises ErasureHeld.
+    """
+    waiting = Erasure.objects.filter(
+        ended_at=None, request__subject_id=person.subject_id
+    )
+    if earlier := waiting.select_related("request").first():
+        return earlier
+    if person.is_held:
+        raise ErasureHeld
+    request = open_request(
+        RequestKind.ERASURE,
+        origin,
+        requested_by=requested_by,
+        report=report,
+        workspace=person.workspace,
+        environment=person.environment,
+        subject_id=person.subject_id,
+    )
+    erasure = Erasure.objects.create(request=request, staff_erasure=staff_erasure)
+    schedule_job(erase_person, erasure.pk)
+    return erasure
+
+
+def lock_person(subject_id: UUID) -> None:
+    """Let requests about one person wait for each other until the commit."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"person:{subject_id}"],
+        )
+
+
+def erasure_of(report: Report) -> Erasure | None:
+    """Return the erasure that has erased this report."""
+    erasures = Erasure.objects.filter(report_ids__contains=[report.pk])
+    return erasures.select_related("request").order_by("-pk").first()
+
+
+@job
+def erase_person(erasure_id: str) -> None:
+    """Carry out an erasure, or go on with it. Does nothing if it has ended."""
+    with advisory_lock(f"erasure:{erasure_id}") as is_mine:
+        if not is_mine:
+            return
+        erasure = _get(erasure_id)
+        if erasure.ended_at is None and _carry_out(erasure):
+            _end(erasure.pk)
+
+
+@job
+def resume_erasures() -> None:
+    """Go on with erasures whose worker died or was stopped."""
+    lost = Erasure.objects.filter(ended_at=None, created_at__lt=now() - LOST_AFTER)
+    sweep(lost, lambda pk: erase_person(str(pk)))
+
+
+@job
+def sweep_erasures() -> None:
+    """Erase what came late about erased people; see SWEEP_DELAYS."""
+    sweep(Erasure.objects.filter(sweep_at__lte=now()), _sweep)
+
+
+def _get(erasure_id: UUID | str) -> Erasure:
+    return Erasure.objects.select_related("request__workspace").get(pk=erasure_id)
+
+
+def _carry_out(erasure: Erasure) -> bool:
+    """Erase the person; return False if the cluster is stopping before the end."""
+    _find(erasure)
+    journal.write_erasure(erasure)
+    _delete_rules(erasure)
+    while beat():
+        if not _erase_batch(erasure):
+            return True
+    return False
+
+
+@transaction.atomic
+def _find(erasure: Erasure) -> None:
+    """Note the reports and rules of the person, and stop the rules.
+
+    Nothing is erased before the journal has their ids.
+    """
+    request = erasure.request
+    of_person = Q(
+        workspace=request.workspace_id,
+        environment=request.environment,
+        subject_id=request.subject_id,
+    )
+    if erasure.found_at:
+        of_person &= Q(created_at__lte=erasure.found_at)
+    of_rules = of_person | Q(pk__in=erasure.rule_ids)
+    rules = [rule.pk for rule in locked_rules().filter(of_rules)]
+    # Only staff could resume them now, so that no run comes after this time.
+    at = now()
+    Rule.objects.filter(pk__in=rules).update(
+        status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_STAFF, paused_at=at
+    )
+    reports = Report.objects.filter(of_person, erased_at=None)
+    found = reports.values_list("pk", flat=True)
+    erasure.report_ids = sorted({*erasure.report_ids, *found})
+    erasure.rule_ids = sorted({*erasure.rule_ids, *rules})
+    erasure.found_at = erasure.found_at or at
+    erasure.save(update_fields=["report_ids", "rule_ids", "found_at"])
+
+
+@transaction.atomic
+def _delete_rules(erasure: Erasure) -> None:
+    # A comparison of a run holds the lock of its rule. It has ended after this lock.
+    rules = list(locked_rules().filter(pk__in=erasure.rule_ids))
+    Rule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
+    _count(erasure, Counter({certificates.RULES: len(rules)}), reports=0)
+
+
+@transaction.atomic
+def _erase_batch(erasure: Erasure) -> int:
+    """Erase some of the reports that are left; return how many."""
+    left = locked_reports().filter(pk__in=erasure.report_ids, erased_at=None)
+    reports = list(left.order_by("pk")[:BATCH_SIZE])
+    if not reports:
+        return 0
+    at, ids = now(), [report.pk for report in reports]
+    _end_reports([report for report in reports if not report.is_ended], at)
+    _withdraw_corrections(ids, at)
+    _count(erasure, erase_reports(ids, at), reports=len(ids))
+    return len(ids)
+
+
+def _end_reports(reports: Sequence[Report], at: datetime) -> None:
+    """Cancel reports: checks that ran stay billed, open checkouts close."""
+    if not reports:
+        return
+    workspace = reports[0].workspace
+    account = account_of(workspace, reports[0].environment)
+    client = Client(workspace, account, ACTOR)
+    for report in reports:
+        end_report(client, report, ReportStatus.CANCELLED, TRIGGER, at)
+
+
+def _withdraw_corrections(report_ids: Sequence[UUID], at: datetime) -> None:
+    """Withdraw open corrections, and stop their re-runs."""
+    opened = Correction.objects.filter(
+        report__in=report_ids, status__in=OPEN_CORRECTIONS
+    )
+    for correction in opened.select_for_update(of=("self",)).select_related("request"):
+        correction.status = CorrectionStatus.WITHDRAWN
+        correction.decided_by, correction.decided_at = ACTOR, at
+        correction.save(update_fields=["status", "decided_by", "decided_at"])
+        with suppress(AlreadyAnswered):
+            answer_request(correction.request, Outcome.WITHDRAWN)
+    uncalled = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
+    reruns = CheckResult.every.filter(uncalled, report__in=report_ids)
+    reruns.exclude(revision=0).update(
+        status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
+    )
+
+
+def _count(erasure: Erasure, erased: Counter[str], *, reports: int) -> None:
+    """Add what this transaction erases, for the certificate."""
+    row = Erasure.objects.select_for_update(of=("self",)).get(pk=erasure.pk)
+    if row.ended_at is not None:
+        # The certificate is written. What comes later shows in the log.
+        if reports:
+            logger.warning("erasure %s found %s late reports", row.pk, reports)
+        return
+    row.counts = dict(+(Counter(row.counts) + erased))
+    row.report_count += reports
+    row.save(update_fields=["counts", "report_count"])
+
+
+@transaction.atomic
+def _end(erasure_id: UUID) -> None:
+    erasure = Erasure.objects.select_for_update(of=("self",)).get(pk=erasure_id)
+    if erasure.ended_at is not None:
+        return
+    at, request = now(), erasure.request
+    erasure.ended_at, erasure.sweep_at = at, at + SWEEP_DELAYS[0]
+    certificates.certify(erasure, at)
+    erasure.save()
+    # Requests that name the person and no report.
+    SubjectRequest.objects.filter(
+        workspace=request.workspace_id,
+        environment=request.environment,
+        subject_id=request.subject_id,
+    ).update(details=None)
+    with suppress(AlreadyAnswered):
+        answer_request(request, Outcome.DONE)
+
+
+def _sweep(erasure_id: UUID) -> None:
+    with advisory_lock(f"erasure:{erasure_id}") as is_mine:
+        erasure = _get(erasure_id)
+        if not is_mine or erasure.ended_at is None or erasure.sweep_at is None:
+            return
+        # A request of the client that was under way may have committed a report since.
+        erasure.found_at = erasure.ended_at
+        if not _carry_out(erasure):
+            return
+        for start in range(0, len(erasure.report_ids), BATCH_SIZE):
+            _erase_again(erasure, erasure.report_ids[start : start + BATCH_SIZE])
+        sweeps = erasure.sweeps + 1
+        later = SWEEP_DELAYS[sweeps] if sweeps < len(SWEEP_DELAYS) else None
+        Erasure.objects.filter(pk=erasure.pk).update(
+            sweeps=sweeps, sweep_at=erasure.ended_at + later if later else None
+        )
+
+
+@transaction.atomic
+def _erase_again(erasure: Erasure, report_ids: Sequence[UUID]) -> None:
+    reports = locked_reports().filter(pk__in=report_ids, erased_at__isnull=False)
+    ids = [report.pk for report in reports.order_by("pk")]
+    if late := erase_reports(ids, now()):
+        logger.warning("erasure %s found late data: %s", erasure.pk, dict(late))
+
+
+@transaction.atomic
+def restore_erasure(entry: dict[str, Any]) -> None:
+    """Enter an erasure of the journal that a restored database lacks.
+
+    It keeps its ids and time. Its job erases what the backup has brought back.
+    """
+    received_at = datetime.fromisoformat(entry["requestedAt"])
+    request, _ = SubjectRequest.objects.get_or_create(
+        pk=UUID(entry["request"]),
+        defaults={
+            "kind": RequestKind.ERASURE,
+            "origin": entry["origin"],
+            "workspace_id": UUID(entry["workspace"]),
+            "environment": entry["environment"],
+            "subject_id": UUID(entry["subject"]),
+            "requested_by": "journal",
+            "received_at": received_at,
+            "due_at": deadline(RequestKind.ERASURE, received_at),
+        },
+    )
+    Erasure.objects.get_or_create(
+        pk=UUID(entry["erasure"]),
+        defaults={
+            "request": request,
+            "report_ids": list(map(UUID, entry["reports"])),
+            "rule_ids": list(map(UUID, entry["rules"])),
+            "found_at": datetime.fromisoformat(entry["foundAt"]),
+            "created_at": received_at,
+        },
+    )

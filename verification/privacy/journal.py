@@ -1,0 +1,157 @@
+"""The journal of erasures, outside the database, so that no backup undoes them.
+
+Django's storage `documents` holds it, in the folder `erasures`, by months. A file is
+written before the rows are erased, and stays for ever. It names ids, digests and times,
+and nobody. `replay` carries out what a restored database does not know.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import orjson
+from django.core.files.base import ContentFile
+from django.core.files.storage import Storage, storages
+
+from verification.privacy.models import Erasure, JournalEntry
+from verification.values.local_time import utc_text
+
+if TYPE_CHECKING:
+    from verification.privacy.retention import Cutoff
+
+FOLDER = "erasures"
+RETENTION = "retention-"
+SUFFIX = ".json"
+BATCH_SIZE = 1_000
+
+
+def write_erasure(erasure: Erasure) -> None:
+    """Write the file of an erasure whose reports are known. No transaction is open."""
+    request = erasure.request
+    _write(
+        _name(erasure.created_at, str(erasure.pk)),
+        {
+            "erasure": str(erasure.pk),
+            "request": str(request.pk),
+            "origin": request.origin,
+            "workspace": str(request.workspace_id),
+            "environment": request.environment,
+            "subject": str(request.subject_id),
+            "requestedAt": utc_text(erasure.created_at),
+            "foundAt": utc_text(erasure.found_at or erasure.created_at),
+            "reports": sorted(map(str, erasure.report_ids)),
+            "rules": sorted(map(str, erasure.rule_ids)),
+        },
+    )
+
+
+def write_retention(run_id: UUID, at: datetime, cutoffs: Iterable[Cutoff]) -> str:
+    """Write the file of a run of the retention; return its name.
+
+    No transaction is open.
+    """
+    name = _name(at, f"{RETENTION}{run_id}")
+    scopes = [
+        {
+            "workspace": str(cutoff.workspace.pk),
+            "environment": cutoff.environment,
+            "before": utc_text(cutoff.before),
+            "madeBefore": utc_text(cutoff.made_before) if cutoff.made_before else None,
+            "days": cutoff.workspace.retention(cutoff.environment).days,
+        }
+        for cutoff in cutoffs
+    ]
+    _write(name, {"retention": str(run_id), "at": utc_text(at), "scopes": scopes})
+    return name
+
+
+def unknown_names() -> list[str]:
+    """Return the files that this database does not know, oldest first."""
+    names, unknown = sorted(_names()), []
+    for start in range(0, len(names), BATCH_SIZE):
+        batch = names[start : start + BATCH_SIZE]
+        known = set(
+            JournalEntry.objects.filter(name__in=batch).values_list("name", flat=True)
+        )
+        ids = {name: erasure_id for name in batch if (erasure_id := _erasure_id(name))}
+        erasures = set(
+            Erasure.objects.filter(pk__in=ids.values()).values_list("pk", flat=True)
+        )
+        unknown += [n for n in batch if n not in known and ids.get(n) not in erasures]
+    return unknown
+
+
+def read(name: str) -> dict[str, Any]:
+    with _storage().open(f"{FOLDER}/{name}") as file:
+        entry: dict[str, Any] = orjson.loads(file.read())
+    return entry
+
+
+def mark_known(name: str) -> None:
+    JournalEntry.objects.get_or_create(name=name)
+
+
+def _name(at: datetime, stem: str) -> str:
+    return f"{at:%Y-%m}/{stem}{SUFFIX}"
+
+
+def _names() -> Iterator[str]:
+    for month in _list(FOLDER)[0]:
+        for file in _list(f"{FOLDER}/{month}")[1]:
+            if file.endswith(SUFFIX):
+                yield f"{month}/{file}"
+
+
+def _list(folder: str) -> tuple[list[str], list[str]]:
+    try:
+        return _storage().listdir(folder)
+    except FileNotFoundError:
+        return [], []
+
+
+def _erasure_id(name: str) -> UUID | None:
+    stem = name.rpartition("/")[2].removesuffix(SUFFIX)
+    return None if stem.startswith(RETENTION) else UUID(stem)
+
+
+def _write(name: str, entry: dict[str, Any]) -> None:
+    content = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
+    storage, name = _storage(), f"{FOLDER}/{name}"
+    try:
+        path = Path(storage.path(name))
+    except NotImplementedError:
+        # A bucket has a file as a whole or not at all.
+        storage.save(name, ContentFile(content))
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write_durably(path, content)
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    """Write the file as a whole, and return when it is on the disk with its name."""
+    descriptor, aside = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _storage() -> Storage:
+    return storages["documents"]

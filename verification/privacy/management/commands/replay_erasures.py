@@ -1,0 +1,17 @@
+"""Erase again what a restored backup has brought back, by the journal."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from verification.privacy.replay import replay
+
+
+class Command(BaseCommand):
+    help = "Erase again what a restored backup has brought back. Safe to run twice."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        done, failed = replay()
+        self.stdout.write(f"{done} files of the journal replayed.")
+        if failed:
+            raise CommandError(f"{failed} files failed; the log says why.")
