@@ -31,6 +31,7 @@ RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANC
 # Reasons of the service: the client did not pause these rules.
 NOTIFIED_REASONS = {
     PauseReason.CONSENT_WITHDRAWN,
+    PauseReason.OBJECTION,
     PauseReason.INSUFFICIENT_BALANCE,
     PauseReason.CHECK_INACTIVE,
 }
@@ -62,10 +63,20 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
 
 
 def pause_for_withdrawal(report: Report) -> None:
-    """Pause all rules on this report's subject, who withdrew consent.
+    """Pause all rules on this report's subject, who withdrew consent."""
+    reason = PauseReason.CONSENT_WITHDRAWN
+    _pause_for_subject(report, reason, "consent withdrawn")
 
-    The rules need a new consent to be resumed, even if they were paused before. Their
-    running reports are cancelled.
+
+def pause_for_objection(report: Report) -> None:
+    """Pause all rules on this report's subject, who objected."""
+    _pause_for_subject(report, PauseReason.OBJECTION, "subject objected")
+
+
+def _pause_for_subject(report: Report, reason: PauseReason, trigger: str) -> None:
+    """Pause all rules on this report's subject, and cancel their running reports.
+
+    The rules need a new consent to be resumed, even if they were paused before.
     """
     rules = locked_rules().filter(
         workspace=report.workspace_id,
@@ -82,24 +93,24 @@ def pause_for_withdrawal(report: Report) -> None:
         # resume them.
         pause_reason=Case(
             When(by_staff, then=F("pause_reason")),
-            default=Value(PauseReason.CONSENT_WITHDRAWN.value),
+            default=Value(reason.value),
         ),
         paused_at=Case(When(by_staff, then=F("paused_at")), default=Value(at)),
         consent_withdrawn_at=at,
         notified_at=None,
     )
-    schedule_message(PauseReason.CONSENT_WITHDRAWN, at)
-    _stop_runs(ids, at)
+    schedule_message(reason, at)
+    _stop_runs(ids, trigger, at)
 
 
-def _stop_runs(rule_ids: list[UUID], at: datetime) -> None:
+def _stop_runs(rule_ids: list[UUID], trigger: str, at: datetime) -> None:
     reports = locked_reports().filter(
         monitoring_run__rule__in=rule_ids, completed_at__isnull=True
     )
     for report in reports.order_by("pk"):
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, SUBJECT_ACTOR)
-        end_report(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+        end_report(client, report, ReportStatus.CANCELLED, trigger, at)
 
 
 @transaction.atomic
@@ -168,7 +179,8 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
     if rule.is_active:
         return
     if rule.consent_withdrawn_at:
-        message = "The subject withdrew consent: attest that it was given again."
+        did = "objected" if rule.pause_reason == PauseReason.OBJECTION else "withdrew"
+        message = f"The subject {did}: attest a consent that was given after that."
         raise NotResumable(rule.pause_reason, message)
     if rule.pause_reason in RECHECKED_REASONS:
         _require_resolved(rule, definitions)

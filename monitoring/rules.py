@@ -7,12 +7,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
+from django.db.models import Max
 from django.utils.timezone import now
 from pydantic import Field, ValidationError
 
 from monitoring.models import Cadence, Rule
 from verification.consents.models import Consent
-from verification.reports.models import PaymentMode, Subject
+from verification.reports.models import PaymentMode, Report, Subject
 from verification.reports.queries import Terms
 from verification.reports.request import (
     MAX_CHECKS,
@@ -165,11 +166,35 @@ def read_new_attestation(
     )
     faults += _hosted_consent_faults(given)
     if not faults and datetime.fromisoformat(given["obtainedAt"]) <= withdrawn_at:
-        detail = "The subject withdrew after that; a later consent is needed."
+        detail = "The subject withdrew or objected after that: ask again."
         faults = [Fault(("consent", "obtainedAt"), "out-of-range", detail)]
     if faults:
         raise InvalidRequest(faults)
     return given
+
+
+def require_newer_consent(
+    rule: Rule, consent: ConsentInput | None, *, is_stated: bool
+) -> None:
+    """Raise InvalidRequest if the rule's subject objected after this consent.
+
+    The caller holds `lock_person`. `is_stated` is True if the client attested it, and
+    not the creation of the rule.
+    """
+    restricted = Report.objects.filter(
+        workspace=rule.workspace_id,
+        environment=rule.environment,
+        subject_id=rule.subject_id,
+        restricted_at__isnull=False,
+    )
+    objected_at = restricted.aggregate(at=Max("restricted_at"))["at"]
+    if objected_at is None:
+        return
+    given = attestation(consent) or {}
+    obtained_at = given.get("obtainedAt") if is_stated else None
+    if not obtained_at or datetime.fromisoformat(obtained_at) <= objected_at:
+        detail = "The subject objected: attest a consent that was obtained after that."
+        raise InvalidRequest([Fault(("consent",), "consent-required", detail)])
 
 
 def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:

@@ -39,6 +39,7 @@ from monitoring.rules import (
     find_run_obstacle,
     order_of,
     price_of,
+    require_newer_consent,
     set_subject,
 )
 from verification.db.bulk_insert import Row, Rows
@@ -47,6 +48,7 @@ from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
 from verification.reports.request import Catalogue, Order, catalogue
+from verification.reports.status import lock_person
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, Workspace
 
@@ -99,10 +101,12 @@ class RunRefused(Exception):
     """The rule cannot run now; the text says why."""
 
 
+@transaction.atomic
 def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
     """Create a rule and its first run, which is the baseline.
 
-    Raises InsufficientBalance when a prepaid workspace cannot pay for that run.
+    Raises InsufficientBalance when a prepaid workspace cannot pay for that run, and
+    InvalidRequest if the subject objected after the consent.
     """
     at = now()
     rule = Rule(
@@ -121,6 +125,9 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
         created_at=at,
     )
     set_subject(rule, order)
+    lock_person(rule.subject_id)
+    is_stated = request.consent is not None
+    require_newer_consent(rule, order.consent, is_stated=is_stated)
     first = order_of(rule, {d.name: d for d in order.definitions})
 
     def more_rows(created: list[list[NewReport]]) -> list[Rows]:

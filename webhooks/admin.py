@@ -21,6 +21,7 @@ from webhooks.models import Configuration, Delivery, Event
 from webhooks.redelivery import (
     ConfigurationDisabled,
     EventPurged,
+    EventRestricted,
     check_redeliverable,
     redeliver,
 )
@@ -29,6 +30,7 @@ REFUSALS = {
     NotConfigured: "its workspace has no configuration.",
     ConfigurationDisabled: "its configuration is disabled.",
     EventPurged: "its payload is purged.",
+    EventRestricted: "the subject objected.",
 }
 
 

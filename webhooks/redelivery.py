@@ -30,6 +30,10 @@ class EventPurged(Exception):
     """The event's payload is purged, so the event cannot be sent again."""
 
 
+class EventRestricted(Exception):
+    """The subject of the event's report objected, so the event is not sent again."""
+
+
 class TooManyTests(Exception):
     def __init__(self, rate: rate_limits.Rate) -> None:
         self.rate = rate
@@ -41,8 +45,8 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
     """Send a delivery of any status again, on a new schedule.
 
     A leased delivery stays as it is. Raises NotConfigured,
-    ConfigurationDisabled, EventPurged, and Delivery.DoesNotExist, also for a delivery
-    of another workspace.
+    ConfigurationDisabled, EventPurged, EventRestricted, and Delivery.DoesNotExist, also
+    for a delivery of another workspace.
     """
     deliveries = Delivery.objects.filter(
         workspace=workspace_id, environment=environment
@@ -68,8 +72,11 @@ def check_redeliverable(
     if not deliveries.filter(pk=event_id).exists():
         raise Delivery.DoesNotExist
     configuration = _get_enabled_configuration(workspace_id, environment)
-    if Event.objects.filter(pk=event_id, payload=None).exists():
+    event = Event.objects.get(pk=event_id)
+    if event.payload is None:
         raise EventPurged
+    if event.restricted_at is not None:
+        raise EventRestricted
     return configuration
 
 
@@ -77,14 +84,16 @@ def check_redeliverable(
 def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
     """Send all failed deliveries since then again. Returns their number.
 
-    Deliveries with a purged payload stay failed. Raises NotConfigured and
+    Deliveries of purged and restricted events stay failed. Raises NotConfigured and
     ConfigurationDisabled.
     """
     configuration = _get_enabled_configuration(workspace_id, environment)
-    unpurged = Event.objects.filter(pk=OuterRef("event_id"), payload__isnull=False)
+    sendable = Event.objects.filter(
+        pk=OuterRef("event_id"), payload__isnull=False, restricted_at=None
+    )
     # PostgreSQL checks the status again if another recovery changed the row first.
     count = Delivery.objects.filter(
-        Exists(unpurged),
+        Exists(sendable),
         workspace=workspace_id,
         environment=environment,
         status=DeliveryStatus.FAILED,

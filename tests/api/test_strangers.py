@@ -11,7 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from tests.world.clients import Api, company, person
 from tests.world.deliveries import configure_receiver, record_delivery
-from tests.world.erasures import erase
+from tests.world.erasures import erase, erasing_api
 from tests.world.orders import count_rows, create_report_with_status
 from tests.world.rules import raise_alert, rule_request, store_rule
 from workspaces.models import Scope, Workspace
@@ -44,6 +44,7 @@ SCOPES = {
     ("post", "/api/v1/reports/{reportId}/subject/link"): "reports:create",
     ("post", "/api/v1/reports/{reportId}/payment/resend"): "reports:create",
     ("get", "/api/v1/reports/{reportId}/pdf"): "reports:read",
+    ("post", "/api/v1/reports/{reportId}/objection"): "reports:create",
     ("delete", "/api/v1/reports/{reportId}/subject"): "subjects:erase",
     ("get", "/api/v1/erasures/{erasureId}"): "reports:read",
     ("get", "/api/v1/erasures/{erasureId}/certificate"): "reports:read",
@@ -72,10 +73,16 @@ SCOPES = {
     ("patch", "/api/v1/monitoring/alerts/read-all"): "monitoring:write",
     ("put", "/api/v1/monitoring/alerts/read-all"): "monitoring:write",
 }
+
+
+def erase_draft(api: Api) -> str:
+    return str(erase(api, create_report_with_status(api, "DRAFT")).pk)
+
+
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: create_report_with_status(api, "DRAFT"),
-    "erasureId": lambda api: str(erase(api, api.create(person())["id"]).pk),
+    "erasureId": lambda api: erase_draft(api),
     "deliveryId": lambda api: str(record_delivery(api).pk),
     "monitoringId": lambda api: str(store_rule(api).pk),
     "alertId": lambda api: str(raise_alert(api).pk),
@@ -165,10 +172,10 @@ def test_operation_is_refused_when_the_key_is_wrong_or_revoked(key, api: Api):
 
 @for_each_of(OF_AN_OBJECT)
 def test_object_of_another_workspace_is_not_found(key, api: Api, another_api: Api):
-    url = address(key[1], another_api)
+    url, token = address(key[1], another_api), erasing_api(api).text
     before = count_rows()
 
-    theirs, nobodys = call(key, url, api.text), call(key, address(key[1]), api.text)
+    theirs, nobodys = call(key, url, token), call(key, address(key[1]), token)
 
     assert (theirs.status_code, code(theirs)) == (404, "not-found")
     assert problem_of(theirs) == problem_of(nobodys)
@@ -178,10 +185,10 @@ def test_object_of_another_workspace_is_not_found(key, api: Api, another_api: Ap
 @for_each_of(OF_AN_OBJECT)
 def test_object_of_the_other_environment_is_not_found(key, api: Api, live_api: Api):
     for owner, stranger in ((api, live_api), (live_api, api)):
-        url = address(key[1], owner)
+        url, token = address(key[1], owner), erasing_api(stranger).text
         before = count_rows()
 
-        answer = call(key, url, stranger.text)
+        answer = call(key, url, token)
 
         assert (answer.status_code, code(answer)) == (404, "not-found")
         assert count_rows() == before
@@ -242,10 +249,10 @@ def test_operation_is_refused_when_the_workspace_is_suspended(key, api: Api):
 
 @for_each_of(CLOSED)
 def test_unknown_query_parameter_is_refused(key, api: Api):
-    url = address(key[1], api)
+    url, token = address(key[1], api), erasing_api(api).text
     before = count_rows()
 
-    answer = call(key, url, api.text, query="?nonsense=1&nonsense=2&x%00=")
+    answer = call(key, url, token, query="?nonsense=1&nonsense=2&x%00=")
 
     assert (answer.status_code, code(answer)) == (400, "validation-failed")
     assert {(e["parameter"], e["code"]) for e in answer.json()["errors"]} == {

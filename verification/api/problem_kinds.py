@@ -212,6 +212,13 @@ _PROBLEM_KINDS = [
         "Read the report itself; it is kept for longer.",
     ),
     ProblemKind(
+        "event-restricted",
+        409,
+        "The event is not sent again",
+        "The subject of the report objected to further use of the details.",
+        "Read the report itself. Use it only as far as the law allows.",
+    ),
+    ProblemKind(
         "request-timeout",
         408,
         "The body came too slowly",

@@ -51,7 +51,12 @@ from verification.reports.status import (
 from verification.web.request import current_request_id
 from webhooks.configuration import NotConfigured, SecretRequired
 from webhooks.models import Configuration, Delivery
-from webhooks.redelivery import ConfigurationDisabled, EventPurged, TooManyTests
+from webhooks.redelivery import (
+    ConfigurationDisabled,
+    EventPurged,
+    EventRestricted,
+    TooManyTests,
+)
 from workspaces.ledger import InsufficientBalance
 
 log = logging.getLogger("verification.api")
@@ -266,6 +271,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     NotConfigured: "webhook-not-configured",
     ConfigurationDisabled: "webhook-disabled",
     EventPurged: "event-purged",
+    EventRestricted: "event-restricted",
     SecretRequired: _secret_needed,
     TooManyTests: _too_many_tests,
     # Corrections

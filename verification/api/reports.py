@@ -45,6 +45,7 @@ from verification.payments.links import payment_links
 from verification.privacy.disclosures import record_disclosure
 from verification.privacy.erasure import request_erasure
 from verification.privacy.models import Channel, Origin
+from verification.privacy.objections import object_to_use
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
@@ -335,6 +336,23 @@ class ReportViewSet(OperationViewSet):
                 "Content-Disposition": f'attachment; filename="report-{report.pk}.pdf"'
             },
         )
+
+    @action(detail=True, methods=["post"])
+    @_report_operation(
+        "objectToUse",
+        "Enter the objection of the subject",
+        problems=("report-erased",),
+    )
+    def objection(self, request: Request, reportId: UUID) -> ReportBody:
+        """Enter that the subject of this report objected to further use.
+
+        All reports about the same person or company in your workspace and this
+        environment get `restrictedAt`: their results are not reused, their webhooks are
+        not sent again, and monitoring rules pause until you attest a newer consent.
+        """
+        report, by = _get_report(self.client, reportId), self.client.actor
+        object_to_use(report.pk, Origin.CLIENT, requested_by=by)
+        return _report_body(self.client, reportId)
 
     @action(detail=True, methods=["delete"])
     @operation(

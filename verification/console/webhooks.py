@@ -26,6 +26,7 @@ REFUSALS = (
     configuration.NotConfigured,
     redelivery.ConfigurationDisabled,
     redelivery.EventPurged,
+    redelivery.EventRestricted,
 )
 
 
@@ -156,6 +157,8 @@ def _redelivery_refusal(place: Place, delivery: UUID) -> str:
         redelivery.check_redeliverable(*place.where, delivery)
     except redelivery.EventPurged:
         return _("What it said is kept no longer, so it cannot be sent again.")
+    except redelivery.EventRestricted:
+        return _("The person objected to further use, so it cannot be sent again.")
     except REFUSALS:
         return str(NOT_CONFIGURED)
     return ""

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
@@ -51,7 +51,7 @@ from verification.privacy.requests import (
 )
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
-from verification.reports.status import locked_reports
+from verification.reports.status import lock_person, locked_reports
 from workspaces.ledger import account_of
 from workspaces.models import Client, Workspace
 
@@ -105,6 +105,14 @@ class Person:
             environment=self.environment,
             subject_id=self.subject_id,
             erased_at=None,
+        )
+
+    @property
+    def rules(self) -> QuerySet[Rule]:
+        return Rule.objects.filter(
+            workspace=self.workspace,
+            environment=self.environment,
+            subject_id=self.subject_id,
         )
 
     @property
@@ -180,15 +188,6 @@ def open_erasure(
     erasure = Erasure.objects.create(request=request, staff_erasure=staff_erasure)
     schedule_job(erase_person, erasure.pk)
     return erasure
-
-
-def lock_person(subject_id: UUID) -> None:
-    """Let requests about one person wait for each other until the commit."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-            [f"person:{subject_id}"],
-        )
 
 
 def erasure_of(report: Report) -> Erasure | None:

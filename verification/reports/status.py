@@ -94,6 +94,18 @@ class NotRetryable(StatusRefusal):
     )
 
 
+def lock_person(subject_id: UUID) -> None:
+    """Let verbs about one person wait for each other until their commit.
+
+    It comes before the locks of rules and reports.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"person:{subject_id}"],
+        )
+
+
 def locked_reports() -> QuerySet[Report]:
     """Return reports that are locked when they are read, with their workspaces.
 

@@ -1,0 +1,133 @@
+"""Objection: no monitoring, no reuse, no redelivery; what ends it."""
+
+import pytest
+from django.utils.timezone import now
+
+from monitoring.models import Rule
+from monitoring.pauses import notify_paused
+from tests.world.clients import ATTESTED, Api, person
+from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
+from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
+from verification.notifications.models import Notification
+from verification.privacy.models import SubjectRequest
+from verification.reports.models import Report, StatusChange
+from verification.values.local_time import utc_text
+from webhooks.models import Delivery
+from webhooks.redelivery import recover
+
+
+def object_to(api: Api, report_id: str) -> dict:
+    answer = api.post(f"/reports/{report_id}/objection")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def newer_consent() -> dict:
+    return {**ATTESTED, "obtainedAt": utc_text(now())}
+
+
+@pytest.fixture
+def ended(api: Api) -> str:
+    report_id = api.create(person())["id"]
+    api.work()
+    return report_id
+
+
+def test_all_reports_of_the_person_are_restricted(api: Api, ended: str):
+    second, other = api.create(person(), person(idNumber="22222222"))
+
+    report = object_to(api, ended)
+
+    assert report["restrictedAt"] is not None
+    assert report["subject"]["fullName"] == "Wanjiku Kamau"
+    assert api.report(second["id"])["restrictedAt"] == report["restrictedAt"]
+    assert api.report(other["id"])["restrictedAt"] is None
+    request = SubjectRequest.objects.get()
+    assert (request.kind, request.origin, request.outcome) == (
+        "OBJECTION",
+        "CLIENT",
+        "DONE",
+    )
+    assert StatusChange.objects.filter(trigger="subject objected").count() == 2
+
+
+def test_results_are_not_reused(api: Api, ended: str):
+    object_to(api, ended)
+
+    again = api.create(person())["id"]
+    api.work()
+
+    assert [r["reused"] for r in api.report(again)["checkResults"]] == [False] * 3
+
+
+def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
+    rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
+    run = rule.runs.get().report_id
+
+    object_to(api, ended)
+
+    assert rule_status(rule) == ("PAUSED", "OBJECTION")
+    assert api.report(str(run))["status"] == "CANCELLED"
+    assert launch_runs() == []
+    notify_paused()
+    (message,) = Notification.objects.filter(kind="MONITORING_PAUSED")
+    assert message.context["reason"] == "OBJECTION"
+
+
+def test_client_resumes_only_with_a_newer_consent(api: Api, ended: str):
+    rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
+    object_to(api, ended)
+    url = f"/monitoring/{rule.pk}/resume"
+
+    assert api.refused(url)["code"] == "rule-not-resumable"
+    assert api.refused(url, {"consent": ATTESTED})["code"] == "validation-failed"
+    assert rule_status(rule) == ("PAUSED", "OBJECTION")
+    assert api.post(url, {"consent": newer_consent()}).status_code == 200
+    assert rule_status(rule) == ("ACTIVE", "")
+
+
+def test_new_rule_needs_a_newer_consent(api: Api, ended: str):
+    object_to(api, ended)
+
+    for consent in ({}, {"consent": ATTESTED}):
+        problem = api.refused("/monitoring", rule_request("IDENTITY", **consent))
+        assert problem["errors"][0]["code"] == "consent-required"
+        assert problem["errors"][0]["pointer"] == "#/consent"
+    assert not Rule.objects.exists()
+    create_rule(api, "IDENTITY", consent=newer_consent())
+    create_rule(api, "IDENTITY", id_number="33333333")
+
+
+def test_webhooks_are_not_sent_again(api: Api):
+    configure_receiver(api.workspace)
+    report_id = api.create(person())["id"]
+    delivery = Delivery.objects.get()
+    update_delivery(delivery, **ended_fields("FAILED"))
+    object_to(api, report_id)
+
+    problem = api.refused(f"/webhooks/deliveries/{delivery.pk}/redeliver")
+
+    assert (problem["status"], problem["code"]) == (409, "event-restricted")
+    assert recover(api.workspace.pk, "sandbox", delivery.created_at) == 0
+
+
+def test_second_objection_changes_nothing_unless_there_is_a_new_report(
+    api: Api, ended: str
+):
+    first = object_to(api, ended)
+    again = object_to(api, ended)
+    assert again == first
+    assert SubjectRequest.objects.count() == 1
+    later = api.create(person())["id"]
+
+    object_to(api, ended)
+
+    assert api.report(later)["restrictedAt"] is not None
+    assert SubjectRequest.objects.count() == 2
+
+
+def test_another_client_cannot_object(api: Api, another_api: Api, ended: str):
+    answer = another_api.post(f"/reports/{ended}/objection")
+
+    assert answer.status_code == 404
+    assert not Report.objects.filter(restricted_at__isnull=False).exists()

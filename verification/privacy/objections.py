@@ -1,0 +1,84 @@
+"""Objection: the person stops monitoring and further use of what was found.
+
+All reports about the person in the workspace and environment are restricted: their
+results are not reused, their events are not sent again, and rules on the person pause
+until the client has a newer consent.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from monitoring.pauses import pause_for_objection
+from verification.checks.models import CheckResult
+from verification.privacy.erasure import Person, ReportErased
+from verification.privacy.models import (
+    Origin,
+    Outcome,
+    RequestKind,
+    SubjectRequest,
+)
+from verification.privacy.requests import answer_request, open_request
+from verification.reports.models import Report
+from verification.reports.status import lock_person, locked_reports, record_note
+from webhooks.models import Event
+
+NOTE = "subject objected"
+
+
+@transaction.atomic
+def object_to_use(
+    report_id: UUID, origin: Origin, *, requested_by: str, reason: str = ""
+) -> SubjectRequest:
+    """Restrict all reports about the report's subject, and pause the rules.
+
+    Returns the earlier request if nothing was ordered since. Raises ReportErased.
+    """
+    report = Report.objects.select_related("workspace").get(pk=report_id)
+    lock_person(report.subject_id)
+    report.refresh_from_db(fields=["subject_id", "erased_at"])
+    if report.erased_at is not None:
+        raise ReportErased
+    person = Person.of(report)
+    if (earlier := _earlier(person)) and not _is_used(person):
+        return earlier
+    request = open_request(
+        RequestKind.OBJECTION,
+        origin,
+        requested_by=requested_by,
+        report=report,
+        details={"reason": reason} if reason else None,
+    )
+    # Rules come before the reports of their runs.
+    pause_for_objection(report)
+    _restrict(person, requested_by)
+    answer_request(request, Outcome.DONE)
+    return request
+
+
+def _earlier(person: Person) -> SubjectRequest | None:
+    requests = SubjectRequest.objects.filter(
+        kind=RequestKind.OBJECTION, subject_id=person.subject_id, outcome=Outcome.DONE
+    )
+    return requests.order_by("-pk").first()
+
+
+def _is_used(person: Person) -> bool:
+    """Return whether the person was ordered or monitored after an objection."""
+    unrestricted = person.reports.filter(restricted_at=None)
+    return unrestricted.exists() or person.rules.filter(status="ACTIVE").exists()
+
+
+def _restrict(person: Person, by: str) -> None:
+    locked = locked_reports().filter(pk__in=person.reports.values("pk"))
+    reports = list(locked.filter(restricted_at=None).order_by("pk"))
+    at, ids = now(), [report.pk for report in reports]
+    Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
+    # A result without a question is never reused.
+    CheckResult.every.filter(report__in=ids).update(question=None)
+    Event.objects.filter(report_id__in=ids).update(restricted_at=at)
+    for report in reports:
+        record_note(report, NOTE, by, at)
