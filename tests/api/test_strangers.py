@@ -82,7 +82,7 @@ def erase_draft(api: Api) -> str:
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: create_report_with_status(api, "DRAFT"),
-    "erasureId": lambda api: erase_draft(api),
+    "erasureId": erase_draft,
     "deliveryId": lambda api: str(record_delivery(api).pk),
     "monitoringId": lambda api: str(store_rule(api).pk),
     "alertId": lambda api: str(raise_alert(api).pk),

@@ -33,7 +33,7 @@ def test_commands_of_the_page_work(service: Service):
 def test_page_explains_severities_and_pause_reasons():
     for name in (*Severity.values, *PauseReason.values):
         assert f"| `{name}` |" in PAGE
-    assert "For the first three the owner" in PAGE
+    assert "For the first four the owner" in PAGE
     first_three = re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE)[3:6]
     assert set(first_three) == NOTIFIED_REASONS
 

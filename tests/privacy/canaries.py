@@ -202,7 +202,7 @@ def files() -> Iterator[tuple[Place, str]]:
             # The server's own files keep erased rows until it uses the space again.
             if path.is_file() and "postgres" not in path.relative_to(folder).parts:
                 yield f"file {path.name}", path.read_bytes().decode("latin-1")
-    for path in Path(settings.EMAIL_FILE_PATH).iterdir():
+    for path in filter(Path.is_file, Path(settings.EMAIL_FILE_PATH).iterdir()):
         for part in message_from_bytes(path.read_bytes()).walk():
             yield "e-mails", str(part.items())
             if not part.is_multipart():

@@ -42,7 +42,7 @@ from verification.privacy.models import (
     StaffErasure,
     SubjectRequest,
 )
-from verification.privacy.personal_data import erase_reports
+from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.privacy.requests import (
     AlreadyAnswered,
     answer_request,
@@ -345,6 +345,7 @@ def _end(erasure_id: UUID) -> None:
     ).update(details=None)
     with suppress(AlreadyAnswered):
         answer_request(request, Outcome.DONE)
+    schedule_job(refresh_statistics)
 
 
 def _sweep(erasure_id: UUID) -> None:

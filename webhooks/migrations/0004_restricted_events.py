@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("webhooks", "0002_database_rules"),
+        ("webhooks", "0003_corrections"),
     ]
 
     operations = [
