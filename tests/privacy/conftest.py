@@ -13,4 +13,5 @@ def documents(settings, tmp_path):
         **settings.STORAGES,
         "documents": {**settings.STORAGES["documents"], "OPTIONS": options},
     }
+    (tmp_path / "documents").mkdir()
     return tmp_path / "documents"

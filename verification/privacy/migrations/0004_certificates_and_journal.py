@@ -12,7 +12,7 @@ import verification.db.encryption
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("privacy", "0002_reminders"),
+        ("privacy", "0003_corrections"),
         ("reports", "0003_erasure"),
     ]
 
