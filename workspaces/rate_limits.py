@@ -71,7 +71,7 @@ def count_failed_authentication(address: str) -> Rate:
 
 def count_for_address(address: str, purpose: str, limit: int) -> Rate:
     """Count one more of something that this client address does."""
-    hashed = keyed_hash(purpose, _network(address)).hex()
+    hashed = keyed_hash(purpose, network_of(address)).hex()
     return count(f"{purpose}:{hashed}", limit)
 
 
@@ -117,7 +117,7 @@ def _count_in_redis(subject: str, window: int, by: int) -> int:
     return cache.incr(key, by)
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the network of one client: an IPv4 address, or the /64 of IPv6."""
     try:
         parsed = ip_address(address)

@@ -38,6 +38,8 @@ WITHOUT_MARK = {
     "GrantForm.shown": "a digest",
     "IdNumberEndForm.answer": "compared, not stored",
     "KraPinForm.answer": "compared, not stored",
+    "MyDataForm.address": "of no report; erased when the request is answered",
+    "MyDataForm.number": "of no report; erased when the request is answered",
     "RegistrationNumberForm.answer": "compared, not stored",
 }
 

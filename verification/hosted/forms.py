@@ -5,16 +5,25 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
+import pycountry
 from django import forms
 from django.utils.translation import gettext_lazy as _
+from pydantic_core import PydanticCustomError
 
 from verification.consents.decisions import is_signature
 from verification.consents.models import DATE_OF_BIRTH, KRA_PIN, REGISTRATION_NUMBER
+from verification.notifications.models import Channel
+from verification.notifications.sms import sms_is_configured
 from verification.reports.models import Report, SubjectType
-from verification.values.formats import kenyan_mobile
+from verification.values import formats
+from verification.values.formats import kenyan_mobile, one_line
 
 REASON_LENGTH = 500
 MAX_DIGITS = 4
+COUNTRIES = sorted(
+    ((country.alpha_2, country.name) for country in pycountry.countries),
+    key=lambda one: one[1],
+)
 FIRST_FOUR_DIGIT_YEAR = 1000
 
 
@@ -163,6 +172,48 @@ class ReasonForm(forms.Form):
         required=False,
         error_messages={"max_length": _("Write at most 500 characters")},
     )
+
+
+class MyDataForm(forms.Form):
+    """What a person types who asks for links to their data."""
+
+    number = TextField(
+        min_length=3,
+        max_length=64,
+        error=_("Enter the number of your ID card or passport, or your KRA PIN"),
+    )
+    country = forms.ChoiceField(
+        choices=COUNTRIES,
+        initial="KE",
+        error_messages={
+            "required": _("Choose a country"),
+            "invalid_choice": _("Choose a country"),
+        },
+    )
+    address = TextField(
+        max_length=254,
+        error=_("Enter your e-mail address or telephone number"),
+    )
+
+    def clean_address(self) -> tuple[str, str]:
+        """Return (channel, address), with a number in E.164."""
+        typed = one_line(self.cleaned_data["address"])
+        try:
+            if "@" in typed:
+                return Channel.EMAIL.value, formats.email(typed)
+            if not sms_is_configured():
+                raise forms.ValidationError(_("Enter your e-mail address"))
+            return Channel.SMS.value, _e164(typed)
+        except (ValueError, PydanticCustomError):
+            message = self.fields["address"].error_messages["required"]
+            raise forms.ValidationError(message) from None
+
+
+def _e164(typed: str) -> str:
+    """Return a number in E.164; one without a country code is Kenyan."""
+    if typed.lstrip().startswith("+"):
+        return formats.phone(typed)
+    return formats.kenyan_mobile(typed)
 
 
 CHALLENGE_FORMS: dict[str, type[forms.Form]] = {

@@ -5,6 +5,7 @@ from django.urls import include, path
 from verification.hosted import (
     blocks,
     consent,
+    my_data,
     payment,
     reference,
     report_authenticity,
@@ -74,6 +75,7 @@ urlpatterns = [
     path("r/", include((reference_urls, "reference"))),
     path("p/", include((payment_urls, "payment"))),
     path("t/", include((top_up_urls, "top-up"))),
+    path("my-data", my_data.show, name="my-data"),
     path("b/<str:token>", blocks.show, name="block"),
     path(".well-known/signing-keys.pem", signing_keys.show_all, name="signing-keys"),
     path(

@@ -271,6 +271,9 @@ def _limits(notification: Notification) -> list[_Limit]:
     if notification.kind in RECEIPT_KINDS:
         subject = f"receipts:{environment}:{hashed}"
         return [_Limit(subject, most * RECEIPTS_PER_REQUEST, by_recipient)]
+    if notification.kind == Kind.MY_DATA:
+        # Anybody can ask for these: they must not use up the requests of clients.
+        return [_Limit(f"my-data:{environment}:{hashed}", most, by_recipient)]
     requests = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
     return [requests, *_workspace_limits(notification, "workspace")]
 

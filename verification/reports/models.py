@@ -31,6 +31,7 @@ from workspaces.models import Environment, Workspace
 SEARCH_BYTES = 2500
 # The first of these members that a subject has is its identity.
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
+PERSON_IDENTIFIERS = ("idNumber", "kraPin")
 
 
 class SubjectType(models.TextChoices):
@@ -349,10 +350,10 @@ class Subject:
 
     def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
         """Return the subject with its id in this workspace and environment."""
-        scope = (workspace_id, environment, *self._identity())
+        identity = self._identity()
+        scope = (workspace_id, environment, *identity)
         return KnownSubject(
-            # All reports about one person or company share this id.
-            id=keyed_uuid("subject", *scope),
+            id=subject_id(workspace_id, environment, identity),
             members=self.members,
             identity="\x1f".join(
                 [
@@ -389,6 +390,23 @@ class KnownSubject:
         """Return a hash that is equal for the same check, inputs and subject."""
         values = [f"{key}={self.members[key]}" for key in inputs if key in self.members]
         return keyed_hash("question", self.identity, check, *values)
+
+
+Identity = tuple[str, ...]
+
+
+def subject_id(workspace_id: UUID, environment: str, identity: Identity) -> UUID:
+    """Return the id that all reports about one person or company share."""
+    return keyed_uuid("subject", workspace_id, environment, *identity)
+
+
+def person_identities(country: str, number: str) -> list[Identity]:
+    """Return the identities of a person whose document has this number.
+
+    It may be the number of an ID or a KRA PIN.
+    """
+    found = {"subjectType": SubjectType.INDIVIDUAL.value, "country": country}
+    return [Subject({**found, key: number})._identity() for key in PERSON_IDENTIFIERS]
 
 
 def fold_text(text: str) -> str:

@@ -1,0 +1,70 @@
+"""The page on which a person asks for links to all that is held about them."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import get_language
+
+from verification.db.encryption import keyed_hash
+from verification.hosted import forms
+from verification.hosted.pages import (
+    RateLimited,
+    hosted,
+    render_page,
+    require_rate,
+    see_other,
+)
+from verification.notifications.models import Channel
+from verification.notifications.recipients import count_today
+from verification.notifications.sms import sms_is_configured
+from verification.privacy.my_data import Typed, ask_for_data
+from verification.web.request import client_address
+from workspaces import rate_limits
+
+# Of one client address
+REQUESTS_PER_MINUTE = 5
+REQUESTS_PER_DAY = 50
+# Of all: a flood from many addresses must not fill the register.
+ALL_REQUESTS_PER_DAY = 10_000
+
+
+@hosted
+def show(request: HttpRequest) -> HttpResponse:
+    """Take the request. The answer is the same whether or not anything is known."""
+    if request.method != "POST":
+        context = {"form": forms.MyDataForm(), "sent": "sent" in request.GET}
+        return render_page(request, "my_data", _with_channels(context))
+    form = forms.MyDataForm(request.POST)
+    try:
+        _require_rates(request)
+    except RateLimited:
+        return render_page(request, "too_many", status=429)
+    if not form.is_valid():
+        return render_page(request, "my_data", _with_channels({"form": form}))
+    channel, address = form.cleaned_data["address"]
+    ask_for_data(
+        Typed(
+            form.cleaned_data["country"],
+            form.cleaned_data["number"],
+            Channel(channel),
+            address,
+            get_language() or "en",
+        )
+    )
+    return see_other(reverse("my-data") + "?sent")
+
+
+def _with_channels(context: dict[str, object]) -> dict[str, object]:
+    return {**context, "has_sms": sms_is_configured()}
+
+
+def _require_rates(request: HttpRequest) -> None:
+    """Raise RateLimited above the limits of the client address and of a day."""
+    address = str(client_address(request))
+    require_rate(rate_limits.count_for_address(address, "my-data", REQUESTS_PER_MINUTE))
+    network = keyed_hash("my-data", rate_limits.network_of(address)).hex()
+    if not count_today(f"my-data:from:{network}"[:100], REQUESTS_PER_DAY):
+        raise RateLimited
+    if not count_today("my-data:all", ALL_REQUESTS_PER_DAY):
+        raise RateLimited

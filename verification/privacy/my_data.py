@@ -1,0 +1,173 @@
+"""Requests from the page /my-data: a person asks for links to all that is held on them.
+
+The page stores the request, whatever it names, and says the same to everybody. This
+job then looks for reports in production that know both the number and the address, and
+sends the links to that address alone. So the page tells nobody who is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from verification import links
+from verification.consents.links import AccessNotSendable, renew_access_link
+from verification.consents.models import NOT_ME, Consent, ConsentStatus, reason_of
+from verification.jobs.queue import job, schedule_job
+from verification.notifications.models import Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
+from verification.notifications.recipients import address_hash, count_today
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
+from verification.privacy.requests import answer_request, open_request
+from verification.reports.links import ResendTooSoon
+from verification.reports.models import Report, person_identities, subject_id
+from verification.reports.status import SUBJECT_ACTOR, locked_reports
+from verification.values.formats import one_line
+from workspaces.models import Environment, Workspace
+
+# For one address in a day: more would only fill a mailbox.
+MOST_PER_ADDRESS = 3
+SUBJECT_IDS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a person typed; `address` is an e-mail address, or a number in E.164."""
+
+    country: str
+    number: str
+    channel: Channel
+    address: str
+    language: str
+
+
+@transaction.atomic
+def ask_for_data(typed: Typed) -> None:
+    """Store the request, unless its address has had its requests of the day.
+
+    It costs the same for people who are known here and for all others.
+    """
+    hashed = address_hash(typed.channel, typed.address).hex()
+    if not count_today(f"my-data:{hashed}", MOST_PER_ADDRESS):
+        return
+    request = open_request(
+        RequestKind.ACCESS,
+        Origin.MY_DATA,
+        requested_by=SUBJECT_ACTOR,
+        details={
+            "country": typed.country,
+            "number": typed.number,
+            "channel": typed.channel.value,
+            "address": typed.address,
+            "language": typed.language,
+        },
+    )
+    schedule_job(answer_my_data, request.pk)
+
+
+@job
+@transaction.atomic
+def answer_my_data(request_id: UUID | str) -> None:
+    """Send links to the reports that the request names, and erase what was typed."""
+    requests = SubjectRequest.objects.select_for_update(no_key=True)
+    request = requests.get(pk=request_id)
+    if request.answered_at or not request.details:
+        return
+    details = request.details
+    typed = Typed(**{**details, "channel": Channel(details["channel"])})
+    found = list(_links(typed))
+    if found:
+        notify(*_messages(request, typed, found))
+    SubjectRequest.objects.filter(pk=request.pk).update(details=None)
+    answer_request(request, Outcome.DONE if found else Outcome.NOTHING_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    report: Report
+    client: str
+    url: str
+
+
+def _links(typed: Typed) -> Iterator[_Link]:
+    """Yield a link for each client that holds a report about this person."""
+    known = _known_reports(typed)
+    done: set[UUID] = set()
+    for report_id, workspace_id in known:
+        if workspace_id in done:
+            continue
+        report = locked_reports().get(pk=report_id)
+        if url := _url(report):
+            done.add(workspace_id)
+            yield _Link(report, one_line(report.workspace.requester.name), url)
+
+
+def _known_reports(typed: Typed) -> list[tuple[UUID, UUID]]:
+    """Return (report, workspace) that know number and address, newest first.
+
+    They are sorted by workspace, so that two jobs lock reports in the same order.
+    """
+    wanted = address_hash(typed.channel, typed.address)
+    member = {Channel.EMAIL: "email", Channel.SMS: "phone"}[typed.channel]
+    found: list[Report] = []
+    all_ids = list(_subject_ids(typed))
+    for first in range(0, len(all_ids), SUBJECT_IDS_AT_ONCE):
+        ids = all_ids[first : first + SUBJECT_IDS_AT_ONCE]
+        reports = Report.objects.filter(
+            subject_id__in=ids, environment=Environment.PRODUCTION, erased_at=None
+        )
+        for report in reports.only("subject", "workspace_id", "created_at"):
+            address = (report.subject or {}).get(member)
+            if address and address_hash(typed.channel, address) == wanted:
+                found.append(report)
+    found.sort(key=lambda one: one.created_at, reverse=True)
+    found.sort(key=lambda one: one.workspace_id)
+    return [(one.pk, one.workspace_id) for one in found]
+
+
+def _subject_ids(typed: Typed) -> Iterator[UUID]:
+    identities = person_identities(typed.country, typed.number)
+    for workspace_id in Workspace.objects.order_by("pk").values_list("pk", flat=True):
+        for identity in identities:
+            yield subject_id(workspace_id, Environment.PRODUCTION, identity)
+
+
+def _url(report: Report) -> str:
+    """Return the link to the data of this report's subject; "" if there is none.
+
+    A consent that still waits keeps its link, which may be in use now.
+    """
+    consent = Consent.objects.filter(report=report).select_related("report").first()
+    if consent is None or reason_of(consent) == NOT_ME:
+        return ""
+    if consent.status != ConsentStatus.PENDING or report.is_ended:
+        try:
+            consent = renew_access_link(report)
+        except (AccessNotSendable, ResendTooSoon):
+            # A link of the last minute is on its way.
+            return ""
+    return links.consent_url(consent.pk, consent.generation)
+
+
+def _messages(
+    request: SubjectRequest, typed: Typed, found: list[_Link]
+) -> Iterator[OutgoingMessage]:
+    """Yield one e-mail with all links, or an SMS for each of them."""
+    parts = [found] if typed.channel == Channel.EMAIL else [[one] for one in found]
+    for number, some in enumerate(parts):
+        context: dict[str, Any] = {
+            "links": [{"client": one.client, "link": one.url} for one in some]
+        }
+        yield OutgoingMessage(
+            Kind.MY_DATA,
+            typed.channel,
+            f"my-data:{request.pk}:{number}",
+            typed.address,
+            context,
+            typed.language,
+            report_id=some[0].report.pk,
+        )
