@@ -1,5 +1,7 @@
 import gc
 
+__version__ = "1.0.0"
+
 # Modules stay loaded, and a large request makes thousands of rows. With Django's many
 # objects the default threshold makes the collector look through all of them again and
 # again. Set here, because each process loads this package first.

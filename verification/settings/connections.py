@@ -129,7 +129,7 @@ def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
         return {
             "BACKEND": "django.core.files.storage.FileSystemStorage",
             "OPTIONS": {
-                "location": data_dir / "documents",
+                "location": env.path("DOCUMENTS_DIR", data_dir / "documents"),
                 "file_permissions_mode": 0o600,
                 "directory_permissions_mode": 0o700,
             },

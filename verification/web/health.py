@@ -42,7 +42,7 @@ UNKNOWN_WITHOUT_DATABASE = "not known without the database"
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"status": "ok"})
+    return JsonResponse({"status": "ok", "version": settings.VERSION})
 
 
 @never_cache

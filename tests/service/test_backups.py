@@ -1,0 +1,139 @@
+"""Backups of the running service, and their restore into another database."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from django.conf import settings
+
+from tests.service.conftest import Client
+from tests.world.clients import person
+from tests.world.service import Service
+
+pytestmark = pytest.mark.slow
+RESTORED = "live_restored"
+
+
+class Elsewhere:
+    """Another installation with the same keys: an empty database and no documents."""
+
+    def __init__(self, service: Service, folder: Path) -> None:
+        url = urlsplit(service.database_url)._replace(path=f"/{RESTORED}").geturl()
+        self.url = url
+        self._environment = {
+            **service.environment,
+            "DATABASE_URL": url,
+            "DOCUMENTS_DIR": str(folder / "documents"),
+        }
+
+    def manage(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=settings.BASE_DIR,
+            env=self._environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def elsewhere(service: Service, tmp_path: Path) -> Iterator[Elsewhere]:
+    with service.connect() as server:
+        server.execute(f"CREATE DATABASE {RESTORED}")
+    yield Elsewhere(service, tmp_path)
+    with service.connect() as server:
+        server.execute(f"DROP DATABASE {RESTORED} WITH (FORCE)")
+
+
+@pytest.fixture
+def backup(service: Service, client: Client, tmp_path: Path) -> Path:
+    """Order a report, let it become READY, and back everything up."""
+    (made,) = client.order(person())
+    deadline = time.monotonic() + 60
+    while client.status(made["id"]) != "READY":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return Path(service.manage("backup", str(tmp_path / "backups")).strip())
+
+
+def test_backup_is_restored_with_every_row(backup: Path, elsewhere: Elsewhere):
+    done = elsewhere.manage("restore", str(backup))
+
+    assert done.returncode == 0, done.stderr
+    assert "The ledger adds up" in done.stdout
+    manifest = json.loads((backup / "manifest.json").read_text())
+    with psycopg.connect(elsewhere.url) as db:
+        reports = db.execute("SELECT count(*) FROM reports_report").fetchone()[0]
+    assert reports == manifest["rows"]["reports_report"] > 0
+
+
+def test_backup_holds_no_key(backup: Path, service: Service):
+    secrets = [
+        service.environment.get(name) or ""
+        for name in ("SECRET_KEY", "FIELD_KEYS", "LOOKUP_KEY")
+    ]
+    for path in backup.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [s for s in secrets if s and s.encode() in content], path
+
+
+def test_restore_refuses_a_database_with_tables(backup: Path, elsewhere: Elsewhere):
+    with psycopg.connect(elsewhere.url, autocommit=True) as db:
+        db.execute("CREATE TABLE something (id int)")
+
+    done = elsewhere.manage("restore", str(backup))
+
+    assert done.returncode != 0
+    assert "not empty" in done.stderr
+
+
+@pytest.mark.parametrize("harm", ["partial", "changed", "missing", "key", "newer"])
+def test_restore_refuses_a_backup_that_cannot_be_used(
+    backup: Path, elsewhere: Elsewhere, harm: str
+):
+    words = {
+        "partial": "not complete",
+        "changed": "were changed",
+        "missing": "are missing",
+        "key": "FIELD_KEYS lacks",
+        "newer": "newer version",
+    }
+    manifest = backup / "manifest.json"
+    members = json.loads(manifest.read_text())
+    file = next(p for p in (backup / "database").iterdir() if p.name != "toc.dat")
+    if harm == "partial":
+        backup = backup.rename(f"{backup}.partial")
+    elif harm == "changed":
+        file.write_bytes(file.read_bytes() + b"x")
+    elif harm == "missing":
+        file.unlink()
+    elif harm == "key":
+        manifest.write_text(json.dumps(members | {"field_keys": ["lost"]}))
+    else:
+        later = members["migrations"] | {"reports": "9999_later"}
+        manifest.write_text(json.dumps(members | {"migrations": later}))
+
+    done = elsewhere.manage("restore", str(backup))
+
+    assert done.returncode != 0
+    assert words[harm] in done.stderr
+    with psycopg.connect(elsewhere.url) as db:
+        tables = db.execute("SELECT count(*) FROM pg_tables WHERE schemaname='public'")
+        assert tables.fetchone()[0] == 0
+
+
+def test_drill_restores_and_leaves_nothing(backup: Path, service: Service):
+    said = service.manage("restore_drill", str(backup))
+
+    assert "The backup can be restored" in said
+    with service.connect() as db:
+        left = "SELECT count(*) FROM pg_database WHERE datname LIKE '%drill%'"
+        assert db.execute(left).fetchone()[0] == 0

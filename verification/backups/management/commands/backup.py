@@ -1,0 +1,26 @@
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from verification.backups.archive import BackupError, write_backup
+
+
+class Command(BaseCommand):
+    help = (
+        "Writes a backup of the database and the documents into a new folder of DIR. "
+        "It prints the folder. The keys are not in it: back them up elsewhere."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("dir", metavar="DIR", type=Path)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self.stdout.write(str(write_backup(options["dir"])))
+        except BackupError as e:
+            raise CommandError(str(e)) from e
+        except FileExistsError as e:
+            raise CommandError(f"{e.filename} exists; try again in a second.") from e
+        except OSError as e:
+            raise CommandError(f"The backup cannot be written: {e}.") from e

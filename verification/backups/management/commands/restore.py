@@ -1,0 +1,40 @@
+from pathlib import Path
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from verification.backups.archive import (
+    BackupError,
+    open_sealed_values,
+    read_backup,
+    restore_backup,
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Restores a backup into an empty database and into the documents' folder or "
+        "bucket. Then it migrates to this version, erases again what was erased since "
+        "the backup, opens sealed values and audits the ledger."
+    )
+    # The database has no tables yet.
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("folder", metavar="FOLDER", type=Path)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        folder: Path = options["folder"]
+        try:
+            manifest = read_backup(folder)
+            restore_backup(folder, manifest)
+            rows = sum(manifest.rows.values())
+            self.stdout.write(f"Restored {rows} rows of {manifest.made_at}.")
+            call_command("migrate", verbosity=0)
+            # REPLAY
+            opened = open_sealed_values()
+        except BackupError as e:
+            raise CommandError(str(e)) from e
+        self.stdout.write(f"Opened {opened} sealed values.")
+        call_command("audit_ledger", stdout=self.stdout)
