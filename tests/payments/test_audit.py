@@ -4,6 +4,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
 from django.utils.timezone import now
 
 from tests.fakes.paystack import paystack as paystack
@@ -20,13 +21,20 @@ from tests.world.refunds import (
 )
 from tests.world.refunds import paystack_api as paystack_api
 from verification.checks.models import CheckResult
-from verification.payments.models import Checkout, Payment
+from verification.payments.audit import audit_nightly
+from verification.payments.models import (
+    Checkout,
+    LedgerAudit,
+    OperatorAlert,
+    Payment,
+)
 from verification.payments.refunds import (
     refund_unfinished_parts,
     reject_refund,
     resolve_review_flags,
 )
 from verification.reports.models import Report
+from workspaces.models import Account
 
 pytestmark = pytest.mark.django_db
 
@@ -378,3 +386,21 @@ def test_audit_finds_refund_of_completed_checks(api: Api):
     scores.update(status="COMPLETED")
 
     assert differences() == ["refund gives back what was done"]
+
+
+def test_nightly_audit_records_that_the_ledger_adds_up(busy: Api):
+    audit_nightly()
+
+    assert LedgerAudit.objects.get().differences == 0
+    assert not OperatorAlert.objects.filter(kind="LEDGER").exists()
+
+
+def test_nightly_audit_alerts_the_operators_of_a_difference(busy: Api):
+    Account.objects.filter(pk=busy.account.pk).update(balance=F("balance") + 1)
+
+    audit_nightly()
+
+    assert LedgerAudit.objects.get().differences == 1
+    (alert,) = OperatorAlert.objects.filter(kind="LEDGER")
+    assert alert.message.startswith("Differences: 1.")
+    assert str(busy.account.pk) in alert.message

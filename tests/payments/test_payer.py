@@ -23,7 +23,7 @@ from verification.backoffice.approvals import StaffActor
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
-from verification.payments.management.commands.audit_ledger import DIFFERENCES
+from verification.payments.audit import DIFFERENCES
 from verification.payments.models import Checkout
 from verification.payments.refunds import reject_refund
 

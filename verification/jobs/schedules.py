@@ -26,6 +26,7 @@ SCHEDULES = {
     "verification.payments.links.expire_payments": 1,
     "verification.payments.links.remind_payers": 10,
     "verification.payments.reconciliation.reconcile_yesterday": DAILY,
+    "verification.payments.audit.audit_nightly": DAILY,
     "verification.payments.alerts.send_urgent_alerts": 1,
     "verification.payments.alerts.send_daily_alerts": DAILY,
     "verification.payments.provider_events.purge_payment_events": 60,

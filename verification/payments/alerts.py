@@ -27,6 +27,7 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.payments.models import (
     REFUND_REVIEW_FLAGS,
     Checkout,
+    LedgerAudit,
     OperatorAlert,
     OperatorAlertKind,
     ReviewFlag,
@@ -42,6 +43,7 @@ URGENT = (
     OperatorAlertKind.UNOPENED,
     OperatorAlertKind.REFUND,
     OperatorAlertKind.ACCESS,
+    OperatorAlertKind.LEDGER,
 )
 # One row counts all alerts of such a kind in an hour or a day.
 COUNTED = (
@@ -270,5 +272,6 @@ def _line(alert: OperatorAlert) -> str:
 
 @job
 def purge_operator_alerts() -> None:
-    """Delete alerts that are older than `RETENTION`."""
+    """Delete alerts and outcomes of audits that are older than `RETENTION`."""
     OperatorAlert.objects.filter(created_at__lt=now() - RETENTION).delete()
+    LedgerAudit.objects.filter(made_at__lt=now() - RETENTION).delete()

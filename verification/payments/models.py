@@ -671,6 +671,7 @@ class OperatorAlertKind(models.TextChoices):
     UNREAD = "UNREAD", "Books not read"
     SIGNATURE = "SIGNATURE", "Signatures refused"
     ACCESS = "ACCESS", "Access refused"
+    LEDGER = "LEDGER", "Ledger does not add up"
 
 
 class OperatorAlert(models.Model):
@@ -704,6 +705,19 @@ class OperatorAlert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.message}"
+
+
+class LedgerAudit(models.Model):
+    """The outcome of one nightly audit of the ledger."""
+
+    differences = models.PositiveIntegerField()
+    made_at = models.DateTimeField(default=now, editable=False, db_index=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.differences} differences"
 
 
 class ReconciliationProgress(models.Model):
