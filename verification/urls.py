@@ -4,7 +4,7 @@ from django.urls import include, path, re_path
 
 from verification.api import docs, provider_callbacks
 from verification.staff import search
-from verification.web import health, pages
+from verification.web import health, metrics, pages
 
 # Processes of jobs install `SimpleAdminConfig`, which leaves this to the URLs.
 admin.autodiscover()
@@ -35,7 +35,7 @@ urlpatterns = [
     path("problems/<str:code>", docs.problem_detail, name="problem"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
-    path("metrics", health.metrics, name="metrics"),
+    path("metrics", metrics.metrics, name="metrics"),
 ]
 if settings.DEBUG:
     urlpatterns.append(path("dev/", include("verification.development.pages")))

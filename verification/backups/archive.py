@@ -352,12 +352,12 @@ def _find_program(program: str) -> Path:
 
 def _version(program: Path) -> int:
     """Return the major version, from `pg_dump (PostgreSQL) 18.1 (Debian ...)`."""
-    command = [program, "--version"]
+    command = [str(program), "--version"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     found = re.search(r"\) (\d+)", said.stdout)
     return int(found[1]) if found else 0
 
 
 def _value(db: psycopg.Connection[Any], statement: str) -> Any:
-    row = db.execute(statement).fetchone()  # type: ignore[arg-type]
+    row = db.execute(statement).fetchone()
     return row[0] if row else None

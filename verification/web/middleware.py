@@ -42,7 +42,7 @@ from verification.api.problems import MemberError, Problem, validation_failed
 from verification.console import base as console
 from verification.hosted import pages as hosted
 from verification.values.local_time import NAIROBI
-from verification.web import gateway, pages, static_files
+from verification.web import gateway, metrics, pages, static_files
 from verification.web.request import bearer_token, is_api, request_id
 from workspaces import keys
 
@@ -106,13 +106,16 @@ def _is_made_with_test_key(request: HttpRequest) -> bool:
 
 def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
     match = request.resolver_match
+    route = match.route if match else None
+    method = str(request.method) if request.method in METHODS else "OTHER"
+    metrics.count_request(route, method, response.status_code, seconds)
     key = getattr(request, "api_key", None)
     request_log.log(
         _level(request, response),
         "request",
         extra={
-            "method": request.method if request.method in METHODS else "OTHER",
-            "route": match.route if match else None,
+            "method": method,
+            "route": route,
             "status": response.status_code,
             "ms": round(seconds * 1000, 1),
             "workspace_id": str(key.workspace_id) if key else None,

@@ -7,7 +7,10 @@ a killed one is replaced at once.
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from tempfile import TemporaryDirectory
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -17,6 +20,7 @@ from granian import Granian
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
+from prometheus_client import values
 
 from verification.db.startup import DatabaseRefused
 from verification.jobs.processes import bind_children_to_parent
@@ -32,6 +36,21 @@ STOP_SECONDS = 8
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
     bind_children_to_parent()
+    with _metrics_folder():
+        _serve(gate)
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[None]:
+    """Let the processes of this server count requests in a folder of their own."""
+    with TemporaryDirectory(prefix="verification-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        # The library has chosen when it was imported, which `run` does before.
+        values.ValueClass = values.get_value_class()
+        yield
+
+
+def _serve(gate: int | None) -> None:
     try:
         import_module(APPLICATION)
     except (ImproperlyConfigured, EnvError) as e:

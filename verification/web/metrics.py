@@ -1,0 +1,249 @@
+"""The figures of `/metrics` for Prometheus.
+
+They are business figures, so the page requires METRICS_TOKEN. Counts of requests come
+from the processes of this web server, all others from the database, where every web
+server reads the same. A scrape costs about ten queries for any number of reports.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterator
+from functools import cache
+
+from django.conf import settings
+from django.db import connection
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.timezone import now
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from verification.jobs import queue
+from verification.payments.alerts import recent_failed_openings
+from verification.payments.models import Checkout, LedgerAudit
+from verification.privacy.requests import count_open_requests
+from verification.providers.registry import live_sources
+from verification.sources.health import Health, health_by_source
+from verification.sources.models import Source
+
+PREFIX = "verification"
+# Seconds; a page takes 10 ms, an order of 500 reports a quarter of a second.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+# Queue -> the number of due rows, and the seconds since the oldest was due
+QUEUES = """
+SELECT 'checks', count(*), max(statement_timestamp() - next_attempt_at)
+FROM checks_checkresult WHERE next_attempt_at <= statement_timestamp()
+UNION ALL
+SELECT 'deliveries', count(*), max(statement_timestamp() - d.next_attempt_at)
+FROM webhooks_delivery d JOIN webhooks_configuration c ON c.id = d.configuration_id
+WHERE d.next_attempt_at <= statement_timestamp() AND c.enabled
+    AND (c.resting_until IS NULL OR c.resting_until <= statement_timestamp())
+UNION ALL
+SELECT 'messages', count(*), max(statement_timestamp() - next_attempt_at)
+FROM notifications_notification WHERE next_attempt_at <= statement_timestamp()
+UNION ALL
+SELECT 'jobs', count(*), max(statement_timestamp() - due_at) FROM jobs_job
+WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
+"""
+GIVEN_UP = "SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL"
+CONNECTIONS = """
+SELECT coalesce(state, 'other'), count(*) FROM pg_stat_activity
+WHERE datname = current_database() GROUP BY 1
+"""
+OLDEST_TRANSACTION = """
+SELECT coalesce(extract(epoch FROM max(statement_timestamp() - xact_start)), 0)
+FROM pg_stat_activity WHERE datname = current_database() AND backend_type LIKE 'client%'
+"""
+
+
+@cache
+def _http_families() -> tuple[Counter, Histogram]:
+    """Make the counters of requests.
+
+    They are made at the first request, when `web.server` has chosen where they count:
+    in this process, or in a folder for all processes of the server.
+    """
+    requests = Counter(
+        f"{PREFIX}_http_requests",
+        "Requests by route, method and status.",
+        ["route", "method", "status"],
+    )
+    seconds = Histogram(
+        f"{PREFIX}_http_request_seconds",
+        "How long the answers to requests took.",
+        ["route", "method"],
+        buckets=BUCKETS,
+    )
+    return requests, seconds
+
+
+def count_request(route: str | None, method: str, status: int, seconds: float) -> None:
+    """Count an answered request; requests of no page share one route."""
+    name = route or "none"
+    requests, request_seconds = _http_families()
+    requests.labels(name, method, str(status)).inc()
+    request_seconds.labels(name, method).observe(seconds)
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    if not settings.METRICS_TOKEN:
+        raise Http404
+    given = request.headers.get("Authorization", "")
+    wanted = f"Bearer {settings.METRICS_TOKEN}"
+    if not hmac.compare_digest(given.encode(), wanted.encode()):
+        return HttpResponse(status=401, headers={"WWW-Authenticate": "Bearer"})
+    registry = CollectorRegistry()
+    registry.register(DatabaseCollector())
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        MultiProcessCollector(registry)
+    else:
+        for family in _http_families():
+            registry.register(family)
+    return HttpResponse(
+        generate_latest(registry), content_type=CONTENT_TYPE_PLAIN_0_0_4
+    )
+
+
+class DatabaseCollector(Collector):
+    """Read the figures from the database at each scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        version = InfoMetricFamily(f"{PREFIX}_build", "The version of the service.")
+        version.add_metric([], {"version": settings.VERSION})
+        yield version
+        yield from _queue_families()
+        yield from _payment_families()
+        yield from _source_families()
+        yield from _request_families()
+        yield from _database_families()
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+def _gauges(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+
+
+def _queue_families() -> Iterator[Metric]:
+    due = _gauges("queue_due", "Rows that are due and that no worker has.", "queue")
+    age = _gauges("queue_age_seconds", "How long the oldest of them is due.", "queue")
+    with connection.cursor() as cursor:
+        cursor.execute(QUEUES)
+        for name, rows, oldest in cursor.fetchall():
+            due.add_metric([name], rows)
+            age.add_metric([name], oldest.total_seconds() if oldest else 0)
+        cursor.execute(GIVEN_UP)
+        (given_up,) = cursor.fetchone()
+    yield from (due, age)
+    yield _gauge("jobs_given_up", "Jobs that failed again and again.", given_up)
+    heartbeat = queue.heartbeat_age_seconds()
+    if heartbeat is not None:
+        text = "Seconds since work last flowed through a job cluster."
+        yield _gauge("job_heartbeat_age_seconds", text, heartbeat)
+
+
+def _payment_families() -> Iterator[Metric]:
+    unopened = _gauges(
+        "checkouts_not_opened",
+        "Checkouts that a payment provider did not open since the last hour began.",
+        "provider",
+    )
+    for provider, times in recent_failed_openings().items():
+        unopened.add_metric([provider], times)
+    if unopened.samples:
+        yield unopened
+    yield _gauge(
+        "payments_in_doubt",
+        "Checkouts with a review flag, which wait for a person.",
+        Checkout.objects.exclude(review_flags=[]).count(),
+    )
+    yield _gauge(
+        "refunds_waiting",
+        "Payments of which a refund needs a person.",
+        Checkout.objects.with_flagged_refunds().count(),
+    )
+    if audit := LedgerAudit.objects.order_by("-made_at").first():
+        text = "Differences that the last nightly audit of the ledger found."
+        yield _gauge("ledger_differences", text, audit.differences)
+        age = (now() - audit.made_at).total_seconds()
+        yield _gauge("ledger_audit_age_seconds", "How old that audit is.", age)
+
+
+def _source_families() -> Iterator[Metric]:
+    calls = _gauges(
+        "source_calls_last_hour",
+        "Calls of a live source in the last hour, by how they ended.",
+        "source",
+        "end",
+    )
+    latency = _gauges(
+        "source_latency_seconds",
+        "How long the answers of a live source took in the last hour.",
+        "source",
+        "quantile",
+    )
+    resting = _gauges(
+        "source_resting",
+        "1 while a live source is not called because it did not answer, else 0.",
+        "source",
+    )
+    health = health_by_source()
+    tripped = Source.objects.filter(resting_until__gt=now())
+    names_resting = set(tripped.values_list("name", flat=True))
+    for name in live_sources():
+        figures = health.get(name, Health())
+        for end in ("answered", "refused", "unavailable"):
+            calls.add_metric([name, end], getattr(figures, end))
+        for quantile, value in (("0.5", figures.median_ms), ("0.95", figures.slow_ms)):
+            if value is not None:
+                latency.add_metric([name, quantile], value / 1000)
+        resting.add_metric([name], name in names_resting)
+    yield from (family for family in (calls, latency, resting) if family.samples)
+
+
+def _request_families() -> Iterator[Metric]:
+    waiting = _gauges(
+        "subject_requests_open",
+        "Requests of data subjects without an answer, by the right that they use.",
+        "kind",
+    )
+    overdue = _gauges(
+        "subject_requests_overdue",
+        "Requests of data subjects whose deadline has passed without an answer.",
+        "kind",
+    )
+    for kind, (number, late) in count_open_requests().items():
+        waiting.add_metric([kind], number)
+        overdue.add_metric([kind], late)
+    yield from (waiting, overdue)
+
+
+def _database_families() -> Iterator[Metric]:
+    used = _gauges("database_connections", "Connections by their state.", "state")
+    with connection.cursor() as cursor:
+        cursor.execute(CONNECTIONS)
+        for state, number in cursor.fetchall():
+            used.add_metric([state], number)
+        cursor.execute("SELECT pg_database_size(current_database())")
+        (size,) = cursor.fetchone()
+        cursor.execute(OLDEST_TRANSACTION)
+        (seconds,) = cursor.fetchone()
+    yield used
+    yield _gauge("database_size_bytes", "The size of the database.", size)
+    text = "How long the oldest transaction is open."
+    yield _gauge("database_oldest_transaction_seconds", text, float(seconds))
