@@ -41,6 +41,7 @@ def database_url(user: str, name: str) -> str:
         ("migrate", {"DATA_DIR": "/dev/null"}, "set DATA_DIR to a folder that is"),
         ("run", {"DATA_DIR": "/dev/null"}, "set DATA_DIR to a folder that is"),
         ("run", {"PORT": "many"}, "docs/configuration.md"),
+        ("run", {"HOST": "10.1.2.3"}, "remove HOST, or DEBUG and set the secrets"),
         ("run", {"PORT": "99999"}, "set HOST to an address of this machine and PORT"),
         ("run", {"DATABASE_URL": "mysql://db/x"}, "write postgresql://user:password@"),
         ("jobs", {"FIELD_KEYS": "k1:short"}, "docs/configuration.md"),

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from django.utils.timezone import now
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.backoffice.models import fingerprints
+from verification.backups.models import Backup
 from verification.db import embedded
 from verification.db.encryption import EncryptedJSONField, unseal
 
@@ -129,7 +131,14 @@ def write_backup(parent: Path) -> Path:
     (partial / "manifest.json").write_text(text + "\n")
     _sync(partial)
     partial.rename(folder)
+    Backup.objects.create(rows=sum(rows.values()), seconds=(now() - at).total_seconds())
     return folder
+
+
+def newest_backup_age() -> timedelta | None:
+    """Return the age of the newest backup, or None if there is none."""
+    newest = Backup.objects.order_by("-made_at").first()
+    return now() - newest.made_at if newest else None
 
 
 def read_backup(folder: Path) -> Manifest:

@@ -29,6 +29,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from verification.backups.models import Backup
 from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout, LedgerAudit
@@ -129,6 +130,7 @@ class DatabaseCollector(Collector):
         yield from _source_families()
         yield from _request_families()
         yield from _database_families()
+        yield from _backup_families()
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -247,3 +249,9 @@ def _database_families() -> Iterator[Metric]:
     yield _gauge("database_size_bytes", "The size of the database.", size)
     text = "How long the oldest transaction is open."
     yield _gauge("database_oldest_transaction_seconds", text, float(seconds))
+
+
+def _backup_families() -> Iterator[Metric]:
+    if newest := Backup.objects.order_by("-made_at").first():
+        age = (now() - newest.made_at).total_seconds()
+        yield _gauge("backup_age_seconds", "How old the newest backup is.", age)

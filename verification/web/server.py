@@ -27,6 +27,7 @@ from verification.jobs.processes import bind_children_to_parent
 
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
+LOOPBACK = {HOST, "::1", "localhost"}
 PORT = 8000
 CONNECTIONS = 2048
 IDLE_MILLISECONDS = 15_000
@@ -36,8 +37,19 @@ STOP_SECONDS = 8
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
     bind_children_to_parent()
+    refuse_public_development()
     with _metrics_folder():
         _serve(gate)
+
+
+def refuse_public_development() -> None:
+    """Exit if a service with development secrets would listen to other machines."""
+    host = os.environ.get("HOST") or HOST
+    if settings.DEBUG and host not in LOOPBACK:
+        sys.exit(
+            f"With DEBUG the service has development secrets and does not listen on "
+            f"{host}: remove HOST, or DEBUG and set the secrets."
+        )
 
 
 @contextmanager

@@ -112,6 +112,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, _exit)
+        server.refuse_public_development()
         # Only one service on this machine can have this port.
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
         web_server = Part("web server", server.main)

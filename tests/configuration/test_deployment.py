@@ -1,0 +1,113 @@
+"""`manage.py check --deploy` names what a production lacks, and where to read on."""
+
+import base64
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+
+from verification.backups.checks import check_backups, check_deployment
+from verification.backups.models import Backup
+
+KEY = base64.b64encode(bytes(32)).decode()
+COMPLETE = {
+    "DEBUG": False,
+    "DATABASE_URL": "postgresql://u:p@db.acacia.test/v?sslmode=verify-full",
+    "BASE_URL": "https://verify.acacia.test",
+    "OPERATOR_NAME": "Acacia Verify",
+    "TRUSTED_PROXIES": ["10.0.0.1"],
+    "EMAIL_HOST": "mail.acacia.test",
+    "OPERATOR_ALERTS": ["ops@acacia.test"],
+    "METRICS_TOKEN": "t",
+    "CLAMAV": ("clamav", 3310),
+    "PROVIDERS": {"metropol": ()},
+    "PAYMENT_PROVIDERS": {"paystack": ()},
+    "AFRICASTALKING_USERNAME": "acacia",
+    "SMS_FROM": "ACACIA",
+}
+
+# What stands for a setting that no variable of this name makes
+WORDS = {
+    "PROVIDERS": "source",
+    "PAYMENT_PROVIDERS": "provider",
+    "EMAIL_HOST": "EMAIL_URL",
+}
+
+
+@pytest.fixture
+def complete(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("DATABASE_URL", str(COMPLETE["DATABASE_URL"]))
+    for name, value in COMPLETE.items():
+        setattr(settings, name, value)
+    return settings
+
+
+def test_complete_configuration_has_no_complaint(complete: Any):
+    assert check_deployment() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "id"),
+    [
+        ("DEBUG", True, "E001"),
+        ("BASE_URL", "http://verify.acacia.test", "E003"),
+        ("BASE_URL", "https://localhost", "E003"),
+        ("OPERATOR_NAME", "Verification reports", "W001"),
+        ("TRUSTED_PROXIES", [], "W002"),
+        ("EMAIL_HOST", "localhost", "W003"),
+        ("OPERATOR_ALERTS", [], "W004"),
+        ("METRICS_TOKEN", "", "W005"),
+        ("CLAMAV", None, "W006"),
+        ("PROVIDERS", {}, "W007"),
+        ("PAYMENT_PROVIDERS", {}, "W008"),
+        ("SMS_FROM", "", "W009"),
+        ("DATABASE_URL", "postgresql://u:p@db.acacia.test/v", "W010"),
+    ],
+)
+def test_each_lack_is_named_with_its_variable_and_page(
+    complete: Any, name: str, value: Any, id: str
+):
+    setattr(complete, name, value)
+
+    (found,) = check_deployment()
+
+    assert found.id == f"deploy.{id}"
+    named = f"{found.msg} {found.hint}"
+    assert {"PROVIDERS": "source", "PAYMENT_PROVIDERS": "provider"}.get(
+        name, name
+    ) in named
+    assert "docs/configuration.md" in found.hint
+
+
+def test_missing_backup_is_named_until_there_is_one(db: None):
+    (found,) = check_backups(["default"])
+    assert found.id == "deploy.W011"
+
+    Backup.objects.create(rows=1, seconds=1)
+
+    assert check_backups(["default"]) == []
+
+
+def test_command_lists_everything_at_once():
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy"],
+        cwd=configured.BASE_DIR,
+        env={
+            "PATH": os.environ["PATH"],
+            "SECRET_KEY": "a1b2c3d4e5" * 6,
+            "FIELD_KEYS": f"k1:{KEY}",
+            "LOOKUP_KEY": KEY,
+            "OPERATOR_CONTACT": "help@acacia.test",
+            "DATABASE_URL": "postgresql://away/x",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    for id in ("E003", "W002", "W004", "W010"):
+        assert f"deploy.{id}" in done.stderr

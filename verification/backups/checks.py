@@ -1,0 +1,103 @@
+"""`manage.py check --deploy`: what a production lacks, or has weak or contradictory.
+
+Each entry names the variable and the page that describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from psycopg.conninfo import conninfo_to_dict
+
+from verification.db import embedded
+
+CONFIGURATION = "docs/configuration.md"
+LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
+SAFE_MODES = {"require", "verify-ca", "verify-full"}
+
+
+def check_deployment(**options: Any) -> list[CheckMessage]:
+    return [*_errors(), *_warnings()]
+
+
+def _errors() -> Iterator[Error]:
+    if settings.DEBUG:
+        text = "DEBUG is on: secrets are made up, and errors show internals."
+        yield _error("E001", text, "Remove DEBUG.")
+    if embedded.is_used():
+        text = "DATABASE_URL is not set: the embedded server is for development."
+        yield _error("E002", text, "Name your PostgreSQL in DATABASE_URL.")
+    address = urlsplit(settings.BASE_URL)
+    if address.scheme != "https" or address.hostname in LOCAL_HOSTS:
+        text = f"BASE_URL is {settings.BASE_URL}: links in messages do not work."
+        yield _error("E003", text, "Set it to the public address, with https.")
+
+
+def _warnings() -> Iterator[Warning]:
+    if settings.OPERATOR_NAME == "Verification reports":
+        text = "OPERATOR_NAME is not set: people do not learn who runs the service."
+        yield _warning("W001", text, "Set it to your name.")
+    if not settings.TRUSTED_PROXIES:
+        text = "TRUSTED_PROXIES is empty: everybody has the address of the proxy."
+        yield _warning("W002", text, "List the addresses of your proxies.")
+    if settings.EMAIL_HOST in LOCAL_HOSTS:
+        text = "EMAIL_URL is not set: mail goes to a server on this machine."
+        yield _warning("W003", text, "Name your mail server.")
+    if not settings.OPERATOR_ALERTS:
+        text = "OPERATOR_ALERTS is empty: nobody is told when payments need a person."
+        yield _warning("W004", text, "List addresses that somebody reads.")
+    if not settings.METRICS_TOKEN:
+        text = "METRICS_TOKEN is not set: nothing can watch the service."
+        yield _warning("W005", text, "Set it, and let Prometheus read /metrics.")
+    if settings.CLAMAV is None:
+        text = "CLAMAV is not set: uploaded documents are not scanned for viruses."
+        yield _warning("W006", text, "Run clamd and name its address.")
+    if not settings.PROVIDERS:
+        text = "No source is configured: production can order no check."
+        yield _warning("W007", text, "docs/providers.md says how to configure one.")
+    if not settings.PAYMENT_PROVIDERS:
+        text = "No payment provider is configured: only workspaces can pay."
+        yield _warning("W008", text, "docs/payments.md says how to configure one.")
+    if settings.AFRICASTALKING_USERNAME and not settings.SMS_FROM:
+        text = "SMS_FROM is not set: SMS come from a shared number."
+        yield _warning("W009", text, "Register a sender and name it.")
+    if _is_database_in_the_clear():
+        text = "DATABASE_URL has no sslmode: the connection may be in the clear."
+        yield _warning("W010", text, "Append ?sslmode=verify-full.")
+
+
+def check_backups(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Warn if no backup was made within two days, if a database may be read.
+
+    That is so with `check --deploy --database default`.
+    """
+    if not databases:
+        return []
+    from verification.backups.archive import newest_backup_age
+
+    age = newest_backup_age()
+    if age is not None and age.days < 2:
+        return []
+    text = "No backup was made within two days."
+    return [_warning("W011", text, "Run `manage.py backup` every night.")]
+
+
+def _is_database_in_the_clear() -> bool:
+    parts = conninfo_to_dict(settings.DATABASE_URL)
+    host = str(parts.get("host") or "")
+    is_remote = bool(host) and not host.startswith("/") and host not in LOCAL_HOSTS
+    return is_remote and parts.get("sslmode") not in SAFE_MODES
+
+
+def _error(number: str, text: str, way_out: str) -> Error:
+    return Error(text, hint=f"{way_out} See {CONFIGURATION}.", id=f"deploy.{number}")
+
+
+def _warning(number: str, text: str, way_out: str) -> Warning:
+    return Warning(text, hint=f"{way_out} See {CONFIGURATION}.", id=f"deploy.{number}")

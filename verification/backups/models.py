@@ -1,0 +1,16 @@
+from django.db import models
+from django.utils.timezone import now
+
+
+class Backup(models.Model):
+    """A backup that `manage.py backup` completed, for figures and checks."""
+
+    made_at = models.DateTimeField(default=now, editable=False, db_index=True)
+    rows = models.PositiveBigIntegerField()
+    seconds = models.FloatField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows, {self.made_at:%Y-%m-%d %H:%M}"
