@@ -76,9 +76,7 @@ def test_each_lack_is_named_with_its_variable_and_page(
 
     assert found.id == f"deploy.{id}"
     named = f"{found.msg} {found.hint}"
-    assert {"PROVIDERS": "source", "PAYMENT_PROVIDERS": "provider"}.get(
-        name, name
-    ) in named
+    assert WORDS.get(name, name) in named
     assert "docs/configuration.md" in found.hint
 
 
