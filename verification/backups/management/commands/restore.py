@@ -32,7 +32,7 @@ class Command(BaseCommand):
             rows = sum(manifest.rows.values())
             self.stdout.write(f"Restored {rows} rows of {manifest.made_at}.")
             call_command("migrate", verbosity=0)
-            # REPLAY
+            call_command("replay_erasures", stdout=self.stdout)
             opened = open_sealed_values()
         except BackupError as e:
             raise CommandError(str(e)) from e
