@@ -1,5 +1,6 @@
 """Marks in every personal field are found before erasing, and nowhere after it."""
 
+import io
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.utils.timezone import now
 
@@ -17,12 +19,13 @@ from tests.fakes.metropol import metropol as metropol
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
-from tests.privacy.canaries import Canaries, Found, everything, find_in
+from tests.privacy.canaries import Canaries, Found, dump, everything, find_in, restore
 from tests.privacy.fields import WITHOUT_MARK, fields_with_text
 from tests.privacy.planting import World
 from tests.privacy.planting import live_source as live_source
 from tests.privacy.planting import sources as sources
 from tests.privacy.planting import world as world
+from tests.world.erasures import erase
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.receiver import authority as authority
@@ -30,6 +33,7 @@ from tests.world.receiver import receiver as receiver
 from tests.world.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
 from verification.privacy.corrections import withdraw
+from verification.privacy.models import Erasure
 from verification.privacy.personal_data import refresh_statistics
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
@@ -107,6 +111,40 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
     Report.objects.update(completed_at=old)
     Rule.objects.update(status="PAUSED", pause_reason="BY_CLIENT", paused_at=old)
     erase_expired_reports()
+    run_scheduled(refresh_statistics)
+
+    assert find() == {}
+
+
+def erase_everybody(world: World) -> None:
+    """Erase the person and the company by the API, as their jobs do."""
+    for report_id in world.reports:
+        if Report.objects.get(pk=report_id).erased_at is None:
+            erase(world.api, report_id)
+    run_scheduled(refresh_statistics)
+
+
+def test_erasing_the_subjects_erases_every_mark(
+    world: World, find: Callable[[], Found], documents: Path
+):
+    plant(world, find)
+
+    erase_everybody(world)
+
+    assert Erasure.objects.count() == len([world.person, world.company])
+    assert find() == {}
+    assert {path.suffix for path in documents.rglob("*.*")} == {".json"}, "the journal"
+
+
+def test_restored_backup_brings_no_mark_back(world: World, find: Callable[[], Found]):
+    before = plant(world, find)
+    backup = dump("--data-only")
+    erase_everybody(world)
+    restore(backup)
+    files_alone = {field for field, at in before.items() if at <= {"documents"}}
+    assert find().keys() == before.keys() - files_alone
+
+    call_command("replay_erasures", stdout=io.StringIO())
     run_scheduled(refresh_statistics)
 
     assert find() == {}
