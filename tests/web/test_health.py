@@ -43,7 +43,7 @@ def test_healthz_answers_without_the_database(client: Client) -> None:
     response = client.get("/healthz")
 
     assert response.status_code == 200
-    assert response.json() == {"status": "ok"}
+    assert response.json() == {"status": "ok", "version": "1.0.0"}
     assert "no-store" in response["Cache-Control"]
 
 
