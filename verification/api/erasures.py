@@ -13,12 +13,7 @@ from rest_framework.request import Request
 from verification.api import examples
 from verification.api.content import PdfNegotiation
 from verification.api.operations import OperationViewSet, operation
-from verification.privacy.certificates import (
-    certificate_pdf,
-    facts_of,
-    keys_url,
-    signature_of,
-)
+from verification.privacy.certificates import certificate_pdf, signed_members
 from verification.privacy.models import Erasure, Origin
 from verification.values.shapes import Shape, Timestamp
 from workspaces.models import Scope
@@ -96,14 +91,7 @@ class ErasureViewSet(OperationViewSet):
 
         It names no person. `openssl` verifies it with the published key.
         """
-        erasure = self._get(erasureId)
-        key = facts_of(erasure)["key"]
-        return CertificateBody(
-            certificate=erasure.certificate,
-            signature=signature_of(erasure),
-            key=key,
-            key_url=keys_url(key),
-        )
+        return CertificateBody.model_validate(signed_members(self._get(erasureId)))
 
     @action(
         detail=True,

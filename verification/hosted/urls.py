@@ -12,6 +12,7 @@ from verification.hosted import (
     sandbox_checkout,
     signing_keys,
     subject_data,
+    subject_rights,
     top_up,
 )
 
@@ -40,6 +41,20 @@ consent_urls = [
     path("v/<uuid:row>/data/my-data.pdf", subject_data.pdf, name="data-pdf"),
     path("v/<uuid:row>/data/my-data.json", subject_data.json, name="data-json"),
     path("v/<uuid:row>/data/code", subject_data.proofs.verify_code, name="data-code"),
+    path("v/<uuid:row>/data/objection", subject_rights.objection, name="objection"),
+    path("v/<uuid:row>/data/objected", subject_rights.objected, name="objected"),
+    path("v/<uuid:row>/data/delete", subject_rights.delete, name="delete"),
+    path("v/<uuid:row>/data/deletion", subject_rights.deletion, name="deletion"),
+    path(
+        "v/<uuid:row>/data/certificate.pdf",
+        subject_rights.certificate,
+        name="certificate",
+    ),
+    path(
+        "v/<uuid:row>/data/certificate.json",
+        subject_rights.signed_certificate,
+        name="signed-certificate",
+    ),
 ]
 reference_urls = [
     path("<str:token>", reference.open_link, name="link"),

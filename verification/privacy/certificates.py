@@ -89,8 +89,18 @@ def facts_of(erasure: Erasure) -> dict[str, Any]:
     return facts
 
 
-def signature_of(erasure: Erasure) -> str:
-    """Return the signature in base64."""
+def signed_members(erasure: Erasure) -> dict[str, str]:
+    """Return the certificate and what it takes to verify it. Raises NotEnded."""
+    key = facts_of(erasure)["key"]
+    return {
+        "certificate": erasure.certificate,
+        "signature": _signature_of(erasure),
+        "key": key,
+        "keyUrl": _key_url(key),
+    }
+
+
+def _signature_of(erasure: Erasure) -> str:
     return b64encode(bytes(erasure.signature or b"")).decode()
 
 
@@ -124,14 +134,14 @@ def certificate_pdf(erasure: Erasure, language: str = "en") -> bytes:
         "operator": facts["operator"],
         "contact": settings.OPERATOR_CONTACT,
         "key": facts["key"],
-        "keyUrl": keys_url(facts["key"]),
+        "keyUrl": _key_url(facts["key"]),
         "digest": sha256(erasure.certificate.encode()).hexdigest(),
-        "signature": signature_of(erasure),
+        "signature": _signature_of(erasure),
     }
     return pdf.render_document("erasure_certificate.typ", ended_at, data)
 
 
-def keys_url(key_id: str) -> str:
+def _key_url(key_id: str) -> str:
     """Return the address at which the public key is published."""
     return settings.BASE_URL + reverse("signing-key", args=[key_id])
 

@@ -169,10 +169,7 @@ def open_erasure(
 
     Returns the one that waits, if there is one. Raises ErasureHeld.
     """
-    waiting = Erasure.objects.filter(
-        ended_at=None, request__subject_id=person.subject_id
-    )
-    if earlier := waiting.select_related("request").first():
+    if earlier := waiting_erasure(person.subject_id):
         return earlier
     if person.is_held:
         raise ErasureHeld
@@ -190,10 +187,16 @@ def open_erasure(
     return erasure
 
 
+def waiting_erasure(subject_id: UUID) -> Erasure | None:
+    """Return the erasure of this person that has not ended."""
+    waiting = Erasure.objects.filter(ended_at=None, request__subject_id=subject_id)
+    return waiting.select_related("request").first()
+
+
 def erasure_of(report: Report) -> Erasure | None:
     """Return the erasure that has erased this report."""
     erasures = Erasure.objects.filter(report_ids__contains=[report.pk])
-    return erasures.select_related("request").order_by("-pk").first()
+    return erasures.select_related("request__workspace").order_by("-pk").first()
 
 
 @job

@@ -1,0 +1,113 @@
+"""The subject's pages to object to further use, and to have everything deleted.
+
+They lie behind the gate of `subject_data`. A page asks before each step; the page after
+it stays readable with the same link, as an erased report names nobody.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import orjson
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import get_language
+from django.views.decorators.http import require_http_methods, require_safe
+
+from verification.hosted.consent_page import OpenConsent
+from verification.hosted.pages import pdf_response, render_page, see_other
+from verification.hosted.subject_data import (
+    data_context,
+    subject_pages,
+    subject_required,
+)
+from verification.privacy.certificates import certificate_pdf, signed_members
+from verification.privacy.erasure import (
+    ErasureHeld,
+    erasure_of,
+    request_erasure,
+    waiting_erasure,
+)
+from verification.privacy.models import Erasure, Origin
+from verification.privacy.objections import object_to_use
+from verification.reports.status import SUBJECT_ACTOR
+
+ASK_OR_DO = require_http_methods(["GET", "HEAD", "POST"])
+
+
+@ASK_OR_DO
+@subject_required
+def objection(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Ask, then restrict all reports about the subject at this client."""
+    report, path = visited.consent.report, subject_pages.path_of(visited.consent.pk)
+    if report.erased_at:
+        return see_other(path)
+    if request.method != "POST":
+        return render_page(request, "data/objection", data_context(visited))
+    object_to_use(report.pk, Origin.SUBJECT, requested_by=SUBJECT_ACTOR)
+    return see_other(f"{path}objected")
+
+
+@require_safe
+@subject_required
+def objected(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    return render_page(request, "data/objected", data_context(visited))
+
+
+@ASK_OR_DO
+@subject_required
+def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Ask, then request the erasure; the next page shows its progress."""
+    report, path = visited.consent.report, subject_pages.path_of(visited.consent.pk)
+    if report.erased_at or waiting_erasure(report.subject_id):
+        return see_other(f"{path}deletion")
+    context = data_context(visited)
+    if request.method != "POST":
+        return render_page(request, "data/delete", context)
+    try:
+        request_erasure(report.pk, Origin.SUBJECT, requested_by=SUBJECT_ACTOR)
+    except ErasureHeld:
+        return render_page(request, "data/held", context, HTTPStatus.CONFLICT)
+    return see_other(f"{path}deletion")
+
+
+@require_safe
+@subject_required
+def deletion(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Show that the erasure is under way; at its end, the certificate."""
+    report = visited.consent.report
+    if report.erased_at is None and waiting_erasure(report.subject_id) is None:
+        return subject_pages.redirect(visited.consent.pk)
+    erasure = erasure_of(report)
+    if report.erased_at and (erasure is None or erasure.ended_at):
+        context = data_context(visited) | {"report": report, "erasure": erasure}
+        return render_page(request, "data/erased", context)
+    return render_page(request, "data/deletion", data_context(visited))
+
+
+@require_safe
+@subject_required
+def certificate(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Return the certificate as a PDF (PDF/UA), in the language of the page."""
+    erasure = _ended_erasure(visited)
+    document = certificate_pdf(erasure, get_language() or "en")
+    return pdf_response(document, f"{erasure.number}.pdf")
+
+
+@require_safe
+@subject_required
+def signed_certificate(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Return the signed text of the certificate, with what it takes to verify it."""
+    erasure = _ended_erasure(visited)
+    name = f"{erasure.number}.json"
+    return HttpResponse(
+        orjson.dumps(signed_members(erasure), option=orjson.OPT_INDENT_2),
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _ended_erasure(visited: OpenConsent) -> Erasure:
+    erasure = erasure_of(visited.consent.report)
+    if erasure is None or erasure.ended_at is None:
+        raise Http404
+    return erasure
