@@ -195,14 +195,18 @@ class MyDataForm(forms.Form):
         error=_("Enter your e-mail address or telephone number"),
     )
 
+    def __init__(self, typed: Any = None) -> None:
+        super().__init__(typed)
+        if not sms_is_configured():
+            errors = self.fields["address"].error_messages
+            errors |= dict.fromkeys(errors, _("Enter your e-mail address"))
+
     def clean_address(self) -> tuple[str, str]:
         """Return (channel, address), with a number in E.164."""
         typed = one_line(self.cleaned_data["address"])
         try:
-            if "@" in typed:
+            if "@" in typed or not sms_is_configured():
                 return Channel.EMAIL.value, formats.email(typed)
-            if not sms_is_configured():
-                raise forms.ValidationError(_("Enter your e-mail address"))
             return Channel.SMS.value, _e164(typed)
         except (ValueError, PydanticCustomError):
             message = self.fields["address"].error_messages["required"]
