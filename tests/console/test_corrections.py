@@ -16,9 +16,9 @@ from tests.world.corrections import (
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.golive.inspection import InspectedFile
+from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.privacy.corrections import (
-    UploadedFile,
     notify_reviewers,
     open_correction,
     take,

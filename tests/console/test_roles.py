@@ -15,8 +15,9 @@ from tests.world.rules import raise_alert
 from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
 from verification.golive.inspection import InspectedFile
+from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
-from verification.privacy.corrections import UploadedFile, open_correction
+from verification.privacy.corrections import open_correction
 from webhooks.models import Delivery
 from workspaces import members
 from workspaces.models import Role

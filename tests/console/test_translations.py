@@ -22,7 +22,7 @@ TEMPLATES = [
 ]
 MODULES = [
     path
-    for app in ("console", "accounts")
+    for app in ("console", "accounts", "golive")
     for path in Path(settings.BASE_DIR, "verification", app).glob("*.py")
 ]
 IN_CODE = re.compile(r'\b(?:_|gettext_lazy)\(\s*"([^"]+)"')

@@ -29,11 +29,12 @@ from tests.world.clients import approve_workspace
 from verification.backoffice.models import AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.console import golive
-from verification.console.forms import DOCUMENT_LABELS, FAULT_MESSAGES
+from verification.console.forms import DOCUMENT_LABELS
 from verification.golive import applications, decisions, inspection
 from verification.golive.documents import read_content
 from verification.golive.inspection import Fault, machine_lock
 from verification.golive.models import Application, Document, DocumentKind
+from verification.golive.uploads import FAULT_MESSAGES
 from verification.reports.models import Report
 from workspaces.create import OPERATOR_ID
 from workspaces.models import Account, LedgerEntry, Workspace

@@ -13,7 +13,6 @@ from tests.golive import files
 from tests.golive.applications import COMPANY
 from tests.golive.files import pdf, picture
 from verification.console import golive
-from verification.console.forms import FAULT_MESSAGES
 from verification.golive import inspection
 from verification.golive.inspection import (
     MAX_BYTES,
@@ -23,6 +22,7 @@ from verification.golive.inspection import (
     inspect,
     machine_lock,
 )
+from verification.golive.uploads import FAULT_MESSAGES
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 ZIP = b"PK\x03\x04" + b"\0" * 200

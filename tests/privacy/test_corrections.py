@@ -31,6 +31,7 @@ from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.golive.documents import read_content
 from verification.golive.inspection import inspect
+from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.payments.messages import build_receipt
 from verification.privacy import corrections
@@ -42,7 +43,6 @@ from verification.privacy.corrections import (
     Obstacle,
     TooManyCorrections,
     TooManyDocuments,
-    UploadedFile,
     correct,
     open_correction,
     rerun,

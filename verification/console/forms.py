@@ -20,15 +20,14 @@ from pydantic_core import PydanticCustomError
 from monitoring.models import Severity
 from verification.documents.report import humanise_name
 from verification.golive.applications import can_be_checked
-from verification.golive.inspection import (
-    MAX_BYTES,
-    Busy,
-    Fault,
-    InspectedFile,
-    Unacceptable,
-    inspect,
-)
+from verification.golive.inspection import Fault
 from verification.golive.models import Application, DocumentKind
+from verification.golive.uploads import (
+    ACCEPTED,
+    FAULT_MESSAGES,
+    UploadedFile,
+    read_upload,
+)
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.privacy.models import CorrectionStatus
@@ -428,20 +427,6 @@ DOCUMENT_LABELS = {
     DocumentKind.KRA: _("KRA PIN certificate"),
     DocumentKind.DIRECTOR_ID: _("ID card or passport of a director"),
 }
-FAULT_MESSAGES = {
-    Fault.EMPTY: _("The file is empty. Choose another one."),
-    Fault.TOO_LARGE: _("The file is larger than 10 MB. Choose a smaller one."),
-    Fault.UNKNOWN: _("This is no PDF, JPEG or PNG. Scan or save it as one of these."),
-    Fault.LIES: _("The file is not what its name says. Save it anew, as what it is."),
-    Fault.DAMAGED: _("The file cannot be read. Open it, and save it anew."),
-    Fault.BOMB: _("The file holds more than we open. Scan it anew, at 300 dpi."),
-    Fault.ACTIVE: _("The PDF runs something or carries files. Print it to a new PDF."),
-    Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
-    Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper anew."),
-    Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
-}
-
-BUSY_MESSAGE = _("We cannot look into the file now. Send it again in a minute.")
 
 
 class CompanyForm(forms.Form):
@@ -518,29 +503,16 @@ class DocumentForm(forms.Form):
     file = forms.FileField(
         label=_("The file"),
         help_text=_("PDF, JPEG or PNG, up to 10 MB"),
-        widget=forms.FileInput(attrs={"accept": ".pdf,.jpg,.jpeg,.png"}),
+        widget=forms.FileInput(attrs={"accept": ACCEPTED}),
         error_messages={
             "required": _("Choose a file"),
             "empty": FAULT_MESSAGES[Fault.EMPTY],
             "invalid": _("Choose a file"),
         },
     )
-    # Set when the file passes the inspection.
-    inspected: InspectedFile
-    # The response's status: 503 if the inspection did not take place.
-    status = 200
 
-    def clean_file(self) -> Any:
-        file = self.cleaned_data["file"]
-        content = file.read(MAX_BYTES + 1)
-        try:
-            self.inspected = inspect(file.name, file.content_type or "", content)
-        except Unacceptable as e:
-            raise forms.ValidationError(FAULT_MESSAGES[e.fault]) from None
-        except Busy:
-            self.status = 503
-            raise forms.ValidationError(BUSY_MESSAGE) from None
-        return file
+    def clean_file(self) -> UploadedFile:
+        return read_upload(self.cleaned_data["file"])
 
 
 class SubmissionForm(forms.Form):

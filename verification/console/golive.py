@@ -21,8 +21,8 @@ from verification.golive import applications
 from verification.golive.applications import InvalidTransition, newest_application
 from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
+from verification.golive.uploads import status_of
 from verification.reports.request import InvalidRequest
-from verification.values.formats import one_line
 from workspaces import rate_limits
 from workspaces.members import Permission
 from workspaces.models import Workspace
@@ -101,17 +101,18 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
     if seconds := int(monotonic() - start):
         _is_rate_limited(place, seconds)
     if is_valid:
-        name = one_line(form.cleaned_data["file"].name)[-150:]
+        upload = form.cleaned_data["file"]
         try:
             applications.upload_document(
-                place.member, document_kind, name, form.inspected, place.by
+                place.member, document_kind, upload.name, upload.file, place.by
             )
         except applications.NotEditable:
             return _refuse_change(place)
         return place.to("golive", success=_("The document is kept."))
     shown = {"form": form, "label": forms.DOCUMENT_LABELS[document_kind]}
-    page = place.render("golive/hand_in", shown, form.status)
-    return page if form.status == 200 else _with_retry_after(page)
+    status = status_of(form)
+    page = place.render("golive/hand_in", shown, status)
+    return page if status == 200 else _with_retry_after(page)
 
 
 @member_required(Permission.GO_LIVE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -12,8 +13,10 @@ from pydantic_core import PydanticCustomError
 
 from verification.consents.decisions import is_signature
 from verification.consents.models import DATE_OF_BIRTH, KRA_PIN, REGISTRATION_NUMBER
+from verification.golive.uploads import UploadedFile, read_upload
 from verification.notifications.models import Channel
 from verification.notifications.sms import sms_is_configured
+from verification.privacy.corrections import MAX_DOCUMENTS
 from verification.reports.models import Report, SubjectType
 from verification.values import formats
 from verification.values.formats import kenyan_mobile, one_line
@@ -119,6 +122,33 @@ class CodeForm(forms.Form):
         max_length=20,
         error=_("Enter the six digits of the code"),
     )
+
+
+class DisputeForm(forms.Form):
+    """What the subject calls wrong, with up to three documents under one name."""
+
+    what = TextField(max_length=1000, error=_("Say what is wrong, in a few sentences"))
+    why = TextField(
+        max_length=2000, error=_("Say what is right, and how you know it, in short")
+    )
+    # The browser sends each chosen file under this name.
+    documents = forms.Field(required=False)
+
+    def __init__(self, typed: Any = None, uploads: Sequence[Any] = ()) -> None:
+        super().__init__(typed)
+        self._uploads = uploads
+        self.files_read: list[UploadedFile] = []
+
+    def clean(self) -> dict[str, Any] | None:
+        if len(self._uploads) > MAX_DOCUMENTS:
+            self.add_error("documents", _("Choose at most three documents"))
+        elif not self.errors:
+            # An inspection takes seconds, so it comes last.
+            try:
+                self.files_read = [read_upload(upload) for upload in self._uploads]
+            except forms.ValidationError as e:
+                self.add_error("documents", e)
+        return super().clean()
 
 
 class GrantForm(forms.Form):

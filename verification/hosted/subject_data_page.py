@@ -15,6 +15,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.hosted.finding_words import flag_text, label_of, text_of
 from verification.privacy.access import SubjectReport
 from verification.privacy.disclosures import RecipientKind, ReportRecipient
+from verification.privacy.models import Correction, CorrectionStatus
 from verification.providers.referee import NAME as REFEREE
 from verification.providers.registry import recipient_named
 from verification.reports.models import ReportStatus, RiskLevel
@@ -98,8 +99,41 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
         "notes": list(_notes(one)),
         "subject": _details(one.report.subject or {}, is_short=is_short),
         "checks": [_check_view(r, one, is_short=is_short) for r in one.results],
+        "corrections": [correction_view(each) for each in one.corrections],
         "recipients": [_recipient_text(each, one) for each in one.recipients],
     }
+
+
+def correction_view(correction: Correction) -> View:
+    """Return the words about a correction that the subject asked for."""
+    statement = correction.statement or {}
+    return {
+        "id": str(correction.pk),
+        "number": correction.request.number,
+        "name": _(correction.result.definition.display_name),
+        "state": _correction_state(CorrectionStatus(correction.status)),
+        "is_open": correction.is_open,
+        "is_confirmed": correction.status == CorrectionStatus.CONFIRMED,
+        "what": statement.get("what") or "",
+        "why": statement.get("why") or "",
+        "reason": correction.reason or "",
+        "opened": format_nairobi(correction.created_at, DAY),
+        "due": format_nairobi(correction.due_at, DAY),
+        "closed": format_nairobi(correction.decided_at, DAY)
+        if correction.decided_at
+        else "",
+    }
+
+
+def _correction_state(status: CorrectionStatus) -> str:
+    states = {
+        CorrectionStatus.OPEN: _("Received, not looked into yet"),
+        CorrectionStatus.IN_REVIEW: _("Being looked into"),
+        CorrectionStatus.CORRECTED: _("Corrected: the check was made again"),
+        CorrectionStatus.CONFIRMED: _("Looked into: it stays as it is"),
+        CorrectionStatus.WITHDRAWN: _("Withdrawn"),
+    }
+    return states[status]
 
 
 def _facts(one: SubjectReport) -> Iterator[tuple[str, str]]:
@@ -180,6 +214,7 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
         "flags": [flag_text(flag) for flag in finding.get("flags") or ()],
         "details": details,
         "is_disputed": result.pk in one.disputed,
+        "can_dispute": is_made and result.pk not in one.disputed,
         "is_made": is_made,
     }
 

@@ -5,6 +5,7 @@ from django.urls import include, path
 from verification.hosted import (
     blocks,
     consent,
+    corrections,
     my_data,
     payment,
     reference,
@@ -37,6 +38,16 @@ consent_urls = [
         "v/<uuid:row>/data/send-code",
         subject_data.proofs.send_code,
         name="data-send-code",
+    ),
+    path(
+        "v/<uuid:row>/data/wrong/<uuid:result>",
+        corrections.dispute,
+        name="data-dispute",
+    ),
+    path(
+        "v/<uuid:row>/data/corrections/<uuid:correction>",
+        corrections.show,
+        name="data-correction",
     ),
     path("v/<uuid:row>/data/my-data.pdf", subject_data.pdf, name="data-pdf"),
     path("v/<uuid:row>/data/my-data.json", subject_data.json, name="data-json"),

@@ -20,8 +20,8 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.recipients import count_today
 from verification.privacy.disclosures import ReportRecipient, recipients_of
 from verification.privacy.models import (
-    OPEN_CORRECTIONS,
     Correction,
+    CorrectionStatus,
     Hold,
     Origin,
     Outcome,
@@ -44,9 +44,14 @@ class SubjectReport:
     consent: Consent | None = None
     decisions: list[ConsentRecord] = field(default_factory=list)
     recipients: list[ReportRecipient] = field(default_factory=list)
-    # Ids of the results that the subject calls wrong, while that is open.
-    disputed: frozenset[UUID] = frozenset()
+    # Oldest first.
+    corrections: list[Correction] = field(default_factory=list)
     is_held: bool = False
+
+    @property
+    def disputed(self) -> dict[UUID, Correction]:
+        """The open corrections by the result that the subject calls wrong."""
+        return {one.result_id: one for one in self.corrections if one.is_open}
 
     @property
     def kept_until(self) -> datetime | None:
@@ -85,14 +90,12 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
     decisions: dict[UUID, list[ConsentRecord]] = defaultdict(list)
     for record in ConsentRecord.objects.filter(report__in=reports).defer("evidence"):
         decisions[record.report_id].append(record)
-    open_corrections = Correction.objects.filter(
-        report__in=reports, status__in=OPEN_CORRECTIONS
-    )
-    disputed: dict[UUID, set[UUID]] = defaultdict(set)
-    for report_id, result_id in open_corrections.values_list("report", "result"):
-        disputed[report_id].add(result_id)
+    corrections: dict[UUID, list[Correction]] = defaultdict(list)
+    rows = Correction.objects.filter(report__in=reports).order_by("id")
+    for one in rows.select_related("request", "result__definition"):
+        corrections[one.report_id].append(one)
     holds = Hold.objects.filter(report__in=reports, released_at=None, ends_at__gt=at)
-    held = set(holds.values_list("report", flat=True)) | set(disputed)
+    held = set(holds.values_list("report", flat=True))
     recipients = recipients_of(reports)
     return [
         SubjectReport(
@@ -101,8 +104,8 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
             getattr(report, "consent", None),
             decisions[report.pk],
             recipients.get(report.pk, []),
-            frozenset(disputed[report.pk]),
-            report.pk in held,
+            corrections[report.pk],
+            report.pk in held or any(one.is_open for one in corrections[report.pk]),
         )
         for report in reports
     ]
@@ -151,6 +154,7 @@ def _report_json(one: SubjectReport) -> dict[str, Any]:
             _result_json(result, is_disputed=result.pk in one.disputed)
             for result in one.results
         ],
+        "corrections": [_correction_json(correction) for correction in one.corrections],
         "recipients": [
             {
                 "kind": str(recipient.kind),
@@ -201,6 +205,26 @@ def _result_json(result: CheckResult, *, is_disputed: bool) -> dict[str, Any]:
         "riskLevel": result.risk_level,
         "failure": result.failure_code or None,
         "isUnderCorrection": is_disputed,
+    }
+
+
+def _correction_json(correction: Correction) -> dict[str, Any]:
+    statement = correction.statement or {}
+    is_corrected = correction.status == CorrectionStatus.CORRECTED
+    return {
+        "number": correction.request.number,
+        "check": correction.check_name,
+        "status": correction.status,
+        "what": statement.get("what"),
+        "why": statement.get("why"),
+        "openedAt": utc_text(correction.created_at),
+        "dueAt": utc_text(correction.due_at),
+        "closedAt": _text(correction.decided_at),
+        "reason": correction.reason,
+        # What was found before the correction.
+        "supersededResult": _result_json(correction.result, is_disputed=False)
+        if is_corrected
+        else None,
     }
 
 

@@ -39,7 +39,7 @@ from verification.db.bulk_insert import insert
 from verification.golive import documents
 from verification.golive.applications import ActingUser
 from verification.golive.documents import StoredFile
-from verification.golive.inspection import InspectedFile
+from verification.golive.uploads import UploadedFile
 from verification.jobs.queue import job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -134,14 +134,6 @@ class Statement:
     what: str
     why: str
     language: str
-
-
-@dataclass(frozen=True, slots=True)
-class UploadedFile:
-    """An inspected file, and its name on the person's device."""
-
-    name: str
-    file: InspectedFile
 
 
 def open_correction(

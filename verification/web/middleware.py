@@ -61,6 +61,8 @@ PROGRAM_PATHS = ("/metrics", "/callbacks/")
 HOSTED_PATHS = ("/b/", "/c/", "/p/", "/r/", "/sandbox/checkout/", "/t/")
 USER_PATHS = ("/admin/", "/console/", "/accounts/")
 MAX_HOSTED_FORM_BYTES = 64 * 1024
+# The one hosted form that takes documents
+UPLOAD_PATH = re.compile(r"/c/v/[0-9a-f-]{36}/data/wrong/[0-9a-f-]{36}")
 # Characters that mail programs and people append to a link by mistake.
 LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
@@ -369,7 +371,9 @@ def _refuse_form(request: HttpRequest) -> HttpResponse | None:
         return console.too_large(request)
     if not path.startswith(HOSTED_PATHS):
         return None
-    if size > MAX_HOSTED_FORM_BYTES:
+    is_upload = UPLOAD_PATH.fullmatch(path)
+    most = settings.MAX_UPLOAD_BYTES if is_upload else MAX_HOSTED_FORM_BYTES
+    if size > most:
         return hosted.too_large(request)
     try:
         # Parse the form here: an error in a later middleware would get no page.

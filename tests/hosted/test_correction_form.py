@@ -1,0 +1,195 @@
+"""The form by which a subject calls a finding wrong, and the page of its state."""
+
+import re
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from tests.golive.files import pdf, picture
+from tests.hosted.test_subject_data import data_page, grant
+from tests.world.clients import Api
+from tests.world.corrections import MISTYPED, REASON, reviewer
+from tests.world.subject import Visitor
+from verification.checks.models import CheckResult
+from verification.golive.documents import read_content
+from verification.golive.inspection import MAX_BYTES
+from verification.privacy.corrections import confirm, take
+from verification.privacy.models import Correction
+from verification.privacy.personal_data import erase_reports
+
+SAID = {"what": "The name is not mine.", "why": "Two digits\nwere swapped."}
+
+
+@pytest.fixture
+def subject(ask: Any, api: Api) -> Visitor:
+    """A subject who sees a finding with another name."""
+    visitor = grant(ask(subject={"idNumber": MISTYPED}, checksRequested=["IDENTITY"]))
+    api.work()
+    data_page(visitor)
+    visitor.confirm()
+    return visitor
+
+
+def form_of(visitor: Visitor) -> str:
+    """Return the rest of the form's address, as the page links it."""
+    found = re.search(r'href="[^"]*?/data/(wrong/[^"]+)"', visitor.text())
+    assert found
+    return found[1]
+
+
+def send(visitor: Visitor, *files: tuple[str, bytes, str], **said: str) -> Any:
+    uploads = [SimpleUploadedFile(*file) for file in files]
+    return visitor.post(form_of(visitor), **(SAID | said), documents=uploads)
+
+
+def test_subject_disputes_a_finding_with_documents(subject: Visitor, api: Api):
+    answer = send(
+        subject,
+        ("id.pdf", pdf(), "application/pdf"),
+        ("id.jpg", picture(), "image/jpeg"),
+    )
+
+    assert answer.status_code == 303
+    correction = Correction.objects.get()
+    assert correction.statement == {
+        "what": SAID["what"],
+        "why": "Two digits\r\nwere swapped.".replace("\r", ""),
+        "language": "en",
+    }
+    names = [d.name for d in correction.documents.order_by("id")]
+    assert names == ["id.pdf", "id.jpg"]
+    assert read_content(correction.documents.order_by("id").first()) == pdf()
+    page = subject.browser.get(answer["Location"]).content.decode()
+    assert "Received, not looked into yet" in page
+    assert correction.request.number in page
+    page = subject.text()
+    assert "It is being looked into." in page
+    assert "wrong/" not in page
+
+
+def test_form_needs_both_answers(subject: Visitor):
+    answer = send(subject, what=" ")
+
+    assert answer.status_code == 200
+    page = answer.content.decode()
+    assert "Say what is wrong" in page
+    assert "were swapped." in page
+    assert not Correction.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("id.pdf", picture(), "not what its name says"),
+        ("id.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no PDF, JPEG or"),
+        ("id.pdf", b"%PDF-1.7 nothing", "cannot be read"),
+        ("id.jpg", b"", "empty"),
+        ("id.pdf", pdf() + bytes(MAX_BYTES), "larger than 10 MB"),
+    ],
+)
+def test_document_that_is_not_what_it_claims_is_refused(
+    subject: Visitor, name: str, content: bytes, said: str
+):
+    answer = send(subject, (name, content, ""))
+
+    assert said in answer.content.decode()
+    assert not Correction.objects.exists()
+
+
+def test_fourth_document_is_refused(subject: Visitor):
+    answer = send(subject, *[("id.pdf", pdf(), "application/pdf")] * 4)
+
+    assert "at most three" in answer.content.decode()
+    assert not Correction.objects.exists()
+
+
+def test_larger_form_is_refused_and_other_forms_stay_small(subject: Visitor):
+    large = SimpleUploadedFile("id.pdf", bytes(12 * 1024 * 1024), "application/pdf")
+    assert subject.post(form_of(subject), documents=[large]).status_code == 413
+
+    small = SimpleUploadedFile("id.pdf", bytes(70_000), "application/pdf")
+    assert subject.post("confirm", documents=small).status_code == 413
+
+
+def test_result_of_somebody_else_is_refused(subject: Visitor, ask: Any, api: Api):
+    other = grant(ask(subject={"idNumber": "87654321"}, checksRequested=["IDENTITY"]))
+    api.work()
+    foreign = CheckResult.objects.get(report=other.report_id)
+
+    answer = subject.post(f"wrong/{foreign.pk}", **SAID)
+
+    assert answer["Location"] == subject.page
+    assert not Correction.objects.exists()
+
+
+def test_visitor_without_the_proof_is_led_to_it(subject: Visitor):
+    where = form_of(subject)
+    stranger = Visitor(subject.link)
+    data_page(stranger)
+
+    for answer in (stranger.get(where), stranger.post(where, **SAID)):
+        assert (answer.status_code, answer["Location"]) == (303, stranger.page)
+    assert not Correction.objects.exists()
+
+
+def test_disputed_finding_takes_no_second_form(subject: Visitor):
+    where = form_of(subject)
+    send(subject)
+
+    assert subject.get(where)["Location"] == subject.page
+    assert subject.post(where, **SAID)["Location"] == subject.page
+    assert Correction.objects.count() == 1
+
+
+def test_subject_takes_it_back(subject: Visitor):
+    page = send(subject)["Location"]
+
+    subject.browser.post(page)
+
+    assert Correction.objects.get().status == "WITHDRAWN"
+    shown = subject.browser.get(page).content.decode()
+    assert "Withdrawn" in shown
+    assert "Take it back" not in shown
+    assert "wrong/" in subject.text()
+
+
+def test_subject_reads_the_decision(subject: Visitor):
+    page = send(subject)["Location"]
+    correction = Correction.objects.get()
+    take(correction.pk, reviewer())
+    confirm(correction.pk, reviewer(), REASON)
+
+    shown = subject.browser.get(page).content.decode()
+
+    assert "it stays as it is" in shown
+    assert REASON in shown
+    assert "odpc.go.ke" in shown
+    # A tab that was open before
+    subject.browser.post(page)
+    correction.refresh_from_db()
+    assert correction.status == "CONFIRMED"
+    found = subject.browser.get(f"{subject.page}my-data.json").json()
+    (kept,) = found["reports"][0]["corrections"]
+    assert (kept["status"], kept["reason"]) == ("CONFIRMED", REASON)
+
+
+def test_pages_are_in_kiswahili(subject: Visitor):
+    form = subject.get(form_of(subject), lang="sw").content.decode()
+    page = send(subject)["Location"]
+    shown = subject.browser.get(page, {"lang": "sw"}).content.decode()
+
+    assert "Kipi si sahihi?" in form
+    assert "Limepokelewa" in shown
+    assert Correction.objects.get().statement["language"] == "sw"
+
+
+def test_erased_report_has_no_form(subject: Visitor):
+    where = form_of(subject)
+    page = send(subject)["Location"]
+    report = Correction.objects.get().report
+    report.refresh_from_db()
+    erase_reports([report.pk], report.completed_at)
+
+    assert subject.get(where)["Location"] == subject.page
+    assert subject.browser.get(page)["Location"] == subject.page

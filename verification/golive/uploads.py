@@ -1,0 +1,62 @@
+"""Uploaded documents in forms: their inspection, and what people are told of faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
+
+from verification.golive.inspection import (
+    MAX_BYTES,
+    Busy,
+    Fault,
+    InspectedFile,
+    Unacceptable,
+    inspect,
+)
+from verification.values.formats import one_line
+
+ACCEPTED = ".pdf,.jpg,.jpeg,.png"
+MAX_NAME_LENGTH = 150
+FAULT_MESSAGES = {
+    Fault.EMPTY: _("The file is empty. Choose another one."),
+    Fault.TOO_LARGE: _("The file is larger than 10 MB. Choose a smaller one."),
+    Fault.UNKNOWN: _("This is no PDF, JPEG or PNG. Scan or save it as one of these."),
+    Fault.LIES: _("The file is not what its name says. Save it anew, as what it is."),
+    Fault.DAMAGED: _("The file cannot be read. Open it, and save it anew."),
+    Fault.BOMB: _("The file holds more than we open. Scan it anew, at 300 dpi."),
+    Fault.ACTIVE: _("The PDF runs something or carries files. Print it to a new PDF."),
+    Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
+    Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper anew."),
+    Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
+}
+BUSY_MESSAGE = _("We cannot look into the file now. Send it again in a minute.")
+# The code of the error if the inspection did not take place.
+BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedFile:
+    """An inspected file, and its name on the person's device."""
+
+    name: str
+    file: InspectedFile
+
+
+def read_upload(upload: Any) -> UploadedFile:
+    """Inspect a file of a form. Raises ValidationError, with the code BUSY if it is."""
+    content = upload.read(MAX_BYTES + 1)
+    try:
+        file = inspect(upload.name, upload.content_type or "", content)
+    except Unacceptable as e:
+        raise ValidationError(FAULT_MESSAGES[e.fault]) from None
+    except Busy:
+        raise ValidationError(BUSY_MESSAGE, code=BUSY) from None
+    return UploadedFile(one_line(upload.name)[-MAX_NAME_LENGTH:], file)
+
+
+def status_of(form: Any) -> int:
+    """Return the status of the page: 503 if an inspection did not take place."""
+    return 503 if any(form.has_error(name, BUSY) for name in form.fields) else 200

@@ -1,0 +1,121 @@
+"""The subject's pages about what they call wrong: the form, and how far it is."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.golive.uploads import ACCEPTED, status_of
+from verification.hosted import forms, subject_data_page
+from verification.hosted.consent_page import OpenConsent
+from verification.hosted.pages import render_page, require_rate, see_other
+from verification.hosted.subject_data import (
+    data_context,
+    subject_pages,
+    subject_required,
+)
+from verification.privacy import access, corrections
+from verification.privacy.corrections import (
+    MAX_DOCUMENTS,
+    AlreadyDisputed,
+    NoFinding,
+    NotWithdrawable,
+    Statement,
+    TooManyCorrections,
+)
+from verification.privacy.models import Correction, RequestKind
+from workspaces import rate_limits
+
+# Of one person, by their link.
+FORMS_PER_MINUTE = 6
+
+
+@subject_required
+def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpResponse:
+    """Show the form; a POST opens the correction of this finding."""
+    found = CheckResult.objects.select_related("definition").filter(
+        pk=result,
+        report__in=access.reports_of(visited.consent.report),
+        status=ResultStatus.COMPLETED,
+        disputed_at=None,
+    )
+    wrong = found.first()
+    if wrong is None or visited.consent.report.erased_at:
+        return subject_pages.redirect(visited.consent.pk)
+    if request.method != "POST":
+        return _render_form(request, visited, wrong, forms.DisputeForm())
+    require_rate(
+        rate_limits.count(f"corrections:{visited.consent.pk}", FORMS_PER_MINUTE)
+    )
+    form = forms.DisputeForm(request.POST, request.FILES.getlist("documents"))
+    if form.is_valid():
+        statement = Statement(
+            form.cleaned_data["what"],
+            form.cleaned_data["why"],
+            get_language() or "en",
+        )
+        try:
+            opened = corrections.open_correction(
+                wrong.report_id, wrong.pk, statement, form.files_read
+            )
+        except (AlreadyDisputed, NoFinding):
+            return subject_pages.redirect(visited.consent.pk)
+        except TooManyCorrections:
+            form.add_error(
+                "what", _("You told us of many mistakes today. Go on tomorrow")
+            )
+        else:
+            return _redirect(visited, opened)
+    return _render_form(request, visited, wrong, form)
+
+
+@subject_required
+def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpResponse:
+    """Show how far a correction is; a POST withdraws it."""
+    report = visited.consent.report
+    mine = Correction.objects.filter(report__in=access.reports_of(report))
+    found = mine.select_related("request", "result__definition").filter(pk=correction)
+    row = found.first()
+    if row is None or report.erased_at:
+        return subject_pages.redirect(visited.consent.pk)
+    if request.method == "POST":
+        # If it is decided, the page says how.
+        with suppress(NotWithdrawable):
+            corrections.withdraw(row.pk)
+        return _redirect(visited, row)
+    shown: dict[str, Any] = {
+        "view": subject_data_page.correction_view(row),
+        "documents": [document.name for document in row.documents.order_by("id")],
+    }
+    return render_page(request, "data/correction", data_context(visited) | shown)
+
+
+def _redirect(visited: OpenConsent, correction: Correction) -> HttpResponse:
+    arguments = [visited.consent.pk, correction.pk]
+    return see_other(reverse("hosted:data-correction", args=arguments))
+
+
+def _render_form(
+    request: HttpRequest,
+    visited: OpenConsent,
+    wrong: CheckResult,
+    form: forms.DisputeForm,
+) -> HttpResponse:
+    shown: dict[str, Any] = {
+        "form": form,
+        "check": _(wrong.definition.display_name),
+        "summary": (wrong.finding or {}).get("summary") or "",
+        "numbers": range(1, MAX_DOCUMENTS + 1),
+        "accepted": ACCEPTED,
+        "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],
+    }
+    context = data_context(visited) | shown
+    return render_page(request, "data/dispute", context, status_of(form))
