@@ -15,7 +15,7 @@ from django.http import FileResponse, Http404
 from django.shortcuts import redirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import path, reverse
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.timezone import localdate, now
 from unfold.decorators import action
 from unfold.enums import ActionVariant
@@ -719,13 +719,14 @@ class CorrectionAdmin(ReadOnlyAdmin):
         """Return the disputed finding and that of the re-run, side by side."""
         old, new = row.result, row.rerun
         shown = [
-            ("Result", link(old), link(new) if new else "-"),
+            ("Result", link(old, "Open"), link(new, "Open") if new else "-"),
             ("Status", old.status, new.status if new else "-"),
             ("Score", _score_text(old), _score_text(new)),
             ("Asked with", "The report", _changes_text(row)),
             *_compared(old.finding or {}, (new and new.finding) or {}),
         ]
-        return table(["", "Disputed", "Run again"], shown)
+        compared = table(["", "Disputed", "Run again"], shown)
+        return format_html('<div class="compared">{}</div>', compared)
 
     @admin.display(description="Reason of the decision")
     def reason(self, row):
