@@ -286,3 +286,17 @@ def test_receipt_is_attached_to_its_email(api: Api, language: str):
     ((name, pdf, kind),) = message.attachments
     assert (name, kind) == (f"{NUMBER}.pdf", "application/pdf")
     assert pdf == consent_receipt_pdf(kept)
+
+
+def test_receipt_says_where_a_person_sees_their_data(settings: Any):
+    settings.BASE_URL = "https://verify.example.com"
+    person_report = Report(
+        id=UUID(int=5), workspace=REQUESTER, subject_type="INDIVIDUAL"
+    )
+    company_report = Report(id=UUID(int=5), workspace=REQUESTER, subject_type="COMPANY")
+
+    text = pdf_text(consent_receipt_pdf(build_record(report=person_report)))
+    other = pdf_text(consent_receipt_pdf(build_record(report=company_report)))
+
+    assert "https://verify.example.com/my-data" in text
+    assert "my-data" not in other

@@ -318,7 +318,8 @@ def test_page_shows_all_reports_of_the_person_newest_first(api: Api, ask: Any):
 
     found = [both.index(f"Why {nth} loan") for nth in ("Third", "Second", "First")]
     assert found == sorted(found)
-    assert "Page 1 of 2" in both
+    assert "Page 1 Older reports" in both
+    assert "Page 2 Newer reports" in both
     assert visitor.get(page="9").content == visitor.get(page="2").content
     assert visitor.get(page="x").status_code == 200
 

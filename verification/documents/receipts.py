@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import gettext
 
@@ -17,7 +18,7 @@ from verification.payments.messages import receipt_of
 from verification.payments.models import Checkout
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
-from verification.reports.models import Report
+from verification.reports.models import Report, SubjectType
 from verification.values.formats import one_line
 from verification.values.local_time import FULL_FORMAT, format_nairobi
 from workspaces.models import Environment
@@ -112,6 +113,10 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "linkGiven": "" if record.is_by_staff else _link_origin(evidence),
         "ofClient": evidence.get("ofClient") or [],
         "report": str(record.report_id),
+        # Companies have no such page.
+        "myData": settings.BASE_URL + reverse("my-data")
+        if record.report.subject_type == SubjectType.INDIVIDUAL
+        else "",
         **_contacts(record.report),
         "version": record.notice_version,
         "hash": bytes(record.notice_sha256 or b"").hex(),

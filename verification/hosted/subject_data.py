@@ -149,9 +149,11 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return render_page(request, "data/erased", context | {"report": report})
     access.record_access(report, RequestKind.ACCESS)
     known = access.reports_of(report)
-    sizes = known.values_list("pk", CHECKS)
-    divided = subject_data_page.pages_of(list(sizes))
-    number = min(_page_number(request), len(divided))
+    number = _page_number(request)
+    # One more than fit on the pages up to this one, to know whether another follows
+    most = number * subject_data_page.CHECKS_PER_PAGE + 1
+    divided = subject_data_page.pages_of(list(known.values_list("pk", CHECKS)[:most]))
+    number = min(number, len(divided))
     shown = list(known.filter(pk__in=divided[number - 1]))
     context |= {
         "found": [
@@ -159,7 +161,6 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
             for one in access.load_reports(shown, now())
         ],
         "number": number,
-        "last": len(divided),
         "newer": number - 1,
         "older": number + 1 if number < len(divided) else 0,
     }
