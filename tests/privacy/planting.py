@@ -367,12 +367,12 @@ class World:
     def dispute(self, result: CheckResult) -> Correction:
         c, about = self.canaries, f"of {result.name}"
         statement = Statement(
-            what=c.text(f"Statement.what {about}"),
-            why=c.text(f"Statement.why {about}"),
+            what=c.text(f"DisputeForm.what {about}"),
+            why=c.text(f"DisputeForm.why {about}"),
             language="en",
         )
         name = f"{c.word(f'name of a document {about}')}.pdf"
-        content = pdf_with(c.text(f"text of a document {about}"))
+        content = pdf_with(c.text(f"DisputeForm.documents {about}"))
         file = inspect(name, "application/pdf", content)
         return open_correction(
             result.report_id, result.pk, statement, [UploadedFile(name, file)]

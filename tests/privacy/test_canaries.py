@@ -102,7 +102,7 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
         "statistics of reports_report.subject_name",
     }
     assert "e-mails" in found["SubjectInput.email"]
-    assert found["text of a document of CRB_FULL"] == {"documents"}
+    assert found["DisputeForm.documents of CRB_FULL"] == {"documents"}
 
     old = now() - timedelta(days=400)
     withdraw(UUID(world.open_correction))

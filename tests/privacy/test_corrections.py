@@ -6,11 +6,14 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 from django.db import IntegrityError
+from django.test import Client
 from django.utils.timezone import now
 from pypdf import PdfReader
 
 from monitoring.models import Alert, Baseline
+from tests.checks.conftest import paying_api as paying_api
 from tests.golive.files import pdf
+from tests.hosted.conftest import ask as ask
 from tests.world.clients import ATTESTED, Api, person
 from tests.world.corrections import (
     MISTYPED,
@@ -21,13 +24,17 @@ from tests.world.corrections import (
     dispute,
     reviewer,
 )
+from tests.world.employer import ANSWERS, EVIDENCE, NOT_EMPLOYED, create_reference
 from tests.world.orders import SLOW, movements, two_checks
 from tests.world.payments import end_checkout, open_page
 from tests.world.rules import create_rule, move_rules_back, run_rules
-from tests.world.staff import enter_request
+from tests.world.staff import enter_request, reveal
 from tests.world.threads import run_at_once
 from verification import links
+from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
+from verification.checks.queue import claim
+from verification.checks.results import Completed, record_outcomes
 from verification.db.ids import uuid7
 from verification.golive.documents import read_content
 from verification.golive.inspection import inspect
@@ -35,6 +42,7 @@ from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.payments.messages import build_receipt
 from verification.privacy import corrections
+from verification.privacy.access import load_reports
 from verification.privacy.corrections import (
     AlreadyDisputed,
     CorrectionRefused,
@@ -52,6 +60,9 @@ from verification.privacy.corrections import (
 from verification.privacy.models import Correction, Outcome
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.retention import erase_expired_reports
+from verification.references.answers import submit
+from verification.references.models import Reference
+from verification.references.requests import ReferenceClosed
 from verification.reports.models import Report
 from webhooks.models import Event
 
@@ -595,3 +606,101 @@ def test_payment_keeps_its_price_when_a_paid_check_is_corrected(api: Api):
 
     assert build_receipt(correction.report, {}, checkout)["checks"] == before
     assert api.report(made["id"])["paymentState"]["status"] == "PAID"
+
+
+def test_referee_is_asked_again_with_the_corrected_address(paying_api: Api):
+    reference = create_reference(paying_api)
+    submit(reference.pk, 1, NOT_EMPLOYED, EVIDENCE)
+    paying_api.work()
+    report_id = str(reference.report_id)
+    assert paying_api.report(report_id)["status"] == "READY"
+    correction = take(dispute(report_id, "EMPLOYER_VERIFICATION").pk, reviewer())
+
+    row = rerun(correction.pk, reviewer(), {"refereeEmail": "njeri@baraka.test"})
+    paying_api.work()
+    asked = Reference.objects.get(result_id=row.pk)
+    sent = Notification.objects.filter(kind="REFERENCE_REQUEST").latest("id")
+    assert sent.recipient == "njeri@baraka.test"
+    submit(asked.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    assert paying_api.report(report_id)["riskLevel"] != "LOW"
+    correct(correction.pk, reviewer(), REASON)
+
+    report = paying_api.report(report_id)
+    assert (report["status"], report["riskLevel"]) == ("READY", "LOW")
+
+
+def test_referees_link_closes_when_the_correction_is_withdrawn(paying_api: Api):
+    reference = create_reference(paying_api)
+    submit(reference.pk, 1, NOT_EMPLOYED, EVIDENCE)
+    paying_api.work()
+    correction = dispute(str(reference.report_id), "EMPLOYER_VERIFICATION")
+    take(correction.pk, reviewer())
+    row = rerun(correction.pk, reviewer())
+    paying_api.work()
+    asked = Reference.objects.get(result_id=row.pk)
+
+    withdraw(correction.pk)
+
+    with pytest.raises(ReferenceClosed):
+        submit(asked.pk, 1, ANSWERS, EVIDENCE)
+    row.refresh_from_db()
+    assert row.status == "CANCELLED"
+
+
+def test_withdrawn_consent_stops_the_rerun(ask):
+    visitor = ask(checksRequested=["IDENTITY"], subject={"idNumber": MISTYPED})
+    visitor.enter()
+    visitor.grant()
+    run_due_checks()
+    correction = take(dispute(visitor.report_id).pk, reviewer())
+    row = rerun(correction.pk, reviewer())
+
+    visitor.post("withdraw", reason="")
+
+    row.refresh_from_db()
+    correction.refresh_from_db()
+    assert (row.status, correction.status) == ("CANCELLED", "IN_REVIEW")
+    assert refusal(rerun, correction.pk, reviewer()) == Obstacle.NO_CONSENT
+
+
+def test_answer_of_a_call_under_way_changes_nothing_after_the_withdrawal(api: Api):
+    correction = in_review(api)
+    row = rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    (claimed,) = claim(1)
+
+    withdraw(correction.pk)
+    outcome = Completed(5, correction.result.finding)
+    definitions = {correction.result.definition_id: correction.result.definition}
+    record_outcomes([(claimed, outcome)], definitions)
+
+    row.refresh_from_db()
+    report = api.report(str(correction.report_id))
+    assert row.status == "COMPLETED"
+    assert report["checkResults"][0]["id"] == str(correction.result_id)
+    assert report["corrections"][0]["status"] == "WITHDRAWN"
+
+
+def test_late_answer_of_a_rerun_is_dropped_after_the_erasure(api: Api):
+    correction = in_review(api)
+    row = rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    (claimed,) = claim(1)
+
+    erase_reports([correction.report_id], now())
+    outcome = Completed(5, {"summary": "Njeri"})
+    definitions = {correction.result.definition_id: correction.result.definition}
+    record_outcomes([(claimed, outcome)], definitions)
+
+    row.refresh_from_db()
+    assert (row.status, row.finding) == ("CANCELLED", None)
+
+
+def test_staff_who_revealed_a_correction_are_named_to_the_subject(
+    api: Api, superuser: Client
+):
+    correction = dispute(create_wrong_report(api))
+
+    reveal(superuser, correction)
+
+    (found,) = load_reports([correction.report], now())
+    assert [str(one.kind) for one in found.recipients if one.kind == "STAFF"]

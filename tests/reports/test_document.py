@@ -83,3 +83,13 @@ def test_document_wraps_long_names(api: Api):
         lines = re.findall(f"{letter}+", first)
         assert sum(map(len, lines)) >= 200
         assert max(map(len, lines)) < 60
+
+
+def test_document_shows_findings_that_are_lists_of_objects(api: Api):
+    report = api.create(company())
+    api.work()
+    finding = api.report(report["id"])["checkResults"][0]["details"]
+
+    text = " ".join(" ".join(page_texts(api, report["id"])).split())
+
+    assert finding["directors"][0]["fullName"] in text

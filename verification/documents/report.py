@@ -181,7 +181,7 @@ def _timeline(report: Report) -> list[list[str]]:
 def as_text(value: Any) -> str:
     """Format a value of a finding for people; empty if there is none."""
     match value:
-        case None | "" | [] | {}:
+        case None | "":
             return ""
         case bool():
             return "Yes" if value else "No"

@@ -23,7 +23,7 @@ from django.utils.timezone import now
 
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.ids import uuid7
-from verification.privacy.models import Channel, Disclosure
+from verification.privacy.models import Channel, Correction, Disclosure
 from verification.reports.models import Report
 from webhooks.models import Attempt
 
@@ -43,6 +43,8 @@ STAFF_ACTIONS = (
     "report.revealed",
     "report.pdf-taken",
     "report.pdf-downloaded",
+    "correction.revealed",
+    "correction.document-read",
 )
 
 _lock = threading.Lock()
@@ -141,14 +143,22 @@ def _receivers(ids: list[UUID]) -> Found:
 
 
 def _staff(ids: list[UUID]) -> Found:
+    # The pages of reports and of their corrections
+    pages = {str(one): one for one in ids}
+    corrections = Correction.objects.filter(report__in=ids)
+    for correction_id, report_id in corrections.values_list("pk", "report"):
+        pages[str(correction_id)] = report_id
     acts = AuditEvent.objects.filter(
         actor_kind=ActorKind.STAFF,
-        object_type=Report._meta.label_lower,
-        object_id__in=[str(one) for one in ids],
+        object_type__in=[Report._meta.label_lower, Correction._meta.label_lower],
+        object_id__in=list(pages),
         action__in=STAFF_ACTIONS,
     )
+    times: dict[UUID, list[datetime]] = defaultdict(list)
     grouped = acts.values_list("object_id").order_by("object_id")
     for object_id, first, last in grouped.annotate(
         Min("created_at"), Max("created_at")
     ):
-        yield UUID(object_id), ReportRecipient(RecipientKind.STAFF, first, last)
+        times[pages[object_id]] += [first, last]
+    for report_id, seen in times.items():
+        yield report_id, ReportRecipient(RecipientKind.STAFF, min(seen), max(seen))

@@ -30,6 +30,7 @@ from verification.accounts.models import Colleague
 from verification.backoffice import audit
 from verification.backoffice.model_admin import is_uuid
 from verification.backoffice.widgets import link
+from verification.checks.models import CheckResult
 from verification.consents.models import ConsentRecord
 from verification.db.base import force_custom_plan
 from verification.db.ids import filter_by_number
@@ -265,13 +266,11 @@ def _requests(term: str) -> list[SubjectRequest]:
 
 def _entries(term: str) -> list[LedgerEntry]:
     # Entries name the result that they are for, and have an index on it alone.
-    results = [
-        result
-        for report in Report.objects.filter(pk__in=_report_ids(term))
-        for result in report.results.values_list("pk", flat=True)
-    ]
+    # With superseded ones, which were charged.
+    results = CheckResult.every.filter(report__in=_report_ids(term))
     entries = LedgerEntry.objects.filter(
-        Q(result_id__in=results) | Q(pk__in=_own_id(term))
+        Q(result_id__in=list(results.values_list("pk", flat=True)))
+        | Q(pk__in=_own_id(term))
     )
     return _newest(entries.select_related("account"), term)
 
