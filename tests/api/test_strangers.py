@@ -14,6 +14,9 @@ from tests.world.deliveries import configure_receiver, record_delivery
 from tests.world.erasures import erase, erasing_api
 from tests.world.orders import count_rows, create_report_with_status
 from tests.world.rules import raise_alert, rule_request, store_rule
+from tests.world.staff import enter_request
+from verification.privacy.models import Correction
+from verification.reports.models import Report
 from workspaces.models import Scope, Workspace
 
 DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
@@ -50,6 +53,8 @@ SCOPES = {
     ("get", "/api/v1/erasures/{erasureId}/certificate"): "reports:read",
     ("get", "/api/v1/erasures/{erasureId}/certificate.pdf"): "reports:read",
     ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
+    ("get", "/api/v1/corrections"): "reports:read",
+    ("get", "/api/v1/corrections/{correctionId}"): "reports:read",
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
     ("get", "/api/v1/sandbox/subjects"): None,
@@ -79,10 +84,21 @@ def erase_draft(api: Api) -> str:
     return str(erase(api, create_report_with_status(api, "DRAFT")).pk)
 
 
+def dispute_draft(api: Api) -> str:
+    report = Report.objects.get(pk=create_report_with_status(api, "DRAFT"))
+    result = report.results.first()
+    request = enter_request(report, kind="CORRECTION", origin="SUBJECT")
+    correction = Correction.objects.create(
+        request=request, report=report, result=result, check_name=result.name
+    )
+    return str(correction.pk)
+
+
 # Parameter of a path -> makes an object that belongs to this client.
 OWNED: dict[str, Callable[[Api], str]] = {
     "reportId": lambda api: create_report_with_status(api, "DRAFT"),
     "erasureId": erase_draft,
+    "correctionId": dispute_draft,
     "deliveryId": lambda api: str(record_delivery(api).pk),
     "monitoringId": lambda api: str(store_rule(api).pk),
     "alertId": lambda api: str(raise_alert(api).pk),

@@ -38,6 +38,8 @@ KINDS = {
     Kind.ACCESS_CODE: gettext_lazy("Code to see one's own data"),
     Kind.ACCESS_LINK: gettext_lazy("Link to one's own data"),
     Kind.CONSENT_RECEIPT: gettext_lazy("Receipt of a decision"),
+    Kind.CORRECTION_RECEIPT: gettext_lazy("Receipt of a correction"),
+    Kind.CORRECTION_ANSWER: gettext_lazy("Answer to a correction"),
     Kind.PAYMENT_REQUEST: gettext_lazy("Request to pay"),
     Kind.PAYMENT_REMINDER: gettext_lazy("Reminder to pay"),
     Kind.PAYMENT_SHORT: gettext_lazy("Notice that too little was paid"),

@@ -142,8 +142,11 @@ def referee_message(
 
 def asked_subject(reference: Reference) -> dict[str, Any]:
     """Return the subject as the check asks about it; empty after its erasure."""
-    edited = CheckResult.every.filter(pk=reference.result_id, inputs__isnull=False)
-    result = edited.first()
+    known = reference.__dict__
+    if "_edited" not in known:
+        edited = CheckResult.every.filter(inputs__isnull=False)
+        known["_edited"] = edited.filter(pk=reference.result_id).first()
+    result = known["_edited"]
     return (result.inputs if result else reference.report.subject) or {}
 
 
