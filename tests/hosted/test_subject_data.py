@@ -354,6 +354,9 @@ def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
 
     assert "You said that this is wrong. It is being looked into." in text
     assert "Kept until Longer than usual" in text
+    reader = PdfReader(io.BytesIO(visitor.get("my-data.pdf").content))
+    document = " ".join(page.extract_text() for page in reader.pages)
+    assert f"{request.number}, National identity: Received" in document
 
 
 def test_page_says_that_a_report_is_restricted(api: Api, ask: Any):

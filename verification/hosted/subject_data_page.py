@@ -61,6 +61,7 @@ def document(found: Sequence[SubjectReport], at: datetime, *, is_all: bool) -> V
             "checks": _("The checks"),
             "flags": _("What stood out"),
             "details": _("The details"),
+            "corrections": _("What you said is wrong"),
             "recipients": _("Who has received it"),
             "nobody": _("Nobody yet."),
         },
