@@ -16,6 +16,7 @@ from verification.checks.models import CheckResult
 from verification.consents.links import MAX_WRONG_CODES, TRIES
 from verification.consents.models import Consent
 from verification.hosted import finding_words
+from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.recipients import block
 from verification.privacy.models import Correction, Origin, RequestKind
@@ -24,6 +25,7 @@ from verification.privacy.requests import open_request
 from verification.reports.links import RESEND_INTERVAL
 from verification.reports.models import Report
 from verification.values.local_time import format_nairobi
+from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +107,22 @@ def test_code_is_not_shown_for_a_wrong_code(live_granted: Visitor):
 def test_subject_who_blocked_the_client_gets_the_code(live_granted: Visitor):
     workspace = live_granted.consent.report.workspace_id
     block(workspace, [(Channel.EMAIL, EMAIL)], Block.Reason.UNWANTED)
+
+    assert FOUND in live_granted.see_data().content.decode()
+
+
+def test_suspended_client_does_not_keep_the_code_back(live_granted: Visitor):
+    live_granted.consent.report.workspace.suspend("Unpaid invoices")
+    data_page(live_granted)
+    live_granted.confirm()
+
+    send_due_notifications()
+
+    assert [one.status for one in codes()] == ["SENT"]
+
+
+def test_limit_of_the_client_does_not_keep_the_code_back(live_granted: Visitor):
+    Workspace.objects.update(messages_per_day=0)
 
     assert FOUND in live_granted.see_data().content.decode()
 

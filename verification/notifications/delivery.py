@@ -17,7 +17,7 @@ from typing import Self
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.timezone import now
 
@@ -26,6 +26,7 @@ from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
+    OWN_DATA_KINDS,
     Channel,
     Notification,
     NotificationError,
@@ -73,9 +74,13 @@ def next_retry_delay(attempts: int) -> timedelta | None:
 
 
 def _waiting() -> QuerySet[Notification]:
-    """Return the unsent notifications, without those of suspended workspaces."""
+    """Return the unsent notifications, without those of suspended workspaces.
+
+    Messages to subjects about their own data go out nevertheless.
+    """
     return Notification.objects.filter(
-        next_attempt_at__isnull=False, workspace__suspended_at=None
+        Q(workspace__suspended_at=None) | Q(kind__in=OWN_DATA_KINDS),
+        next_attempt_at__isnull=False,
     )
 
 

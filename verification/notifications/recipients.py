@@ -267,6 +267,9 @@ def _limits(notification: Notification) -> list[_Limit]:
             _Limit(f"{from_workspace}:{hashed[:32]}", most, by_recipient),
             _Limit(from_all, most * TOTAL_CODES_FACTOR, by_recipient),
         ]
+        if notification.kind in OWN_DATA_KINDS:
+            # No limit of the client keeps a subject from their own data.
+            return limits
         return limits + _workspace_limits(notification, "codes:workspace")
     if notification.kind in RECEIPT_KINDS:
         subject = f"receipts:{environment}:{hashed}"
