@@ -271,6 +271,24 @@ def test_decided_consent_gets_a_new_link_that_also_withdraws(
     assert state["status"] == "WITHDRAWN"
 
 
+def test_link_after_an_expired_request_leads_to_the_data(paying_api: Api):
+    item = {**person(email=EMAIL, dateOfBirth="1990-03-27"), "consent": HOSTED}
+    made = paying_api.create(item)
+    Consent.objects.update(expires_at=now(), link_made_at=now() - timedelta(days=14))
+    expire_consents()
+    state = paying_api.report(made["id"])["consentState"]
+    assert (state["status"], state["expiresAt"] is None) == ("EXPIRED", False)
+
+    send_link(paying_api, Report.objects.get(pk=made["id"]))
+
+    visitor = visit_link(sent_links()[-1])
+    visitor.open()
+    assert visitor.get()["Location"] == f"{visitor.page}data/"
+    assert FOUND in visitor.see_data().content.decode()
+    state = paying_api.report(made["id"])["consentState"]
+    assert (state["status"], state["expiresAt"]) == ("EXPIRED", None)
+
+
 @pytest.mark.parametrize(
     ("why", "subject", "consent"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
@@ -208,9 +208,21 @@ class ConsentState(Shape):
             consent_url=links.consent_url(consent.pk, consent.generation)
             if hosted and pending and not report.is_ended
             else None,
-            expires_at=consent.expires_at if hosted else None,
+            expires_at=_end_of_request(consent),
             reason=reason_of(consent),
         )
+
+
+def _end_of_request(consent: Consent) -> datetime | None:
+    """Return until when the subject can or could answer.
+
+    An attested or expired consent may have a link to the subject's data alone.
+    """
+    is_hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
+    is_expired = consent.status == ConsentStatus.EXPIRED
+    ends = consent.expires_at
+    is_of_request = is_hosted and not (is_expired and ends and ends > now())
+    return ends if is_of_request else None
 
 
 class SubjectLink(Shape):
