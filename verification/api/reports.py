@@ -44,7 +44,7 @@ from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
 from verification.privacy.disclosures import record_disclosure
 from verification.privacy.erasure import request_erasure
-from verification.privacy.models import Channel, Origin
+from verification.privacy.models import Channel, Correction, Origin
 from verification.privacy.objections import object_to_use
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
@@ -393,7 +393,11 @@ def _get_report(client: Client, report_id: UUID) -> Report:
 def _report_body(client: Client, report_id: UUID) -> ReportBody:
     report = _get_report(client, report_id)
     results = list(report.results.all())
-    corrections = list(report.corrections.select_related("request").order_by("id"))
+    corrections: list[Correction] = []
+    # A draft has found nothing.
+    if report.status != ReportStatus.DRAFT:
+        rows = report.corrections.select_related("request")
+        corrections = list(rows.order_by("id"))
     has_corrected = any(one.corrected_result_id for one in corrections)
     priced = ordered_results(report) if has_corrected else results
     price = sum((result.price for result in priced), Decimal(0))
