@@ -357,6 +357,26 @@ def test_page_shows_no_report_of_others(
         assert "Other" not in page
 
 
+def test_page_shows_no_report_of_another_person_with_the_same_number(
+    api: Api, ask: Any
+):
+    """The client has typed a wrong number into one of the reports."""
+    born = {"dateOfBirth": "1990-03-27"}
+    for purpose, subject in {
+        "Other birthday": {"dateOfBirth": "1971-01-05"},
+        "Other name": {"fullName": "Otieno Odhiambo"},
+        "Same person": {"fullName": "Kamau Wanjiku Njeri"},
+    }.items():
+        api.create({**person(**{**born, **subject}), "purpose": purpose})
+    visitor = found_for(api, ask, purpose="Mine")
+
+    for at in ("", "?page=2", "my-data.json"):
+        page = visitor.get(at).content.decode()
+        assert "Other name" not in page
+        assert "Other birthday" not in page
+    assert "Same person" in visitor.get("my-data.json").content.decode()
+
+
 def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
     visitor = found_for(api, ask)
     report = Report.objects.get(pk=visitor.report_id)

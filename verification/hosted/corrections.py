@@ -43,7 +43,7 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
     """Show the form; a POST opens the correction of this finding."""
     found = CheckResult.objects.select_related("definition").filter(
         pk=result,
-        report__in=access.reports_of(visited.consent.report),
+        report__in=list(access.reports_of(visited.consent.report)),
         status=ResultStatus.COMPLETED,
         disputed_at=None,
     )
@@ -81,7 +81,7 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
 def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpResponse:
     """Show how far a correction is; a POST withdraws it."""
     report = visited.consent.report
-    mine = Correction.objects.filter(report__in=access.reports_of(report))
+    mine = Correction.objects.filter(report__in=list(access.reports_of(report)))
     found = mine.select_related("request", "result__definition").filter(pk=correction)
     row = found.first()
     if row is None or report.erased_at:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db.models import F, Func, IntegerField
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
@@ -51,10 +51,6 @@ from workspaces.models import Environment
 DOWNLOADS_PER_MINUTE = 10
 MAX_REPORTS_IN_PDF = 100
 MAX_PAGE_DIGITS = 6
-# The number of a report's checks
-CHECKS = Func(
-    F("checks_requested"), function="cardinality", output_field=IntegerField()
-)
 
 # HTTP statuses of pages whose link opens nothing now; other pages have 200.
 STATUS_CODES = {
@@ -148,13 +144,13 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if report.erased_at:
         return render_page(request, "data/erased", context | {"report": report})
     access.record_access(report, RequestKind.ACCESS)
-    known = access.reports_of(report)
     number = _page_number(request)
     # One more than fit on the pages up to this one, to know whether another follows
     most = number * subject_data_page.CHECKS_PER_PAGE + 1
-    divided = subject_data_page.pages_of(list(known.values_list("pk", CHECKS)[:most]))
+    known = list(islice(access.reports_of(report), most))
+    divided = subject_data_page.pages_of(known)
     number = min(number, len(divided))
-    shown = list(known.filter(pk__in=divided[number - 1]))
+    shown = divided[number - 1]
     context |= {
         "found": [
             subject_data_page.report_view(one, is_short=True)
@@ -179,7 +175,7 @@ def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data as a PDF (PDF/UA), in the language of the page."""
     report = _require_download(visited)
     at = now()
-    known = list(access.reports_of(report)[: MAX_REPORTS_IN_PDF + 1])
+    known = list(islice(access.reports_of(report), MAX_REPORTS_IN_PDF + 1))
     shown = known[:MAX_REPORTS_IN_PDF]
     found = access.load_reports(shown, at)
     access.record_access(report, RequestKind.ACCESS)

@@ -18,7 +18,7 @@ from verification.privacy.disclosures import RecipientKind, ReportRecipient
 from verification.privacy.models import Correction, CorrectionStatus
 from verification.providers.referee import NAME as REFEREE
 from verification.providers.registry import recipient_named
-from verification.reports.models import ReportStatus, RiskLevel
+from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.formats import one_line
 from verification.values.local_time import format_nairobi
 from workspaces.models import Environment
@@ -35,15 +35,16 @@ UNSHOWN = {"subjectType"}
 View = dict[str, Any]
 
 
-def pages_of(sizes: Sequence[tuple[Any, int]]) -> list[list[Any]]:
-    """Divide reports, as (id, number of checks), into pages of CHECKS_PER_PAGE."""
-    divided: list[list[Any]] = []
+def pages_of(reports: Sequence[Report]) -> list[list[Report]]:
+    """Divide the reports into pages of CHECKS_PER_PAGE."""
+    divided: list[list[Report]] = []
     room = 0
-    for report_id, checks in sizes:
+    for report in reports:
+        checks = len(report.checks_requested)
         if not divided or checks > room:
             divided.append([])
             room = CHECKS_PER_PAGE
-        divided[-1].append(report_id)
+        divided[-1].append(report)
         room -= checks
     return divided
 

@@ -6,16 +6,17 @@ The JSON is for other programs (portability); docs/consent.md describes its memb
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from verification.checks.models import CheckResult
+from verification.consents.decisions import ACCEPTED_LIKENESSES
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.recipients import count_today
 from verification.privacy.disclosures import ReportRecipient, recipients_of
@@ -28,11 +29,14 @@ from verification.privacy.models import (
     RequestKind,
 )
 from verification.privacy.requests import answer_request, open_request
+from verification.providers.name_comparison import names_alike
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import SUBJECT_ACTOR
 from verification.values.local_time import utc_text
 
 FORMAT = "subject-data/1"
+# Read in parts, as a page shows few of many
+REPORTS_AT_ONCE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +67,38 @@ class SubjectReport:
         return report.completed_at + kept if report.completed_at else None
 
 
-def reports_of(report: Report) -> QuerySet[Report]:
-    """Return all reports about the subject of this one, newest first.
+def reports_of(report: Report) -> Iterator[Report]:
+    """Yield all reports about the subject of this one, newest first.
 
     They are those of the same workspace and environment. An erased report is about
     nobody, and stands alone.
     """
-    return (
-        Report.objects.filter(
-            workspace=report.workspace_id,
-            environment=report.environment,
-            subject_id=report.subject_id,
-        )
-        .select_related("workspace", "consent")
-        .order_by("-created_at", "-id")
+    found = Report.objects.filter(
+        workspace=report.workspace_id,
+        environment=report.environment,
+        subject_id=report.subject_id,
     )
+    found = found.select_related("workspace", "consent").order_by("-created_at", "-id")
+    for first in count(0, REPORTS_AT_ONCE):
+        some = list(found[first : first + REPORTS_AT_ONCE])
+        yield from (other for other in some if is_same_person(report, other))
+        if len(some) < REPORTS_AT_ONCE:
+            return
+
+
+def is_same_person(report: Report, other: Report) -> bool:
+    """Return whether two reports with the same number are about the same person.
+
+    A client may have typed the number of somebody else, whose data the subject of this
+    report must not see: names have to be alike, and dates of birth the same.
+    """
+    if report.pk == other.pk:
+        return True
+    born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
+    if all(born) and born[0] != born[1]:
+        return False
+    names = report.subject_name, other.subject_name
+    return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
 
 
 def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:
