@@ -50,7 +50,6 @@ from workspaces.models import Environment
 # Of one report's subject; each reads all of their reports.
 DOWNLOADS_PER_MINUTE = 10
 MAX_REPORTS_IN_PDF = 100
-MAX_PAGE_DIGITS = 6
 
 # HTTP statuses of pages whose link opens nothing now; other pages have 200.
 STATUS_CODES = {
@@ -144,29 +143,28 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if report.erased_at:
         return render_page(request, "data/erased", context | {"report": report})
     access.record_access(report, RequestKind.ACCESS)
-    number = _page_number(request)
-    # One more than fit on the pages up to this one, to know whether another follows
-    most = number * subject_data_page.CHECKS_PER_PAGE + 1
-    known = list(islice(access.reports_of(report), most))
-    divided = subject_data_page.pages_of(known)
-    number = min(number, len(divided))
-    shown = divided[number - 1]
+    older_than = _cursor(request)
+    # One more than fit on a page, to know whether another follows
+    most = subject_data_page.CHECKS_PER_PAGE + 1
+    known = list(islice(access.reports_of(report, older_than), most))
+    shown = subject_data_page.first_page(known)
     context |= {
         "found": [
             subject_data_page.report_view(one, is_short=True)
             for one in access.load_reports(shown, now())
         ],
-        "number": number,
-        "newer": number - 1,
-        "older": number + 1 if number < len(divided) else 0,
+        "is_first": older_than is None,
+        "older": shown[-1].pk if len(shown) < len(known) else None,
     }
     return render_page(request, "data/found", context)
 
 
-def _page_number(request: HttpRequest) -> int:
-    text = request.GET.get("page", "")
-    is_number = text.isascii() and text.isdigit() and len(text) < MAX_PAGE_DIGITS
-    return max(int(text), 1) if is_number else 1
+def _cursor(request: HttpRequest) -> UUID | None:
+    """Return the report at which the page before ended."""
+    try:
+        return UUID(request.GET.get("older-than", ""))
+    except ValueError:
+        return None
 
 
 @require_safe

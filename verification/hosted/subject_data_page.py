@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from django.conf import settings
@@ -35,18 +36,11 @@ UNSHOWN = {"subjectType"}
 View = dict[str, Any]
 
 
-def pages_of(reports: Sequence[Report]) -> list[list[Report]]:
-    """Divide the reports into pages of CHECKS_PER_PAGE."""
-    divided: list[list[Report]] = []
-    room = 0
-    for report in reports:
-        checks = len(report.checks_requested)
-        if not divided or checks > room:
-            divided.append([])
-            room = CHECKS_PER_PAGE
-        divided[-1].append(report)
-        room -= checks
-    return divided
+def first_page(reports: Sequence[Report]) -> list[Report]:
+    """Return the first reports that have CHECKS_PER_PAGE together, or one report."""
+    sizes = accumulate(len(report.checks_requested) for report in reports)
+    fitting = sum(size <= CHECKS_PER_PAGE for size in sizes)
+    return list(reports[: max(fitting, 1)])
 
 
 def document(found: Sequence[SubjectReport], at: datetime, *, is_all: bool) -> View:

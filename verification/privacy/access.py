@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from verification.checks.models import CheckResult
 from verification.consents.decisions import ACCEPTED_LIKENESSES
@@ -67,18 +68,23 @@ class SubjectReport:
         return report.completed_at + kept if report.completed_at else None
 
 
-def reports_of(report: Report) -> Iterator[Report]:
+def reports_of(report: Report, older_than: UUID | None = None) -> Iterator[Report]:
     """Yield all reports about the subject of this one, newest first.
 
     They are those of the same workspace and environment. An erased report is about
-    nobody, and stands alone.
+    nobody, and stands alone. `older_than` is one of them, where a page ended.
     """
-    found = Report.objects.filter(
+    same = Report.objects.filter(
         workspace=report.workspace_id,
         environment=report.environment,
         subject_id=report.subject_id,
     )
-    found = found.select_related("workspace", "consent").order_by("-created_at", "-id")
+    found = same.select_related("workspace", "consent").order_by("-created_at", "-id")
+    if last := same.filter(pk=older_than).first() if older_than else None:
+        found = found.filter(
+            Q(created_at__lt=last.created_at)
+            | Q(created_at=last.created_at, id__lt=last.pk)
+        )
     for first in count(0, REPORTS_AT_ONCE):
         some = list(found[first : first + REPORTS_AT_ONCE])
         yield from (other for other in some if is_same_person(report, other))
