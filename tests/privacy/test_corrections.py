@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.conf import settings
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils.timezone import now
 from pypdf import PdfReader
@@ -64,6 +64,7 @@ from verification.references.answers import submit
 from verification.references.models import Reference
 from verification.references.requests import ReferenceClosed
 from verification.reports.models import Report
+from verification.reports.status import locked_reports
 from webhooks.models import Event
 
 DAY = timedelta(days=1)
@@ -151,6 +152,17 @@ def test_a_finding_has_one_open_correction(api: Api):
     correction.pk, correction.request = uuid7(), enter_request(correction.report)
     with pytest.raises(IntegrityError, match="one_open_correction_a_result"):
         correction.save(force_insert=True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_of_many_tabs_opens_the_correction(api: Api):
+    report_id = create_wrong_report(api)
+
+    opened = run_at_once(6, lambda _: dispute(report_id))
+
+    assert sum(isinstance(one, AlreadyDisputed) for one in opened) == 5
+    assert Correction.objects.get().status == "OPEN"
+    assert kinds_sent(report_id).count("CORRECTION_RECEIPT") == 1
 
 
 def test_corrections_of_a_report_are_limited_in_a_day(api: Api):
@@ -372,6 +384,17 @@ def test_confirmed_finding_stays(api: Api):
     assert "register says" not in correction.request.reason
 
 
+def test_decision_without_a_reason_is_refused(api: Api):
+    correction = in_review(api)
+    run_again(api, correction, idNumber=RIGHT)
+
+    for verb in (correct, corrections.confirm):
+        assert refusal(verb, correction.pk, reviewer(), " ") == Obstacle.NO_REASON
+    assert api.report(str(correction.report_id))["corrections"][0]["closedAt"] is None
+    correction.result.refresh_from_db()
+    assert correction.result.revision == 0
+
+
 def test_withdrawn_correction_stops_its_rerun(api: Api):
     correction = in_review(api)
     row = rerun(correction.pk, reviewer())
@@ -538,6 +561,28 @@ def test_erasure_closes_the_correction_and_stops_its_rerun(api: Api):
     assert correction.request.answered_at is not None
     report = api.report(str(correction.report_id))
     assert report["corrections"][0]["reason"] is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erasure_and_decision_at_once_leave_no_finding(api: Api):
+    correction = in_review(api)
+    run_again(api, correction, idNumber=RIGHT)
+    by = reviewer()
+
+    def end(number: int) -> None:
+        if number % 2:
+            correct(correction.pk, by, REASON)
+        else:
+            with transaction.atomic():
+                locked_reports().get(pk=correction.report_id)
+                erase_reports([correction.report_id], now())
+
+    run_at_once(4, end)
+
+    assert not CheckResult.every.filter(finding__isnull=False).exists()
+    correction.refresh_from_db()
+    assert correction.status in {"CORRECTED", "WITHDRAWN"}
+    assert (correction.statement, correction.decision) == (None, None)
 
 
 def test_rerun_needs_the_consent_that_the_subject_gave(api: Api):

@@ -36,6 +36,7 @@ REFUSALS: dict[Obstacle, Any] = {
     Obstacle.NO_SOURCE: gettext_lazy(
         "No source that the person agreed to answers this check at present."
     ),
+    Obstacle.NO_REASON: gettext_lazy("The person has to read a reason."),
     Obstacle.NOT_RUN: gettext_lazy(
         "The check has to be run again first, and to complete."
     ),

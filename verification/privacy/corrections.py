@@ -97,6 +97,7 @@ class Obstacle(StrEnum):
     NO_CONSENT = "The subject's consent does not hold, so no source can be asked."
     NO_SOURCE = "No source that the subject agreed to answers this check at present."
     NOT_RUN = "The check has to be run again first, and to complete."
+    NO_REASON = "The person has to read a reason."
 
 
 class CorrectionRefused(DecisionRefused):
@@ -472,6 +473,8 @@ def _decide(
     reason: str,
     at: datetime,
 ) -> None:
+    if status != C.WITHDRAWN and not reason.strip():
+        raise CorrectionRefused(Obstacle.NO_REASON)
     correction.status = status
     correction.decided_by, correction.decided_at = by, at
     correction.decision = {"reason": reason} if reason else None
