@@ -34,6 +34,7 @@ TABLE = {
     "reports": (ALL, None),
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),
+    "reports-data-link": (None, MANAGERS),
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
     "corrections-document": (MANAGERS, None),

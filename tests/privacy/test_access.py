@@ -186,7 +186,10 @@ def test_client_sends_the_subject_of_an_attested_consent_a_link(
     assert answer["sentTo"] == ["EMAIL"]
     (message,) = sent_links()
     assert (message.recipient, message.report_id) == (EMAIL, attested.pk)
-    assert "link" not in str(answer).lower().replace("linksent", "")
+    assert set(answer) == {"sentTo", "expiresAt"}
+    timeline = paying_api.get(f"/reports/{attested.pk}/events").json()
+    assert [one["kind"] for one in timeline["messages"]] == ["ACCESS_LINK"]
+    assert timeline["events"][-1]["trigger"] == "link to own data sent"
     visitor = visit_link(message)
     page = visitor.see_data()
     assert FOUND in page.content.decode()
