@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from tests.golive.files import pdf, picture
 from tests.hosted.test_subject_data import data_page, grant
-from tests.world.clients import Api
+from tests.world.clients import Api, person
 from tests.world.corrections import MISTYPED, REASON, reviewer
 from tests.world.subject import Visitor
 from verification.checks.models import CheckResult
@@ -112,10 +112,20 @@ def test_larger_form_is_refused_and_other_forms_stay_small(subject: Visitor):
     assert subject.post("confirm", documents=small).status_code == 413
 
 
-def test_result_of_somebody_else_is_refused(subject: Visitor, ask: Any, api: Api):
-    other = grant(ask(subject={"idNumber": "87654321"}, checksRequested=["IDENTITY"]))
+@pytest.mark.parametrize(
+    "other_person",
+    [
+        {"idNumber": "87654321"},
+        # The client typed the same number for another person.
+        {"idNumber": MISTYPED, "dateOfBirth": "1985-01-02"},
+    ],
+)
+def test_result_of_somebody_else_is_refused(
+    subject: Visitor, api: Api, other_person: dict[str, str]
+):
+    made = api.create({**person(**other_person), "checksRequested": ["IDENTITY"]})
     api.work()
-    foreign = CheckResult.objects.get(report=other.report_id)
+    foreign = CheckResult.objects.get(report=made["id"])
 
     answer = subject.post(f"wrong/{foreign.pk}", **SAID)
 

@@ -32,6 +32,7 @@ from verification.privacy.corrections import (
     TooManyCorrections,
 )
 from verification.privacy.models import Correction, RequestKind
+from verification.reports.models import Report
 from workspaces import rate_limits
 
 # Of one person, by their link.
@@ -41,14 +42,11 @@ FORMS_PER_MINUTE = 6
 @subject_required
 def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpResponse:
     """Show the form; a POST opens the correction of this finding."""
-    found = CheckResult.objects.select_related("definition").filter(
-        pk=result,
-        report__in=list(access.reports_of(visited.consent.report)),
-        status=ResultStatus.COMPLETED,
-        disputed_at=None,
+    found = CheckResult.objects.select_related("definition", "report").filter(
+        pk=result, status=ResultStatus.COMPLETED, disputed_at=None
     )
     wrong = found.first()
-    if wrong is None or visited.consent.report.erased_at:
+    if wrong is None or not _sees(visited, wrong.report):
         return subject_pages.redirect(visited.consent.pk)
     if request.method != "POST":
         return _render_form(request, visited, wrong, forms.DisputeForm())
@@ -80,11 +78,9 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
 @subject_required
 def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpResponse:
     """Show how far a correction is; a POST withdraws it."""
-    report = visited.consent.report
-    mine = Correction.objects.filter(report__in=list(access.reports_of(report)))
-    found = mine.select_related("request", "result__definition").filter(pk=correction)
-    row = found.first()
-    if row is None or report.erased_at:
+    found = Correction.objects.select_related("request", "report", "result__definition")
+    row = found.filter(pk=correction).first()
+    if row is None or not _sees(visited, row.report):
         return subject_pages.redirect(visited.consent.pk)
     if request.method == "POST":
         # If it is decided, the page says how.
@@ -96,6 +92,12 @@ def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpRe
         "documents": [document.name for document in row.documents.order_by("id")],
     }
     return render_page(request, "data/correction", data_context(visited) | shown)
+
+
+def _sees(visited: OpenConsent, report: Report) -> bool:
+    """Return whether the visitor's page shows this report, and not that it is gone."""
+    own = visited.consent.report
+    return own.erased_at is None and access.is_one_of(own, report)
 
 
 def _redirect(visited: OpenConsent, correction: Correction) -> HttpResponse:

@@ -92,6 +92,13 @@ def reports_of(report: Report, older_than: UUID | None = None) -> Iterator[Repor
             return
 
 
+def is_one_of(report: Report, other: Report) -> bool:
+    """Return whether the subject of `report` sees `other`, as `reports_of` says."""
+    scope = (report.workspace_id, report.environment, report.subject_id)
+    is_near = scope == (other.workspace_id, other.environment, other.subject_id)
+    return is_near and is_same_person(report, other)
+
+
 def is_same_person(report: Report, other: Report) -> bool:
     """Return whether two reports with the same number are about the same person.
 
