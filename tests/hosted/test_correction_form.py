@@ -12,6 +12,7 @@ from tests.world.clients import Api, person
 from tests.world.corrections import MISTYPED, REASON, reviewer
 from tests.world.subject import Visitor
 from verification.checks.models import CheckResult
+from verification.golive import inspection
 from verification.golive.documents import read_content
 from verification.golive.inspection import MAX_BYTES
 from verification.privacy.corrections import confirm, take
@@ -203,3 +204,12 @@ def test_erased_report_has_no_form(subject: Visitor):
 
     assert subject.get(where)["Location"] == subject.page
     assert subject.browser.get(page)["Location"] == subject.page
+
+
+def test_busy_inspection_asks_to_send_it_again(subject: Visitor):
+    with inspection._slots, inspection._slots:
+        answer = send(subject, ("id.pdf", pdf(), "application/pdf"))
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "60")
+    assert "Send it again in a minute" in answer.content.decode()
+    assert not Correction.objects.exists()

@@ -11,6 +11,7 @@ WITHOUT_TEXT = (
     "bigint",
     "boolean",
     "date",
+    "double precision",
     "integer",
     "interval",
     "numeric",

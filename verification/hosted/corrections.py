@@ -120,4 +120,8 @@ def _render_form(
         "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],
     }
     context = data_context(visited) | shown
-    return render_page(request, "data/dispute", context, status_of(form))
+    status = status_of(form)
+    page = render_page(request, "data/dispute", context, status)
+    if status != 200:
+        page["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
+    return page
