@@ -37,6 +37,8 @@ STOP_SECONDS = 8
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
     bind_children_to_parent()
+    # The server reads settings before it loads the application, which sets it, too.
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
     refuse_public_development()
     with _metrics_folder():
         _serve(gate)
