@@ -70,7 +70,8 @@ from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
 from verification.payments.refunds import request_refund
 from verification.privacy.corrections import rerun, take
 from verification.privacy.holds import hold
-from verification.privacy.models import Correction, Hold, SubjectRequest
+from verification.privacy.models import Correction, Hold, StaffErasure, SubjectRequest
+from verification.privacy.staff_erasures import request_for_person
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
@@ -329,6 +330,13 @@ def run_again(api: Api) -> Correction:
     return correction
 
 
+def staff_erasure(api: Api) -> StaffErasure:
+    report(api)
+    numbers = {"subjectType": "INDIVIDUAL", "country": "KE", "idNumber": "12345678"}
+    by_another = StaffActor(10**6, "staff x")
+    return request_for_person(numbers, "A letter of today", by=by_another)
+
+
 def workspace(api: Api) -> Workspace:
     return api.workspace
 
@@ -382,11 +390,16 @@ ROWS = {
     "privacy.correction.run_again": reviewed,
     "privacy.correction.take": disputed,
     "privacy.hold.release": held,
+    "privacy.stafferasure.approve": staff_erasure,
+    "privacy.stafferasure.reject": staff_erasure,
+    "privacy.stafferasure.reveal": staff_erasure,
     "privacy.subjectrequest.answer": entered,
     "privacy.subjectrequest.reveal": entered,
     "references.reference.reveal": reference,
     "references.reference.resend": reference,
     "reports.report.cancel": waiting_for_consent,
+    "reports.report.enter_objection": report,
+    "reports.report.erase_subject": report,
     "reports.report.hold": report,
     "reports.report.pdf": report,
     "reports.report.resend_consent": waiting_for_consent,

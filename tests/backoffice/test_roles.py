@@ -58,6 +58,7 @@ SEES = {
         "privacy.subjectrequest",
         "privacy.correction",
         "privacy.hold",
+        "privacy.erasure",
         "privacy.retentionrun",
     },
     "Finance": {
@@ -82,6 +83,8 @@ SEES = {
         "privacy.subjectrequest",
         "privacy.correction",
         "privacy.hold",
+        "privacy.erasure",
+        "privacy.stafferasure",
         "privacy.retentionrun",
     },
 }
@@ -93,8 +96,9 @@ ADDED = {
         "accounts.colleague",
         "auth.group",
         "privacy.subjectrequest",
+        "privacy.stafferasure",
     },
-    "Privacy officer": {"privacy.subjectrequest"},
+    "Privacy officer": {"privacy.subjectrequest", "privacy.stafferasure"},
 }
 
 

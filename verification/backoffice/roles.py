@@ -71,6 +71,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "privacy.subjectrequest": VIEW,
         "privacy.correction": CHANGE,
         "privacy.hold": VIEW,
+        "privacy.erasure": VIEW,
         "privacy.retentionrun": VIEW,
     },
     "Finance": {
@@ -99,6 +100,8 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "privacy.subjectrequest": ENTER,
         "privacy.correction": CHANGE,
         "privacy.hold": ENTER,
+        "privacy.erasure": VIEW,
+        "privacy.stafferasure": ENTER,
         "privacy.retentionrun": VIEW,
     },
 }

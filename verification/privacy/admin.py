@@ -11,6 +11,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
 from django.http import FileResponse, Http404
 from django.shortcuts import redirect
 from django.template.defaultfilters import filesizeformat
@@ -28,8 +29,9 @@ from unfold.widgets import (
 )
 
 from verification.backoffice import audit
-from verification.backoffice.approvals import staff_actor
+from verification.backoffice.approvals import StaffActor, staff_actor
 from verification.backoffice.model_admin import (
+    ApprovalAdmin,
     DateRangeFilter,
     ReadOnlyAdmin,
     choice_filter,
@@ -60,25 +62,36 @@ from verification.privacy.corrections import (
     results_with_same_finding,
     take,
 )
+from verification.privacy.erasure import ReportErased
 from verification.privacy.models import (
     OPEN_CORRECTIONS,
     Correction,
     CorrectionStatus,
+    Erasure,
     Hold,
     Origin,
     Outcome,
     RequestKind,
     RetentionRun,
+    StaffErasure,
     SubjectRequest,
 )
+from verification.privacy.objections import object_to_use
 from verification.privacy.requests import (
     AlreadyAnswered,
     answer_request,
     open_request,
 )
 from verification.privacy.retention import MAX_COUNT, count_expired, kept_until
+from verification.privacy.staff_erasures import (
+    StaffErasureRefused,
+    request_for_person,
+    request_for_report,
+)
+from verification.privacy.staff_erasures import approve as approve_erasure
+from verification.privacy.staff_erasures import reject as reject_erasure
 from verification.reports.admin import ReportAdmin
-from verification.reports.models import Report
+from verification.reports.models import Report, SubjectType
 from verification.reports.request import InvalidRequest
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, format_nairobi, nairobi_text
@@ -415,7 +428,12 @@ admin.site.unregister(Report)
 class HoldableReportAdmin(ReportAdmin):
     """The page of a report with the holds, which its own package does not know."""
 
-    actions_detail = [*ReportAdmin.actions_detail, "hold"]
+    actions_detail = [
+        *ReportAdmin.actions_detail,
+        "hold",
+        "enter_objection",
+        "erase_subject",
+    ]
 
     def render_change_form(self, request, context, *arguments, **more):
         report = more["obj"]
@@ -453,6 +471,61 @@ class HoldableReportAdmin(ReportAdmin):
             return f"The report is held until {form.cleaned_data['ends_on']}."
 
         return self.run_dialog(request, report, run, holds.HoldRefused)
+
+    def has_rights_permission(self, request, object_id=None):
+        if not request.user.has_perm("privacy.add_stafferasure"):
+            return False
+        report = self.get_object(request, object_id) if object_id else None
+        return report is not None and report.erased_at is None
+
+    @action(
+        description="Enter an objection",
+        icon="front_hand",
+        permissions=["rights"],
+        dialog=dialog(
+            "Enter an objection of the subject",
+            "All reports about the person in this workspace are restricted: results "
+            "are not reused, webhooks not sent again, and monitoring pauses.",
+            "Enter it",
+            ReasonForm,
+        ),
+    )
+    def enter_objection(self, request, form, object_id):
+        report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+
+        def run():
+            by = staff_actor(request).name
+            object_to_use(report.pk, Origin.STAFF, requested_by=by, reason=reason)
+            change = "objection entered"
+            self.log_change(request, report, change, verb="objected", reason=reason)
+            return "The reports about this person are restricted."
+
+        return self.run_dialog(request, report, run, ReportErased)
+
+    @action(
+        description="Erase the subject",
+        icon="delete_forever",
+        permissions=["rights"],
+        variant=ActionVariant.DANGER,
+        dialog=dialog(
+            "Erase the subject of this report",
+            "It is for all reports about the person in this workspace and environment. "
+            "Another member of staff has to approve it.",
+            "Request it",
+            ReasonForm,
+        ),
+    )
+    def erase_subject(self, request, form, object_id):
+        report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+
+        def run():
+            request_for_report(report.pk, reason, by=staff_actor(request))
+            change = "erasure requested"
+            verb = "erasure-requested"
+            self.log_change(request, report, change, verb=verb, reason=reason)
+            return "The erasure waits for another member of staff."
+
+        return self.run_dialog(request, report, run, StaffErasureRefused)
 
 
 class RetentionForm(forms.ModelForm):
@@ -868,3 +941,157 @@ def _compared(old, new):
         texts = as_text(before.get(name)), as_text(after.get(name))
         if any(texts):
             yield humanise_name(name), *texts
+
+
+class PersonForm(forms.ModelForm):
+    """A person or company by document numbers, to be erased in all workspaces."""
+
+    subject_type = forms.ChoiceField(
+        choices=SubjectType.choices, widget=UnfoldAdminSelectWidget
+    )
+    country = forms.RegexField(
+        "^[A-Z]{2}$",
+        initial="KE",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Of the documents, in two letters.",
+    )
+    id_number = forms.CharField(
+        required=False, max_length=64, widget=UnfoldAdminTextInputWidget
+    )
+    registration_number = forms.CharField(
+        required=False, max_length=64, widget=UnfoldAdminTextInputWidget
+    )
+    kra_pin = forms.CharField(
+        label="KRA PIN",
+        required=False,
+        max_length=64,
+        widget=UnfoldAdminTextInputWidget,
+    )
+
+    class Meta:
+        model = StaffErasure
+        fields = ["reason"]
+
+    def clean(self):
+        cleaned = super().clean() or {}
+        if not any(cleaned.get(name) for name in DOCUMENT_FIELDS):
+            raise ValidationError("Type at least one number of a document.")
+        if not self.errors:
+            try:
+                # The request is saved with the form, by the admin.
+                with transaction.atomic():
+                    self._try()
+            except StaffErasureRefused as e:
+                raise ValidationError(str(e)) from e
+        return cleaned
+
+    def _try(self) -> None:
+        request_for_person(self.person, self.cleaned_data["reason"], by=NOBODY)
+        transaction.set_rollback(True)
+
+    @property
+    def person(self) -> dict[str, str]:
+        typed = self.cleaned_data
+        numbers = {key: typed[name] for name, key in DOCUMENT_FIELDS.items()}
+        return {
+            "subjectType": typed["subject_type"],
+            "country": typed["country"],
+            **{key: value for key, value in numbers.items() if value},
+        }
+
+
+# Field of the form -> member of a subject
+DOCUMENT_FIELDS = {
+    "id_number": "idNumber",
+    "registration_number": "registrationNumber",
+    "kra_pin": "kraPin",
+}
+NOBODY = StaffActor(None, "nobody")
+
+
+@admin.register(StaffErasure)
+class StaffErasureAdmin(ApprovalAdmin):
+    """Erasures that staff request. The page of a report requests those of one."""
+
+    list_display = [
+        "created_at",
+        "scope",
+        "report_count",
+        "workspace_count",
+        "status",
+        "requested_by",
+    ]
+    list_filter = ["status"]
+    list_select_related = ["report__workspace"]
+    search_ids = ("id", "report_id")
+    verbs = {"approve": approve_erasure, "reject": reject_erasure}
+    consequences = {
+        "approve": "Everything about the person is erased for good, running reports "
+        "are cancelled and monitoring rules are deleted. Nobody can undo it.",
+        "reject": "Nothing is erased. It can be requested again.",
+    }
+    columns = ["scope", "report_count", "workspace_count", "reason", "requested_by"]
+    fields = [
+        "id",
+        "scope",
+        "report_count",
+        "workspace_count",
+        "reason",
+        "status",
+        "requested_by",
+        "decided_by",
+        "decided_at",
+        "created_at",
+    ]
+    personal_fields = ("person",)
+
+    def has_add_permission(self, request):
+        return request.user.has_perm("privacy.add_stafferasure")
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if not change:
+            kwargs["form"] = PersonForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        return super().get_fields(request, obj) if obj else [*PersonForm.base_fields]
+
+    def get_readonly_fields(self, request, obj=None):
+        return super().get_readonly_fields(request, obj) if obj else []
+
+    def save_model(self, request, obj, form, change):
+        reason, by = form.cleaned_data["reason"], staff_actor(request)
+        saved = request_for_person(form.person, reason, by=by)
+        obj.pk = saved.pk
+        obj.refresh_from_db()
+
+
+@admin.register(Erasure)
+class ErasureAdmin(ReadOnlyAdmin):
+    """Erasures with their certificates, which name nobody."""
+
+    list_display = ["number", "workspace", "created_at", "ended_at", "report_count"]
+    list_filter = ["request__origin", "request__environment"]
+    list_select_related = ["request__workspace"]
+    search_ids = ("id", "request__workspace_id")
+    fields = [
+        "number",
+        "request_page",
+        "workspace",
+        "created_at",
+        "ended_at",
+        "report_count",
+        "signed_text",
+    ]
+
+    @admin.display(description="Workspace")
+    def workspace(self, row):
+        return row.request.workspace
+
+    @admin.display(description="Request")
+    def request_page(self, row):
+        return link(row.request, row.request.number)
+
+    @admin.display(description="Certificate")
+    def signed_text(self, row):
+        return row.certificate or "-"

@@ -1,0 +1,100 @@
+"""Erasures by staff: who requests, who approves, and where the person is found."""
+
+import pytest
+from django.test import Client
+
+from tests.world.clients import Api, person
+from tests.world.staff import change_url, list_url
+from verification.backoffice.approvals import StaffActor
+from verification.privacy import staff_erasures
+from verification.privacy.erasure import erase_person
+from verification.privacy.models import Erasure, StaffErasure
+from verification.privacy.staff_erasures import StaffErasureRefused
+
+GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
+WANJIKU = {"subjectType": "INDIVIDUAL", "country": "KE", "idNumber": "12345678"}
+
+
+def carry_out() -> None:
+    for erasure in Erasure.objects.all():
+        erase_person(str(erasure.pk))
+
+
+def test_person_is_erased_in_all_workspaces(api: Api, another_api: Api):
+    first = api.create(person())["id"]
+    second = another_api.create(person())["id"]
+    other = api.create(person(idNumber="22222222"))["id"]
+    row = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+    assert (row.report_count, row.workspace_count) == (2, 2)
+
+    staff_erasures.approve(row.pk, by=WANGARI)
+    carry_out()
+
+    assert api.report(first)["erasedAt"] is not None
+    assert another_api.report(second)["erasedAt"] is not None
+    assert api.report(other)["erasedAt"] is None
+    row.refresh_from_db()
+    assert (row.status, row.person) == ("APPROVED", None)
+    origins = Erasure.objects.values_list("request__origin", "staff_erasure")
+    assert set(origins) == {("STAFF", row.pk)}
+
+
+def test_subject_of_a_report_is_erased_in_its_workspace(api: Api, another_api: Api):
+    first, second = api.create(person())["id"], another_api.create(person())["id"]
+    row = staff_erasures.request_for_report(first, "A letter", by=GRACE)
+
+    staff_erasures.approve(row.pk, by=WANGARI)
+    carry_out()
+
+    assert api.report(first)["erasedAt"] is not None
+    assert another_api.report(second)["erasedAt"] is None
+
+
+def test_requester_cannot_approve(api: Api):
+    row = staff_erasures.request_for_report(api.create(person())["id"], "x", by=GRACE)
+
+    with pytest.raises(StaffErasureRefused, match="Another person"):
+        staff_erasures.approve(row.pk, by=GRACE)
+
+    assert not Erasure.objects.exists()
+
+
+def test_rejected_request_erases_nothing_and_forgets_the_person(api: Api):
+    api.create(person())
+    row = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+
+    staff_erasures.reject(row.pk, by=GRACE)
+
+    row.refresh_from_db()
+    assert (row.status, row.person) == ("REJECTED", None)
+    assert not Erasure.objects.exists()
+    with pytest.raises(StaffErasureRefused, match="REJECTED already"):
+        staff_erasures.approve(row.pk, by=WANGARI)
+
+
+def test_unknown_person_is_refused(api: Api):
+    with pytest.raises(StaffErasureRefused, match="No report"):
+        staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+
+    assert not StaffErasure.objects.exists()
+
+
+def test_page_requests_the_erasure_of_a_person(api: Api, superuser: Client):
+    url = list_url(StaffErasure) + "add/"
+    typed = {
+        "subject_type": "INDIVIDUAL",
+        "country": "KE",
+        "id_number": "12345678",
+        "reason": "A letter",
+    }
+    assert "No report or rule" in superuser.post(url, typed).content.decode()
+    assert not StaffErasure.objects.exists()
+    api.create(person())
+
+    assert superuser.post(url, typed).status_code == 302
+
+    row = StaffErasure.objects.get()
+    assert (row.person, row.reason, row.report_count) == (WANJIKU, "A letter", 1)
+    page = superuser.get(change_url(row)).content.decode()
+    assert "A letter" in page
+    assert "12345678" not in page

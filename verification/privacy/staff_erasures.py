@@ -1,0 +1,132 @@
+"""Erasures that staff request, and that a second person approves.
+
+They mean the subject of one report in its workspace, or, by document numbers, a person
+or company in all workspaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from monitoring.models import Rule
+from verification.backoffice.approvals import (
+    DecisionRefused,
+    StaffActor,
+    record_approval,
+    record_rejection,
+)
+from verification.privacy.erasure import ErasureHeld, Person, open_erasure
+from verification.privacy.models import Origin, StaffErasure
+from verification.reports.models import IDENTIFIERS, Report, Subject
+from verification.reports.status import lock_person
+from workspaces.models import Environment, Workspace
+
+
+class StaffErasureRefused(DecisionRefused):
+    """The erasure is not requested or not approved; the text says why."""
+
+
+@transaction.atomic
+def request_for_report(report_id: UUID, reason: str, *, by: StaffActor) -> StaffErasure:
+    """Request the erasure of the report's subject in its workspace and environment."""
+    report = Report.objects.select_related("workspace").get(pk=report_id)
+    if report.erased_at is not None:
+        raise StaffErasureRefused("The report is erased already.")
+    row = StaffErasure(report=report)
+    return _save(row, [Person.of(report)], reason, by)
+
+
+@transaction.atomic
+def request_for_person(
+    person: Mapping[str, str], reason: str, *, by: StaffActor
+) -> StaffErasure:
+    """Request the erasure of a person in all workspaces.
+
+    `person` has subjectType, country and one or more of IDENTIFIERS.
+    """
+    return _save(StaffErasure(person=dict(person)), _find(person), reason, by)
+
+
+def _save(
+    row: StaffErasure, people: list[Person], reason: str, by: StaffActor
+) -> StaffErasure:
+    if not people:
+        raise StaffErasureRefused("No report or rule is about this person.")
+    if any(person.is_held for person in people):
+        raise StaffErasureRefused("A report about this person is held.")
+    row.report_count = sum(person.reports.count() for person in people)
+    row.workspace_count = len({person.workspace.pk for person in people})
+    row.reason, row.requested_by, row.requested_by_user = reason, by.name, by.user or 0
+    row.save(force_insert=True)
+    return row
+
+
+@transaction.atomic
+def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
+    """Start the erasures. Raises StaffErasureRefused, also while a report is held."""
+    row = _lock(erasure_id)
+    record_approval(row, by, StaffErasureRefused)
+    people = [Person.of(row.report)] if row.report else _find(row.person or {})
+    if row.report and row.report.erased_at:
+        raise StaffErasureRefused("The report is erased already.")
+    for person in sorted(people, key=lambda one: one.subject_id):
+        lock_person(person.subject_id)
+        try:
+            open_erasure(
+                person,
+                Origin.STAFF,
+                row.requested_by,
+                report=row.report,
+                staff_erasure=row,
+            )
+        except ErasureHeld as e:
+            raise StaffErasureRefused("A report about this person is held.") from e
+    row.status, row.person = StaffErasure.Status.APPROVED, None
+    row.save()
+    return row
+
+
+@transaction.atomic
+def reject(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
+    """Reject the request; its requester may too."""
+    row = _lock(erasure_id)
+    record_rejection(row, by, StaffErasureRefused)
+    row.status, row.person = StaffErasure.Status.REJECTED, None
+    row.save()
+    return row
+
+
+def _lock(erasure_id: UUID) -> StaffErasure:
+    rows = StaffErasure.objects.select_for_update(of=("self",), no_key=True)
+    return rows.select_related("report__workspace").get(pk=erasure_id)
+
+
+def _find(person: Mapping[str, str]) -> list[Person]:
+    """Return the person in each workspace and environment with reports or rules.
+
+    The keyed id of a subject is another one in each of them.
+    """
+    shared = {name: person[name] for name in ("subjectType", "country")}
+    # The name is no part of the id of a subject with a document.
+    documents = [
+        Subject({**shared, "fullName": "", "registrationNumber": "", key: person[key]})
+        for key in IDENTIFIERS
+        if person.get(key)
+    ]
+    known = {
+        document.in_workspace(workspace.pk, environment).id: (workspace, environment)
+        for workspace in Workspace.objects.all()
+        for environment in Environment.values
+        for document in documents
+    }
+    reports = Report.objects.filter(subject_id__in=list(known), erased_at=None)
+    rules = Rule.objects.filter(subject_id__in=list(known), created_at__lte=now())
+    found = {
+        *reports.values_list("subject_id", flat=True),
+        *rules.values_list("subject_id", flat=True),
+    }
+    return [Person(*known[subject_id], subject_id) for subject_id in sorted(found)]
