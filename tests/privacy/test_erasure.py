@@ -1,6 +1,7 @@
 """Erasing one person: what goes, what stays, and what comes too late."""
 
 import json
+import time
 from datetime import timedelta
 
 import pytest
@@ -418,3 +419,24 @@ def test_erased_report_starts_no_check_again(api: Api):
     let_time_pass()
     api.work()
     assert api.report(report_id)["status"] == "FAILED"
+
+
+def test_person_with_a_thousand_reports_is_erased_within_two_seconds(api: Api):
+    for _ in range(2):
+        api.create(*[one_check() for _ in range(500)])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """UPDATE checks_checkresult SET status = 'COMPLETED', completed_at = now(),
+            next_attempt_at = NULL"""
+        )
+        cursor.execute(
+            "UPDATE reports_report SET status = 'READY', completed_at = now()"
+        )
+        cursor.execute("ANALYZE")
+    made = request_erasure(api, str(Report.objects.first().pk))
+
+    begun_at = time.monotonic()
+    erase_person(made["id"])
+
+    assert time.monotonic() - begun_at < 2
+    assert Erasure.objects.get().report_count == 1_000
