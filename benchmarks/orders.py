@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 from benchmarks.names import Names
+from verification.checks.engine import run_due_checks
+from verification.checks.models import CheckResult
 from verification.reports.create import create_reports
 from verification.reports.request import catalogue, read_orders
 from workspaces.models import Client
@@ -49,6 +51,16 @@ def order(number: int | None = None) -> dict[str, Any]:
         "paymentMode": "SELF",
         "reference": f"loan-{number}",
     }
+
+
+def create_about_one_person(client: Client, number: int, reports: int) -> None:
+    """Create this number of reports about one person, and run their checks."""
+    for _ in range(0, reports, 500):
+        items = [{**order(number), "reuse": False} for _ in range(min(500, reports))]
+        parsed = read_orders({"reports": items}, client.environment, catalogue())
+        create_reports(client, parsed)
+    while CheckResult.objects.filter(next_attempt_at__isnull=False).exists():
+        run_due_checks()
 
 
 def create(client: Client, reports: int, checks: Sequence[str] = CHECKS) -> None:

@@ -1,4 +1,4 @@
-"""Reports erased a second when their retention ends, and what others notice of it."""
+"""Reports erased a second when their retention ends, and the erasure of one person."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.client import Connection
-from benchmarks.figures import Figure, bench, percentile
+from benchmarks.figures import Figure, bench, percentile, timed
 from benchmarks.latency import time_report
 from benchmarks.lists import use_filled
+from benchmarks.orders import create_about_one_person
 from benchmarks.service import DATABASE, Service, create_client
 from verification.jobs.queue import schedule_job
+from verification.privacy.erasure import erase_person, request_erasure
+from verification.privacy.models import Origin
 from verification.privacy.retention import erase_expired_reports
+from verification.reports.models import Report
 
 EXPIRED = """
 SELECT count(*) FROM reports_report
@@ -71,6 +75,23 @@ def retention(
     )
     floor = [percentile(before, 99)]
     yield Figure("sent to READY meanwhile", during, at=99, floor=floor, ratio=1.2)
+
+
+@bench(reports=10, rounds=1)
+def erasure(
+    service: Service, reports: int = 1_000, rounds: int = 5
+) -> Iterator[Figure]:
+    """Erase a person whom one client has verified very often."""
+    client, _ = create_client()
+    samples = []
+    for number in range(rounds):
+        create_about_one_person(client, 70_000_000 + number, reports)
+        newest = Report.objects.filter(workspace=client.workspace).latest("id")
+        asked = request_erasure(newest.pk, Origin.STAFF, requested_by="bench")
+        samples.append(timed(lambda asked=asked: erase_person(str(asked.pk))) / 1000)
+        asked.refresh_from_db()
+        assert asked.report_count == reports
+    yield Figure(f"a person with {reports:,} reports", samples, "s", target=2)
 
 
 def _ready_after(http: Connection, db: Any, key: str) -> float:
