@@ -32,10 +32,12 @@ from verification.privacy.erasure import (
     resume_erasures,
     sweep_erasures,
 )
+from verification.privacy.erasure import request_erasure as ask
 from verification.privacy.models import (
     Correction,
     Erasure,
     Hold,
+    Origin,
     SubjectRequest,
 )
 from verification.privacy.personal_data import erase_reports
@@ -83,6 +85,23 @@ def test_every_report_of_the_person_is_erased(api: Api):
         assert report["erasedAt"] is not None
     assert api.report(other)["erasedAt"] is None
     assert erasure.report_count == 2
+
+
+def test_person_does_not_erase_somebody_whose_number_a_client_mistyped(api: Api):
+    own = api.create(person(dateOfBirth="1990-01-31"))["id"]
+    again = api.create(person())["id"]
+    stranger = api.create(person(fullName="Peter Otieno"))["id"]
+    rule = create_rule(api, subject=person(fullName="Peter Otieno")["subject"])
+    api.work()
+
+    asked = ask(own, Origin.SUBJECT, requested_by="subject")
+    erase_person(str(asked.pk))
+    sweep_erasures()
+
+    asked.refresh_from_db()
+    assert {str(pk) for pk in asked.report_ids} == {own, again}
+    assert api.report(stranger)["erasedAt"] is None
+    assert Rule.objects.filter(pk=rule["id"]).exists()
 
 
 def test_register_has_the_request_and_its_answer(api: Api):

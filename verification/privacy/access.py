@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
+from monitoring.models import Rule
 from verification.checks.models import CheckResult
 from verification.consents.decisions import ACCEPTED_LIKENESSES
 from verification.consents.models import Consent, ConsentRecord
@@ -99,8 +100,8 @@ def is_one_of(report: Report, other: Report) -> bool:
     return is_near and is_same_person(report, other)
 
 
-def is_same_person(report: Report, other: Report) -> bool:
-    """Return whether two reports with the same number are about the same person.
+def is_same_person(report: Report, other: Report | Rule) -> bool:
+    """Return whether a row with the same number is about the person of this report.
 
     A client may have typed the number of somebody else, whose data the subject of this
     report must not see: names have to be alike, and dates of birth the same.

@@ -30,6 +30,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy import certificates, journal
+from verification.privacy.access import is_same_person
 from verification.privacy.models import (
     OPEN_CORRECTIONS,
     Correction,
@@ -253,18 +254,37 @@ def _find(erasure: Erasure) -> None:
     if erasure.found_at:
         of_person &= Q(created_at__lte=erasure.found_at)
     of_rules = of_person | Q(pk__in=erasure.rule_ids)
-    rules = [rule.pk for rule in locked_rules().filter(of_rules)]
+    rules = [
+        rule.pk
+        for rule in locked_rules().filter(of_rules)
+        if rule.pk in erasure.rule_ids or _is_theirs(erasure, rule)
+    ]
     # Only staff could resume them now, so that no run comes after this time.
     at = now()
     Rule.objects.filter(pk__in=rules).update(
         status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_STAFF, paused_at=at
     )
     reports = Report.objects.filter(of_person, erased_at=None)
-    found = reports.values_list("pk", flat=True)
+    found = [report.pk for report in reports if _is_theirs(erasure, report)]
     erasure.report_ids = sorted({*erasure.report_ids, *found})
     erasure.rule_ids = sorted({*erasure.rule_ids, *rules})
     erasure.found_at = erasure.found_at or at
     erasure.save(update_fields=["report_ids", "rule_ids", "found_at"])
+
+
+def _is_theirs(erasure: Erasure, row: Report | Rule) -> bool:
+    """Return whether a row with the person's number is about the person who asks.
+
+    A client may have typed the number of somebody else. Clients and staff erase by the
+    number; a person erases what the page shows to them. Once their reports are noted,
+    no others follow, as the details to compare are erased.
+    """
+    request = erasure.request
+    if request.origin != Origin.SUBJECT:
+        return True
+    if request.report is None or erasure.found_at:
+        return False
+    return is_same_person(request.report, row)
 
 
 @transaction.atomic
