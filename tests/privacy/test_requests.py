@@ -142,6 +142,8 @@ def test_owner_is_reminded_of_corrections_in_the_workspace(workspace: Workspace)
     ((to, due, late),) = reminders()
     assert (to, late) == (owner.user.email, [])
     assert [line.partition(",")[0] for line in due] == [row.number]
+    (mail_row,) = Notification.objects.filter(kind="REQUESTS_DUE")
+    assert mail_row.context["url"].endswith(f"{workspace.pk}/production/corrections/")
 
 
 def test_answered_requests_and_the_sandbox_are_not_reminded(

@@ -17,6 +17,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q
+from django.urls import reverse
 from django.utils.timezone import now
 
 from verification.jobs.queue import job
@@ -25,7 +26,7 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.reports.models import Report
 from verification.values.local_time import format_nairobi, utc_text
-from workspaces.models import Workspace
+from workspaces.models import Environment, Workspace
 
 # How long before a deadline the first e-mail goes out.
 NOTICE = timedelta(days=3)
@@ -161,18 +162,22 @@ def _messages_to_owners(
     for row in rows:
         if row.kind == RequestKind.CORRECTION and row.workspace:
             by_workspace[row.workspace].append(row)
-    url = f"{settings.BASE_URL}/console/"
     return [
         OutgoingMessage(
             Kind.REQUESTS_DUE,
             Channel.EMAIL,
             cause=f"requests-due:{own[0].pk}:{utc_text(at)}:owner",
             recipient=workspace.contact_email,
-            context=_reminder_context(own, at, url),
+            context=_reminder_context(own, at, _corrections_url(workspace)),
             workspace_id=workspace.pk,
         )
         for workspace, own in by_workspace.items()
     ]
+
+
+def _corrections_url(workspace: Workspace) -> str:
+    place = [workspace.pk, Environment.PRODUCTION.value]
+    return settings.BASE_URL + reverse("console:corrections", args=place)
 
 
 def _reminder_context(
