@@ -385,6 +385,22 @@ def test_page_shows_no_report_of_another_person_with_the_same_number(
     assert "Same person" in visitor.get("my-data.json").content.decode()
 
 
+def test_page_shows_no_report_with_another_address(api: Api, ask: Any):
+    """Who knows name, number and birthday of another still has another address."""
+    visitor = found_for(api, ask, purpose="Mine")
+    own = Report.objects.get(pk=visitor.report_id)
+    victim = {**own.subject, "email": "victim@kamau.test", "phone": None}
+    asked = person(
+        **{k: victim.get(k) for k in ("fullName", "idNumber", "dateOfBirth")}
+    )
+    asked["subject"]["email"] = victim["email"]
+    api.create({**asked, "purpose": "Of the victim"})
+    assert Report.objects.filter(subject_id=own.subject_id).count() == 2
+
+    for at in ("", "my-data.json"):
+        assert "Of the victim" not in visitor.get(at).content.decode()
+
+
 def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
     visitor = found_for(api, ask)
     report = Report.objects.get(pk=visitor.report_id)

@@ -9,7 +9,8 @@ from tests.world.clients import ATTESTED, Api, person
 from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
 from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
 from verification.notifications.models import Notification
-from verification.privacy.models import SubjectRequest
+from verification.privacy.models import Origin, SubjectRequest
+from verification.privacy.objections import object_to_use
 from verification.reports.models import Report, StatusChange
 from verification.values.local_time import utc_text
 from webhooks.models import Delivery
@@ -49,6 +50,17 @@ def test_all_reports_of_the_person_are_restricted(api: Api, ended: str):
         "DONE",
     )
     assert StatusChange.objects.filter(trigger="subject objected").count() == 2
+
+
+def test_person_does_not_object_for_somebody_with_the_same_number(api: Api, ended: str):
+    stranger = api.create(person(fullName="Peter Otieno"))["id"]
+
+    first = object_to_use(ended, Origin.SUBJECT, requested_by="subject")
+    again = object_to_use(ended, Origin.SUBJECT, requested_by="subject")
+
+    assert first == again
+    assert api.report(ended)["restrictedAt"] is not None
+    assert api.report(stranger)["restrictedAt"] is None
 
 
 def test_results_are_not_reused(api: Api, ended: str):

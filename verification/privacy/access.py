@@ -19,6 +19,7 @@ from django.db.models import Q
 from monitoring.models import Rule
 from verification.checks.models import CheckResult
 from verification.consents.decisions import ACCEPTED_LIKENESSES
+from verification.consents.messages import addresses_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.recipients import count_today
 from verification.privacy.disclosures import ReportRecipient, recipients_of
@@ -104,15 +105,27 @@ def is_same_person(report: Report, other: Report | Rule) -> bool:
     """Return whether a row with the same number is about the person of this report.
 
     A client may have typed the number of somebody else, whose data the subject of this
-    report must not see: names have to be alike, and dates of birth the same.
+    report must not see: names have to be alike, and dates of birth the same. Somebody
+    who knows all these of another person has another address: reports share one, or
+    neither has any.
     """
     if report.pk == other.pk:
         return True
+    if isinstance(other, Report) and not _shares_address(report, other):
+        return False
     born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
     if all(born) and born[0] != born[1]:
         return False
     names = report.subject_name, other.subject_name
     return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
+
+
+def _shares_address(report: Report, other: Report) -> bool:
+    mine, theirs = (
+        {address.casefold() for _, address in addresses_of(one.subject or {})}
+        for one in (report, other)
+    )
+    return bool(mine & theirs) or not (mine or theirs)
 
 
 def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:

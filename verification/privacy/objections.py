@@ -7,6 +7,7 @@ until the client has a newer consent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import transaction
@@ -14,6 +15,7 @@ from django.utils.timezone import now
 
 from monitoring.pauses import pause_for_objection
 from verification.checks.models import CheckResult
+from verification.privacy.access import is_same_person
 from verification.privacy.erasure import Person, ReportErased
 from verification.privacy.models import (
     Origin,
@@ -43,7 +45,13 @@ def object_to_use(
     if report.erased_at is not None:
         raise ReportErased
     person = Person.of(report)
-    if (earlier := _earlier(person)) and not _is_used(person):
+    # As with an erasure, a person speaks for the reports that their page shows.
+    own = [
+        other.pk
+        for other in person.reports
+        if origin != Origin.SUBJECT or is_same_person(report, other)
+    ]
+    if (earlier := _earlier(person)) and not _is_used(person, own):
         return earlier
     request = open_request(
         RequestKind.OBJECTION,
@@ -54,7 +62,7 @@ def object_to_use(
     )
     # Rules come before the reports of their runs.
     pause_for_objection(report)
-    _restrict(person, requested_by)
+    _restrict(own, requested_by)
     answer_request(request, Outcome.DONE)
     return request
 
@@ -66,14 +74,14 @@ def _earlier(person: Person) -> SubjectRequest | None:
     return requests.order_by("-pk").first()
 
 
-def _is_used(person: Person) -> bool:
+def _is_used(person: Person, own: Sequence[UUID]) -> bool:
     """Return whether the person was ordered or monitored after an objection."""
-    unrestricted = person.reports.filter(restricted_at=None)
+    unrestricted = Report.objects.filter(pk__in=own, restricted_at=None)
     return unrestricted.exists() or person.rules.filter(status="ACTIVE").exists()
 
 
-def _restrict(person: Person, by: str) -> None:
-    locked = locked_reports().filter(pk__in=person.reports.values("pk"))
+def _restrict(own: Sequence[UUID], by: str) -> None:
+    locked = locked_reports().filter(pk__in=own, erased_at=None)
     reports = list(locked.filter(restricted_at=None).order_by("pk"))
     at, ids = now(), [report.pk for report in reports]
     Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
