@@ -24,7 +24,7 @@ SELECT count(*) FROM reports_report
 WHERE workspace_id = (SELECT workspace_id FROM filled)
     AND completed_at IS NOT NULL AND erased_at IS NULL
 """
-# What a year-old report has beside the rows of `workspace_rows`: findings, a consent,
+# The rows of a year-old report that `workspace_rows` leaves out: findings, a consent,
 # and events whose payload was erased after a month.
 FINDINGS = "UPDATE checks_checkresult SET finding = %s WHERE finding IS NULL"
 CONSENTS = """

@@ -35,7 +35,7 @@ from verification.privacy.models import Correction, RequestKind
 from verification.reports.models import Report
 from workspaces import rate_limits
 
-# Of one person, by their link.
+# The statements that one person may send by their link.
 FORMS_PER_MINUTE = 6
 
 

@@ -90,7 +90,7 @@ def facts_of(erasure: Erasure) -> dict[str, Any]:
 
 
 def signed_members(erasure: Erasure) -> dict[str, str]:
-    """Return the certificate and what it takes to verify it. Raises NotEnded."""
+    """Return the certificate, its signature and its key's address. Raises NotEnded."""
     key = facts_of(erasure)["key"]
     return {
         "certificate": erasure.certificate,

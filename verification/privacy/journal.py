@@ -126,7 +126,8 @@ def _write(name: str, entry: dict[str, Any]) -> None:
     try:
         path = Path(storage.path(name))
     except NotImplementedError:
-        # A bucket has a file as a whole or not at all.
+        # Storages without paths raise this. A bucket has a file as a whole or not at
+        # all.
         storage.save(name, ContentFile(content))
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where personal data of a report is, and the one function that erases it.
+"""The tables with personal data of a report, and the one function that erases it.
 
 TABLES names each table with personal data about the people of a report: its subject,
 payer and referee. Retention, the erasure of a person, the certificate and the record of

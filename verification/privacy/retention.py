@@ -196,7 +196,7 @@ def _erase_in_batches(expired: QuerySet[Report], stop_at: float) -> int:
     after: datetime | None = None
     while beat() and time.monotonic() < stop_at:
         begun = time.monotonic()
-        # From where the batch before ended: its rows are still in the index.
+        # Begin at the end of the last batch: its rows are still in the index.
         rest = expired if after is None else expired.filter(completed_at__gte=after)
         count, after = _erase_batch(rest)
         if after is None:
