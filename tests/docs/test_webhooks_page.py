@@ -133,7 +133,7 @@ class Running:
         )
 
     def post(self, event: Event, secret: str) -> int | None:
-        """Return the status of its answer, or None if it does not answer."""
+        """Return the status of the receiver's answer, or None if it does not answer."""
         body, at = envelope(event), int(now().timestamp())
         headers = {
             "webhook-id": str(event.pk),

@@ -161,7 +161,10 @@ def _require(place: Place, correction: UUID) -> None:
 
 
 def _days_left(correction: Correction) -> int | None:
-    """Return the whole days until the deadline, below 0 after it; None if decided."""
+    """Return the whole days until the deadline, or None for a decided correction.
+
+    The number is negative after the deadline.
+    """
     if not correction.is_open:
         return None
     return (correction.due_at - now()).days

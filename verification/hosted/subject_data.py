@@ -62,7 +62,7 @@ TEMPLATES = {Stage.EXPIRED: "data/expired", Stage.UNPROVED: "data/unproved"}
 
 
 class SubjectPages(ConsentPages):
-    """The pages that show the subject their data, and where they use their rights."""
+    """The pages where a subject sees their data and uses their rights."""
 
     def path_of(self, row: UUID) -> str:
         return f"{super().path_of(row)}data/"

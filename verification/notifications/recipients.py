@@ -240,7 +240,10 @@ def _is_tester(notification: Notification) -> bool:
 
 
 def _exceeded_limit(notification: Notification) -> NotificationError | None:
-    """Count the message, once for all attempts. Returns the limit that it exceeds."""
+    """Count a message that is about to be sent, once for all attempts.
+
+    Returns the limit that it exceeds, or None.
+    """
     if notification.counted_at or _is_reminder_of_sent_request(notification):
         return None
     with transaction.atomic():

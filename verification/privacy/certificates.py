@@ -1,4 +1,4 @@
-"""Certificates of erasures: what they say, their signature, and the keys to verify it.
+"""Certificates of erasures: their contents, signature, and published keys.
 
 A certificate is a JSON text without personal data. The signature is Ed25519 over its
 exact bytes. Every key that has signed one stays published, so that a certificate can be

@@ -275,8 +275,8 @@ class CorrectionDocument(models.Model):
 class StaffErasure(models.Model):
     """Staff's request to erase a person, which another member of staff approves.
 
-    It means the subject of one report in its workspace, or, by a document number, a
-    person in all workspaces.
+    It erases either the subject of one report, in that report's workspace, or the
+    person with a document number, in all workspaces.
     """
 
     class Status(models.TextChoices):

@@ -1,10 +1,10 @@
-"""Retention: erase reports whose time of keeping is over, unless something holds them.
+"""Retention: erase expired reports, abandoned drafts and rules paused for long.
 
-A report is kept for its workspace's retention days, counted from its end; if these
-became more, for the days of when it was ordered. A draft that nobody has changed for so
-long is cancelled and erased. A report stays while it has an
-open correction, or a hold by staff. Rules that have been paused for so long are
-deleted, because they hold a subject's details too.
+A report expires when its retention days have passed since its end. The days are those
+of its workspace; if the workspace has raised them since, those of when the report was
+ordered. A draft that nobody has changed for the same time is cancelled and erased. A
+report stays while it has an open correction or a hold by staff. Rules that have been
+paused for the same time are deleted, because they hold a subject's details too.
 """
 
 from __future__ import annotations
