@@ -18,6 +18,7 @@ from verification.consents.notices import notice_for
 from verification.jobs.models import Job
 from verification.notifications.models import Notification
 from verification.privacy import retention
+from verification.privacy.access import load_reports
 from verification.privacy.models import Hold, RetentionRun
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report, SearchEntry
@@ -241,3 +242,26 @@ def test_notices_name_the_days_of_their_environment(api: Api, workspace: Workspa
 
     assert "30 days" in notice.text
     assert "365" not in notice.text
+
+
+def test_subject_reads_the_end_that_the_retention_keeps_to(
+    api: Api, ended: str, workspace: Workspace
+):
+    workspace.change_retention(3650, 3650)
+    report = Report.objects.get(pk=ended)
+
+    (one,) = load_reports([report], now())
+
+    assert report.completed_at is not None
+    assert one.kept_until == report.completed_at + timedelta(365)
+
+
+def test_notice_of_an_earlier_report_names_its_earlier_days(
+    api: Api, workspace: Workspace
+):
+    made = api.create({**person(), "consent": HOSTED})["id"]
+    workspace.change_retention(3650, 3650)
+
+    notice = notice_for(Consent.objects.get(report=made), "en")
+
+    assert "365 days" in notice.text

@@ -167,7 +167,9 @@ def _values(report: Report) -> dict[str, Any]:
         "client_contact": report.workspace.requester.contact,
         "service": settings.OPERATOR_NAME,
         "contact": settings.OPERATOR_CONTACT,
-        "retention_days": report.workspace.retention(report.environment).days,
+        "retention_days": report.workspace.retention_of(
+            report.environment, report.created_at
+        ).days,
         "my_data": f"{settings.BASE_URL}/my-data",
         "access_days": settings.SUBJECT_REQUEST_DAYS["ACCESS"],
         "answer_days": max(settings.SUBJECT_REQUEST_DAYS[k] for k in ANSWERED),

@@ -185,7 +185,8 @@ def _kept_text(one: SubjectReport) -> str:
         return _("Longer than usual: until an open question about it is settled")
     if one.kept_until:
         return format_nairobi(one.kept_until, DAY)
-    kept = one.report.workspace.retention(one.report.environment)
+    report = one.report
+    kept = report.workspace.retention_of(report.environment, report.created_at)
     return _("%(days)s days after its end") % {"days": kept.days}
 
 

@@ -32,6 +32,7 @@ from verification.privacy.models import (
     RequestKind,
 )
 from verification.privacy.requests import answer_request, open_request
+from verification.privacy.retention import kept_until
 from verification.providers.name_comparison import names_alike
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import SUBJECT_ACTOR
@@ -64,10 +65,9 @@ class SubjectReport:
     def kept_until(self) -> datetime | None:
         """The end of the retention; None as long as the report has not ended."""
         report = self.report
-        kept = report.workspace.retention(report.environment)
         if report.status == ReportStatus.DRAFT:
-            return report.updated_at + kept
-        return report.completed_at + kept if report.completed_at else None
+            return report.updated_at + report.workspace.retention(report.environment)
+        return kept_until(report)
 
 
 def reports_of(report: Report, older_than: UUID | None = None) -> Iterator[Report]:

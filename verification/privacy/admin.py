@@ -402,11 +402,11 @@ class HoldForm(ReasonForm):
 
     def facts(self) -> Facts:
         report = Report.objects.select_related("workspace").get(pk=self.object_id)
-        days = report.workspace.retention(report.environment).days
+        kept = report.workspace.retention_of(report.environment, report.created_at)
         return [
             ("Report", report.number),
             ("Workspace", report.workspace.name),
-            ("Kept anyway", f"{days} days after its end"),
+            ("Kept anyway", f"{kept.days} days after its end"),
         ]
 
     def clean_ends_on(self) -> date:

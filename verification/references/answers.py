@@ -190,7 +190,9 @@ def notice_for(reference: Reference, consent_status: str, language: str) -> Noti
         "employer": employer,
         "service": settings.OPERATOR_NAME,
         "purpose": one_line(report.purpose),
-        "retention_days": report.workspace.retention(report.environment).days,
+        "retention_days": report.workspace.retention_of(
+            report.environment, report.created_at
+        ).days,
         "contacts": "; ".join(f"{n}, {at}" for n, at in contacts if at),
     }
     points = ((p["heading"], p["text"].format(**values)) for p in source["points"])
