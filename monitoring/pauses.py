@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -68,13 +68,22 @@ def pause_for_withdrawal(report: Report) -> None:
     _pause_for_subject(report, reason, "consent withdrawn")
 
 
-def pause_for_objection(report: Report) -> None:
-    """Pause all rules on this report's subject, who objected."""
-    _pause_for_subject(report, PauseReason.OBJECTION, "subject objected")
+def pause_for_objection(report: Report, is_theirs: Callable[[Rule], bool]) -> None:
+    """Pause the rules on this report's subject, who objected.
+
+    `is_theirs` tells them from rules on others whose number a client mistyped.
+    """
+    reason = PauseReason.OBJECTION
+    _pause_for_subject(report, reason, "subject objected", is_theirs)
 
 
-def _pause_for_subject(report: Report, reason: PauseReason, trigger: str) -> None:
-    """Pause all rules on this report's subject, and cancel their running reports.
+def _pause_for_subject(
+    report: Report,
+    reason: PauseReason,
+    trigger: str,
+    is_theirs: Callable[[Rule], bool] = lambda rule: True,
+) -> None:
+    """Pause the rules on this report's subject, and cancel their running reports.
 
     The rules need a new consent to be resumed, even if they were paused before.
     """
@@ -83,7 +92,7 @@ def _pause_for_subject(report: Report, reason: PauseReason, trigger: str) -> Non
         environment=report.environment,
         subject_id=report.subject_id,
     )
-    ids, at = [rule.pk for rule in rules], now()
+    ids, at = [rule.pk for rule in rules if is_theirs(rule)], now()
     if not ids:
         return
     by_staff = Q(pause_reason=PauseReason.BY_STAFF)

@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -88,10 +89,18 @@ def test_every_report_of_the_person_is_erased(api: Api):
 
 
 def test_person_does_not_erase_somebody_whose_number_a_client_mistyped(api: Api):
-    own = api.create(person(dateOfBirth="1990-01-31"))["id"]
-    again = api.create(person())["id"]
+    address = {"email": "wanjiku@kamau.test"}
+    own = api.create(person(**address, dateOfBirth="1990-01-31"))["id"]
+    again = api.create(person(**address))["id"]
     stranger = api.create(person(fullName="Peter Otieno"))["id"]
-    rule = create_rule(api, subject=person(fullName="Peter Otieno")["subject"])
+    strangers = [
+        create_rule(api, subject=person(**details)["subject"])["id"]
+        for details in (
+            {"fullName": "Peter Otieno"},
+            {"email": "another-wanjiku@kamau.test"},
+        )
+    ]
+    mine = create_rule(api)["id"]
     api.work()
 
     asked = ask(own, Origin.SUBJECT, requested_by="subject")
@@ -101,7 +110,9 @@ def test_person_does_not_erase_somebody_whose_number_a_client_mistyped(api: Api)
     asked.refresh_from_db()
     assert {str(pk) for pk in asked.report_ids} == {own, again}
     assert api.report(stranger)["erasedAt"] is None
-    assert Rule.objects.filter(pk=rule["id"]).exists()
+    assert asked.rule_ids == [UUID(mine)]
+    left = Rule.objects.values_list("pk", flat=True)
+    assert {str(pk) for pk in left} == {*strangers}
 
 
 def test_register_has_the_request_and_its_answer(api: Api):

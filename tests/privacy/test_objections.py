@@ -86,6 +86,27 @@ def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
     assert message.context["reason"] == "OBJECTION"
 
 
+def test_person_does_not_pause_rules_on_somebody_with_the_same_number(api: Api):
+    own = api.create(person(email="wanjiku@kamau.test"))["id"]
+    strangers = [
+        create_rule(api, subject=person(**details)["subject"])["id"]
+        for details in (
+            {"fullName": "Peter Otieno"},
+            {"email": "another-wanjiku@kamau.test"},
+        )
+    ]
+    mine = Rule.objects.get(pk=create_rule(api)["id"])
+
+    first = object_to_use(own, Origin.SUBJECT, requested_by="subject")
+    again = object_to_use(own, Origin.SUBJECT, requested_by="subject")
+
+    assert first == again
+    assert rule_status(mine) == ("PAUSED", "OBJECTION")
+    for rule in Rule.objects.filter(pk__in=strangers).prefetch_related("runs__report"):
+        assert rule_status(rule) == ("ACTIVE", "")
+        assert rule.runs.get().report.status != "CANCELLED"
+
+
 def test_client_resumes_only_with_a_newer_consent(api: Api, ended: str):
     rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
     object_to(api, ended)

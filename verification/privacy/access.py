@@ -107,11 +107,11 @@ def is_same_person(report: Report, other: Report | Rule) -> bool:
     A client may have typed the number of somebody else, whose data the subject of this
     report must not see: names have to be alike, and dates of birth the same. Somebody
     who knows all these of another person has another address: reports share one, or
-    neither has any.
+    neither has any. Rules seldom have an address, and need none.
     """
     if report.pk == other.pk:
         return True
-    if isinstance(other, Report) and not _shares_address(report, other):
+    if not _shares_address(report, other):
         return False
     born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
     if all(born) and born[0] != born[1]:
@@ -120,11 +120,13 @@ def is_same_person(report: Report, other: Report | Rule) -> bool:
     return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
 
 
-def _shares_address(report: Report, other: Report) -> bool:
+def _shares_address(report: Report, other: Report | Rule) -> bool:
     mine, theirs = (
         {address.casefold() for _, address in addresses_of(one.subject or {})}
         for one in (report, other)
     )
+    if isinstance(other, Rule) and not theirs:
+        return True
     return bool(mine & theirs) or not (mine or theirs)
 
 

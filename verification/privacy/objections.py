@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
+from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection
 from verification.checks.models import CheckResult
 from verification.privacy.access import is_same_person
@@ -37,7 +38,9 @@ def object_to_use(
 ) -> SubjectRequest:
     """Restrict all reports about the report's subject, and pause the rules.
 
-    Returns the earlier request if nothing was ordered since. Raises ReportErased.
+    A client may have typed the number of somebody else: a person speaks for the
+    reports that their page shows, and for rules on the same person. Returns the earlier
+    request if nothing was ordered since. Raises ReportErased.
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
     lock_person(report.subject_id)
@@ -45,13 +48,14 @@ def object_to_use(
     if report.erased_at is not None:
         raise ReportErased
     person = Person.of(report)
-    # As with an erasure, a person speaks for the reports that their page shows.
-    own = [
-        other.pk
-        for other in person.reports
-        if origin != Origin.SUBJECT or is_same_person(report, other)
-    ]
-    if (earlier := _earlier(person)) and not _is_used(person, own):
+
+    def is_theirs(row: Report | Rule) -> bool:
+        return origin != Origin.SUBJECT or is_same_person(report, row)
+
+    own = [other.pk for other in person.reports if is_theirs(other)]
+    active = person.rules.filter(status=RuleStatus.ACTIVE)
+    is_monitored = any(is_theirs(rule) for rule in active)
+    if (earlier := _earlier(person)) and not (is_monitored or _is_used(own)):
         return earlier
     request = open_request(
         RequestKind.OBJECTION,
@@ -61,7 +65,7 @@ def object_to_use(
         details={"reason": reason} if reason else None,
     )
     # Rules come before the reports of their runs.
-    pause_for_objection(report)
+    pause_for_objection(report, is_theirs)
     _restrict(own, requested_by)
     answer_request(request, Outcome.DONE)
     return request
@@ -74,10 +78,9 @@ def _earlier(person: Person) -> SubjectRequest | None:
     return requests.order_by("-pk").first()
 
 
-def _is_used(person: Person, own: Sequence[UUID]) -> bool:
-    """Return whether the person was ordered or monitored after an objection."""
-    unrestricted = Report.objects.filter(pk__in=own, restricted_at=None)
-    return unrestricted.exists() or person.rules.filter(status="ACTIVE").exists()
+def _is_used(own: Sequence[UUID]) -> bool:
+    """Return whether one of these reports was ordered after an objection."""
+    return Report.objects.filter(pk__in=own, restricted_at=None).exists()
 
 
 def _restrict(own: Sequence[UUID], by: str) -> None:
