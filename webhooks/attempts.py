@@ -306,6 +306,7 @@ def next_retry_delay(
 
 
 def _attempt_row(claimed: Claim, claimed_at: datetime, answer: Answer) -> Row:
+    is_erased = claimed.event.name == Event.Name.REPORT_ERASED
     return {
         "id": uuid7(),
         "delivery_id": claimed.event.pk,
@@ -315,5 +316,6 @@ def _attempt_row(claimed: Claim, claimed_at: datetime, answer: Answer) -> Row:
         "duration_ms": answer.duration_ms,
         "status_code": answer.status_code,
         "error": answer.error,
-        "answer": answer.text or None,
+        # Nothing would erase what the receiver says of an erased subject.
+        "answer": None if is_erased else answer.text or None,
     }

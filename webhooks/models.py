@@ -39,8 +39,13 @@ class Event(models.Model):
             "A subject says that a finding is wrong.",
         )
         CORRECTION_CLOSED = "correction.closed", "A correction was decided."
+        REPORT_RESTRICTED = "report.restricted", "The subject of a report objected."
+        REPORT_ERASED = "report.erased", "The personal data of a report was erased."
         # Every receiver gets it; clients cannot enable or disable it.
         WEBHOOK_TEST = "webhook.test", "A test event was asked for."
+
+    # Events that hold no personal data: the erasure of their report leaves them.
+    IMPERSONAL_NAMES = (Name.REPORT_RESTRICTED, Name.REPORT_ERASED)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="events")

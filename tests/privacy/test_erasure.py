@@ -19,6 +19,7 @@ from tests.world.orders import STATUSES, create_report_with_status, movements
 from tests.world.payments import candidate_item, end_checkout, open_page, payment_of
 from tests.world.rules import CHANGING, create_rule, launch_runs, run_rules
 from tests.world.threads import run_at_once
+from verification.api.events import EVENTS
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
@@ -28,6 +29,7 @@ from verification.notifications.models import Notification, Outcome
 from verification.payments.models import PaymentEvent, Refund
 from verification.payments.provider_events import record_provider_event
 from verification.payments.refunds import send_refunds
+from verification.privacy import erasure as erasure_module
 from verification.privacy.erasure import (
     erase_person,
     resume_erasures,
@@ -47,7 +49,8 @@ from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.models import Report, SearchEntry
 from webhooks.attempts import claim as claim_deliveries
 from webhooks.attempts import record_attempts
-from webhooks.models import Attempt, Event
+from webhooks.events import envelope
+from webhooks.models import Attempt, Delivery, Event
 from webhooks.sender import Answer
 
 MARK = "Wanjiku"
@@ -345,7 +348,8 @@ def test_answers_that_race_with_the_erasure_leave_nothing(api: Api):
 
     assert set(CheckResult.objects.values_list("status", flat=True)) == {"COMPLETED"}
     assert not CheckResult.objects.filter(finding__isnull=False).exists()
-    assert not Event.objects.filter(payload__isnull=False).exists()
+    kept = Event.objects.filter(payload__isnull=False)
+    assert set(kept.values_list("name", flat=True)) == {"report.erased"}
     assert not Report.objects.filter(erased_at=None).exists()
 
 
@@ -359,7 +363,67 @@ def test_late_answer_of_a_receiver_is_dropped(api: Api):
     record_attempts([(claimed, now(), answer)])
 
     assert not Attempt.objects.exists()
-    assert claim_deliveries(10) == []
+    assert [one.event.name for one in claim_deliveries(10)] == ["report.erased"]
+
+
+def erased_events() -> dict[str, dict]:
+    """Return the data of the events that tell of erased reports, by report."""
+    events = Event.objects.filter(name="report.erased")
+    return {str(event.report_id): event.payload for event in events}
+
+
+def test_client_gets_an_event_for_each_erased_report(api: Api):
+    configure_receiver(api.workspace)
+    reports = [api.create(person())["id"] for _ in range(2)]
+    api.work()
+
+    erasure = erase(api, reports[0])
+    Erasure.objects.update(sweep_at=now())
+    sweep_erasures()
+
+    told = erased_events()
+    assert told[reports[1]] == {
+        "workspaceId": str(api.workspace.pk),
+        "reportId": reports[1],
+        "requestedBy": "CLIENT",
+        "erasedAt": api.report(reports[1])["erasedAt"],
+        "erasureId": str(erasure.pk),
+    }
+    read = EVENTS["report.erased"].model_validate_json(
+        envelope(Event.objects.filter(name="report.erased").first())
+    )
+    assert read.event == "report.erased"
+    assert set(told) == set(reports)
+    waiting = Delivery.objects.filter(next_attempt_at__isnull=False)
+    assert set(waiting.values_list("name", flat=True)) == {"report.erased"}
+    assert waiting.count() == 2
+
+
+def test_killed_erasure_tells_of_each_report_once(api: Api, monkeypatch):
+    monkeypatch.setattr(erasure_module, "BATCH_SIZE", 1)
+    beats = iter([True])
+    monkeypatch.setattr(erasure_module, "beat", lambda: next(beats, False))
+    reports = [api.create(person())["id"] for _ in range(3)]
+    made = request_erasure(api, reports[0])
+    erase_person(made["id"])
+    assert len(erased_events()) == 1
+
+    monkeypatch.undo()
+    erase_person(made["id"])
+
+    assert set(erased_events()) == set(reports)
+    assert Event.objects.filter(name="report.erased").count() == 3
+
+
+def test_answer_to_the_event_of_an_erasure_is_not_kept(api: Api):
+    configure_receiver(api.workspace)
+    erase(api, api.create(person())["id"])
+    (claimed,) = claim_deliveries(10)
+
+    record_attempts([(claimed, now(), Answer(500, "", f"{MARK} is gone", 20, None))])
+
+    attempt = Attempt.objects.get()
+    assert (attempt.status_code, attempt.answer) == (500, None)
 
 
 def test_late_receipt_of_a_message_is_dropped(api: Api):

@@ -7,13 +7,16 @@ from monitoring.models import Rule
 from monitoring.pauses import notify_paused
 from tests.world.clients import ATTESTED, Api, person
 from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
+from tests.world.erasures import erase
 from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
+from verification.api.events import EVENTS
 from verification.notifications.models import Notification
 from verification.privacy.models import Origin, SubjectRequest
 from verification.privacy.objections import object_to_use
 from verification.reports.models import Report, StatusChange
 from verification.values.local_time import utc_text
-from webhooks.models import Delivery
+from webhooks.events import envelope
+from webhooks.models import Delivery, Event
 from webhooks.redelivery import recover
 
 
@@ -142,6 +145,41 @@ def test_webhooks_are_not_sent_again(api: Api):
 
     assert (problem["status"], problem["code"]) == (409, "event-restricted")
     assert recover(api.workspace.pk, "sandbox", delivery.created_at) == 0
+
+
+def test_client_gets_an_event_for_each_restricted_report(api: Api):
+    configure_receiver(api.workspace, events=["report.restricted"])
+    reports = [api.create(person())["id"] for _ in range(2)]
+
+    object_to_use(reports[0], Origin.SUBJECT, requested_by="subject")
+    object_to_use(reports[0], Origin.SUBJECT, requested_by="subject")
+
+    told = Event.objects.filter(name="report.restricted").order_by("report_id")
+    assert [event.payload for event in told] == [
+        {
+            "workspaceId": str(api.workspace.pk),
+            "reportId": report_id,
+            "requestedBy": "SUBJECT",
+            "restrictedAt": api.report(report_id)["restrictedAt"],
+        }
+        for report_id in reports
+    ]
+    for event in told:
+        EVENTS["report.restricted"].model_validate_json(envelope(event))
+    waiting = Delivery.objects.filter(next_attempt_at__isnull=False)
+    assert waiting.count() == 2
+    url = f"/webhooks/deliveries/{told[0].pk}/redeliver"
+    assert api.post(url).status_code == 202
+
+
+def test_event_of_an_objection_outlives_the_report(api: Api):
+    report_id = api.create(person())["id"]
+    object_to(api, report_id)
+
+    erase(api, report_id)
+
+    event = Event.objects.get(name="report.restricted")
+    assert event.payload["requestedBy"] == "CLIENT"
 
 
 def test_second_objection_changes_nothing_unless_there_is_a_new_report(

@@ -60,6 +60,7 @@ def test_expired_report_keeps_its_skeleton_and_nothing_else(api: Api, ended: str
     assert {n: report[n] for n in kept} == {n: before[n] for n in kept}
     assert not SearchEntry.objects.exists()
     assert not Event.objects.filter(payload__isnull=False).exists()
+    assert not Event.objects.filter(name="report.erased").exists()
     run = RetentionRun.objects.get()
     assert (run.report_count, run.environment) == (1, "sandbox")
 

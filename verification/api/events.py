@@ -24,6 +24,7 @@ from verification.api.examples import (
     CREATED_AT,
     DEFINITION_ID,
     ENDED_AT,
+    ERASURE,
     REPORT_ID,
     RESULT,
     RESULT_ID,
@@ -39,6 +40,7 @@ from verification.api.report_shapes import (
     Score,
 )
 from verification.consents.models import ConsentStatus
+from verification.privacy.models import Origin
 from verification.reports.models import PaymentMode, RiskLevel, SubjectType
 from verification.values.shapes import Shape, Timestamp
 from webhooks.models import Event
@@ -192,6 +194,24 @@ class CorrectionData(ReportEventData):
     risk_level: RiskLevel
 
 
+class RightsData(Shape):
+    """Nothing personal: the event stays when the report is erased."""
+
+    workspace_id: UUID
+    report_id: UUID
+    requested_by: Origin
+
+
+class RestrictedData(RightsData):
+    restricted_at: Timestamp
+
+
+class ErasedData(RightsData):
+    erased_at: Timestamp
+    erasure_id: UUID
+    """Read its certificate with this id."""
+
+
 class TestData(Shape):
     workspace_id: UUID
     test: Literal[True]
@@ -216,6 +236,8 @@ DATA: dict[Event.Name, type[Shape]] = {
     Event.Name.PAYMENT_PAID: PaidData,
     Event.Name.CORRECTION_OPENED: CorrectionData,
     Event.Name.CORRECTION_CLOSED: CorrectionData,
+    Event.Name.REPORT_RESTRICTED: RestrictedData,
+    Event.Name.REPORT_ERASED: ErasedData,
     Event.Name.WEBHOOK_TEST: TestData,
 }
 
@@ -262,6 +284,14 @@ def _report_data(
             ],
         },
         "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
+    }
+
+
+def _rights_data(requested_by: str) -> dict[str, Any]:
+    return {
+        "workspaceId": WORKSPACE_ID,
+        "reportId": REPORT_ID,
+        "requestedBy": requested_by,
     }
 
 
@@ -407,6 +437,12 @@ EXAMPLE_DATA: dict[str, dict[str, Any]] = {
         "checkResultId": RESULT_ID,
         "riskScore": 5,
         "riskLevel": "LOW",
+    },
+    "report.restricted": {**_rights_data("SUBJECT"), "restrictedAt": ENDED_AT},
+    "report.erased": {
+        **_rights_data("CLIENT"),
+        "erasedAt": ENDED_AT,
+        "erasureId": ERASURE["id"],
     },
     "webhook.test": {
         "workspaceId": WORKSPACE_ID,

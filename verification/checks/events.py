@@ -1,4 +1,4 @@
-"""Payloads of the events about reports, checks, references and payments.
+"""Payloads of the events about reports, checks, references, payments and rights.
 
 `verification.api.events` describes them for clients; tests compare the two. This code
 builds plain dicts because one report raises several events.
@@ -124,6 +124,27 @@ def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEve
     return _new_event(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
 
 
+def restricted_event(report: Report, requested_by: str, at: datetime) -> NewEvent:
+    """Render report.restricted, without personal data; see Event.IMPERSONAL_NAMES."""
+    data = {
+        **_rights_data(report, requested_by),
+        "restrictedAt": utc_text(at),
+    }
+    return _new_event(Event.Name.REPORT_RESTRICTED, str(report.pk), report, data)
+
+
+def erased_event(
+    report: Report, requested_by: str, erasure_id: UUID, at: datetime
+) -> NewEvent:
+    """Render report.erased, without personal data; see Event.IMPERSONAL_NAMES."""
+    data = {
+        **_rights_data(report, requested_by),
+        "erasedAt": utc_text(at),
+        "erasureId": str(erasure_id),
+    }
+    return _new_event(Event.Name.REPORT_ERASED, str(report.pk), report, data)
+
+
 def check_body(
     definition: CheckDefinition, result_id: UUID, outcome: dict[str, Any]
 ) -> dict[str, Any]:
@@ -152,6 +173,14 @@ def _new_event(
     return NewEvent(
         name, cause, report.workspace_id, report.environment, report.pk, data
     )
+
+
+def _rights_data(report: Report, requested_by: str) -> dict[str, Any]:
+    return {
+        "workspaceId": str(report.workspace_id),
+        "reportId": str(report.pk),
+        "requestedBy": requested_by,
+    }
 
 
 def _report_data(

@@ -25,7 +25,7 @@ from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.ids import uuid7
 from verification.privacy.models import Channel, Correction, Disclosure
 from verification.reports.models import Report
-from webhooks.models import Attempt
+from webhooks.models import Attempt, Event
 
 # A further read within this time costs no statement.
 INTERVAL_SECONDS = 3600
@@ -132,7 +132,7 @@ def _readers(ids: list[UUID]) -> Found:
 def _receivers(ids: list[UUID]) -> Found:
     answered = Attempt.objects.filter(
         delivery__event__report_id__in=ids, status_code__range=(200, 299), error=""
-    )
+    ).exclude(delivery__name__in=Event.IMPERSONAL_NAMES)
     times: dict[tuple[UUID, str], list[datetime]] = defaultdict(list)
     rows = answered.annotate(report_id=F("delivery__event__report_id"))
     for report_id, url, at in rows.values_list("report_id", "url", "started_at"):

@@ -6,6 +6,7 @@
   journal, deletes the rules, and erases the reports in batches. Each step can be
   repeated, so that the job goes on where a killed worker was. The last transaction
   writes the certificate.
+- The client gets an event for each report, without personal data.
 - Data that comes late, such as a source's answer, is refused where it is written, as
   the report is erased by then. `sweep_erasures` erases once more, up to a month later.
 """
@@ -26,7 +27,9 @@ from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
+from verification.checks.events import erased_event
 from verification.checks.models import CheckResult, ResultStatus
+from verification.db.bulk_insert import insert
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy import certificates, journal
@@ -53,6 +56,7 @@ from verification.privacy.requests import (
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_person, locked_reports
+from webhooks.events import event_rows
 from workspaces.ledger import account_of
 from workspaces.models import Client, Workspace
 
@@ -306,6 +310,10 @@ def _erase_batch(erasure: Erasure) -> int:
     _end_reports([report for report in reports if not report.is_ended], at)
     _withdraw_corrections(ids, at)
     _count(erasure, erase_reports(ids, at), reports=len(ids))
+    # In this transaction, so that each report has one.
+    origin = erasure.request.origin
+    events = [erased_event(report, origin, erasure.pk, at) for report in reports]
+    insert(event_rows(events, at))
     return len(ids)
 
 

@@ -2,7 +2,7 @@
 
 All reports about the person in the workspace and environment are restricted: their
 results are not reused, their events are not sent again, and rules on the person pause
-until the client has a newer consent.
+until the client has a newer consent. The client gets an event for each report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from django.utils.timezone import now
 
 from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection
+from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
+from verification.db.bulk_insert import insert
 from verification.privacy.access import is_same_person
 from verification.privacy.erasure import Person, ReportErased
 from verification.privacy.models import (
@@ -27,6 +29,7 @@ from verification.privacy.models import (
 from verification.privacy.requests import answer_request, open_request
 from verification.reports.models import Report
 from verification.reports.status import lock_person, locked_reports, record_note
+from webhooks.events import event_rows
 from webhooks.models import Event
 
 NOTE = "subject objected"
@@ -66,7 +69,7 @@ def object_to_use(
     )
     # Rules come before the reports of their runs.
     pause_for_objection(report, is_theirs)
-    _restrict(own, requested_by)
+    _restrict(own, origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
 
@@ -83,7 +86,7 @@ def _is_used(own: Sequence[UUID]) -> bool:
     return Report.objects.filter(pk__in=own, restricted_at=None).exists()
 
 
-def _restrict(own: Sequence[UUID], by: str) -> None:
+def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
     locked = locked_reports().filter(pk__in=own, erased_at=None)
     reports = list(locked.filter(restricted_at=None).order_by("pk"))
     at, ids = now(), [report.pk for report in reports]
@@ -93,3 +96,4 @@ def _restrict(own: Sequence[UUID], by: str) -> None:
     Event.objects.filter(report_id__in=ids).update(restricted_at=at)
     for report in reports:
         record_note(report, NOTE, by, at)
+    insert(event_rows([restricted_event(one, origin, at) for one in reports], at))

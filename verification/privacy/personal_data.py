@@ -39,6 +39,8 @@ from verification.sources.models import Call
 from webhooks.models import Attempt, Event
 
 OF_REPORT = "t.report_id = ANY(%(reports)s)"
+# Events that tell of the erasure itself stay, and are delivered.
+PERSONAL = f"t.name <> ALL ('{{{','.join(Event.IMPERSONAL_NAMES)}}}')"
 OF_RESULT = """t.result_id IN (
     SELECT id FROM checks_checkresult WHERE report_id = ANY(%(reports)s)
 )"""
@@ -94,7 +96,9 @@ class PersonalTable:
 
 TABLES = [
     PersonalTable(Attempt, "answers of receivers", OF_EVENT, {"answer": "NULL"}),
-    PersonalTable(Event, "contents of events", OF_REPORT, {"payload": "NULL"}),
+    PersonalTable(
+        Event, "contents of events", f"{OF_REPORT} AND {PERSONAL}", {"payload": "NULL"}
+    ),
     PersonalTable(
         Notification,
         "messages",
@@ -182,12 +186,12 @@ TABLES = [
 
 # A higher fence makes the write of a sender that is under way fail, so that it cannot
 # bring an answer back.
-STOP_DELIVERIES = """
+STOP_DELIVERIES = f"""
 UPDATE webhooks_delivery t
 SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
 WHERE t.event_id IN (SELECT id FROM webhooks_event WHERE report_id = ANY(%(reports)s))
-    AND t.next_attempt_at IS NOT NULL
-"""
+    AND t.next_attempt_at IS NOT NULL AND {PERSONAL}
+"""  # noqa: S608
 STOP_MESSAGES = """
 UPDATE notifications_notification t
 SET status = 'CANCELLED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
