@@ -1,13 +1,25 @@
+import struct
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import psycopg
 import pytest
 from django.conf import settings as configured
+from django.db import connection
+from django.utils.timezone import now
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.sources.test_health import count_calls
 from tests.sources.test_routes import rests
 from tests.sources.two import two as two
 from tests.world.clients import person
+from verification.checks.models import CheckResult
+from verification.jobs.models import Heartbeat, Job
 from verification.payments.alerts import count_failed_opening
 from verification.payments.audit import audit_nightly
+from verification.web.metrics import JOBS, QUEUES
 
 TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
 
@@ -15,6 +27,45 @@ TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
 @pytest.fixture
 def token(settings):
     settings.METRICS_TOKEN = "correct horse"
+
+
+@pytest.fixture
+def standby(db) -> Iterator[tuple[str, str]]:
+    """Follow the database as a standby does that has applied nothing yet."""
+    named = "acacia_standby"
+    parameters = connection.get_connection_params()
+    conninfo = psycopg.conninfo.make_conninfo(
+        **{
+            name: parameters[name]
+            for name in ("host", "port", "user", "password")
+            if parameters.get(name)
+        },
+        replication="true",
+        application_name=named,
+    )
+    follower = psycopg.pq.PGconn.connect(conninfo.encode())
+    assert follower.status == psycopg.pq.ConnStatus.OK, follower.error_message
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_lsn()")
+        start = cursor.fetchone()[0]
+        follower.exec_(f"START_REPLICATION PHYSICAL {start}".encode())
+        high, low = (int(part, 16) for part in start.split("/"))
+        applied = (high << 32) + low - 4096
+        # A standby's reply: written, flushed, applied, its time, no answer wanted.
+        reply = struct.pack("!cQQQQB", b"r", applied, applied, applied, 0, 0)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            follower.put_copy_data(reply)
+            follower.flush()
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+                " AND replay_lsn IS NOT NULL"
+            )
+            if cursor.fetchone()[0]:
+                break
+            time.sleep(0.05)
+    yield "standby", named
+    follower.finish()
 
 
 def samples(text):
@@ -44,7 +95,7 @@ def test_metrics_show_the_last_hour_of_each_source(
     count_calls("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
     rests("second")
 
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(19):
         answer = client.get("/metrics", **TOKEN)
 
     text = answer.content.decode()
@@ -109,3 +160,66 @@ def test_metrics_show_the_last_audit_of_the_ledger(api, client, token):
 
     assert read["verification_ledger_differences",] == 0
     assert read["verification_ledger_audit_age_seconds",] < 60
+
+
+def test_metrics_show_running_and_given_up_jobs_and_live_clusters(client, token, db):
+    jobs = Job.objects
+    jobs.create(function="a", claimed_by="one", due_at=now() + timedelta(minutes=5))
+    jobs.create(function="b", gave_up_at=now())
+    Heartbeat.objects.create(cluster="one")
+    Heartbeat.objects.create(cluster="two", beat_at=now() - timedelta(minutes=1))
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["verification_jobs_running",] == 1
+    assert read["verification_jobs_given_up",] == 1
+    assert read["verification_job_clusters",] == 1
+    assert read["verification_queue_due", ("queue", "jobs")] == 0
+    assert read["verification_ready", ("part", "jobs")] == 1
+
+
+def test_metrics_count_checks_that_wait_for_a_source(api, client, token):
+    api.create(person())
+    waiting = CheckResult.objects.order_by("id").first()
+    hour_ago = now() - timedelta(hours=1)
+    CheckResult.objects.filter(pk=waiting.pk).update(
+        waits_for="kra", next_attempt_at=hour_ago
+    )
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["verification_queue_due", ("queue", "checks")] == 3
+    assert read["verification_queue_age_seconds", ("queue", "checks")] >= 3600
+
+
+def test_metrics_show_connections_and_standbys(client, token, db, standby):
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    used = read["verification_database_server_connections",]
+    assert 1 <= used < read["verification_database_server_connections_limit",]
+    assert read["verification_database_standbys",] == 1
+    assert read["verification_database_standby_lag_seconds", standby] < 5
+    assert read["verification_database_standby_lag_bytes", standby] > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_metrics_tell_that_the_database_is_away(client, token, unreachable_database):
+    answer = client.get("/metrics", **TOKEN)
+
+    read = samples(answer.content.decode())
+    assert answer.status_code == 200
+    assert read["verification_ready", ("part", "database")] == 0
+    assert not any(name == "verification_queue_due" for name, *_ in read)
+
+
+@pytest.mark.parametrize("query", [QUEUES, JOBS])
+def test_figures_of_queues_need_no_whole_table(db, query):
+    with connection.cursor() as cursor:
+        # An index is used if there is one, however small the tables are.
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {query}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+
+    for table in ("checks_checkresult", "notifications_notification", "jobs_job"):
+        assert f"Seq Scan on {table}" not in plan
+    assert "Seq Scan on webhooks_delivery" not in plan

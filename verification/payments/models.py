@@ -148,7 +148,9 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
 
     def with_flagged_refunds(self) -> CheckoutQuerySet:
         """Filter checkouts with a refund that needs a person."""
-        return self.filter(review_flags__overlap=REFUND_REVIEW_FLAGS)
+        # The index has only checkouts with flags.
+        flagged = self.exclude(review_flags=[])
+        return flagged.filter(review_flags__overlap=REFUND_REVIEW_FLAGS)
 
     def of_transaction(self, provider: str, transaction: str) -> CheckoutQuerySet:
         """Filter the checkout whose money has this id at the provider."""

@@ -2,18 +2,20 @@
 
 They are business figures, so the page requires METRICS_TOKEN. Counts of requests come
 from the processes of this web server, all others from the database, where every web
-server reads the same. A scrape costs about ten queries for any number of reports.
+server reads the same. Job clusters have no page: what they do is in the database. A
+scrape costs about twenty queries, each by an index, for any number of reports.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 from collections.abc import Iterator
 from functools import cache
 
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.views.decorators.cache import never_cache
@@ -30,21 +32,31 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from verification.backups.models import Backup
-from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout, LedgerAudit
 from verification.privacy.requests import count_open_requests
 from verification.providers.registry import live_sources
 from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
+from verification.web.health import READINESS_PARTS, read_readiness
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "verification"
 # Seconds; a page takes 10 ms, an order of 500 reports a quarter of a second.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 # Queue -> the number of due rows, and the seconds since the oldest was due
 QUEUES = """
-SELECT 'checks', count(*), max(statement_timestamp() - next_attempt_at)
-FROM checks_checkresult WHERE next_attempt_at <= statement_timestamp()
+SELECT 'checks', sum(rows), max(oldest) FROM (
+    SELECT count(*) AS rows, max(statement_timestamp() - next_attempt_at) AS oldest
+    FROM checks_checkresult
+    WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
+    UNION ALL
+    -- Another partial index has these.
+    SELECT count(*), max(statement_timestamp() - next_attempt_at)
+    FROM checks_checkresult
+    WHERE waits_for <> '' AND next_attempt_at <= statement_timestamp()
+) AS checks
 UNION ALL
 SELECT 'deliveries', count(*), max(statement_timestamp() - d.next_attempt_at)
 FROM webhooks_delivery d JOIN webhooks_configuration c ON c.id = d.configuration_id
@@ -57,14 +69,43 @@ UNION ALL
 SELECT 'jobs', count(*), max(statement_timestamp() - due_at) FROM jobs_job
 WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
 """
-GIVEN_UP = "SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL"
+JOBS = """
+SELECT
+    (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NULL AND claimed_by <> ''),
+    (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL),
+    (SELECT count(*) FROM jobs_heartbeat
+        WHERE beat_at > statement_timestamp() - interval '30 seconds')
+"""
+# Messages that a mail server or the SMS provider did not take and that go out again.
+RETRYING = """
+SELECT channel, count(*) FROM notifications_notification
+WHERE next_attempt_at IS NOT NULL AND attempts > 0 AND leased_until IS NULL GROUP BY 1
+"""
 CONNECTIONS = """
 SELECT coalesce(state, 'other'), count(*) FROM pg_stat_activity
 WHERE datname = current_database() GROUP BY 1
 """
-OLDEST_TRANSACTION = """
-SELECT coalesce(extract(epoch FROM max(statement_timestamp() - xact_start)), 0)
-FROM pg_stat_activity WHERE datname = current_database() AND backend_type LIKE 'client%'
+# Without the rights of `pg_monitor`, a role sees the transactions of its own sessions.
+DATABASE = """
+SELECT
+    pg_database_size(current_database()),
+    (SELECT sum(numbackends) FROM pg_stat_database),
+    current_setting('max_connections')::int
+        - current_setting('superuser_reserved_connections')::int,
+    (SELECT coalesce(extract(epoch FROM max(statement_timestamp() - xact_start)), 0)
+        FROM pg_stat_activity
+        WHERE datname = current_database() AND backend_type LIKE 'client%')
+"""
+# Standbys can have the same name; only `pg_monitor` sees their states.
+STANDBYS = """
+SELECT application_name, count(*),
+    extract(epoch FROM coalesce(max(replay_lag), '0')),
+    max(pg_wal_lsn_diff(
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
+            ELSE pg_current_wal_lsn() END,
+        coalesce(replay_lsn, flush_lsn)
+    ))
+FROM pg_stat_replication WHERE state = 'streaming' GROUP BY 1
 """
 
 
@@ -125,12 +166,29 @@ class DatabaseCollector(Collector):
         version = InfoMetricFamily(f"{PREFIX}_build", "The version of the service.")
         version.add_metric([], {"version": settings.VERSION})
         yield version
-        yield from _queue_families()
-        yield from _payment_families()
-        yield from _source_families()
-        yield from _request_families()
-        yield from _database_families()
-        yield from _backup_families()
+        parts, age = read_readiness()
+        ready = _gauges("ready", "1 if this part of the service is ready.", "part")
+        for part in READINESS_PARTS:
+            ready.add_metric([part], parts[part] == "ok")
+        yield ready
+        if age is not None:
+            text = "Seconds since work last flowed through a job cluster."
+            yield _gauge("job_heartbeat_age_seconds", text, age)
+        # While the database is away, the counts of requests are told all the same.
+        if parts["database"] == parts["migrations"] == "ok":
+            try:
+                yield from list(_database_figures())
+            except DatabaseError as e:
+                logger.warning("figures not read: %s", type(e).__name__)
+
+
+def _database_figures() -> Iterator[Metric]:
+    yield from _queue_families()
+    yield from _payment_families()
+    yield from _source_families()
+    yield from _request_families()
+    yield from _database_families()
+    yield from _backup_families()
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -144,19 +202,28 @@ def _gauges(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 def _queue_families() -> Iterator[Metric]:
     due = _gauges("queue_due", "Rows that are due and that no worker has.", "queue")
     age = _gauges("queue_age_seconds", "How long the oldest of them is due.", "queue")
+    retrying = _gauges(
+        "messages_retrying",
+        "Messages that were not taken and are tried again.",
+        "channel",
+    )
     with connection.cursor() as cursor:
         cursor.execute(QUEUES)
         for name, rows, oldest in cursor.fetchall():
             due.add_metric([name], rows)
             age.add_metric([name], oldest.total_seconds() if oldest else 0)
-        cursor.execute(GIVEN_UP)
-        (given_up,) = cursor.fetchone()
+        cursor.execute(JOBS)
+        running, given_up, clusters = cursor.fetchone()
+        cursor.execute(RETRYING)
+        for channel, number in cursor.fetchall():
+            retrying.add_metric([channel], number)
     yield from (due, age)
+    if retrying.samples:
+        yield retrying
+    yield _gauge("jobs_running", "Jobs that a worker has.", running)
     yield _gauge("jobs_given_up", "Jobs that failed again and again.", given_up)
-    heartbeat = queue.heartbeat_age_seconds()
-    if heartbeat is not None:
-        text = "Seconds since work last flowed through a job cluster."
-        yield _gauge("job_heartbeat_age_seconds", text, heartbeat)
+    text = "Job clusters in which work flowed within 30 seconds."
+    yield _gauge("job_clusters", text, clusters)
 
 
 def _payment_families() -> Iterator[Metric]:
@@ -236,19 +303,40 @@ def _request_families() -> Iterator[Metric]:
 
 
 def _database_families() -> Iterator[Metric]:
-    used = _gauges("database_connections", "Connections by their state.", "state")
+    states = _gauges("database_connections", "Connections by their state.", "state")
+    seconds = _gauges(
+        "database_standby_lag_seconds",
+        "How long a standby takes to apply what the database writes.",
+        "standby",
+    )
+    behind = _gauges(
+        "database_standby_lag_bytes",
+        "How much a standby has not yet applied.",
+        "standby",
+    )
+    standbys = 0
     with connection.cursor() as cursor:
         cursor.execute(CONNECTIONS)
         for state, number in cursor.fetchall():
-            used.add_metric([state], number)
-        cursor.execute("SELECT pg_database_size(current_database())")
-        (size,) = cursor.fetchone()
-        cursor.execute(OLDEST_TRANSACTION)
-        (seconds,) = cursor.fetchone()
-    yield used
+            states.add_metric([state], number)
+        cursor.execute(DATABASE)
+        size, used, limit, oldest = cursor.fetchone()
+        cursor.execute(STANDBYS)
+        for name, number, lag, lag_bytes in cursor.fetchall():
+            standbys += number
+            seconds.add_metric([name], float(lag))
+            if lag_bytes is not None:
+                behind.add_metric([name], float(lag_bytes))
+    yield states
+    text = "Connections to all databases of the server."
+    yield _gauge("database_server_connections", text, used)
+    text = "The number of them that the server allows."
+    yield _gauge("database_server_connections_limit", text, limit)
     yield _gauge("database_size_bytes", "The size of the database.", size)
     text = "How long the oldest transaction is open."
-    yield _gauge("database_oldest_transaction_seconds", text, float(seconds))
+    yield _gauge("database_oldest_transaction_seconds", text, float(oldest))
+    yield _gauge("database_standbys", "Standbys that follow the database.", standbys)
+    yield from (family for family in (seconds, behind) if family.samples)
 
 
 def _backup_families() -> Iterator[Metric]:

@@ -1,0 +1,133 @@
+"""Alerts, dashboard, runbooks and the table of figures name what `/metrics` prints."""
+
+import json
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from django.conf import settings
+from django.test import Client
+
+from tests.sources.test_health import count_calls
+from tests.sources.two import two as two
+from tests.web.test_metrics import TOKEN, samples
+from tests.web.test_metrics import standby as standby
+from tests.web.test_metrics import token as token
+from verification.backups.models import Backup
+from verification.jobs.models import Heartbeat
+from verification.notifications.models import Notification
+from verification.payments.alerts import count_failed_opening
+from verification.payments.audit import audit_nightly
+
+ROOT = settings.BASE_DIR
+ALERTS = ROOT / "deploy" / "alerts.yaml"
+RULES: list[dict[str, Any]] = [
+    rule
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]
+    for rule in group["rules"]
+]
+RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text())
+FIGURE = re.compile(r"\bverification_\w+")
+PARTS = ("Means", "People notice", "Look", "Do")
+
+
+@pytest.fixture
+def printed(client: Client, token: None, two: Any, standby: Any) -> set[str]:
+    """Return the names of all figures, with a row for each of them."""
+    count_calls("first", {"ANSWERED": 1}, milliseconds=9)
+    count_failed_opening("stripe", "SOURCE_REFUSED")
+    audit_nightly()
+    Backup.objects.create(rows=1, seconds=1)
+    Heartbeat.objects.create(cluster="one")
+    Notification.objects.create(
+        kind="PAYMENT_TROUBLE",
+        channel="EMAIL",
+        cause="a",
+        recipient="ops@acacia.test",
+        context={},
+        language="en",
+        sandbox=False,
+        attempts=1,
+        next_attempt_at="2030-01-01T00:00Z",
+    )
+    # The counts of requests have one after the first.
+    client.get("/metrics", **TOKEN)
+    return {name for name, *_ in samples(client.get("/metrics", **TOKEN).text)}
+
+
+def test_alerts_use_figures_that_exist(printed: set[str]):
+    used = {name for rule in RULES for name in FIGURE.findall(rule["expr"])}
+
+    assert len(used) > 20
+    assert used <= printed
+
+
+def test_dashboard_uses_figures_that_exist(printed: set[str]):
+    used = {name for text in _expressions(DASHBOARD) for name in FIGURE.findall(text)}
+
+    assert len(used) > 25
+    assert used <= printed
+
+
+def test_page_lists_all_figures(printed: set[str]):
+    table = OPERATIONS.split("All names begin with `verification_`:")[1].split("\n\n")[
+        1
+    ]
+    cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+    families = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in printed}
+    families -= {"verification_http_requests"}
+    assert sorted(f"verification_{name}" for name in listed) == sorted(families)
+
+
+def test_each_alert_leads_to_its_section_of_the_runbooks():
+    names = [rule["alert"] for rule in RULES]
+    sections = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
+
+    assert sections == names
+    for rule in RULES:
+        anchor = rule["alert"].lower()
+        assert rule["annotations"]["runbook"] == f"docs/runbooks.md#{anchor}"
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_each_section_of_the_runbooks_says_what_to_do():
+    for section in RUNBOOKS.split("\n## ")[1:]:
+        assert (
+            tuple(re.findall(r"^- \*\*([\w ]+):\*\*", section, re.MULTILINE)) == PARTS
+        )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "rules", "deploy/alerts.yaml"),
+        ("test", "rules", "tests/docs/alerts.yaml"),
+    ],
+    ids=["check", "test"],
+)
+def test_prometheus_accepts_the_rules(arguments: tuple[str, ...]):
+    if not (promtool := shutil.which("promtool")):
+        pytest.skip("promtool is not installed (Debian's package prometheus has it)")
+
+    done = subprocess.run(
+        [promtool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _expressions(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [text for one in value for text in _expressions(one)]
+    if not isinstance(value, dict):
+        return []
+    mine = [value["expr"]] if "expr" in value else []
+    return mine + _expressions(list(value.values()))

@@ -1,0 +1,54 @@
+"""The counts of `/metrics` of a web server with several processes."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from tests.web.test_metrics import samples
+from tests.world.service import is_alive
+
+pytestmark = pytest.mark.slow
+REQUESTS = 200
+PROCESSES = 3
+
+
+@pytest.fixture
+def folder(service, tmp_path):
+    """Start a web server of several processes; return where they count requests."""
+    before = service.environment
+    service.stop_web()
+    service.set_environment(
+        METRICS_TOKEN="t", WEB_WORKERS=str(PROCESSES), TMPDIR=str(tmp_path)
+    )
+    service.start_web()
+    yield tmp_path
+    service.stop_web()
+    service.environment = before
+    service.start_web()
+
+
+def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
+    def ask(_number):
+        # Each opens a connection of its own, which any of the processes takes.
+        return requests.get(f"{service.url}/readyz", timeout=10).status_code
+
+    with ThreadPoolExecutor(16) as threads:
+        assert set(threads.map(ask, range(REQUESTS))) == {200}
+
+    counted = {int(f.stem.split("_")[1]) for f in folder.glob("*/counter_*.db")}
+    assert len(counted) > 1
+    assert {count_of_readyz(service) for _ in range(10)} == {REQUESTS}
+    killed = next(one for one in service.processes() if one.pid in counted)
+    killed.kill()
+    killed.wait(10)
+    assert not is_alive(killed)
+    assert count_of_readyz(service) == REQUESTS
+
+
+def count_of_readyz(service):
+    answer = requests.get(
+        f"{service.url}/metrics", headers={"Authorization": "Bearer t"}, timeout=10
+    )
+    labels = ("method", "GET"), ("route", "readyz"), ("status", "200")
+    return samples(answer.text)["verification_http_requests_total", *labels]
