@@ -6,6 +6,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
 	2>/dev/null && echo $(name))))
 BIN := .venv/bin
 READY := .venv/installed
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
 .PHONY: help run test test-slow check bench format openapi lock
 
@@ -45,8 +46,9 @@ openapi: $(READY) ## write docs/openapi.yaml anew
 	DEBUG=True $(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
 lock: ## choose versions anew (needs uv)
-	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
-		--generate-hashes --no-header -o requirements.lock
+	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements.lock
+	$(COMPILE) pyproject.toml --extra bucket --extra redis -c requirements.lock -o deploy/requirements.lock
+	$(COMPILE) --group release -o deploy/release.lock
 
 $(READY): requirements.lock
 	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed))

@@ -141,3 +141,27 @@ def test_lookup_key_of_a_wrong_length_is_refused(tmp_path, environment):
 
     with pytest.raises(ImproperlyConfigured, match="LOOKUP_KEY must hold 32 bytes"):
         lookup_key(tmp_path, development=True)
+
+
+def test_address_of_the_database_is_read_from_its_file(tmp_path):
+    (tmp_path / "url").write_text("postgresql://u:p@127.0.0.1:1/from_file\n")
+    without = {n: v for n, v in os.environ.items() if n != "DATABASE_URL"}
+
+    done = subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--check"],
+        env={
+            **without,
+            **GIVEN,
+            "DEBUG": "False",
+            "OPERATOR_CONTACT": "help@acacia.test",
+            "DATABASE_URL_FILE": str(tmp_path / "url"),
+            "DATA_DIR": str(tmp_path),
+        },
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "The database that DATABASE_URL names cannot be used" in done.stderr
+    assert not (tmp_path / "postgres").exists()

@@ -10,6 +10,8 @@ from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse
 
+from verification import __version__
+
 # Group: title, icon and model of each page. The menu leaves out models without a page.
 PAGES: dict[str, list[tuple[str, str, str]]] = {
     "Reports": [
@@ -119,7 +121,7 @@ def _can_view(request: HttpRequest, label: str) -> bool:
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Back office",
     "SITE_HEADER": "Verification reports",
-    "SITE_SUBHEADER": "Back office",
+    "SITE_SUBHEADER": f"Back office {__version__}",
     "SITE_ICON": lambda request: static("verification/mark.svg"),
     "SITE_FAVICONS": [
         {

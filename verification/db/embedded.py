@@ -41,6 +41,7 @@ STOP_SECONDS = 20
 # Backends of a killed postmaster have this long to end by themselves.
 ORPHAN_SECONDS = 1
 MAJOR_VERSION = 18
+URL_VARIABLES = ("DATABASE_URL", "DATABASE_URL_FILE")
 
 COMMANDS_WITHOUT_DATABASE = {
     "check",
@@ -92,7 +93,7 @@ def is_used() -> bool:
     """Return whether the service runs on the embedded server.
 
     A server that DATABASE_URL names may hold somebody's accounts."""
-    return not os.environ.get("DATABASE_URL")
+    return not any(os.environ.get(name) for name in URL_VARIABLES)
 
 
 def data_dir() -> Path:
@@ -121,7 +122,7 @@ def start_if_needed(argv: Sequence[str]) -> None:
     """Keep the server running for as long as this command runs."""
     command = argv[1] if len(argv) > 1 else "help"
     if (
-        os.environ.get("DATABASE_URL")
+        not is_used()
         or command.startswith("-")
         or command in COMMANDS_WITHOUT_DATABASE
         or {"-h", "--help"} & set(argv)

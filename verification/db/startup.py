@@ -3,7 +3,6 @@
 It also counts unapplied migrations, without loading them.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -14,6 +13,8 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+
+from verification.db import embedded
 
 # Messages of PostgreSQL and its client, and what to do; the first match counts.
 ADVICE = {
@@ -42,7 +43,7 @@ def explain_error(error: OperationalError) -> str:
     text = str(error)
     said = re.search(r"FATAL: +(.*)", text) or re.search(r"(?:failed: )?(.+)", text)
     why = said[1].strip(" .") if said else type(error).__name__
-    if not os.environ.get("DATABASE_URL"):
+    if embedded.is_used():
         return f"The embedded database cannot be used ({why}); start the command again."
     advice = next((a for found, a in ADVICE.items() if re.search(found, text)), "")
     return (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 import orjson
@@ -17,7 +16,7 @@ from django.conf import settings
 
 from verification.values.local_time import NAIROBI
 
-FOLDER = Path(settings.BASE_DIR) / "templates" / "pdf"
+FOLDER = settings.BASE_DIR / "verification" / "templates" / "pdf"
 
 
 def render_document(

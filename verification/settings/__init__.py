@@ -161,7 +161,7 @@ APPEND_SLASH = False
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "verification" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -176,7 +176,7 @@ TEMPLATES = [
 
 if embedded.is_used() and (_refusal := missing_extra("embedded")):
     raise ImproperlyConfigured(_refusal)
-DATABASE_URL = env.str("DATABASE_URL", "") or embedded.url(DATA_DIR)
+DATABASE_URL = optional_secret("DATABASE_URL") or embedded.url(DATA_DIR)
 if not DATABASE_URL.startswith(("postgresql://", "postgres://")):
     raise ImproperlyConfigured(WRONG_DATABASE_URL)
 try:

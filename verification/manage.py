@@ -1,0 +1,38 @@
+"""The command `verification` of an installed package, and `manage.py` of a checkout."""
+
+import os
+import sys
+
+from verification.db import embedded
+
+
+def main() -> None:
+    """Run a management command; refusals are one sentence that says what to do."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
+    embedded.start_if_needed(sys.argv)
+
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import execute_from_command_line
+    from django.db import NotSupportedError, OperationalError, ProgrammingError
+    from environs import EnvError
+    from psycopg.errors import UndefinedColumn, UndefinedTable
+
+    from verification.db import startup
+
+    try:
+        execute_from_command_line(sys.argv)
+    except (ImproperlyConfigured, NotSupportedError) as e:
+        sys.exit(str(e))
+    except EnvError as e:
+        sys.exit(f"{e} docs/configuration.md says what it may be.")
+    except OperationalError as e:
+        if explanation := startup.explain_error(e):
+            sys.exit(explanation)
+        raise
+    except ProgrammingError as e:
+        is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)
+        if is_missing and startup.count_unapplied_migrations():
+            sys.exit(
+                "Tables are missing in the database; run: python manage.py migrate"
+            )
+        raise
