@@ -23,20 +23,19 @@ import hashlib
 import hmac
 import logging
 import re
-import ssl
 import threading
 import time
 import weakref
 from asyncio.trsock import TransportSocket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from queue import Empty, SimpleQueue
 from socket import SHUT_RDWR
 from typing import Any, Generic, TypeVar
@@ -45,7 +44,15 @@ import aiohttp
 import yarl
 from django.conf import settings
 
-from verification.outbound.targets import Blocked, GuardedResolver, Lookup, check_url
+from verification.outbound.client import trusting
+from verification.outbound.proxy import Proxy, ProxyError, open_tunnel
+from verification.outbound.targets import (
+    Blocked,
+    GuardedResolver,
+    Lookup,
+    check_url,
+    is_allowed_host,
+)
 from webhooks.models import Attempt
 
 logger = logging.getLogger(__name__)
@@ -223,8 +230,9 @@ class Sender(Generic[Key]):
     def __init__(self, lookup: Lookup | None = None, at_once: int = 10) -> None:
         self._lanes: dict[Hashable, Lane] = defaultdict(lambda: Lane(at_once))
         self._seconds: float = settings.WEBHOOK_TIMEOUT_SECONDS
-        self._trust = _ssl_context(settings.WEBHOOK_CA_FILE)
-        opened = settings.WEBHOOK_DEV_HOSTS
+        files = settings.WEBHOOK_CA_FILE, settings.OUTBOUND_CA_FILE
+        self._trust = trusting(*filter(None, files))
+        self._opened = opened = settings.WEBHOOK_DEV_HOSTS
         self._resolver = GuardedResolver(opened, lookup)
         self._target: Callable[[str], yarl.URL] = lru_cache(1024)(
             partial(check_url, opened=opened)
@@ -297,6 +305,8 @@ class Sender(Generic[Key]):
 
     def _session(self, *, force_close: bool) -> aiohttp.ClientSession:
         connector = _Connector(
+            settings.OUTBOUND_PROXY,
+            self._opened,
             limit=0,
             ssl=self._trust,
             resolver=self._resolver,
@@ -360,10 +370,17 @@ class Sender(Generic[Key]):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Note in the request's progress which connection it got, and if it is reused."""
+    """Note in the request's progress which connection it got, and if it is reused.
 
-    def __init__(self, **options: Any) -> None:
+    With a proxy, a connection is a tunnel to one of the addresses that the resolver has
+    checked. `opened` hosts are reached without it.
+    """
+
+    def __init__(
+        self, proxy: Proxy | None, opened: Collection[str], **options: Any
+    ) -> None:
         super().__init__(**options)
+        self._tunnel_proxy, self._opened = proxy, opened
         # The socket of each used connection; None for a connection that ended early.
         self.sockets: weakref.WeakKeyDictionary[
             asyncio.BaseTransport, TransportSocket | None
@@ -383,6 +400,25 @@ class _Connector(aiohttp.TCPConnector):
                 self.sockets[transport] = _socket_of(transport)
             progress.socket = self.sockets[transport]
         return connection
+
+    async def _wrap_create_connection(
+        self, *arguments: Any, addr_infos: Any, req: Any, **options: Any
+    ) -> Any:
+        proxy, url = self._tunnel_proxy, req.url
+        if proxy is None or is_allowed_host(url.host, url.port, self._opened):
+            return await super()._wrap_create_connection(
+                *arguments, addr_infos=addr_infos, req=req, **options
+            )
+        *_, address = addr_infos[0]
+        try:
+            sock = await open_tunnel(proxy, *address[:2])
+        except ProxyError as e:
+            logger.warning("OUTBOUND_PROXY: %s", e)
+            # Then aiohttp tries the next address.
+            raise aiohttp.ClientConnectorError(req.connection_key, e) from e
+        return await self._wrap_existing_connection(
+            *arguments, req=req, sock=sock, **options
+        )
 
 
 def _has_open(connector: aiohttp.BaseConnector | None) -> bool:
@@ -421,17 +457,6 @@ async def _exchange(
                 body += chunk
     finally:
         progress.abort_closing()
-
-
-@cache
-def _ssl_context(ca_file: str) -> ssl.SSLContext:
-    """Cached, because reading the certificates takes longer than a request."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    if ca_file:
-        context.load_verify_locations(cafile=ca_file)
-    return context
 
 
 def _log(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -46,6 +46,8 @@ def database_url(user: str, name: str) -> str:
         ("run", {"DATABASE_URL": "mysql://db/x"}, "write postgresql://user:password@"),
         ("jobs", {"FIELD_KEYS": "k1:short"}, "docs/configuration.md"),
         ("migrate", {"LOOKUP_KEY": "short"}, "docs/configuration.md"),
+        ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
+        ("jobs", {"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
         ("run", {"DEBUG": "False", "SECRET_KEY": "short"}, "docs/configuration.md"),
     ],
 )

@@ -297,6 +297,15 @@ def test_account_of_smile_id_alone_uses_v1(env):
     assert list(live_providers(Env())) == ["smile_id"]
 
 
+def test_private_hosts_are_opened_for_sources_one_by_one(env):
+    env.update(CREDENTIALS["opensanctions"])
+    env["OUTBOUND_PRIVATE_HOSTS"] = "yente.bank.internal:8000,kyc.bank.internal"
+
+    _, options = live_providers(Env())["opensanctions"]
+
+    assert options["opened"] == {"yente.bank.internal:8000", "kyc.bank.internal"}
+
+
 def test_secret_is_read_from_its_file(env, tmp_path):
     env.update(CREDENTIALS["kra"])
     del env["KRA_CLIENT_SECRET"]

@@ -8,8 +8,9 @@ import pytest
 
 from tests.webhooks.senders import answer, answers, at
 from tests.world.receiver import HOST, Receiver, Script, lookup_here
+from verification.outbound.client import trusting
 from webhooks.models import Attempt
-from webhooks.sender import Sender, _ssl_context
+from webhooks.sender import Sender
 
 E = Attempt.Error
 
@@ -63,7 +64,7 @@ def test_old_tls_is_refused(authority, impostor, post):
 
 
 def test_certificates_are_read_once():
-    assert _ssl_context("") is _ssl_context("")
+    assert trusting() is trusting()
 
 
 def test_closed_port_is_not_connected(post):

@@ -9,6 +9,8 @@ Its differences from a plain `requests.Session`:
 - It speaks only https, except to the `opened` hosts of a development setting.
 - It ignores the environment's proxies and .netrc, drops cookies, and returns answers
   with status 3xx instead of following redirects.
+- With OUTBOUND_PROXY it goes through that proxy, which resolves the names, to all but
+  the `opened` hosts. It trusts the certificates of OUTBOUND_CA_FILE, too.
 - The timeout covers the whole call, from the first packet to the last byte, and is at
   most `seconds`. The system's resolver has its own timeout.
 - An unpacked answer of more than `limit` bytes is an error, with `stream` as well.
@@ -19,25 +21,33 @@ A call raises `targets.Blocked` or the errors of `requests`. It never retries.
 from __future__ import annotations
 
 import io
+import logging
 import socket
+import ssl
 import time
 from collections.abc import Collection
 from contextvars import ContextVar
+from functools import cache
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 import requests
+from django.conf import settings
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
+    HTTPError,
     NameResolutionError,
     NewConnectionError,
 )
 
 from verification.outbound import targets
+from verification.outbound.proxy import MAX_HEAD_BYTES, Answer, Proxy, ProxyError
+
+logger = logging.getLogger(__name__)
 
 SECONDS = 20.0
 MAX_BODY_BYTES = 2 * 1024 * 1024
@@ -47,6 +57,10 @@ POOL_SIZE = 128
 
 # The end of the current call, on the clock of time.monotonic().
 _deadline: ContextVar[float] = ContextVar("_end")
+
+
+class NoTunnel(NewConnectionError):
+    """The proxy opened no tunnel to the other system, which got nothing."""
 
 
 class TooLarge(requests.RequestException):
@@ -63,7 +77,7 @@ def create_session(
     session = _Session()
     session.trust_env = False
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    adapter = _Adapter(frozenset(opened), seconds, limit)
+    adapter = _Adapter(frozenset(opened), seconds, limit, settings.OUTBOUND_PROXY)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
     return session
@@ -75,15 +89,22 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, opened: frozenset[str], seconds: float, limit: int) -> None:
+    def __init__(
+        self, opened: frozenset[str], seconds: float, limit: int, proxy: Proxy | None
+    ) -> None:
         self._opened, self._seconds, self._limit = opened, seconds, limit
+        self._proxy = proxy
         super().__init__(pool_maxsize=POOL_SIZE)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        if settings.OUTBOUND_CA_FILE:
+            # `requests` adds its own certificates to this context.
+            kwargs["ssl_context"] = trusting(settings.OUTBOUND_CA_FILE)
         super().init_poolmanager(*args, **kwargs)
+        guards = {"opened": self._opened, "tunnel_proxy": self._proxy}
         self.poolmanager.pool_classes_by_scheme = {
-            "http": _pool(HTTPConnectionPool, HTTPConnection, self._opened),
-            "https": _pool(HTTPSConnectionPool, HTTPSConnection, self._opened),
+            "http": _pool(HTTPConnectionPool, HTTPConnection, guards),
+            "https": _pool(HTTPSConnectionPool, HTTPSConnection, guards),
         }
 
     def send(
@@ -135,13 +156,43 @@ class _GuardedConnection:
     """Limit a connection of urllib3 to allowed addresses and to the call's deadline."""
 
     opened: ClassVar[frozenset[str]]
+    # Not `proxy`, which is urllib3's own.
+    tunnel_proxy: ClassVar[Proxy | None]
     sock: Any
     _dns_host: str
     port: int
 
     def _new_conn(self: Any) -> socket.socket:
+        host, port = self._dns_host, self.port
+        is_opened = targets.is_allowed_host(host, port, self.opened)
+        if self.tunnel_proxy is None or is_opened:
+            return self._connect_to(self._addresses(is_opened))
+        # The proxy resolves the name; an address in its place is checked here.
+        targets.check_host(host)
+        return self._open_tunnel(self.tunnel_proxy, host, port)
+
+    def _open_tunnel(self: Any, proxy: Proxy, host: str, port: int) -> socket.socket:
+        try:
+            sock = self._connect_to(_look_up(self, proxy.host, proxy.port))
+        except HTTPError as e:
+            logger.warning("OUTBOUND_PROXY could not be reached")
+            raise NoTunnel(self, "The proxy could not be reached.") from e
+        try:
+            sock.sendall(proxy.request_for(host, port))
+            answer = Answer()
+            while not answer.is_complete(sock.recv(MAX_HEAD_BYTES)):
+                sock.settimeout(_remaining_seconds())
+        except OSError as e:
+            sock.close()
+            why = e if isinstance(e, ProxyError) else "The proxy broke off."
+            logger.warning("OUTBOUND_PROXY: %s", why)
+            raise NoTunnel(self, str(why)) from e
+        sock.settimeout(_remaining_seconds())
+        return cast(socket.socket, sock)
+
+    def _connect_to(self: Any, addresses: list[Any]) -> socket.socket:
         failure: OSError | None = None
-        for family, kind, protocol, _, address in self._addresses():
+        for family, kind, protocol, _, address in addresses:
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.settimeout(_remaining_seconds())
@@ -156,13 +207,9 @@ class _GuardedConnection:
             raise ConnectTimeoutError(self, "The connection timed out.")
         raise NewConnectionError(self, "The connection was not made.") from failure
 
-    def _addresses(self: Any) -> list[Any]:
-        host, port = self._dns_host, self.port
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except socket.gaierror as e:
-            raise NameResolutionError(host, self, e) from e
-        if not targets.is_allowed_host(host, port, self.opened):
+    def _addresses(self: Any, is_opened: bool) -> list[Any]:
+        found = _look_up(self, self._dns_host, self.port)
+        if not is_opened:
             for *_, address in found:
                 targets.check_address(str(address[0]))
         return found
@@ -172,8 +219,29 @@ class _GuardedConnection:
         self.sock = _DeadlineSocket(self.sock)
 
 
-def _pool(pool: type, connection: type, opened: frozenset[str]) -> type:
-    guarded = type("Guarded", (_GuardedConnection, connection), {"opened": opened})
+def _look_up(connection: Any, host: str, port: int) -> list[Any]:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as e:
+        raise NameResolutionError(host, connection, e) from e
+
+
+@cache
+def trusting(*files: str) -> ssl.SSLContext:
+    """Return a context that trusts these files' certificates and the system's.
+
+    Cached, because reading the certificates takes longer than a request.
+    """
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    for file in files:
+        context.load_verify_locations(cafile=file)
+    return context
+
+
+def _pool(pool: type, connection: type, guards: dict[str, Any]) -> type:
+    guarded = type("Guarded", (_GuardedConnection, connection), guards)
     return type("GuardedPool", (pool,), {"ConnectionCls": guarded})
 
 

@@ -181,6 +181,14 @@ def check_address(address: str) -> None:
         raise Blocked("The host resolves to an address that may not be called.")
 
 
+def check_host(host: str) -> None:
+    """Raise Blocked if the host is an address that may not be called, or local."""
+    if ":" in host or NUMBER.fullmatch(host.rpartition(".")[2]):
+        check_address(host)
+    elif host == "localhost" or host.endswith(".localhost"):
+        raise Blocked("The host name must not be one of a private network.")
+
+
 class GuardedResolver(AbstractResolver):
     """Resolve a name once and check all its addresses: one bad address blocks it.
 

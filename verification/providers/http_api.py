@@ -266,6 +266,8 @@ def to_provider_error(source: str, e: BaseException) -> Unavailable | Refused:
     if isinstance(e, Blocked):
         return Refused(REFUSED, f"{source} may not be called: {e}")
     why = "could not be reached, or broke off"
+    if isinstance(_reason(e), client.NoTunnel):
+        why = "could not be reached through the operator's proxy"
     if isinstance(e, requests.Timeout):
         why = "did not answer in time"
     if isinstance(e, requests.exceptions.SSLError):
@@ -279,11 +281,14 @@ def _was_sent(e: BaseException) -> bool:
     """Return whether the request may have arrived: False if no connection was made."""
     if isinstance(e, requests.ConnectTimeout | requests.exceptions.SSLError):
         return False
-    cause = e.args[0] if e.args else None
     unmade = ConnectTimeoutError | NewConnectionError | socket.gaierror
-    return not isinstance(getattr(cause, "reason", cause), unmade) and not (
-        isinstance(e, unmade)
-    )
+    return not isinstance(_reason(e), unmade) and not isinstance(e, unmade)
+
+
+def _reason(e: BaseException) -> object:
+    """Return urllib3's own error, which `requests` wraps."""
+    cause = e.args[0] if e.args else None
+    return getattr(cause, "reason", cause)
 
 
 def unavailable_error(

@@ -22,9 +22,11 @@ from verification.db import embedded
 from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
+    certificates_file,
     document_storage,
     mail_settings,
     mailbox,
+    outbound_proxy,
     scanner_address,
 )
 from verification.settings.providers import (
@@ -447,10 +449,16 @@ STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
     "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000)
 )
 
+# The proxy and further certificates for all calls to other systems over HTTP.
+OUTBOUND_PROXY = outbound_proxy()
+OUTBOUND_CA_FILE = certificates_file(
+    "OUTBOUND_CA_FILE", env.str("OUTBOUND_CA_FILE", "")
+)
+
 # For development: hosts (`host` or `host:port`) that may be called at any address, and
 # a file of certificates that are trusted in addition to the system's.
 WEBHOOK_DEV_HOSTS: frozenset[str] = frozenset(env.list("WEBHOOK_DEV_HOSTS", []))
-WEBHOOK_CA_FILE = env.str("WEBHOOK_CA_FILE", "")
+WEBHOOK_CA_FILE = certificates_file("WEBHOOK_CA_FILE", env.str("WEBHOOK_CA_FILE", ""))
 # The limit from the look-up of the name to the last byte of the response.
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 

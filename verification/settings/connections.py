@@ -1,7 +1,8 @@
-"""Mail server, storage of documents and virus scanner, from the environment."""
+"""Mail server, storage of documents, virus scanner and proxy, from the environment."""
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -10,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from verification.extras import missing_extra
+from verification.outbound.proxy import Proxy
 from verification.settings.secrets import optional_secret
 
 BACKENDS = {
@@ -120,6 +122,31 @@ def scanner_address(env: Env) -> tuple[str, int] | None:
     if not (host and port and parts.netloc == text):
         raise ImproperlyConfigured("CLAMAV must be host:port, as in clamav:3310.")
     return host, port
+
+
+def outbound_proxy() -> Proxy | None:
+    """Return the proxy for calls to other systems. Raises ImproperlyConfigured.
+
+    The refusal names the variable and not its value, which may hold a password.
+    """
+    url = optional_secret("OUTBOUND_PROXY")
+    try:
+        return Proxy.parse(url) if url else None
+    except ValueError as e:
+        raise ImproperlyConfigured(f"OUTBOUND_PROXY {e}.") from None
+
+
+def certificates_file(name: str, path: str) -> str:
+    """Return the path of a PEM file, or "". Raises ImproperlyConfigured."""
+    try:
+        if path:
+            ssl.create_default_context(cafile=path)
+    except OSError:
+        # Also the error of a file without certificates.
+        raise ImproperlyConfigured(
+            f"{name} must be a file of certificates in PEM that the service can read."
+        ) from None
+    return path
 
 
 def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:

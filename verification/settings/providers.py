@@ -184,7 +184,8 @@ class _Source(NamedTuple):
 def live_providers(env: Env) -> dict[str, Adapter]:
     """Return the configured sources.
 
-    SOURCE_DEV_HOSTS and the URLs are for development against another server, too.
+    OUTBOUND_PRIVATE_HOSTS names sources in the operator's own network. SOURCE_DEV_HOSTS
+    and the URLs are for development against another server, too.
     """
     return {
         name: (
@@ -225,7 +226,8 @@ def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
 
 def _sources(env: Env) -> dict[str, _Source]:
     """Return all sources, configured or not."""
-    opened: frozenset[str] = frozenset(env.list("SOURCE_DEV_HOSTS", []))
+    private: list[str] = env.list("OUTBOUND_PRIVATE_HOSTS", [])
+    opened = frozenset([*private, *env.list("SOURCE_DEV_HOSTS", [])])
     return {
         **_registers(env, opened),
         **_smile_id(env, opened),
