@@ -24,7 +24,7 @@ from django.utils.timezone import now
 
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
-from verification.jobs.claims import claim_sql
+from verification.jobs.claims import claim_sql, column_list
 from verification.jobs.queue import ensure_job_by
 from webhooks import health
 from webhooks.configuration import SEND_DUE
@@ -71,7 +71,7 @@ WITH RECURSIVE waiting AS (
 # Recording an event takes a weaker lock and does not wait.
 READY = f"""
 {WAITING}
-SELECT c.* FROM webhooks_configuration c
+SELECT {column_list(Configuration, "c")} FROM webhooks_configuration c
 JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
 WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
     AND (resting_until IS NULL OR resting_until <= statement_timestamp())

@@ -7,6 +7,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from django_q.tasks import async_task
 
+from tests.world.logs import log_lines as log_lines
 from verification.jobs import queue
 from verification.jobs.broker import (
     BEAT_ID,
@@ -18,6 +19,7 @@ from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import cluster_name, schedule_job
 
 NOTHING = "tests.jobs.tasks.nothing"
+NEWER = "tests.jobs.tasks.added_later"
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -206,6 +208,33 @@ def test_function_without_job_never_runs(broker):
     Job.objects.create(function="os.system", arguments=["touch /tmp/owned"])
 
     assert broker.claim() == []
+
+
+def test_job_of_a_newer_version_is_left_to_other_clusters(broker, log_lines):
+    Job.objects.create(function=NEWER, arguments=[7])
+
+    assert broker.claim() == []
+
+    job = Job.objects.get()
+    waits = (job.due_at - timezone.now()).total_seconds()
+    assert (job.claimed_by, job.attempts, job.gave_up_at) == ("", 1, None)
+    assert 50 < waits <= 60
+    assert [line["message"] for line in log_lines()] == [
+        f"job {job.pk} is unknown here: {NEWER}"
+    ]
+
+
+def test_job_that_no_version_knows_is_given_up_and_stays(broker):
+    Job.objects.create(function=NEWER, arguments=[7])
+    for _ in range(MAX_ATTEMPTS):
+        assert broker.claim() == []
+        make_due()
+
+    broker.do_housekeeping()
+
+    job = Job.objects.get()
+    assert (job.function, job.arguments) == (NEWER, [7])
+    assert job.gave_up_at is not None
 
 
 def test_commit_wakes_a_waiting_broker(broker):

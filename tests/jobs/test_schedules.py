@@ -59,12 +59,23 @@ def test_several_clusters_run_a_schedule_once():
 def test_wrong_schedule_does_not_stop_the_others():
     due = timezone.now() - timedelta(hours=1)
     call_command("setup_schedules")
-    Schedule.objects.create(name="Wrong", func="os.abort", next_run=due)
+    Schedule.objects.create(
+        name="Wrong", func="os.abort", kwargs="{'now': True}", next_run=due
+    )
     Schedule.objects.update(next_run=due)
 
     scheduler()
 
     assert Job.objects.count() == len(SCHEDULES)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_schedule_of_a_newer_version_becomes_a_job():
+    Schedule.objects.create(name="Newer", func="tests.jobs.tasks.added_later")
+
+    scheduler()
+
+    assert Job.objects.get().function == "tests.jobs.tasks.added_later"
 
 
 def test_purge_deletes_failures_after_a_month(db):

@@ -15,7 +15,7 @@ from django_q.utils import get_func_repr
 
 from verification.jobs import processes, queue
 from verification.jobs.models import Job
-from verification.jobs.queue import CHANNEL, cluster_name, enqueue, is_job
+from verification.jobs.queue import CHANNEL, cluster_name, is_job, store_job
 
 # A job that was claimed this often and never ended probably kills its workers.
 MAX_ATTEMPTS = 5
@@ -75,6 +75,13 @@ RETRY_SOON = """
 UPDATE jobs_job SET due_at = now() + attempts * attempts * interval '1 second'
 WHERE id = %s AND gave_up_at IS NULL
 """
+# A job that this version does not know goes to other clusters, which may be of a newer
+# one: after 1, 4, 9 and 16 minutes. Then it is given up, where an operator sees it.
+LEAVE_TO_OTHERS = """
+UPDATE jobs_job SET claimed_by = '',
+    due_at = now() + attempts * attempts * interval '1 minute'
+WHERE id = ANY(%s)
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -112,14 +119,17 @@ class WakeUpBroker(Broker):
         self.on_sentinel_round: Callable[[], None] = lambda: None
 
     def enqueue(self, task: str) -> int:
-        """Take a package from django-q2's scheduler or admin."""
+        """Take a package from django-q2's scheduler or admin.
+
+        A schedule may be of a newer version, whose clusters know its function.
+        """
         package = SignedPackage.loads(task)
         function = get_func_repr(package["func"])
         # One wrong schedule must not keep the scheduler from the others.
-        if package["kwargs"] or not is_job(function):
-            logger.error("not a job, or one with keyword arguments: %s", function)
+        if package["kwargs"]:
+            logger.error("a job has no keyword arguments: %s", function)
             return 0
-        return enqueue(function, package["args"])
+        return store_job(function, package["args"])
 
     def dequeue(self) -> list[tuple[int, str]]:
         """Return jobs to run now, or an empty list after a wait."""
@@ -152,7 +162,16 @@ class WakeUpBroker(Broker):
         }
         rows = self._connection().execute(CLAIM, values).fetchall()
         jobs = sorted(ClaimedJob(*row) for row in rows)
-        return [job for job in jobs if is_job(job.function)]
+        known = [job for job in jobs if is_job(job.function)]
+        if unknown := [job for job in jobs if job not in known]:
+            self._leave_to_others(unknown)
+        return known
+
+    def _leave_to_others(self, jobs: list[ClaimedJob]) -> None:
+        for job in jobs:
+            logger.error("job %s is unknown here: %s", job.id, job.function)
+        ids = [job.id for job in jobs]
+        self._connection().execute(LEAVE_TO_OTHERS, [ids])
 
     def acknowledge(self, task_id: int) -> None:
         if task_id != BEAT_ID:

@@ -38,7 +38,7 @@ def claim_sql(
     assignments: str,
     *,
     key: str = "id",
-    returning: str = "claimed.*",
+    returning: str,
 ) -> str:
     """Return the statement that claims the rows which the query `due` locks.
 
@@ -69,9 +69,18 @@ def claim_due(
     table, key = model._meta.db_table, model._meta.pk.attname
     query, values = due.values(key).query.sql_with_params()
     locked = f"{query} FOR NO KEY UPDATE OF {table} SKIP LOCKED"
-    statement = claim_sql(table, locked, assignments, key=key)
+    # Named, because a prepared `*` fails for ever after a migration has added a column.
+    returning = column_list(model, "claimed")
+    statement = claim_sql(table, locked, assignments, key=key, returning=returning)
     lease_values = [at, lease.total_seconds()]
     return list(model._default_manager.raw(statement, [*values, *lease_values]))
+
+
+def column_list(model: type[Model], alias: str) -> str:
+    """Return the model's columns for a SELECT or RETURNING, in place of `alias.*`."""
+    quote = connection.ops.quote_name
+    fields = model._meta.concrete_fields
+    return ", ".join(f"{alias}.{quote(str(field.column))}" for field in fields)
 
 
 def schedule_next_run(job: JobOrPath, waiting: QuerySet[M], column: str) -> None:

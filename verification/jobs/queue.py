@@ -123,7 +123,13 @@ def is_job(path: str) -> bool:
 def enqueue(
     function: JobOrPath, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
-    path = _require_job(function)
+    return store_job(_require_job(function), arguments, at=at)
+
+
+def store_job(
+    path: str, arguments: Sequence[str | int], *, at: datetime | None = None
+) -> int:
+    """Like `enqueue`, also for a job that only another version knows."""
     with connection.cursor() as cursor:
         cursor.execute(ENQUEUE, [path, json.dumps(list(arguments)), at])
         job_id = int(cursor.fetchone()[0])
