@@ -30,6 +30,7 @@ check: $(READY) ## check style, types, import layers, migrations and the API sch
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check_migrations
 	@mkdir -p .data
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file .data/openapi.yaml
 	@diff -u docs/openapi.yaml .data/openapi.yaml || \

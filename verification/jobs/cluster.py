@@ -34,12 +34,13 @@ from multiprocessing.context import ForkProcess
 from typing import Any
 
 from django.core.management import call_command
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, OperationalError, connection, connections
 from django_q import cluster
 from django_q import worker as django_q_worker
 from django_q.signals import post_execute_in_worker
 from django_q.worker import worker
 
+from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs import processes
 from verification.jobs import queue as job_queue
 from verification.jobs.broker import BEAT_ID, retry_soon
@@ -113,6 +114,15 @@ class Supervisor:
         processes.limit_arenas(ARENAS)
         os.environ["JOB_CLUSTER"] = self._cluster
         os.environ["JOB_SUPERVISOR_PIPE"] = str(pipe)
+        try:
+            require_schema()
+        except DatabaseRefused as e:
+            # The supervisor tries again, with longer and longer pauses.
+            sys.exit(str(e))
+        except OperationalError:
+            # The cluster goes on trying to reach the server.
+            pass
+        connection.close()
         call_command("qcluster")
 
     def _watch(self) -> None:

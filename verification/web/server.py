@@ -22,7 +22,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from prometheus_client import values
 
-from verification.db.startup import DatabaseRefused
+from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs.processes import bind_children_to_parent
 
 APPLICATION = "verification.asgi"
@@ -69,10 +69,10 @@ def _serve(gate: int | None) -> None:
         import_module(APPLICATION)
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
-    _check_database()
     if gate is not None:
         with open(gate, "rb") as pipe:
             pipe.read()
+    _check_database()
     Granian(
         f"{APPLICATION}:application",
         address=os.environ.get("HOST") or HOST,
@@ -98,7 +98,7 @@ def _serve(gate: int | None) -> None:
 def _check_database() -> None:
     """Exit if the database refuses this service; continue if it is unreachable."""
     try:
-        connection.ensure_connection()
+        require_schema()
     except DatabaseRefused as e:
         sys.exit(str(e))
     except OperationalError:

@@ -15,7 +15,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            connection.ensure_connection()
+            startup.require_schema()
         except OperationalError as e:
             # A cluster goes on trying to reach a server that is away.
             if not startup.is_unreachable(e):

@@ -220,6 +220,7 @@ class Command(BaseCommand):
 
 
 def _migrate() -> None:
+    startup.require_no_later_schema()
     if startup.count_unapplied_migrations():
         call_command("migrate", verbosity=0)
     else:

@@ -1,0 +1,68 @@
+"""Migrations that tests add to the app `backups`.
+
+def test_something(add_migration):
+    add_migration("0002_colour", "migrations.RunSQL('ALTER TABLE ...')")
+"""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib import invalidate_caches
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db.migrations.loader import MigrationLoader
+
+PACKAGE = "migrations_of_a_test"
+AddMigration = Callable[..., None]
+TEXT = """
+from django.contrib.postgres.operations import AddIndexConcurrently
+from django.db import migrations, models
+
+class Migration(migrations.Migration):
+    atomic = {atomic}
+    allowed = {allowed}
+    dependencies = [("backups", {before!r})]
+    operations = [{operations}]
+"""
+
+
+@pytest.fixture
+def add_migration(
+    tmp_path: Path,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    transactional_db: None,
+) -> Iterator[AddMigration]:
+    """Yield a function that adds a migration; take them all back at the end."""
+    own = Path(apps.get_app_config("backups").path) / "migrations"
+    folder = tmp_path / PACKAGE
+    shutil.copytree(own, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    before = last_migration()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings.MIGRATION_MODULES = {"backups": PACKAGE}
+
+    def add(
+        name: str, *operations: str, atomic: bool = True, allowed: Any = None
+    ) -> None:
+        text = TEXT.format(
+            before=last_migration(),
+            operations=", ".join(operations),
+            atomic=atomic,
+            allowed=allowed or {},
+        )
+        (folder / f"{name}.py").write_text(text)
+        invalidate_caches()
+
+    yield add
+    call_command("migrate", "backups", before, verbosity=0)
+    for module in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        del sys.modules[module]
+
+
+def last_migration() -> str:
+    ((_, name),) = MigrationLoader(None).graph.leaf_nodes("backups")
+    return name

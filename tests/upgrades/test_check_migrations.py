@@ -1,0 +1,140 @@
+"""Migrations that would stop a running service are refused by `make check`."""
+
+import json
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from tests.upgrades.migrations import AddMigration
+from tests.upgrades.migrations import add_migration as add_migration
+from verification.backups.archive import last_migrations
+from verification.development.management.commands import check_migrations
+
+COLUMN = "migrations.AddField('backup', 'place', models.{})"
+RUN = "migrations.RunSQL('{}')"
+
+
+@pytest.fixture(autouse=True)
+def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Today's migrations are those of 1.4.0; 1.10.0 is the next release."""
+    folder = tmp_path / "releases"
+    folder.mkdir()
+    monkeypatch.setattr(check_migrations, "RELEASES", folder)
+    for version in ("1.3.0", "1.4.0"):
+        content = json.dumps({"migrations": last_migrations()}).encode()
+        with tarfile.open(folder / f"{version}.tar.xz", "w:xz") as dump:
+            member = tarfile.TarInfo("manifest.json")
+            member.size = len(content)
+            dump.addfile(member, BytesIO(content))
+
+
+def check() -> None:
+    call_command(check_migrations.Command())
+
+
+def refusal() -> str:
+    with pytest.raises(CommandError) as refused:
+        check()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("operation", "rule"),
+    [
+        (
+            "migrations.AddIndex('backup', models.Index('rows', name='b_rows'))",
+            "require-concurrent-index-creation",
+        ),
+        (COLUMN.format("TextField(default='')"), "ban-drop-default"),
+        (RUN.format("ALTER TABLE b ADD x int NOT NULL"), "adding-required-field"),
+        ("migrations.RemoveField('backup', 'seconds')", "ban-drop-column"),
+        ("migrations.RenameField('backup', 'rows', 'count')", "renaming-column"),
+        (
+            "migrations.AlterField('backup', 'rows', models.TextField())",
+            "changing-column-type",
+        ),
+        ("migrations.DeleteModel('Backup')", "ban-drop-table"),
+        ("migrations.RenameModel('Backup', 'Copy')", "renaming-table"),
+        (
+            "migrations.AddConstraint('backup', models.CheckConstraint("
+            "condition=models.Q(rows__gt=0), name='some'))",
+            "constraint-missing-not-valid",
+        ),
+        (
+            "migrations.AddConstraint('backup', models.UniqueConstraint("
+            "fields=['rows'], name='some'))",
+            "disallowed-unique-constraint",
+        ),
+    ],
+)
+def test_migration_that_stops_the_service_is_refused(
+    add_migration: AddMigration, operation: str, rule: str
+) -> None:
+    add_migration("0009_new", operation)
+
+    said = refusal()
+
+    assert f"({rule})" in said
+    assert said.startswith("backups.0009_new: ")
+    assert "docs/upgrades.md" in said
+
+
+def test_migration_that_only_adds_is_accepted(add_migration: AddMigration) -> None:
+    add_migration("0009_null", COLUMN.format("TextField(null=True)"))
+    add_migration("0010_default", COLUMN.format("TextField(db_default='')"))
+    add_migration(
+        "0011_index",
+        "AddIndexConcurrently('backup', models.Index('rows', name='b_rows'))",
+        atomic=False,
+    )
+    add_migration(
+        "0012_table",
+        "migrations.CreateModel('Copy', [('id', models.BigAutoField(primary_key=True)),"
+        " ('of', models.ForeignKey('backups.Backup', models.CASCADE))])",
+    )
+
+    check()
+
+
+def test_removal_names_a_released_version(add_migration: AddMigration) -> None:
+    add_migration("0009_drop_needs_1_4_0", "migrations.RemoveField('backup', 'rows')")
+    check()
+
+    add_migration("0010_drop_needs_1_5_0", "migrations.DeleteModel('Backup')")
+
+    assert refusal().startswith(
+        "backups.0010_drop_needs_1_5_0: that version is not released, so 1.4.0 still"
+    )
+
+
+def test_rename_is_refused_whatever_version_it_names(
+    add_migration: AddMigration,
+) -> None:
+    rename = "migrations.RenameField('backup', 'rows', 'count')"
+    add_migration("0009_rename_needs_1_4_0", rename)
+
+    assert "(renaming-column)" in refusal()
+
+
+def test_migration_may_say_why_a_rule_is_wrong(add_migration: AddMigration) -> None:
+    wider = RUN.format("ALTER TABLE b ALTER c TYPE varchar(200)")
+    add_migration("0009_wider", wider, allowed={"changing-column-type": "no rewrite"})
+    check()
+
+    add_migration("0010_wider", wider, allowed={"ban-drop-column": "another rule"})
+
+    assert "backups.0010_wider: " in refusal()
+
+
+def test_each_operation_without_a_transaction_has_its_migration(
+    add_migration: AddMigration,
+) -> None:
+    index = "AddIndexConcurrently('backup', models.Index('{0}', name='b_{0}'))"
+    two = [index.format("rows"), index.format("seconds")]
+    add_migration("0009_indexes", *two, atomic=False)
+
+    assert "Give each a migration" in refusal()

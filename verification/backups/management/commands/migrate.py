@@ -1,0 +1,123 @@
+"""`migrate` beside a running service: it waits for locks without stopping the others.
+
+A statement that waits for a lock on a table makes all later statements on this table
+wait behind it. So one that changes a table gives up after LOCK_SECONDS, its migration
+is rolled back, and `migrate` tries again.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.core.management.commands import migrate
+from django.db import OperationalError, connection
+from psycopg import sql
+from psycopg.errors import LockNotAvailable
+
+from verification.db import startup
+from verification.jobs.queue import advisory_lock
+
+LOCK_SECONDS = 2
+STATEMENT_SECONDS = 30
+PAUSE_SECONDS = 5
+PATIENCE_SECONDS = 600
+# These statements block neither reads nor writes, and take as long as they have to.
+HARMLESS = re.compile(r"\bCONCURRENTLY\b|\bVALIDATE CONSTRAINT\b")
+# A build that was interrupted leaves its index behind, and the next build would find
+# the name taken.
+UNFINISHED_INDEXES = """
+SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace
+    AND NOT EXISTS (
+        SELECT FROM pg_stat_progress_create_index WHERE index_relid = c.oid
+    )
+"""
+OLDEST_TRANSACTION = """
+SELECT pid, extract(epoch FROM now() - xact_start)::int FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+ORDER BY xact_start LIMIT 1
+"""
+
+
+class Command(migrate.Command):
+    def handle(self, *args: Any, **options: Any) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        startup.require_no_later_schema()
+        while not self._migrate_alone(*args, **options):
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"The locks were not free for {PATIENCE_SECONDS} seconds. Whatever "
+                    "was migrated is complete; run migrate again later."
+                )
+            time.sleep(PAUSE_SECONDS)
+
+    def _migrate_alone(self, *args: Any, **options: Any) -> bool:
+        """Migrate; return False if another `migrate` runs or a table is in use."""
+        with ExitStack() as held:
+            # Not awaited by the server: the build of an index waits for all
+            # transactions, so also for one that waits for this lock.
+            if not held.enter_context(advisory_lock("migrate")):
+                self.stderr.write("Another migrate runs; waiting for it.")
+                return False
+            held.enter_context(_limits())
+            _drop_unfinished_indexes()
+            try:
+                super().handle(*args, **options)
+            except OperationalError as e:
+                if not isinstance(e.__cause__, LockNotAvailable):
+                    raise
+                self.stderr.write(f"A table is in use{_oldest()}; trying again.")
+                return False
+        return True
+
+
+@contextmanager
+def _limits() -> Iterator[None]:
+    """Limit how long statements wait and run, but for those that stop nobody."""
+    _execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+    _execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+    try:
+        with connection.execute_wrapper(_lift_limits):
+            yield
+    finally:
+        _execute("RESET lock_timeout")
+        _execute("RESET statement_timeout")
+
+
+def _lift_limits(
+    execute: Callable[..., Any], statement: Any, params: Any, many: bool, context: Any
+) -> Any:
+    if not HARMLESS.search(str(statement)):
+        return execute(statement, params, many, context)
+    bare = context["cursor"].cursor
+    bare.execute("SET lock_timeout = 0")
+    bare.execute("SET statement_timeout = 0")
+    result = execute(statement, params, many, context)
+    bare.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+    bare.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+    return result
+
+
+def _drop_unfinished_indexes() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(UNFINISHED_INDEXES)
+        for (name,) in cursor.fetchall():
+            drop = sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(name))
+            cursor.execute(drop)
+
+
+def _oldest() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(OLDEST_TRANSACTION)
+        pid, seconds = cursor.fetchone() or (None, None)
+    if seconds is None:
+        return ""
+    return f" (the oldest transaction is {seconds} s old, process {pid})"
+
+
+def _execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)

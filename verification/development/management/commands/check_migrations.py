@@ -1,0 +1,140 @@
+"""Refuse migrations that would stop the service, or the version before it.
+
+Squawk reads their SQL. Migrations that the newest release has are left out: its dump in
+`tests/upgrades` lists them. A migration that removes something is accepted if its name
+ends with a released version that can run without it, as in
+`0012_drop_colour_needs_1_1_0`. One that Squawk misjudges says why:
+
+    class Migration(migrations.Migration):
+        allowed = {"changing-column-type": "A longer varchar is not rewritten."}
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from django.apps import AppConfig, apps
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations import Migration
+from django.db.migrations.loader import MigrationLoader
+
+from verification.db.startup import needed_version, parse_version
+
+RELEASES = settings.BASE_DIR / "tests" / "upgrades"
+SUFFIX = ".tar.xz"
+PAGE = "docs/upgrades.md"
+OLDEST_POSTGRESQL = "15"
+# Matters of style, limits that `migrate` sets, and what loosens a table, as older code
+# does not notice that.
+LEFT_OUT = (
+    "ban-char-field",
+    "ban-drop-constraint",
+    "prefer-bigint-over-int",
+    "prefer-bigint-over-smallint",
+    "prefer-identity",
+    "prefer-robust-stmts",
+    "prefer-text-field",
+    "prefer-timestamp-tz",
+    "require-lock-timeout",
+    "require-statement-timeout",
+)
+# These are right once no version that runs uses the column or the table.
+REMOVALS = {
+    "adding-not-nullable-field",
+    "ban-drop-column",
+    "ban-drop-default",
+    "ban-drop-function",
+    "ban-drop-table",
+}
+FRAME = re.compile(r"^(BEGIN|COMMIT);$", re.MULTILINE)
+
+
+class Command(BaseCommand):
+    help = "Refuses migrations that lock out a running service or break older code."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        version, released = newest_release()
+        loader = MigrationLoader(connection, replace_migrations=False)
+        known = {
+            ancestor
+            for app, name in released.items()
+            for ancestor in loader.graph.forwards_plan((app, name))
+        }
+        ours = {app.label for app in apps.get_app_configs() if _is_ours(app)}
+        new = [key for key in sorted(loader.graph.nodes) if key not in known]
+        faults = [
+            fault
+            for key in new
+            if released and key[0] in ours
+            for fault in _find_faults(loader, key, version)
+        ]
+        if faults:
+            raise CommandError("\n".join([*faults, f"{PAGE} says what to do."]))
+
+
+def newest_release() -> tuple[str, dict[str, str]]:
+    """Return the version of the newest dump, and the last migration of each app."""
+    dumps = {
+        path.name.removesuffix(SUFFIX): path for path in RELEASES.glob(f"*{SUFFIX}")
+    }
+    if not dumps:
+        return "", {}
+    version = max(dumps, key=parse_version)
+    with tarfile.open(dumps[version]) as dump:
+        manifest = json.load(cast("IO[bytes]", dump.extractfile("manifest.json")))
+    return version, manifest["migrations"]
+
+
+def _is_ours(app: AppConfig) -> bool:
+    return app.name.partition(".")[0] in settings.JOB_PACKAGES
+
+
+def _find_faults(
+    loader: MigrationLoader, key: tuple[str, str], released: str
+) -> Iterator[str]:
+    app, name = key
+    migration = loader.graph.nodes[key]
+    allowed: dict[str, str] = getattr(migration, "allowed", {})
+    needed = needed_version(name)
+    if needed > parse_version(released):
+        yield f"{app}.{name}: that version is not released, so {released} still runs."
+    if not migration.atomic and len(migration.operations) > 1:
+        yield (
+            f"{app}.{name}: several operations without a transaction; if the second "
+            "fails, the first cannot be repeated. Give each a migration."
+        )
+    for rule, message in _ask_squawk(loader, migration):
+        if rule not in allowed and not (needed and rule in REMOVALS):
+            yield f"{app}.{name}: {message} ({rule})"
+
+
+def _ask_squawk(
+    loader: MigrationLoader, migration: Migration
+) -> Iterator[tuple[str, str]]:
+    """Yield the rules that the SQL of a migration breaks, with what Squawk says."""
+    plan = [(migration, False)]
+    statements = FRAME.sub("", "\n".join(loader.collect_sql(plan)))
+    frame = "assume-in-transaction" if migration.atomic else "no-assume-in-transaction"
+    done = subprocess.run(  # noqa: S603
+        [
+            Path(sys.executable).with_name("squawk"),
+            *(f"--exclude={','.join(LEFT_OUT)}", f"--pg-version={OLDEST_POSTGRESQL}"),
+            *(f"--{frame}", "--reporter=json", "--stdin-filepath=migration.sql"),
+        ],
+        input=statements,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not done.stdout:
+        raise CommandError(f"squawk failed: {done.stderr.strip()}")
+    for found in json.loads(done.stdout):
+        yield found["rule_name"], found["message"]
