@@ -67,7 +67,7 @@ def django_db_modify_db_settings(
 
     def destroy_test_db(name: str, verbosity: int) -> None:
         # A busy disk takes longer than any statement of the service may.
-        connection.settings_dict["OPTIONS"]["options"] = "-c statement_timeout=0"
+        type(connection).session_settings = {"statement_timeout": "0"}
         with connection.creation._nodb_cursor() as cursor:
             # Threads of a live server, and Playwright's loop, leave theirs open.
             cursor.execute(

@@ -11,3 +11,4 @@ class BackupsConfig(AppConfig):
 
         register(checks.check_deployment, deploy=True)
         register(checks.check_backups, Tags.database, deploy=True)
+        register(checks.check_pooler, Tags.database, deploy=True)

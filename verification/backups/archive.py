@@ -58,6 +58,7 @@ LIBPQ = {
     "sslrootcert": "PGSSLROOTCERT",
     "sslcert": "PGSSLCERT",
     "sslkey": "PGSSLKEY",
+    "connect_timeout": "PGCONNECT_TIMEOUT",
     "target_session_attrs": "PGTARGETSESSIONATTRS",
     "channel_binding": "PGCHANNELBINDING",
 }
@@ -103,7 +104,7 @@ def write_backup(parent: Path) -> Path:
     folder = parent / f"{at:%Y%m%dT%H%M%SZ}"
     partial = folder.with_name(folder.name + PARTIAL)
     partial.mkdir(parents=True)
-    with psycopg.connect(settings.DATABASE_URL) as db:
+    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
         db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         db.execute("SET LOCAL statement_timeout = 0")
         snapshot = _value(db, "SELECT pg_export_snapshot()")
@@ -177,7 +178,7 @@ def restore_backup(folder: Path, manifest: Manifest) -> None:
     A restore that was interrupted leaves a database that is not empty: drop it, create
     it again and start over.
     """
-    with psycopg.connect(settings.DATABASE_URL) as db:
+    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
         if tables := db.execute(TABLES).fetchall():
             raise BackupError(
                 f"The database is not empty: it has the table {tables[0][0]}. Restore "
@@ -241,7 +242,7 @@ def _require_known_migrations(manifest: Manifest) -> None:
 
 
 def _require_same_rows(manifest: Manifest) -> None:
-    with psycopg.connect(settings.DATABASE_URL) as db:
+    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
         counted = _count_rows(db)
     for table, rows in manifest.rows.items():
         if counted.get(table) != rows:
@@ -322,7 +323,7 @@ def _connection() -> dict[str, str]:
 
     They keep the password out of the list of processes.
     """
-    parts = conninfo_to_dict(settings.DATABASE_URL)
+    parts = conninfo_to_dict(settings.DATABASE_DIRECT_URL)
     return {LIBPQ[name]: str(v) for name, v in parts.items() if name in LIBPQ}
 
 
@@ -344,7 +345,7 @@ def _find_program(program: str) -> Path:
 
     An older one refuses the server. Debian keeps each version in a folder of its own.
     """
-    with psycopg.connect(settings.DATABASE_URL) as db:
+    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
         server = db.info.server_version // 10_000
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     folders = [Path(folder) for folder in os.get_exec_path()] + debian

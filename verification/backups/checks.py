@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from psycopg.conninfo import conninfo_to_dict
 
-from verification.db import embedded
+from verification.db import embedded, startup
 
 CONFIGURATION = "docs/configuration.md"
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
@@ -88,10 +88,24 @@ def check_backups(
     return [_warning("W011", text, "Run `manage.py backup` every night.")]
 
 
+def check_pooler(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Name a pooler that the service cannot use, if a database may be read."""
+    pooler = startup.find_pooler(settings.DATABASE_URL) if databases else ""
+    if pooler == "transaction":
+        text = "DATABASE_URL leads to a pooler in transaction mode."
+        return [_error("E004", text, "Set pool_mode = session for this service.")]
+    if pooler and settings.DATABASE_DIRECT_URL == settings.DATABASE_URL:
+        text = "DATABASE_URL leads to a pooler, which jobs and backups do not need."
+        return [_warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")]
+    return []
+
+
 def _is_database_in_the_clear() -> bool:
     parts = conninfo_to_dict(settings.DATABASE_URL)
-    host = str(parts.get("host") or "")
-    is_remote = bool(host) and not host.startswith("/") and host not in LOCAL_HOSTS
+    hosts = str(parts.get("host") or "").split(",")
+    is_remote = any(h and h[0] != "/" and h not in LOCAL_HOSTS for h in hosts)
     return is_remote and parts.get("sslmode") not in SAFE_MODES
 
 

@@ -1,7 +1,10 @@
-"""Django's PostgreSQL backend, with a cheap check of kept connections.
+"""Django's PostgreSQL backend, with limits for each session.
 
-`force_custom_plan` plans chosen statements each time they run, and `read_page` reads
-one page of a list.
+A connection that has lost the primary server fails with OperationalError, whatever the
+error was, and the next statement opens another one.
+
+`open_session` opens a connection that Django does not manage. `force_custom_plan` plans
+chosen statements each time they run, and `read_page` reads one page of a list.
 """
 
 from __future__ import annotations
@@ -9,16 +12,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import psycopg
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
 from django.db.backends.postgresql import base
+from django.db.utils import DatabaseErrorWrapper
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
 Row = TypeVar("Row")
+
+# Set by a statement and not by the connection's `options`, which PgBouncer refuses or
+# drops. By the last five the server notices within about ten seconds that a client's
+# host has vanished, and frees the locks that it held.
+SESSION_SETTINGS = {
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "5s",
+    "tcp_keepalives_interval": "2s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",
+    "client_connection_check_interval": "5s",
+}
+# The server has become a standby, or has ended a transaction that was idle or too long.
+# PostgreSQL counts these among the errors of the program.
+LOST_SESSION = {"25006", "25P03", "25P04"}
 
 
 @contextmanager
@@ -58,8 +80,42 @@ def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
     return ResultPage(found, total)
 
 
+class _ErrorWrapper(DatabaseErrorWrapper):
+    """Translates errors of psycopg to Django's."""
+
+    wrapper: DatabaseWrapper
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        is_lost = getattr(exc_value, "sqlstate", None) in LOST_SESSION
+        if is_lost and self.wrapper.connection:
+            self.wrapper.errors_occurred = True
+            # `is_usable` sees it, and Django opens another one.
+            self.wrapper.connection.close()
+            raise OperationalError(*exc_value.args).with_traceback(
+                traceback
+            ) from exc_value
+        super().__exit__(exc_type, exc_value, traceback)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
     connection: psycopg.Connection[Any] | None
+    session_settings = SESSION_SETTINGS
+
+    @cached_property
+    def wrap_database_errors(self) -> DatabaseErrorWrapper:
+        return _ErrorWrapper(self)
+
+    def init_connection_state(self) -> None:
+        super().init_connection_state()
+        if self.connection is not None:
+            with self.wrap_database_errors:
+                self.prepare_session(self.connection)
+
+    def prepare_session(self, connection: psycopg.Connection[Any]) -> None:
+        """Set the limits of a new session."""
+        calls = ", ".join(["set_config(%s, %s, false)"] * len(self.session_settings))
+        values = [text for pair in self.session_settings.items() for text in pair]
+        connection.execute(f"SELECT {calls}", values)
 
     def is_usable(self) -> bool:
         """Return whether the server has kept the connection open since its last use.
@@ -77,3 +133,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return False
         in_error = psycopg.pq.TransactionStatus.INERROR
         return self.connection.info.transaction_status != in_error
+
+
+def open_session() -> psycopg.Connection[Any]:
+    """Open a connection in autocommit mode that Django does not manage."""
+    wrapper = cast("DatabaseWrapper", connections[DEFAULT_DB_ALIAS])
+    parameters = wrapper.get_connection_params()
+    # Django reads JSON as text.
+    parameters.pop("context", None)
+    session = psycopg.connect(**parameters, autocommit=True)
+    try:
+        wrapper.prepare_session(session)
+    except BaseException:
+        session.close()
+        raise
+    return session

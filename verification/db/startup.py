@@ -1,6 +1,8 @@
 """Explain database errors at the start in one sentence that says what to do.
 
-It also compares the migrations of the database with those of this version, without
+It also recognises a pooler that the service cannot use.
+
+It compares the migrations of the database with those of this version, without
 loading them. Older code may run on the tables of a newer version, so that an upgrade
 can be rolled out and back, until a migration removes what it needs: the name of such a
 migration ends with the oldest version that can run afterwards, as in
@@ -11,8 +13,11 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from typing import Any, Literal
 
+import psycopg
 from django.apps import apps
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
@@ -21,13 +26,18 @@ from django.db.migrations.recorder import MigrationRecorder
 from verification import __version__
 from verification.db import embedded
 
+# What a server says that will serve later, or that waits to become the primary one.
+TRANSIENT = (
+    "too many clients|starting up|shutting down|recovery mode|not yet accepting"
+    "|session is read-only|session is not read-write"
+)
 # Messages of PostgreSQL and its client, and what to do; the first match counts.
 ADVICE = {
     r'database ".*" does not exist': "create that database, or name another",
     r'role ".*" (does not exist|is not permitted)|password|pg_hba': (
         "correct its user and password"
     ),
-    "too many clients|starting up|shutting down": "try again in a minute",
+    TRANSIENT: "try again in a minute",
     "resolve host|translate host name": "correct its host",
     "refused|timeout|timed out|No such file|unreachable": (
         "start the server, or correct its host and port"
@@ -55,9 +65,10 @@ def explain_error(error: OperationalError) -> str:
     if embedded.is_used():
         return f"The embedded database cannot be used ({why}); start the command again."
     advice = next((a for found, a in ADVICE.items() if re.search(found, text)), "")
+    name = "DATABASE_DIRECT_URL" if settings.IS_DIRECT else "DATABASE_URL"
     return (
-        f"The database that DATABASE_URL names cannot be used ({why}); "
-        f"{advice or 'correct DATABASE_URL'}."
+        f"The database that {name} names cannot be used ({why}); "
+        f"{advice or f'correct {name}'}."
     )
 
 
@@ -65,7 +76,40 @@ def is_unreachable(error: OperationalError) -> bool:
     """Return whether the server does not answer, but may do so later."""
     text = str(error)
     refuses = isinstance(error, DatabaseRefused) or "FATAL" in text
-    return not refuses or "starting up" in text
+    return not refuses or bool(re.search(TRANSIENT, text))
+
+
+def refuse_transaction_pooler(url: str) -> None:
+    """Raise DatabaseRefused if a pooler does not give each client a session.
+
+    Locks, time limits and LISTEN of the service belong to a session.
+    """
+    with connection.wrap_database_errors:
+        if find_pooler(url) == "transaction":
+            raise DatabaseRefused(
+                "The database is behind a pooler that gives away the session after "
+                "each transaction; set pool_mode = session for this service."
+            )
+
+
+def find_pooler(url: str) -> Literal["", "session", "transaction"]:
+    """Return how a pooler at this URL shares the server's sessions; "" without one."""
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as first:
+        session = _server_process(first)
+        # A pooler makes up the number that it tells its client.
+        if first.info.backend_pid == session:
+            return ""
+        with psycopg.connect(url, autocommit=True, connect_timeout=5) as second:
+            # A session that is free goes to the client that comes next.
+            is_shared = (
+                _server_process(first) != session or _server_process(second) == session
+            )
+    return "transaction" if is_shared else "session"
+
+
+def _server_process(client: psycopg.Connection[Any]) -> int:
+    row = client.execute("SELECT pg_backend_pid()").fetchone()
+    return int(row[0]) if row else 0
 
 
 def count_unapplied_migrations() -> int:

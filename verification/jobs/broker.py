@@ -13,6 +13,7 @@ from django_q.conf import Conf
 from django_q.signing import SignedPackage
 from django_q.utils import get_func_repr
 
+from verification.db.base import open_session
 from verification.jobs import processes, queue
 from verification.jobs.models import Job
 from verification.jobs.queue import CHANNEL, cluster_name, is_job, store_job
@@ -238,12 +239,7 @@ class WakeUpBroker(Broker):
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self._private is None:
-            values = connection.get_connection_params()
-            # A half-open connection would wait for a wake-up that cannot come.
-            values |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
-            # Django reads JSON as text.
-            values.pop("context", None)
-            self._private = psycopg.connect(**values, autocommit=True)
+            self._private = open_session()
             # If a crash of the server undoes a claim or an acknowledgement, the job
             # only runs again.
             self._private.execute("SET synchronous_commit = off")

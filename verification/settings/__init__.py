@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
@@ -23,10 +22,12 @@ from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
     certificates_file,
+    database_settings,
     document_storage,
     mail_settings,
     mailbox,
     outbound_proxy,
+    primary_url,
     scanner_address,
 )
 from verification.settings.providers import (
@@ -48,11 +49,6 @@ from verification.web import log
 
 env = Env()
 VERSION = verification.__version__
-WRONG_DATABASE_URL = (
-    "DATABASE_URL is no address of a PostgreSQL database; write "
-    "postgresql://user:password@host:5432/database, with %40 for an @ in a password."
-)
-
 BASE_DIR = Path(__file__).resolve().parents[2]
 DATA_DIR = embedded.data_dir()
 DEBUG = env.bool("DEBUG", False)
@@ -178,34 +174,19 @@ TEMPLATES = [
 
 if embedded.is_used() and (_refusal := missing_extra("embedded")):
     raise ImproperlyConfigured(_refusal)
-DATABASE_URL = optional_secret("DATABASE_URL") or embedded.url(DATA_DIR)
-if not DATABASE_URL.startswith(("postgresql://", "postgres://")):
-    raise ImproperlyConfigured(WRONG_DATABASE_URL)
-try:
-    _database = dj_database_url.parse(
-        DATABASE_URL,
-        # Each thread keeps its own connection. A pool of two connections for each
-        # process answered 4 % more requests, but quick requests would wait for slow
-        # ones.
-        conn_max_age=None,
-        conn_health_checks=True,
-        engine="verification.db",
-    )
-except ValueError:
-    raise ImproperlyConfigured(WRONG_DATABASE_URL) from None
-DATABASES: dict[str, Any] = {"default": {**_database}}
-DATABASES["default"].setdefault("OPTIONS", {})["options"] = (
-    "-c statement_timeout=30s -c lock_timeout=10s "
-    "-c idle_in_transaction_session_timeout=60s"
+DATABASE_URL = primary_url(optional_secret("DATABASE_URL") or embedded.url(DATA_DIR))
+# The database without a pooler. Commands use it, the job cluster included, because they
+# need what some poolers lack: LISTEN, locks of a session, and long statements.
+DATABASE_DIRECT_URL = (
+    primary_url(optional_secret("DATABASE_DIRECT_URL")) or DATABASE_URL
 )
-# Repeated statements are parsed and planned once for each connection, which saves a
-# fifth of the time of creating a report.
-DATABASES["default"]["OPTIONS"] |= {
-    "server_side_binding": True,
-    "prepare_threshold": 5,
-    # After this the response is 503; otherwise an unreachable host would keep a thread
-    # for two minutes.
-    "connect_timeout": 5,
+IS_DIRECT = (
+    DATABASE_DIRECT_URL != DATABASE_URL and Path(sys.argv[0]).name == "manage.py"
+)
+DATABASES: dict[str, Any] = {
+    "default": database_settings("DATABASE_DIRECT_URL", DATABASE_DIRECT_URL)
+    if IS_DIRECT
+    else database_settings("DATABASE_URL", DATABASE_URL)
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

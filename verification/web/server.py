@@ -22,7 +22,11 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from prometheus_client import values
 
-from verification.db.startup import DatabaseRefused, require_schema
+from verification.db.startup import (
+    DatabaseRefused,
+    refuse_transaction_pooler,
+    require_schema,
+)
 from verification.jobs.processes import bind_children_to_parent
 
 APPLICATION = "verification.asgi"
@@ -99,6 +103,7 @@ def _check_database() -> None:
     """Exit if the database refuses this service; continue if it is unreachable."""
     try:
         require_schema()
+        refuse_transaction_pooler(settings.DATABASE_URL)
     except DatabaseRefused as e:
         sys.exit(str(e))
     except OperationalError:

@@ -16,7 +16,7 @@ from psycopg import sql
 class Command(BaseCommand):
     help = (
         "Tries whether a backup can be restored: restores it into a new database on "
-        "the server of DATABASE_URL, makes the checks of `restore`, and drops that "
+        "the same server, makes the checks of `restore`, and drops that "
         "database. Run it every month. The role needs CREATEDB."
     )
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         name = f"verification_drill_{os.getpid()}"
         began = time.monotonic()
         database = sql.Identifier(name)
-        with psycopg.connect(settings.DATABASE_URL, autocommit=True) as server:
+        with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
             server.execute(sql.SQL("CREATE DATABASE {}").format(database))
             try:
                 done = self._restore(options["folder"], name)
@@ -41,11 +41,16 @@ class Command(BaseCommand):
 
     def _restore(self, folder: Path, database: str) -> int:
         """Run `restore` in a process of its own, with its own documents."""
-        url = urlsplit(settings.DATABASE_URL)._replace(path=f"/{database}").geturl()
+        url = (
+            urlsplit(settings.DATABASE_DIRECT_URL)
+            ._replace(path=f"/{database}")
+            .geturl()
+        )
         with tempfile.TemporaryDirectory() as documents:
             environment = {
                 **os.environ,
                 "DATABASE_URL": url,
+                "DATABASE_DIRECT_URL": url,
                 "DOCUMENTS_BUCKET": "",
                 "DOCUMENTS_DIR": documents,
             }

@@ -1,6 +1,7 @@
 import os
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
@@ -16,6 +17,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             startup.require_schema()
+            startup.refuse_transaction_pooler(settings.DATABASE_DIRECT_URL)
         except OperationalError as e:
             # A cluster goes on trying to reach a server that is away.
             if not startup.is_unreachable(e):
