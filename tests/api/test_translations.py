@@ -33,7 +33,7 @@ def test_compiled_catalogue_is_current() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_text_of_the_pages_is_translated(page: str) -> None:
-    html = Path(settings.BASE_DIR, f"verification/templates/{page}.html").read_text()
+    html = Path(settings.BASE_DIR, f"templates/{page}.html").read_text()
     texts = {double or single for double, single in MARKED.findall(html)}
 
     assert {text for text in texts if not translations().get(text)} == set()
@@ -49,8 +49,7 @@ def test_every_text_of_the_problems_is_translated() -> None:
 
 def test_catalogue_has_no_unused_text() -> None:
     html = "".join(
-        Path(settings.BASE_DIR, f"verification/templates/{page}.html").read_text()
-        for page in PAGES
+        Path(settings.BASE_DIR, f"templates/{page}.html").read_text() for page in PAGES
     )
     shown = {double or single for double, single in MARKED.findall(html)}
     shown |= {

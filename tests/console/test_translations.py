@@ -14,11 +14,10 @@ CATALOGUE = Path(
     settings.BASE_DIR, "verification/console/locale/sw/LC_MESSAGES/django.po"
 )
 FOLDERS = [
-    Path(settings.BASE_DIR, "verification/templates", name)
-    for name in ("console", "account", "mfa")
+    Path(settings.BASE_DIR, "templates", name) for name in ("console", "account", "mfa")
 ]
 TEMPLATES = [
-    Path(settings.BASE_DIR, "verification/templates/429.html"),
+    Path(settings.BASE_DIR, "templates/429.html"),
     *(path for folder in FOLDERS for path in sorted(folder.rglob("*.html"))),
 ]
 MODULES = [

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 NAMED = re.compile(r"`([\w/]+\.(?:py|md|toml))`(?:[ ]`(\w+)`(?: and `(\w+)`)?)?")
 FOLDERS = re.compile(r"`([\w/]+/)`")
-TOP = ("docs", "monitoring", "tests", "webhooks", "workspaces")
+TOP = ("docs", "monitoring", "templates", "tests", "webhooks", "workspaces")
 PACKAGES = ("verification", "workspaces", "monitoring", "webhooks")
 
 

@@ -41,7 +41,7 @@ def kiswahili() -> dict[str, str]:
     """Return {file or source: Kiswahili text} of everything that people see."""
     texts = {
         str(path.relative_to(ROOT)): path.read_text()
-        for folder in ("verification", "workspaces", "webhooks")
+        for folder in ("verification", "workspaces", "webhooks", "templates")
         for path in (ROOT / folder).rglob("*.sw.txt")
     }
     for path in ROOT.glob("*/**/locale/sw/LC_MESSAGES/django.po"):
@@ -49,7 +49,7 @@ def kiswahili() -> dict[str, str]:
             with path.open("rb") as file:
                 said = [str(m.string) for m in read_po(file) if m.id]
             texts[str(path.relative_to(ROOT))] = "\n".join(said)
-    for path in (ROOT / "verification/templates/pdf").glob("*.typ"):
+    for path in (ROOT / "templates/pdf").glob("*.typ"):
         texts[path.name] = path.read_text().partition("  sw: (")[2]
     texts["recipients"] = "\n".join(
         re.findall(r'\bsw = "(.*?)"', registry.RECIPIENTS.read_text())

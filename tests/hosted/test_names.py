@@ -15,9 +15,7 @@ from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
 
 pytestmark = pytest.mark.django_db
 
-TEMPLATES = sorted(
-    Path(settings.BASE_DIR, "verification/templates/hosted").rglob("*.html")
-)
+TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
 # Its control characters change the order of the words after it.
 TURNED = "Acme\u202e\n\n\u2066DO NOT AGREE\u2028<b>"
 CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069\u2028\u2029]")

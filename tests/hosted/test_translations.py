@@ -22,12 +22,9 @@ from verification.hosted.reference import AnswersForm
 
 HOSTED = Path(settings.BASE_DIR, "verification/hosted")
 CATALOGUE = HOSTED / "locale/sw/LC_MESSAGES/django.po"
-TEMPLATES = sorted(
-    Path(settings.BASE_DIR, "verification/templates/hosted").rglob("*.html")
-)
+TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
 SHARED = [
-    Path(settings.BASE_DIR, f"verification/templates/{name}.html")
-    for name in ("400", "403_csrf")
+    Path(settings.BASE_DIR, f"templates/{name}.html") for name in ("400", "403_csrf")
 ]
 # Texts in Django's extract of a template, and texts in Python code.
 IN_TEMPLATES = re.compile(r"gettext\(u?(['\"])(.+?)\1(?:, *u?(['\"])(.+?)\3)?[,)]")

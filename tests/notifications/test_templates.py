@@ -364,10 +364,7 @@ def test_sms_is_in_both_languages_by_default(kind: Kind, name: str, settings: An
 
 def test_every_template_belongs_to_a_kind():
     names = {
-        path.name
-        for path in (
-            settings.BASE_DIR / "verification/templates/notifications"
-        ).iterdir()
+        path.name for path in (settings.BASE_DIR / "templates/notifications").iterdir()
     }
     wanted_names = {
         f"{kind.lower()}.{channel}.{language}.txt"

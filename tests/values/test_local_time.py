@@ -15,7 +15,7 @@ from verification.backoffice.models import AuditEvent
 from verification.documents.report import _moment
 from verification.reports.models import Report
 
-TEMPLATES = Path(__file__).parents[2] / "verification" / "templates"
+TEMPLATES = Path(__file__).parents[2] / "templates"
 PATTERN = re.compile(r"""\|(?:date|time):["']([^"']+)["'](.{0,80})""")
 NAMED = {"DATETIME_FORMAT", "SHORT_DATETIME_FORMAT", "DATE_FORMAT"}
 # 21:30 in London is the next day in Nairobi.

@@ -16,7 +16,7 @@ from django.conf import settings
 
 from verification.values.local_time import NAIROBI
 
-FOLDER = settings.BASE_DIR / "verification" / "templates" / "pdf"
+FOLDER = settings.TEMPLATES_DIR / "pdf"
 
 
 def render_document(

@@ -50,6 +50,10 @@ from verification.web import log
 env = Env()
 VERSION = verification.__version__
 BASE_DIR = Path(__file__).resolve().parents[2]
+# A checkout has the templates beside the package, a wheel inside.
+TEMPLATES_DIR = BASE_DIR / "templates"
+if not TEMPLATES_DIR.is_dir():
+    TEMPLATES_DIR = BASE_DIR / "verification" / "templates"
 DATA_DIR = embedded.data_dir()
 DEBUG = env.bool("DEBUG", False)
 
@@ -159,7 +163,7 @@ APPEND_SLASH = False
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "verification" / "templates"],
+        "DIRS": [TEMPLATES_DIR],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
