@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import count
 from threading import Thread
@@ -66,19 +66,33 @@ class Load:
     statuses: dict[str, int]
     seconds: float
     cpu_seconds: float
+    # The milliseconds of each answer, by its status.
+    taken: dict[str, list[float]]
 
     @property
     def rate(self) -> float:
         return sum(self.statuses.values()) / self.seconds
 
 
-def load(port: int, sent: bytes, *, connections: int, seconds: float) -> Load:
-    """Repeat a request through several connections, from a new process."""
+def load(
+    port: int,
+    sent: bytes,
+    *,
+    connections: int,
+    seconds: float,
+    rate: float | None = None,
+) -> Load:
+    """Repeat a request through several connections, from a new process.
+
+    All of them together send `rate` requests a second, or each its next one when it has
+    the answer.
+    """
     task = {
         "port": port,
         "request": base64.b64encode(sent).decode(),
         "connections": connections,
         "seconds": seconds,
+        "pause": connections / rate if rate else 0,
         # The numbers differ from those of earlier loads of this run.
         "first": int(time.time() * 1000) % 50_000_000 + 10_000_000,
     }
@@ -94,25 +108,34 @@ def load(port: int, sent: bytes, *, connections: int, seconds: float) -> Load:
 
 def _send_many(task: dict[str, Any]) -> dict[str, Any]:
     sent, numbers = base64.b64decode(task["request"]), count(task["first"])
-    statuses: Counter[int] = Counter()
-    until = time.monotonic() + task["seconds"]
+    taken: defaultdict[int, list[float]] = defaultdict(list)
+    pause, began = task["pause"], time.monotonic()
+    until = began + task["seconds"]
 
-    def send_until_end() -> None:
+    def send_until_end(first: int) -> None:
         connection = Connection(task["port"])
-        while time.monotonic() < until:
+        due = began + pause * first / task["connections"]
+        while max(due, time.monotonic()) < until:
+            time.sleep(max(0, due - time.monotonic()))
+            # A connection that is late leaves out the requests that it has missed.
+            due = max(due, time.monotonic() - pause) + pause
             number = b"%08d" % next(numbers)
-            statuses[connection.send(sent.replace(NUMBER, number))[0]] += 1
+            sent_at = time.monotonic()
+            status, _ = connection.send(sent.replace(NUMBER, number))
+            taken[status].append((time.monotonic() - sent_at) * 1000)
 
-    threads = [Thread(target=send_until_end) for _ in range(task["connections"])]
-    started = time.monotonic()
+    threads = [
+        Thread(target=send_until_end, args=[n]) for n in range(task["connections"])
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "statuses": statuses,
-        "seconds": time.monotonic() - started,
+        "statuses": {status: len(times) for status, times in taken.items()},
+        "taken": taken,
+        "seconds": time.monotonic() - began,
         "cpu_seconds": used.ru_utime + used.ru_stime,
     }
 

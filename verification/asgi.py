@@ -4,5 +4,6 @@ from verification.wsgi import application as django
 
 # Django is set up by the import above.
 from verification.web.gateway import Gateway  # isort: skip
+from verification.web.middleware import refuse_briefly  # isort: skip
 
-application = Gateway(django)
+application = Gateway(django, refuse_briefly=refuse_briefly)

@@ -1,6 +1,7 @@
 """The gate in front of Django, with small WSGI applications behind it."""
 
 import asyncio
+import json
 import threading
 import time
 
@@ -8,8 +9,9 @@ import pytest
 
 from verification.web import gateway
 from verification.web.gateway import REFUSAL, Gateway, build_environ
+from verification.web.middleware import refuse_briefly
 
-REFUSED = {"request-timeout": "408", "unavailable": "503"}
+REFUSED = {"request-timeout": "408", "overloaded": "503"}
 
 
 def echo(environ, start_response):
@@ -117,7 +119,7 @@ def test_gateway_limits_the_bytes_of_all_bodies():
         await asyncio.gather(slow, return_exceptions=True)
         return refused, await send_request(gate, [b"abc"], headers=length(3))
 
-    assert run(both()) == ((503, b"unavailable"), (200, b"abc"))
+    assert run(both()) == ((503, b"overloaded"), (200, b"abc"))
 
 
 def test_chunked_body_is_read_up_to_the_limit(settings):
@@ -145,37 +147,154 @@ def test_body_without_a_clear_length_is_refused(headers, code):
     assert run(send_request(Gateway(echo), headers=headers)) == (400, code)
 
 
-def test_request_is_refused_when_no_thread_is_free_in_time():
-    free, ran = threading.Event(), []
+class Busy:
+    """An application whose answers to `/busy` wait until `free` is set."""
 
-    def block_busy_paths(environ, start_response):
+    def __init__(self):
+        self.free = threading.Event()
+        self.ran = []
+
+    def __call__(self, environ, start_response):
         if environ["PATH_INFO"].startswith("/busy") and REFUSAL not in environ:
-            ran.append(environ["PATH_INFO"])
-            free.wait(10)
+            self.ran.append(environ["PATH_INFO"])
+            self.free.wait(10)
         return echo(environ, start_response)
 
+
+async def send_many(gate, paths):
+    """Send requests together. Returns them, and the seconds until all were refused."""
+    begun_at = time.monotonic()
+    answers = await asyncio.gather(*(send_request(gate, path=path) for path in paths))
+    return answers, time.monotonic() - begun_at
+
+
+def test_request_is_refused_when_no_thread_is_free_in_time():
+    busy = Busy()
+
     async def many():
-        gate = Gateway(block_busy_paths, threads=2, wait_seconds=0.1)
+        gate = Gateway(busy, threads=2, wait_seconds=0.1)
         begun = [
             asyncio.create_task(send_request(gate, path=f"/busy/{n}")) for n in range(2)
         ]
         await asyncio.sleep(0.05)
-        begun_at = time.monotonic()
-        late = await asyncio.gather(
-            *(send_request(gate, path="/busy/late") for _ in range(20))
-        )
-        seconds = time.monotonic() - begun_at
-        health = await send_request(gate, path="/healthz", method="GET")
-        free.set()
-        return set(late), seconds, health, await asyncio.gather(*begun)
+        late, seconds = await send_many(gate, ["/busy/late"] * 20)
+        busy.free.set()
+        return set(late), seconds, await asyncio.gather(*begun)
 
-    late, seconds, health, begun = run(many())
+    late, seconds, begun = run(many())
 
-    assert late == {(503, b"unavailable")}
+    assert late == {(503, b"overloaded")}
     assert seconds < 1
-    assert health == (200, b"")
     assert begun == [(200, b""), (200, b"")]
-    assert sorted(ran) == ["/busy/0", "/busy/1"]
+    assert sorted(busy.ran) == ["/busy/0", "/busy/1"]
+
+
+def test_request_is_refused_at_once_when_many_wait():
+    busy = Busy()
+
+    async def many():
+        gate = Gateway(busy, threads=2, max_waiting=3, wait_seconds=10)
+        begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12345"]
+        await asyncio.sleep(0.05)
+        late, seconds = await send_many(gate, ["/late"] * 20)
+        busy.free.set()
+        begun = await asyncio.gather(*begun)
+        return set(late), seconds, begun, await send_request(gate, path="/later")
+
+    late, seconds, begun, later = run(many())
+
+    assert late == {(503, b"overloaded")}
+    assert seconds < 0.5
+    assert begun == [(200, b"")] * 5
+    assert later == (200, b"")
+
+
+def test_fewer_requests_wait_when_requests_are_slow():
+    def sleep(environ, start_response):
+        if environ["PATH_INFO"] == "/slow" and REFUSAL not in environ:
+            time.sleep(0.2)
+        return echo(environ, start_response)
+
+    async def count_served(path):
+        gate = Gateway(sleep, threads=2, wait_seconds=10)
+        # These show how long a request takes.
+        await send_many(gate, [path] * 16)
+        answers, _ = await send_many(gate, [path] * 100)
+        return answers.count((200, b""))
+
+    # In MAX_DELAY_SECONDS two threads work on 5 of these, beside the two that run.
+    assert 4 <= run(count_served("/slow")) <= 14
+    assert run(count_served("/quick")) == 100
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_watchers_are_answered_when_no_thread_is_free(path):
+    busy = Busy()
+
+    async def watch():
+        gate = Gateway(busy, threads=1, max_waiting=1)
+        begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12"]
+        await asyncio.sleep(0.05)
+        answer = await send_request(gate, path=path, method="GET")
+        busy.free.set()
+        await asyncio.gather(*begun)
+        return answer
+
+    assert run(watch()) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type"),
+    [
+        ("/api/v1/reports", "application/problem+json"),
+        ("/c/secret", "text/plain; charset=utf-8"),
+    ],
+)
+def test_many_refusals_are_brief(monkeypatch, path, content_type):
+    monkeypatch.setattr(gateway, "MAX_REFUSALS", 0)
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def refuse():
+        gate = Gateway(echo, refuse_briefly=refuse_briefly, max_waiting=0)
+        await gate(scope(path, method="GET"), None, send)
+
+    run(refuse())
+
+    start, body = sent
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    assert start["status"] == 503
+    assert headers["content-type"] == content_type
+    assert 1 <= int(headers["retry-after"]) <= 10
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert b"secret" not in body["body"]
+    if path.startswith("/api/"):
+        problem = json.loads(body["body"])
+        assert (problem["code"], problem["instance"]) == ("overloaded", path)
+        assert headers["x-request-id"] == problem["requestId"]
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("en", "it did not arrive"), ("sw", "haikufika")],
+)
+def test_refused_page_says_that_a_form_did_not_arrive(client, language, words):
+    page = client.post(
+        "/c/x", headers={"Accept-Language": language}, **{REFUSAL: "overloaded"}
+    )
+
+    assert page.status_code == 503
+    assert words in page.content.decode()
+    assert 1 <= int(page["Retry-After"]) <= 10
+
+
+def test_refused_call_of_the_api_is_a_problem(client):
+    answer = client.get("/api/v1/reports", **{REFUSAL: "overloaded"})
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+    assert 1 <= int(answer["Retry-After"]) <= 10
 
 
 def test_streamed_answer_is_sent_piece_by_piece():

@@ -294,9 +294,18 @@ _PROBLEM_KINDS = [
         "unavailable",
         503,
         "The service is not available just now",
-        "The service is too busy, or its database cannot be reached.",
+        "The service cannot reach its database.",
         "Wait for the time in Retry-After, then try again with the same "
         "Idempotency-Key.",
+    ),
+    ProblemKind(
+        "overloaded",
+        503,
+        "The service has too much to do",
+        "More requests arrive than the service can answer in time, so it has not begun "
+        "this one.",
+        "Wait for the time in Retry-After, then send the request again. Send fewer at "
+        "the same time if this happens often.",
     ),
 ]
 PROBLEM_KINDS = {kind.code: kind for kind in _PROBLEM_KINDS}

@@ -83,7 +83,7 @@ class _EventSchema(OperationSchema):
     def _codes(self) -> Iterator[str]:
         yield from ("malformed-body", "invalid-signature")
         yield from ("request-timeout", "body-too-large")
-        yield from ("rate-limited", "internal-error", "unavailable")
+        yield from ("rate-limited", "internal-error", "unavailable", "overloaded")
 
 
 class PaymentEventView(APIView):

@@ -117,7 +117,13 @@ def _rename_references(schema: Any, names: dict[str, str]) -> Any:
 
 Schema = dict[str, Any]
 
-COMMON_CODES = ("validation-failed", "not-acceptable", "internal-error", "unavailable")
+COMMON_CODES = (
+    "validation-failed",
+    "not-acceptable",
+    "internal-error",
+    "unavailable",
+    "overloaded",
+)
 KEY_CODES = (
     "authentication-required",
     "invalid-api-key",
@@ -408,6 +414,7 @@ class OperationSchema(AutoSchema):
             "idempotency-in-progress",
             "rate-limited",
             "unavailable",
+            "overloaded",
         }:
             names.append("Retry-After")
         self._component("schemas", "MemberError", MEMBER_ERROR)

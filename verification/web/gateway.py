@@ -1,19 +1,28 @@
 """The gate in front of Django, which makes an ASGI application of its WSGI one.
 
 The gate reads a request whole before a thread of Django sees it, so a client that sends
-its body drop by drop holds a connection and no thread. It answers 503 if no thread is
-free within WAIT_SECONDS. It drops headers with `_` in the name, because Django would
-read `X_Forwarded_For` as `X-Forwarded-For`.
+its body drop by drop holds a connection and no thread. It drops headers with `_` in the
+name, because Django would read `X_Forwarded_For` as `X-Forwarded-For`.
+
+It limits how many requests wait for a thread. If more arrive than the threads can work
+on, it refuses the rest with 503 at once: otherwise each of them would wait longer than
+its client does, and the threads would work for clients that have gone. As some requests
+take a millisecond and others a second, the limit follows from the time that recent ones
+have taken: as many may wait as the threads can work on in MAX_DELAY_SECONDS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import random
 import sys
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -25,20 +34,29 @@ BODY_SECONDS = 20
 SLOWEST_RATE = 1000
 # The limit for all request bodies in this process at one time.
 MAX_BODIES_BYTES = 128 * 1024 * 1024
+# A new request is refused if those that wait need longer than this.
+MAX_DELAY_SECONDS = 0.5
+# A request that has waited this long all the same is refused, too.
 WAIT_SECONDS = 2
+# The limit of waiting requests while all are quick.
+MAX_WAITING = 256
+# The weight of one request in the time that a request takes.
+WEIGHT = 1 / 16
 # A client that stops reading an answer in pieces gives its thread back after this.
 PIECE_SECONDS = 30
-# Above this number of refusals at one time, a refusal has no page.
+# Above this number of refusals at one time, a refusal does not go through Django.
 MAX_REFUSALS = 32
-RETRY_AFTER = "5"
-# The headers of a refusal without a page, which passes no middleware.
-BARE_HEADERS = [
-    (b"content-type", b"text/plain; charset=utf-8"),
+# Clients that are refused together do not come back together.
+RETRY_AFTER_SECONDS = 2, 8
+# The headers of a brief refusal, which passes no middleware.
+BRIEF_HEADERS = [
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
-    (b"retry-after", RETRY_AFTER.encode()),
 ]
 LIVENESS_PATH = "/healthz"
+# Who watches the service gets an answer while it is overloaded.
+WATCHER_PATHS = {"/readyz", "/metrics"}
+MAX_WATCHERS = 16
 # The key in the environ under which `RefusalMiddleware` finds the problem's code.
 REFUSAL = "verification.refusal"
 
@@ -72,21 +90,24 @@ class Gateway:
         self,
         wsgi: Callable[..., Iterable[bytes]],
         *,
+        refuse_briefly: Callable[[Environ], Response] | None = None,
         threads: int = THREADS,
         body_seconds: float = BODY_SECONDS,
         bodies_bytes: int = MAX_BODIES_BYTES,
+        max_waiting: int = MAX_WAITING,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self.wsgi = wsgi
+        self.refuse_briefly = refuse_briefly or refuse_in_text
         self.body_seconds = body_seconds
         self.bodies_bytes = bodies_bytes
-        self.wait_seconds = wait_seconds
         self.bodies_size = 0
         self.refusals = 0
-        self.threads = ThreadPoolExecutor(threads, "django")
+        self.threads = _Threads("django", threads, max_waiting, wait_seconds)
+        self.watcher_thread = _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
         # This thread serves requests that need no database, while the others may wait
         # for it.
-        self.reserve_thread = ThreadPoolExecutor(1, "reserve")
+        self.reserve_thread = _Threads("reserve", 1)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         environ = build_environ(scope)
@@ -107,36 +128,26 @@ class Gateway:
 
     async def _serve(self, environ: Environ, send: Send) -> Response:
         if environ["PATH_INFO"] == LIVENESS_PATH:
-            return await self._run(self.reserve_thread, environ, send, None)
-        return await self._run(self.threads, environ, send, self.wait_seconds)
+            threads = self.reserve_thread
+        elif environ["PATH_INFO"] in WATCHER_PATHS:
+            threads = self.watcher_thread
+        else:
+            threads = self.threads
+        return await self._run(threads, environ, send)
 
     async def _refuse(self, environ: Environ, code: str, send: Send) -> Response:
         if self.refusals >= MAX_REFUSALS:
-            return Response(
-                503, BARE_HEADERS, b"Too busy. Try again in a few seconds.\n"
-            )
+            return self.refuse_briefly(environ)
         self.refusals += 1
         try:
             refusal = {**environ, REFUSAL: code, "wsgi.input": io.BytesIO()}
-            return await self._run(self.reserve_thread, refusal, send, None)
+            return await self._run(self.reserve_thread, refusal, send)
         finally:
             self.refusals -= 1
 
-    async def _run(
-        self,
-        threads: ThreadPoolExecutor,
-        environ: Environ,
-        send: Send,
-        wait_seconds: float | None,
-    ) -> Response:
+    async def _run(self, threads: _Threads, environ: Environ, send: Send) -> Response:
         loop = asyncio.get_running_loop()
-        work = threads.submit(self._answer, environ, send, loop)
-        waited = asyncio.wrap_future(work)
-        await asyncio.wait([waited], timeout=wait_seconds)
-        # A request that a thread has begun cannot be cancelled.
-        if not waited.done() and work.cancel():
-            raise _RequestRefused("unavailable")
-        return await waited
+        return await threads.run(lambda: self._answer(environ, send, loop))
 
     def _answer(
         self, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop
@@ -173,6 +184,63 @@ class Gateway:
             if close := getattr(pieces, "close", None):
                 close()
         return answer
+
+
+class _Threads:
+    """Some threads, and the requests that wait until one of them is free."""
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        max_waiting: float = inf,
+        wait_seconds: float | None = None,
+    ) -> None:
+        self._number = number
+        self._pool = ThreadPoolExecutor(number, name)
+        self._max_waiting = max_waiting
+        self._wait_seconds = wait_seconds
+        # The oldest first; some may have begun.
+        self._waiting: deque[Future[Response]] = deque()
+        # The moving average of the time that a thread works on a request.
+        self._seconds = 0.0
+
+    async def run(self, work: Callable[[], Response]) -> Response:
+        """Run the work in a thread, or raise _RequestRefused."""
+        if not self._has_room():
+            raise _RequestRefused("overloaded")
+        job = self._pool.submit(self._measure, work)
+        self._waiting.append(job)
+        waited = asyncio.wrap_future(job)
+        await asyncio.wait([waited], timeout=self._wait_seconds)
+        # A request that a thread has begun cannot be cancelled.
+        if not waited.done() and job.cancel():
+            raise _RequestRefused("overloaded")
+        try:
+            return await waited
+        finally:
+            # An answer may be large.
+            self._forget_begun()
+
+    def _measure(self, work: Callable[[], Response]) -> Response:
+        began = time.monotonic()
+        try:
+            return work()
+        finally:
+            # Threads that write at the same time lose one of many measurements.
+            self._seconds += (time.monotonic() - began - self._seconds) * WEIGHT
+
+    def _has_room(self) -> bool:
+        self._forget_begun()
+        waiting = len(self._waiting)
+        delay = waiting * self._seconds / self._number
+        # While requests are slow, still one may wait for each thread.
+        is_soon = delay < MAX_DELAY_SECONDS or waiting < self._number
+        return is_soon and waiting < self._max_waiting
+
+    def _forget_begun(self) -> None:
+        while self._waiting and (self._waiting[0].running() or self._waiting[0].done()):
+            self._waiting.popleft()
 
 
 class _Body:
@@ -224,10 +292,32 @@ class _Body:
         self.size += size
         self.gateway.bodies_size += size
         if self.gateway.bodies_size > self.gateway.bodies_bytes:
-            raise _RequestRefused("unavailable")
+            raise _RequestRefused("overloaded")
 
     def release(self) -> None:
         self.gateway.bodies_size -= self.size
+
+
+def retry_after() -> str:
+    """Return the seconds after which a refused client may come again."""
+    return str(random.randint(*RETRY_AFTER_SECONDS))  # noqa: S311
+
+
+def brief_refusal(body: bytes, content_type: str, **headers: str) -> Response:
+    """Return a 503 that does not go through Django."""
+    named = {
+        "content-type": content_type,
+        "content-length": str(len(body)),
+        "retry-after": retry_after(),
+        **headers,
+    }
+    encoded = [(name.encode(), value.encode()) for name, value in named.items()]
+    return Response(503, encoded + BRIEF_HEADERS, body)
+
+
+def refuse_in_text(environ: Environ) -> Response:
+    text = b"Too many requests at once. Please try again in a few seconds.\n"
+    return brief_refusal(text, "text/plain; charset=utf-8")
 
 
 def build_environ(scope: Any) -> Environ:

@@ -6,6 +6,7 @@ the API and of pages pass all of them; each says for which requests it does some
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -109,7 +110,7 @@ def _is_made_with_test_key(request: HttpRequest) -> bool:
 def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
     match = request.resolver_match
     route = match.route if match else None
-    method = str(request.method) if request.method in METHODS else "OTHER"
+    method = _method(str(request.method))
     metrics.count_request(route, method, response.status_code, seconds)
     key = getattr(request, "api_key", None)
     request_log.log(
@@ -125,6 +126,11 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
             "user_id": _user_id(request),
         },
     )
+
+
+def _method(name: str) -> str:
+    """Return the method as `/metrics` names it: a client may invent any number."""
+    return name if name in METHODS else "OTHER"
 
 
 def _user_id(request: HttpRequest) -> str | None:
@@ -261,8 +267,22 @@ class RefusalMiddleware(_Middleware):
         else:
             response = pages.request_refused(request, problem.kind.status)
         if response.status_code == 503:
-            response["Retry-After"] = gateway.RETRY_AFTER
+            response["Retry-After"] = gateway.retry_after()
         return response
+
+
+def refuse_briefly(environ: gateway.Environ) -> gateway.Response:
+    """Refuse a request without Django: so many are refused that each has to be cheap.
+
+    The problem is that of `RefusalMiddleware`. It is counted and not logged.
+    """
+    metrics.count_request(None, _method(environ["REQUEST_METHOD"]), 503, 0)
+    path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
+    if not f"{path}/".startswith("/api/"):
+        return gateway.refuse_in_text(environ)
+    id = str(uuid.uuid4())
+    body = json.dumps(Problem("overloaded").body(path, id)).encode()
+    return gateway.brief_refusal(body, problems.MEDIA_TYPE, **{"x-request-id": id})
 
 
 class PageMiddleware(_Middleware):

@@ -158,4 +158,4 @@ def unavailable(request: HttpRequest) -> HttpResponse:
 @private_page
 def request_refused(request: HttpRequest, status: int) -> HttpResponse:
     """Answer a request that the server refused: too slow, unreadable, or too much."""
-    return _render_error("503" if status == 503 else "400", status)
+    return _render_error("503_overloaded" if status == 503 else "400", status)
