@@ -45,7 +45,7 @@ WEIGHT = 1 / 16
 # A client that stops reading an answer in pieces gives its thread back after this.
 PIECE_SECONDS = 30
 # Above this number of refusals at one time, a refusal does not go through Django.
-MAX_REFUSALS = 32
+MAX_REFUSALS = 8
 # Clients that are refused together do not come back together.
 RETRY_AFTER_SECONDS = 2, 8
 # The headers of a brief refusal, which passes no middleware.
