@@ -177,7 +177,7 @@ def test_request_is_refused_when_no_thread_is_free_in_time():
             asyncio.create_task(send_request(gate, path=f"/busy/{n}")) for n in range(2)
         ]
         await asyncio.sleep(0.05)
-        late, seconds = await send_many(gate, ["/busy/late"] * 20)
+        late, seconds = await send_many(gate, ["/busy/late"] * 8)
         busy.free.set()
         return set(late), seconds, await asyncio.gather(*begun)
 
@@ -196,7 +196,7 @@ def test_request_is_refused_at_once_when_many_wait():
         gate = Gateway(busy, threads=2, max_waiting=3, wait_seconds=10)
         begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12345"]
         await asyncio.sleep(0.05)
-        late, seconds = await send_many(gate, ["/late"] * 20)
+        late, seconds = await send_many(gate, ["/late"] * 8)
         busy.free.set()
         begun = await asyncio.gather(*begun)
         return set(late), seconds, begun, await send_request(gate, path="/later")

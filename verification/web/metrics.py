@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Iterator
 from functools import cache
+from threading import Lock
 
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -109,6 +110,9 @@ FROM pg_stat_replication WHERE state = 'streaming' GROUP BY 1
 """
 
 
+_making = Lock()
+
+
 @cache
 def _http_families() -> tuple[Counter, Histogram]:
     """Make the counters of requests.
@@ -133,7 +137,9 @@ def _http_families() -> tuple[Counter, Histogram]:
 def count_request(route: str | None, method: str, status: int, seconds: float) -> None:
     """Count an answered request; requests of no page share one route."""
     name = route or "none"
-    requests, request_seconds = _http_families()
+    # The first requests of a process may come together, and a figure is made only once.
+    with _making:
+        requests, request_seconds = _http_families()
     requests.labels(name, method, str(status)).inc()
     request_seconds.labels(name, method).observe(seconds)
 
