@@ -83,6 +83,7 @@ SEES = {
         "privacy.subjectrequest",
         "privacy.correction",
         "privacy.hold",
+        "privacy.disclosure",
         "privacy.erasure",
         "privacy.stafferasure",
         "privacy.retentionrun",

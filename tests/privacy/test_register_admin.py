@@ -13,6 +13,7 @@ from django.utils.timezone import localdate, now
 from tests.world.clients import Api, person
 from tests.world.staff import (
     admin_url,
+    assert_read_only,
     change_url,
     dialog_url,
     enter_request,
@@ -25,6 +26,7 @@ from tests.world.staff import (
 from verification.backoffice.models import AuditEvent
 from verification.privacy.models import (
     Correction,
+    Disclosure,
     Origin,
     Outcome,
     RequestKind,
@@ -200,6 +202,29 @@ def test_search_finds_by_the_number_of_request_or_report(
     for typed in (row.number, row.number.lower(), report.number, str(report.pk)):
         assert listed_ids(officer, SubjectRequest, q=typed) == {str(row.pk)}
     assert listed_ids(officer, SubjectRequest, q="D-0000-0000-0000") == set()
+
+
+def test_officer_finds_who_has_read_a_report(
+    api: Api, another_api: Api, officer: Client, report: Report
+):
+    api.get(f"/reports/{report.pk}")
+    api.get(f"/reports/{report.pk}/pdf")
+    other = Report.objects.get(pk=another_api.create(person())["id"])
+    another_api.get(f"/reports/{other.pk}")
+    read, printed, by_another = list(Disclosure.objects.order_by("id"))
+    all_ids = [str(one.pk) for one in (read, printed, by_another)]
+
+    assert_read_only(officer, read)
+    for query, found in (
+        ({"q": report.number}, {read.pk, printed.pk}),
+        ({"channel__exact": "PDF"}, {printed.pk}),
+        ({"recipient": by_another.recipient}, {by_another.pk}),
+        ({"report__workspace_id": str(other.workspace_id)}, {by_another.pk}),
+        ({"last_at_from_0": str(localdate() + DAY)}, set()),
+    ):
+        # The list leads to the reports as well.
+        ids = {*listed_ids(officer, Disclosure, **query)} & {*all_ids}
+        assert ids == {str(pk) for pk in found}, query
 
 
 def test_search_of_the_back_office_finds_a_request(officer: Client, report: Report):

@@ -46,6 +46,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Register of requests", "contact_mail", "privacy.subjectrequest"),
         ("Corrections", "fact_check", "privacy.correction"),
         ("Holds", "lock_clock", "privacy.hold"),
+        ("Disclosures", "visibility", "privacy.disclosure"),
         ("Erasures", "verified_user", "privacy.erasure"),
         ("Erasures by staff", "delete_forever", "privacy.stafferasure"),
         ("Runs of the retention", "auto_delete", "privacy.retentionrun"),

@@ -100,6 +100,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "privacy.subjectrequest": ENTER,
         "privacy.correction": CHANGE,
         "privacy.hold": ENTER,
+        "privacy.disclosure": VIEW,
         "privacy.erasure": VIEW,
         "privacy.stafferasure": ENTER,
         "privacy.retentionrun": VIEW,

@@ -1,4 +1,4 @@
-"""Admin pages of the register, corrections, holds and runs of the retention."""
+"""Admin pages of the register, corrections, holds, disclosures and erasures."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ from verification.privacy.models import (
     OPEN_CORRECTIONS,
     Correction,
     CorrectionStatus,
+    Disclosure,
     Erasure,
     Hold,
     Origin,
@@ -594,12 +595,27 @@ HoldFilter = choice_filter(
 )
 
 
-@admin.register(Hold)
-class HoldAdmin(ReadOnlyAdmin):
-    list_display = ["id", "report_page", "workspace", "ends_at", "held_by", "is_open"]
-    list_filter = [HoldFilter]
+class RowsOfReportsAdmin(ReadOnlyAdmin):
+    """Rows that belong to a report; the search takes its number, too."""
+
     list_select_related = ["report__workspace"]
     search_ids = ("id", "report_id", "report__workspace_id")
+
+    @admin.display(description="Workspace")
+    def workspace(self, row):
+        return row.report.workspace
+
+    def get_search_results(self, request, queryset, search_term):
+        reports = filter_by_number(Report.objects.all(), "R", search_term)
+        if reports is not None:
+            return queryset.filter(report__in=reports), False
+        return super().get_search_results(request, queryset, search_term)
+
+
+@admin.register(Hold)
+class HoldAdmin(RowsOfReportsAdmin):
+    list_display = ["id", "report_page", "workspace", "ends_at", "held_by", "is_open"]
+    list_filter = [HoldFilter]
     fields = [
         "report_page",
         "workspace",
@@ -611,10 +627,6 @@ class HoldAdmin(ReadOnlyAdmin):
         "released_at",
     ]
     actions_detail = ["release"]
-
-    @admin.display(description="Workspace")
-    def workspace(self, row):
-        return row.report.workspace
 
     @admin.display(boolean=True, description="Open")
     def is_open(self, row):
@@ -645,6 +657,36 @@ class HoldAdmin(ReadOnlyAdmin):
             return "The hold is released."
 
         return self.run_dialog(request, row, run, holds.HoldRefused)
+
+
+@admin.register(Disclosure)
+class DisclosureAdmin(RowsOfReportsAdmin):
+    """Who has read which report. Receivers and staff have lists of their own."""
+
+    list_display = [
+        "last_at",
+        "report_page",
+        "workspace",
+        "channel",
+        "recipient",
+        "first_at",
+    ]
+    list_filter = [
+        "channel",
+        "report__environment",
+        exact_filter("recipient", "recipient"),
+        exact_filter("report__workspace_id", "workspace's id", is_uuid=True),
+        ("last_at", DateRangeFilter),
+    ]
+    list_filter_submit = True
+    fields = [
+        "report_page",
+        "workspace",
+        "channel",
+        "recipient",
+        "first_at",
+        "last_at",
+    ]
 
 
 @admin.register(RetentionRun)
@@ -715,7 +757,7 @@ class DecisionForm(FactsForm):
 
 
 @admin.register(Correction)
-class CorrectionAdmin(ReadOnlyAdmin):
+class CorrectionAdmin(RowsOfReportsAdmin):
     """The queue of corrections, with their clocks."""
 
     list_display = [
@@ -729,7 +771,7 @@ class CorrectionAdmin(ReadOnlyAdmin):
     ]
     list_filter = [CorrectionFilter, "status"]
     list_select_related = ["request", "report__workspace", "rerun"]
-    search_ids = ("id", "report_id", "report__workspace_id", "result_id")
+    search_ids = (*RowsOfReportsAdmin.search_ids, "result_id")
     audits_opening = True
     fields = [
         "number",
@@ -751,10 +793,6 @@ class CorrectionAdmin(ReadOnlyAdmin):
     @admin.display(description="Number")
     def number(self, row):
         return row.request.number
-
-    @admin.display(description="Workspace")
-    def workspace(self, row):
-        return row.report.workspace
 
     @admin.display(description="Due", ordering="request__due_at")
     def due(self, row):
