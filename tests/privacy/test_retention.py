@@ -7,9 +7,10 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils.timezone import now
 
-from monitoring.models import Alert
+from monitoring.models import Alert, Rule
 from tests.world.clients import HOSTED, Api, person
-from tests.world.rules import raise_alert
+from tests.world.orders import STATUSES, create_report_with_status
+from tests.world.rules import raise_alert, store_rule
 from tests.world.staff import change_url
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
@@ -117,6 +118,76 @@ def test_old_draft_is_cancelled_and_erased(api: Api):
 
     report = api.report(draft["id"])
     assert (report["status"], report["subject"]) == ("CANCELLED", None)
+
+
+def leave_alone(workspace: Workspace, days: int) -> None:
+    """Let the workspace be suspended, and its reports unchanged, for so many days."""
+    workspace.suspend("Unpaid invoices")
+    before = now() - days * DAY
+    Workspace.objects.filter(pk=workspace.pk).update(suspended_at=before)
+    Report.objects.update(updated_at=before)
+
+
+@pytest.mark.parametrize("status", STATUSES[:5])
+def test_report_that_a_suspension_stopped_is_cancelled_and_erased(
+    api: Api, workspace: Workspace, status: str
+):
+    report_id = create_report_with_status(api, status)
+    leave_alone(workspace, 366)
+
+    erase_expired_reports()
+
+    report = Report.objects.get(pk=report_id)
+    assert (report.status, report.subject) == ("CANCELLED", None)
+    assert not report.results.filter(next_attempt_at__isnull=False).exists()
+    assert RetentionRun.objects.get().report_count == 1
+    erase_expired_reports()
+    assert RetentionRun.objects.count() == 1
+
+
+@pytest.mark.parametrize("status", STATUSES[1:5])
+def test_report_of_a_shorter_suspension_or_none_stays(
+    api: Api, workspace: Workspace, status: str
+):
+    report_id = create_report_with_status(api, status)
+    before = api.report(report_id)["status"]
+    leave_alone(workspace, 364)
+    erase_expired_reports()
+    assert Report.objects.get(pk=report_id).status == before
+
+    leave_alone(workspace, 400)
+    workspace.refresh_from_db()
+    workspace.resume()
+    erase_expired_reports()
+
+    report = Report.objects.get(pk=report_id)
+    assert (report.status, report.erased_at) == (before, None)
+
+
+def test_hold_keeps_a_report_that_a_suspension_stopped(api: Api, workspace: Workspace):
+    report_id = create_report_with_status(api, "RUNNING")
+    leave_alone(workspace, 400)
+    Hold.objects.create(
+        report_id=report_id, reason="A court asks", ends_at=now() + DAY, held_by="staff"
+    )
+
+    erase_expired_reports()
+
+    assert Report.objects.get().erased_at is None
+
+
+def test_rules_of_a_long_suspended_workspace_are_deleted(
+    api: Api, workspace: Workspace
+):
+    store_rule(api)
+    leave_alone(workspace, 364)
+    erase_expired_reports()
+    assert Rule.objects.exists()
+
+    leave_alone(workspace, 366)
+    erase_expired_reports()
+
+    assert not Rule.objects.exists()
 
 
 def test_hold_keeps_a_report_until_it_ends_or_is_released(api: Api, ended: str):

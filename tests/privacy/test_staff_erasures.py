@@ -2,6 +2,7 @@
 
 import pytest
 from django.test import Client
+from django.utils.timezone import now
 
 from tests.world.clients import Api, person
 from tests.world.staff import change_url, list_url
@@ -70,6 +71,23 @@ def test_rejected_request_erases_nothing_and_forgets_the_person(api: Api):
     assert not Erasure.objects.exists()
     with pytest.raises(StaffErasureRefused, match="REJECTED already"):
         staff_erasures.approve(row.pk, by=WANGARI)
+
+
+def test_request_that_nobody_decides_forgets_the_person_after_a_month(api: Api):
+    api.create(person())
+    old, young = (
+        staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+        for _ in range(2)
+    )
+    before = now() - staff_erasures.TIME_TO_DECIDE
+    StaffErasure.objects.filter(pk=old.pk).update(created_at=before)
+
+    staff_erasures.erase_undecided()
+
+    old.refresh_from_db()
+    assert (old.status, old.person, old.decided_by) == ("REJECTED", None, "retention")
+    young.refresh_from_db()
+    assert young.status == "REQUESTED"
 
 
 def test_unknown_person_is_refused(api: Api):

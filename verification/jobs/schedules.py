@@ -37,6 +37,7 @@ SCHEDULES = {
     "verification.privacy.retention.erase_expired_reports": 60,
     "verification.privacy.requests.remind_of_deadlines": 60,
     "verification.privacy.requests.erase_old_details": DAILY,
+    "verification.privacy.staff_erasures.erase_undecided": DAILY,
     "verification.privacy.erasure.resume_erasures": 1,
     "verification.privacy.erasure.sweep_erasures": 1,
     "verification.privacy.replay.replay_unknown": 60,

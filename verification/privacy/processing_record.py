@@ -29,6 +29,7 @@ from verification.payments.registry import LABELS
 from verification.privacy.models import RequestKind, SubjectRequest
 from verification.privacy.personal_data import TABLES
 from verification.privacy.requests import DETAILS_RETENTION
+from verification.privacy.staff_erasures import TIME_TO_DECIDE
 from verification.providers import registry
 from verification.reports.models import IdempotencyRecord
 from verification.sources import health
@@ -111,12 +112,17 @@ def _hours(time: timedelta) -> int:
 # Scheduled job that erases -> what, and when
 PURGES: dict[str, tuple[str, str]] = {
     "verification.privacy.retention.erase_expired_reports": (
-        "reports with all that belongs to them, paused rules, old drafts",
+        "reports with all that belongs to them, paused rules, old drafts, and what "
+        "the suspension of a workspace has stopped",
         "when the retention of the workspace is over",
     ),
     "verification.privacy.requests.erase_old_details": (
         "what people typed in requests that were answered",
         f"{DETAILS_RETENTION.days} days after the answer",
+    ),
+    "verification.privacy.staff_erasures.erase_undecided": (
+        "numbers of people in erasures by staff that nobody has decided",
+        f"after {TIME_TO_DECIDE.days} days",
     ),
     "verification.notifications.outbox.purge_recipients": (
         "recipients and contents of messages",

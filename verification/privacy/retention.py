@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -43,6 +43,14 @@ ACTOR = "retention"
 BATCH_SIZE = 200
 # The cluster stops a job after two minutes.
 JOB_SECONDS = 60.0
+# The statuses of a report that nothing moves while its workspace is suspended
+UNENDED = (
+    ReportStatus.DRAFT,
+    ReportStatus.PENDING_CONSENT,
+    ReportStatus.PENDING_PAYMENT,
+    ReportStatus.RUNNING,
+    ReportStatus.PARTIAL,
+)
 # Whoever shortens a retention reads how many reports that erases, up to this number.
 MAX_COUNT = 10_000
 
@@ -101,7 +109,7 @@ class Cutoff:
     def is_due(self, at: datetime) -> bool:
         return (
             self.expired(at).exists()
-            or self.old_drafts(at).exists()
+            or self.abandoned(at).exists()
             or self.old_rules().exists()
         )
 
@@ -110,17 +118,30 @@ class Cutoff:
         expired = _expired(self.workspace, self.environment, self.before, at)
         return expired if self._is_present else expired.filter(**self._older)
 
-    def old_drafts(self, at: datetime) -> QuerySet[Report]:
-        drafts = Report.objects.filter(
-            **self._own, status=ReportStatus.DRAFT, updated_at__lt=self.before
+    def abandoned(self, at: datetime) -> QuerySet[Report]:
+        """Return old drafts, and what the suspension of the workspace has stopped."""
+        statuses = UNENDED if self._was_suspended else UNENDED[:1]
+        reports = Report.objects.filter(
+            **self._own,
+            status__in=statuses,
+            completed_at=None,
+            updated_at__lt=self.before,
         )
-        return drafts.exclude(_is_held(at)) if self._is_present else drafts.none()
+        return reports.exclude(_is_held(at)) if self._is_present else reports.none()
 
     def old_rules(self) -> QuerySet[Rule]:
-        rules = Rule.objects.filter(
-            **self._own, status=RuleStatus.PAUSED, paused_at__lt=self.before
-        )
-        return rules if self._is_present else rules.none()
+        rules = Rule.objects.filter(**self._own)
+        if not self._is_present:
+            return rules.none()
+        if self._was_suspended:
+            return rules
+        return rules.filter(status=RuleStatus.PAUSED, paused_at__lt=self.before)
+
+    @property
+    def _was_suspended(self) -> bool:
+        """Return whether the workspace has been suspended since before the cutoff."""
+        suspended_at = self.workspace.suspended_at
+        return suspended_at is not None and suspended_at < self.before
 
     @property
     def _is_present(self) -> bool:
@@ -139,8 +160,7 @@ def erase_before(cutoff: Cutoff, stop_at: float = math.inf) -> None:
     """Erase what the cutoff names, until this time of the monotonic clock."""
     at = now()
     cutoff.old_rules().delete()
-    drafts = cutoff.old_drafts(at).order_by("pk").values_list("pk", flat=True)
-    erased = sum(_erase_draft(pk, cutoff.before) for pk in list(drafts[:BATCH_SIZE]))
+    erased = _erase_abandoned(cutoff, stop_at)
     erased += _erase_in_batches(cutoff.expired(at), stop_at)
     if erased:
         RetentionRun.objects.create(
@@ -221,12 +241,26 @@ def _erase_batch(expired: QuerySet[Report]) -> tuple[int, datetime | None]:
     return len(free), rows[-1][1]
 
 
+def _erase_abandoned(cutoff: Cutoff, stop_at: float) -> int:
+    """Cancel and erase reports that have not ended; return how many."""
+    erased = 0
+    while beat() and time.monotonic() < stop_at:
+        begun = time.monotonic()
+        ids = cutoff.abandoned(now()).order_by("pk").values_list("pk", flat=True)
+        done = sum(_erase_unended(pk, cutoff) for pk in list(ids[:BATCH_SIZE]))
+        if not done:
+            break
+        erased += done
+        time.sleep(time.monotonic() - begun)
+    return erased
+
+
 @transaction.atomic
-def _erase_draft(report_id: UUID, before: datetime) -> int:
+def _erase_unended(report_id: UUID, cutoff: Cutoff) -> int:
     report = locked_reports().get(pk=report_id)
-    if report.status != ReportStatus.DRAFT or report.updated_at >= before:
-        return 0
-    if Report.objects.filter(_is_held(now()), pk=report_id).exists():
+    # Anything may have changed between the reading and the lock.
+    current = replace(cutoff, workspace=report.workspace)
+    if not current.abandoned(now()).filter(pk=report_id).exists():
         return 0
     client = Client(
         report.workspace, account_of(report.workspace, report.environment), ACTOR

@@ -1,12 +1,14 @@
 """Erasures that staff request, and that a second person approves.
 
 They mean the subject of one report in its workspace, or, by document numbers, a person
-or company in all workspaces.
+or company in all workspaces. A request that nobody decides is rejected by the clock, so
+that the numbers are not kept for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -19,11 +21,15 @@ from verification.backoffice.approvals import (
     record_approval,
     record_rejection,
 )
+from verification.jobs.queue import job
 from verification.privacy.erasure import ErasureHeld, Person, open_erasure
 from verification.privacy.models import Origin, StaffErasure
 from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.status import lock_person
 from workspaces.models import Environment, Workspace
+
+ACTOR = "retention"
+TIME_TO_DECIDE = timedelta(days=30)
 
 
 class StaffErasureRefused(DecisionRefused):
@@ -98,6 +104,21 @@ def reject(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
     row.status, row.person = StaffErasure.Status.REJECTED, None
     row.save()
     return row
+
+
+@job
+def erase_undecided() -> None:
+    """Reject requests that nobody has decided in time, and erase whom they name."""
+    old = StaffErasure.objects.filter(
+        status=StaffErasure.Status.REQUESTED, created_at__lt=now() - TIME_TO_DECIDE
+    )
+    old.update(
+        status=StaffErasure.Status.REJECTED,
+        person=None,
+        decided_by=ACTOR,
+        decided_by_user=0,
+        decided_at=now(),
+    )
 
 
 def _lock(erasure_id: UUID) -> StaffErasure:
