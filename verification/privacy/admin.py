@@ -599,7 +599,7 @@ class RowsOfReportsAdmin(ReadOnlyAdmin):
     """Rows that belong to a report; the search takes its number, too."""
 
     list_select_related = ["report__workspace"]
-    search_ids = ("id", "report_id", "report__workspace_id")
+    search_ids: tuple[str, ...] = ("id", "report_id", "report__workspace_id")
 
     @admin.display(description="Workspace")
     def workspace(self, row):
