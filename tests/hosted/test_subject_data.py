@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -313,6 +314,58 @@ def test_every_detail_and_flag_has_words():
     assert flags - set(finding_words.FLAGS) == set()
 
 
+@pytest.mark.parametrize("number", ["20000001", "90000003"])
+@pytest.mark.parametrize("check", ["CRB_FULL", "CRB_STANDARD"])
+def test_page_and_document_say_all_of_a_finding(
+    api: Api, ask: Any, check: str, number: str
+):
+    visitor = found_for(api, ask, checksRequested=[check], subject={"idNumber": number})
+    finding = CheckResult.objects.get(name=check).finding
+
+    page, document = visitor.text(), pdf_text(visitor)
+
+    texts = [finding_words.text_of(one) for one in leaves(finding["details"])]
+    for text in filter(None, texts):
+        assert squeezed(text) in squeezed(visible_text(page)), text
+        assert squeezed(text) in squeezed(document), text
+
+
+def pdf_text(visitor: Visitor) -> str:
+    reader = PdfReader(io.BytesIO(visitor.get("my-data.pdf").content))
+    return " ".join(page.extract_text() for page in reader.pages)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the values inside lists and objects."""
+    match value:
+        case dict():
+            for member in value.values():
+                yield from leaves(member)
+        case list():
+            for member in value:
+                yield from leaves(member)
+        case _:
+            yield value
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_page_shows_the_first_of_many_records(api: Api, ask: Any):
+    visitor = found_for(api, ask, checksRequested=["CRB_FULL"])
+    result = CheckResult.objects.get(name="CRB_FULL")
+    result.finding["details"]["accounts"] = [{"lender": f"Bank {n}"} for n in range(9)]
+    result.save()
+
+    page = visible_text(visitor.see_data().content.decode())
+
+    assert "Accounts 5 Lender: Bank 4" in page
+    assert "Accounts 4 more are in the documents." in page
+    assert "Bank 8" not in page
+    assert "Bank 8" in pdf_text(visitor)
+
+
 def test_page_names_live_sources_in_plain_words(live_ask: Any, paying_api: Api):
     visitor = grant(live_ask())
     paying_api.work()
@@ -416,9 +469,7 @@ def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
 
     assert "You said that this is wrong. It is being looked into." in text
     assert "Kept until Longer than usual" in text
-    reader = PdfReader(io.BytesIO(visitor.get("my-data.pdf").content))
-    document = " ".join(page.extract_text() for page in reader.pages)
-    assert f"{request.number}, National identity: Received" in document
+    assert f"{request.number}, National identity: Received" in pdf_text(visitor)
 
 
 def test_page_says_that_a_report_is_restricted(api: Api, ask: Any):

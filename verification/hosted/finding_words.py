@@ -155,7 +155,7 @@ def label_of(name: str) -> str:
 def text_of(value: Any) -> str:
     """Format a value of a finding for people; empty if there is none."""
     match value:
-        case None | "" | [] | {}:
+        case None | "":
             return ""
         case bool():
             return str(_("Yes") if value else _("No"))

@@ -28,6 +28,8 @@ DAY = "j F Y"
 MOMENT = "j F Y, H:i T"
 # Characters of a value on the page; the documents have all of it.
 SHOWN_LENGTH = 600
+# Records of a list on the page, such as accounts
+SHOWN_RECORDS = 5
 # Checks on one page, so that it stays light. A report is never divided.
 CHECKS_PER_PAGE = 6
 # Every subject of these pages is a person.
@@ -277,14 +279,26 @@ def _score_text(score: int | None) -> str:
 
 
 def _details(members: dict[str, Any], *, is_short: bool) -> list[tuple[str, str]]:
-    found = [
-        (label_of(name), text_of(value))
+    """Return a label and a text for each member, and for each record of a list."""
+    return [
+        (label, _cut(text) if is_short else text)
         for name, value in members.items()
         if name not in UNSHOWN
+        for label, text in _member_rows(name, value, is_short=is_short)
+        if text
     ]
-    if is_short:
-        found = [(label, _cut(text)) for label, text in found]
-    return [(label, text) for label, text in found if text]
+
+
+def _member_rows(name: str, value: Any, *, is_short: bool) -> Iterator[tuple[str, str]]:
+    label = label_of(name)
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        yield label, text_of(value)
+        return
+    shown = value[:SHOWN_RECORDS] if is_short else value
+    for number, record in enumerate(shown, 1):
+        yield f"{label} {number}" if len(value) > 1 else label, text_of(record)
+    if more := len(value) - len(shown):
+        yield label, _("%(count)s more are in the documents.") % {"count": more}
 
 
 def _cut(text: str) -> str:
