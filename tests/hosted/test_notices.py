@@ -9,6 +9,7 @@ from tests.providers.test_every_source import CREDENTIALS
 from tests.world.clients import HOSTED
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
+from verification.consents.models import Consent
 from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS, notice_for
 from verification.providers import registry
 from verification.settings.providers import (
@@ -95,6 +96,21 @@ def test_text_says_where_people_use_their_rights(ask, settings, language):
     rights = notice.paragraphs[-1].text
     assert "https://verify.test/my-data" in rights
     assert re.findall(r"\b5\b|\b13\b", rights) == ["5", "13"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_company_is_promised_no_page_that_it_lacks(ask_company, language):
+    consent = Consent.objects.get(report=ask_company().report_id)
+
+    notice = notice_for(consent, language)
+
+    assert "/my-data" not in notice.text
+    assert (
+        notice.paragraphs[-1].heading
+        == {"en": "Your rights", "sw": "Haki zako"}[language]
+    )
+    assert "owner@acacia.test" in notice.paragraphs[-1].text
 
 
 @pytest.mark.django_db

@@ -33,8 +33,8 @@ from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"
 # Country of the subject -> version of the notice.
-VERSIONS: dict[str, str] = {"KE": "ke-2026-11e"}
-DEFAULT_VERSION = "ke-2026-11e"
+VERSIONS: dict[str, str] = {"KE": "ke-2026-11f"}
+DEFAULT_VERSION = "ke-2026-11f"
 # The rights whose deadlines the notice sums up
 ANSWERED = ("CORRECTION", "OBJECTION", "ERASURE")
 
@@ -162,7 +162,10 @@ def _source(version: str, language: str) -> dict[str, Any]:
 
 
 def _values(report: Report) -> dict[str, Any]:
+    is_company = report.subject_type == SubjectType.COMPANY
     return {
+        "is_company": is_company,
+        "is_person": not is_company,
         "client": report.workspace.requester.name,
         "client_contact": report.workspace.requester.contact,
         "service": settings.OPERATOR_NAME,
