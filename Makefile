@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/installed
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
-.PHONY: help run test test-slow check bench format openapi lock
+.PHONY: help run test test-slow check bench format openapi dump lock
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ format: $(READY) ## put the code into shape
 
 openapi: $(READY) ## write docs/openapi.yaml anew
 	DEBUG=True $(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+dump: $(READY) ## write the dump of this version that later versions are tested with
+	@$(BIN)/python -m pytest -q -n 0 tests/upgrades/dumps.py
 
 lock: ## choose versions anew (needs uv)
 	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements.lock

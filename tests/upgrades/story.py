@@ -1,0 +1,175 @@
+"""What happens in an installation: it fills every table, and seals every kind of file.
+
+def test_something(story):
+    assert Report.objects.exists()
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import Group, Permission
+from django.core.management import call_command
+from django.test import Client
+from django.utils.timezone import now
+from django_q.models import Failure
+
+from tests.accounts import visitor
+from tests.fakes.kra import kra as kra
+from tests.fakes.metropol import metropol as metropol
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
+from tests.fakes.smile_id import smile_id as smile_id
+from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
+from tests.golive import applications
+from tests.golive.applications import by
+from tests.privacy.planting import World
+from tests.privacy.planting import live_source as live_source
+from tests.privacy.planting import sources as sources
+from tests.privacy.planting import world as world
+from tests.watchlists.conftest import load as load
+from tests.watchlists.files import FILES
+from tests.world.clients import ATTESTED, HOSTED, Api, person
+from tests.world.erasures import erase
+from tests.world.members import create_member
+from tests.world.orders import create_report_with_status
+from tests.world.payments import poll_checkouts, send_event
+from tests.world.receiver import authority as authority
+from tests.world.receiver import receiver as receiver
+from tests.world.refunds import (
+    GRACE,
+    create_paid_checkout,
+    create_paid_top_up,
+    create_refund,
+    send_waiting_refunds,
+)
+from tests.world.refunds import paystack_api as paystack_api
+from tests.world.staff import dialog_fields, give_factor, log_in, press_button
+from verification.accounts.colleagues import add, remove_factor
+from verification.backoffice.models import ActorKind, LookupKey, fingerprints
+from verification.backups.models import Backup
+from verification.golive.decisions import approve
+from verification.golive.names import request_name_change
+from verification.notifications.models import Block
+from verification.notifications.recipients import block
+from verification.payments.alerts import record_alert
+from verification.payments.audit import audit_nightly
+from verification.payments.models import OperatorAlertKind
+from verification.payments.reconciliation import reconcile_yesterday
+from verification.privacy import staff_erasures
+from verification.privacy.holds import hold
+from verification.privacy.retention import erase_expired_reports
+from verification.reports.models import Report
+from workspaces.members import invite
+from workspaces.models import Note, Role, Workspace
+
+PURGE = "verification.jobs.schedules.purge_failures"
+
+
+@pytest.fixture
+def documents(tmp_path: Path, settings: Any) -> Path:
+    """Return the folder of sealed files and of the journal."""
+    folder = tmp_path / "documents"
+    stored = {**settings.STORAGES["documents"], "OPTIONS": {"location": folder}}
+    settings.STORAGES = {**settings.STORAGES, "documents": stored}
+    return folder
+
+
+@pytest.fixture
+def story(
+    transactional_db: None,
+    documents: Path,
+    world: World,
+    api: Api,
+    another_api: Api,
+    load: Callable[..., str],
+) -> World:
+    # Tests that truncate tables take this row of a migration away.
+    key = {"fingerprint": fingerprints()[-1]}
+    LookupKey.objects.get_or_create(pk=1, defaults=key)
+    call_command("setup_schedules")
+    for name in FILES:
+        load(name)
+    world.plant()
+    pay_back(world.api, api, world.paystack)
+    use_rights(api, another_api)
+    hire_staff(another_api.workspace)
+    join_workspace(another_api.workspace)
+    run_schedule()
+    return world
+
+
+def pay_back(api: Api, sandbox: Api, paystack: FakePaystack) -> None:
+    """Leave a dispute, a refund at the provider and one of the sandbox."""
+    disputed = create_paid_top_up(api, 500, paystack)
+    paystack.dispute(disputed.reference)
+    send_event(paystack)
+    poll_checkouts(disputed)
+    item = {"checksRequested": ["IDENTITY"], "reuse": False}
+    create_refund(create_paid_checkout(api, paystack, **item), 1)
+    create_refund(create_paid_checkout(sandbox))
+    send_waiting_refunds()
+
+
+def use_rights(api: Api, another_api: Api) -> None:
+    """Erase by retention and by request, hold, and block messages."""
+    hosted = another_api.create({**person(), "consent": HOSTED}, draft=True)
+    path = f"/reports/{hosted['id']}/draft"
+    # The link stays known, to say on its page that it is over.
+    assert another_api.post(path, {"consent": ATTESTED}).status_code == 200
+    another_api.create(*(person(idNumber=str(40_000_000 + n)) for n in range(17)))
+    another_api.work()
+    wanted = api.create(person(idNumber="33333333"))["id"]
+    staff_erasures.request_for_report(UUID(wanted), "A letter", by=GRACE)
+    held, expired = (create_report_with_status(api, "FAILED") for _ in range(2))
+    hold(UUID(held), "A court asks", now() + timedelta(days=300), by="staff grace")
+    Report.objects.filter(pk=expired).update(completed_at=now() - timedelta(days=400))
+    api.workspace.refresh_from_db()
+    api.workspace.change_retention(400, 365)
+    erase_expired_reports()
+    erase(another_api, another_api.create(person(idNumber="44444444"))["id"])
+    where = [("EMAIL", "amina@payer.test")]
+    block(api.workspace.pk, where, Block.Reason.UNKNOWN)
+
+
+def hire_staff(workspace: Workspace) -> None:
+    """Let colleagues join, log in and fail to; one moves money by hand."""
+    wangari = visitor.create_user("wangari", is_staff=True, is_superuser=True)
+    add("njeri@office.test", "Njeri", [Group.objects.get(name="Finance")], by=wangari)
+    otieno = visitor.create_user("otieno", is_staff=True)
+    otieno.user_permissions.add(Permission.objects.earliest("id"))
+    give_factor(otieno)
+    remove_factor(otieno, by=wangari, reason="The phone is lost")
+    browser = Client()
+    visitor.log_in(browser, otieno.email, "a wrong password")
+    visitor.log_in(browser, otieno.email)
+    log_in(browser, wangari)
+    account = workspace.accounts.get(environment="production")
+    entry = dialog_fields(amount="100", note="Transfer 7")
+    press_button(browser, "top_up", account, **entry)
+
+
+def join_workspace(workspace: Workspace) -> None:
+    """Let a member go live, ask for another name and invite somebody."""
+    member = create_member(workspace, "OWNER")
+    known = {"registrationNumber": "PVT-12345670", "tradingName": "Baobab"}
+    application = applications.in_review(member, **known)
+    approve(application.pk, by(applications.reviewer()))
+    member.refresh_from_db()
+    who = by(member.user, ActorKind.MEMBER)
+    request_name_change(member, "Baobab Bank PLC", "Baobab", "We merged", who)
+    invite(member, "new@people.test", Role.VIEWER)
+    Note.objects.create(workspace=workspace, author="grace", text="Calls on Mondays.")
+
+
+def run_schedule() -> None:
+    """Run what the schedule does at night."""
+    audit_nightly()
+    reconcile_yesterday()
+    record_alert(OperatorAlertKind.UNOPENED, "paystack", message="Paystack is away")
+    Backup.objects.create(rows=1, seconds=1)
+    ended = {"started": now(), "stopped": now(), "success": False}
+    Failure.objects.create(id="f" * 32, name="purge", func=PURGE, **ended)
