@@ -5,6 +5,9 @@ from django.core.management import CommandError, call_command
 from django.db import ProgrammingError, connection, transaction
 
 from tests.world.clients import Api, person
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
+from verification.privacy.personal_data import refresh_statistics
 
 ROLE = "served by tests"
 
@@ -62,6 +65,43 @@ def test_role_gets_rights_on_later_tables(role: None):
         become(ROLE)
         cursor.execute("INSERT INTO later VALUES (1)")
         assert cursor.rowcount == 1
+
+
+def analyzed_tables() -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT DISTINCT tablename FROM pg_stats
+            WHERE schemaname = current_schema() AND attname = 'subject_name'"""
+        )
+        return {name for (name,) in cursor.fetchall()}
+
+
+def test_role_analyzes_the_tables_after_an_erasure(
+    api: Api, role: None, log_lines: LogLines
+):
+    api.create(person())
+    call_command("grant_rights", ROLE)
+    become(ROLE)
+
+    refresh_statistics()
+
+    assert analyzed_tables() == {"reports_report"}
+    assert "may not analyze" not in str(log_lines())
+
+
+def test_role_that_may_not_analyze_is_in_the_log(
+    api: Api, role: None, log_lines: LogLines
+):
+    api.create(person())
+    call_command("grant_rights", ROLE)
+    with connection.cursor() as cursor:
+        cursor.execute(f'REVOKE MAINTAIN ON reports_report FROM "{ROLE}"')
+    become(ROLE)
+
+    refresh_statistics()
+
+    (line,) = [one for one in log_lines() if one["level"] == "WARNING"]
+    assert "may not analyze reports_report, whose" in line["message"]
 
 
 def test_owner_of_the_tables_is_refused(db: None):

@@ -10,6 +10,7 @@ What is left of an erased report is its skeleton: ids, checks, states, times and
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from verification.reports.models import IdempotencyRecord, Report, SearchEntry
 from verification.sources.models import Call
 from webhooks.models import Attempt, Event
 
+logger = logging.getLogger(__name__)
 OF_REPORT = "t.report_id = ANY(%(reports)s)"
 # Events that tell of the erasure itself stay, and are delivered.
 PERSONAL = f"t.name <> ALL ('{{{','.join(Event.IMPERSONAL_NAMES)}}}')"
@@ -253,11 +255,26 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
 def refresh_statistics() -> None:
     """Let PostgreSQL sample the tables anew: its statistics quote erased values.
 
-    Schedule it after an erasure.
+    Schedule it after an erasure. It logs the tables that its role may not analyze.
     """
-    for name in [Rule._meta.db_table, *(table.name for table in TABLES)]:
-        with connection.cursor() as cursor:
-            cursor.execute(f"ANALYZE {name}")
+    warnings: list[Any] = []
+    skipped = []
+    with connection.cursor() as cursor:
+        # PostgreSQL warns, and raises nothing, where it skips a table.
+        connection.connection.add_notice_handler(warnings.append)
+        try:
+            for name in [Rule._meta.db_table, *(table.name for table in TABLES)]:
+                warnings.clear()
+                cursor.execute(f"ANALYZE {name}")
+                skipped += [name] if warnings else []
+        finally:
+            connection.connection.remove_notice_handler(warnings.append)
+    if skipped:
+        logger.warning(
+            "the role may not analyze %s, whose statistics quote erased values: "
+            "run grant_rights again, or analyze them as their owner",
+            ", ".join(skipped),
+        )
 
 
 def _delete_files(names: Sequence[str]) -> None:

@@ -14,6 +14,12 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA {schema}
 GRANT USAGE, SELECT ON SEQUENCES TO {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}
 """
+# To analyze the tables after an erasure; earlier versions leave that to the owner.
+GRANT_MAINTAIN = """
+GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema} TO {role};
+ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT MAINTAIN ON TABLES TO {role}
+"""
+MAINTAIN_VERSION = 17_00_00
 # True for a role that can disable the triggers that protect records from changes.
 CAN_DISABLE_TRIGGERS = """
 SELECT rolsuper OR pg_has_role(rolname, relowner, 'MEMBER')
@@ -49,4 +55,6 @@ class Command(BaseCommand):
             names = {"schema": cursor.fetchone()[0], "role": role}
             quoted = {name: sql.Identifier(text) for name, text in names.items()}
             cursor.execute(sql.SQL(GRANTS).format(**quoted))
+            if connection.pg_version >= MAINTAIN_VERSION:
+                cursor.execute(sql.SQL(GRANT_MAINTAIN).format(**quoted))
         self.stdout.write(f"{role} can read and write rows, and change no table.")
