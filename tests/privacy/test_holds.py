@@ -9,6 +9,7 @@ from django.utils.timezone import localdate, now
 
 from tests.privacy.test_retention import age
 from tests.world.clients import Api, person
+from tests.world.erasures import request_erasure
 from tests.world.staff import change_url, press_button, read_page
 from verification.backoffice.models import AuditEvent
 from verification.privacy.holds import HoldRefused, hold, release
@@ -81,6 +82,14 @@ def test_erased_report_cannot_be_held(ended: Report, staff: Client):
     press_button(staff, "hold", ended, **given)
 
     assert not Hold.objects.exists()
+
+
+def test_report_whose_subject_is_being_erased_cannot_be_held(api: Api, ended: Report):
+    other = api.create(person())["id"]
+    request_erasure(api, other)
+
+    with pytest.raises(HoldRefused, match="too late"):
+        hold(ended.pk, "A court asks", now() + DAY, by="staff grace")
 
 
 def test_held_report_cannot_be_held_again(ended: Report):

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.timezone import now
 
-from verification.privacy.models import Hold, Holds
+from verification.privacy.models import Erasure, Hold, Holds
 from verification.reports.models import Report
-from verification.reports.status import locked_reports
+from verification.reports.status import lock_person, locked_reports
 
 MAX_DAYS = 5 * 365
 
@@ -27,12 +27,16 @@ class HoldRefused(Exception):
 def hold(report_id: UUID, reason: str, ends_at: datetime, *, by: str) -> Hold:
     """Keep a report until `ends_at`. Raises HoldRefused.
 
-    The lock waits for an erasure of the report that is under way.
+    The locks wait for the retention, and for a request to erase the person.
     """
+    lock_person(Report.objects.values_list("subject_id", flat=True).get(pk=report_id))
     report = locked_reports().get(pk=report_id)
     at = now()
     if report.erased_at is not None:
         raise HoldRefused("The report is erased: there is nothing to hold.")
+    erasures = Erasure.objects.filter(request__subject_id=report.subject_id)
+    if erasures.filter(ended_at=None).exists():
+        raise HoldRefused("The subject is being erased, so it is too late to hold it.")
     if not at < ends_at <= at + timedelta(days=MAX_DAYS + 1):
         raise HoldRefused("A hold ends in the future, within five years.")
     if open_holds(report, at).exists():

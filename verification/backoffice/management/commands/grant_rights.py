@@ -55,6 +55,6 @@ class Command(BaseCommand):
             names = {"schema": cursor.fetchone()[0], "role": role}
             quoted = {name: sql.Identifier(text) for name, text in names.items()}
             cursor.execute(sql.SQL(GRANTS).format(**quoted))
-            if connection.pg_version >= MAINTAIN_VERSION:
+            if connection.connection.info.server_version >= MAINTAIN_VERSION:
                 cursor.execute(sql.SQL(GRANT_MAINTAIN).format(**quoted))
         self.stdout.write(f"{role} can read and write rows, and change no table.")

@@ -1,0 +1,150 @@
+"""The retention and other people at the same report: one of them wins, never both."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from tests.hosted.conftest import ask as ask
+from tests.hosted.test_correction_form import send
+from tests.hosted.test_correction_form import subject as subject
+from tests.privacy.test_retention import DAY, age
+from tests.world.clients import Api
+from tests.world.corrections import create_wrong_report, dispute
+from tests.world.subject import Visitor
+from verification.privacy import retention
+from verification.privacy.holds import HoldRefused, hold
+from verification.privacy.models import Correction
+from verification.privacy.retention import Cutoff, erase_expired_reports
+from verification.reports.models import Report
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SECONDS = 20
+
+
+@contextmanager
+def uncommitted(action: Callable[[], Any]) -> Iterator[None]:
+    """Run an action in a thread; its transaction commits after the block."""
+    done, commit = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            with transaction.atomic():
+                action()
+                done.set()
+                assert commit.wait(SECONDS)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(run)
+        assert done.wait(SECONDS)
+        try:
+            yield
+        finally:
+            commit.set()
+        future.result(SECONDS)
+
+
+def start_and_block(action: Callable[[], Any]) -> Future[Any]:
+    """Run an action in a thread; return when it waits for a lock."""
+
+    def run() -> Any:
+        try:
+            return action()
+        finally:
+            connection.close()
+
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(run)
+    pool.shutdown(wait=False)
+    end = time.monotonic() + SECONDS
+    while not is_anybody_waiting():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return future
+
+
+def is_anybody_waiting() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT EXISTS (SELECT FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock')"""
+        )
+        return bool(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def expired(api: Api) -> Report:
+    report_id = create_wrong_report(api)
+    age(report_id, 366)
+    return Report.objects.get(pk=report_id)
+
+
+def test_correction_that_is_being_opened_keeps_the_report(expired: Report):
+    with uncommitted(lambda: dispute(str(expired.pk))):
+        erase_expired_reports()
+    erase_expired_reports()
+
+    expired.refresh_from_db()
+    assert expired.erased_at is None
+    assert Correction.objects.get().is_open
+
+
+@pytest.mark.parametrize("keep", ["correction", "hold"])
+def test_report_that_is_kept_while_the_retention_reads_stays(
+    expired: Report, keep: str
+):
+    cutoff = Cutoff(expired.workspace, expired.environment, now() - 365 * DAY)
+    slow = cutoff.expired(now()).extra(where=["pg_sleep(1) IS NOT NULL"])
+
+    def keep_it() -> None:
+        if keep == "correction":
+            dispute(str(expired.pk))
+        else:
+            hold(expired.pk, "A court asks", now() + DAY, by="staff grace")
+
+    with ThreadPoolExecutor(1) as pool:
+        erasing = pool.submit(retention._erase_batch, slow)
+        time.sleep(0.3)
+        assert not erasing.done()
+        keep_it()
+        # It has locked the report, and then found why it is kept.
+        assert erasing.result(SECONDS)[0] == 0
+        pool.submit(lambda: connection.close()).result()
+
+    expired.refresh_from_db()
+    assert expired.erased_at is None
+
+
+def test_correction_after_the_erasure_is_answered_by_it(subject: Visitor, api: Api):
+    report = Report.objects.get()
+    age(str(report.pk), 366)
+
+    with uncommitted(erase_expired_reports):
+        sent = start_and_block(lambda: send(subject))
+    answer = sent.result(SECONDS)
+
+    assert answer.status_code == 303
+    page = subject.browser.get(answer["Location"])
+    assert "Your details were deleted" in page.content.decode()
+    assert not Correction.objects.exists()
+
+
+def test_hold_after_the_erasure_is_refused(expired: Report):
+    def hold_it() -> None:
+        hold(expired.pk, "A court asks", now() + DAY, by="staff grace")
+
+    with uncommitted(erase_expired_reports):
+        held = start_and_block(hold_it)
+
+    with pytest.raises(HoldRefused, match="erased"):
+        held.result(SECONDS)
