@@ -7,13 +7,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
-from django.db.models import Max
 from django.utils.timezone import now
 from pydantic import Field, ValidationError
 
 from monitoring.models import Cadence, Rule
 from verification.consents.models import Consent
-from verification.reports.models import PaymentMode, Report, Subject
+from verification.reports.models import PaymentMode, Subject
+from verification.reports.objections import objections_of
 from verification.reports.queries import Terms
 from verification.reports.request import (
     MAX_CHECKS,
@@ -181,19 +181,14 @@ def require_newer_consent(
     The caller holds `lock_person`. `is_stated` is True if the client attested it, and
     not the creation of the rule.
     """
-    restricted = Report.objects.filter(
-        workspace=rule.workspace_id,
-        environment=rule.environment,
-        subject_id=rule.subject_id,
-        restricted_at__isnull=False,
-    )
-    objected_at = restricted.aggregate(at=Max("restricted_at"))["at"]
+    (objected_at,) = objections_of([rule])
     if objected_at is None:
         return
     given = attestation(consent) or {}
     obtained_at = given.get("obtainedAt") if is_stated else None
     if not obtained_at or datetime.fromisoformat(obtained_at) <= objected_at:
-        detail = "The subject objected: attest a consent that was obtained after that."
+        detail = "attest a consent that was obtained after that."
+        detail = f"The subject objected at {utc_text(objected_at)}: {detail}"
         raise InvalidRequest([Fault(("consent",), "consent-required", detail)])
 
 

@@ -1,14 +1,20 @@
 """Objection: no monitoring, no reuse, no redelivery; what ends it."""
 
+from typing import Any
+
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from monitoring.models import Rule
 from monitoring.pauses import notify_paused
-from tests.world.clients import ATTESTED, Api, person
+from tests.world.clients import ATTESTED, HOSTED, Api, error_codes, person
 from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
 from tests.world.erasures import erase
+from tests.world.orders import REFUSED, two_checks
 from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
+from tests.world.subject import Visitor
 from verification.api.events import EVENTS
 from verification.notifications.models import Notification
 from verification.privacy.models import Origin, SubjectRequest
@@ -69,7 +75,7 @@ def test_person_does_not_object_for_somebody_with_the_same_number(api: Api, ende
 def test_results_are_not_reused(api: Api, ended: str):
     object_to(api, ended)
 
-    again = api.create(person())["id"]
+    again = api.create(person() | {"consent": newer_consent()})["id"]
     api.work()
 
     assert [r["reused"] for r in api.report(again)["checkResults"]] == [False] * 3
@@ -134,6 +140,99 @@ def test_new_rule_needs_a_newer_consent(api: Api, ended: str):
     create_rule(api, "IDENTITY", id_number="33333333")
 
 
+def test_order_needs_a_newer_attestation(api: Api, ended: str):
+    object_to(api, ended)
+    other = person(idNumber="22222222")
+
+    for path in ("/reports", "/reports/quote"):
+        for more in ({}, {"draft": True}):
+            problem = api.refused(path, {"reports": [other, person()], **more})
+            code, at = "consent-required", "#/reports/1/consent/obtainedAt"
+            assert error_codes(problem) == {at: code}
+            assert api.report(ended)["restrictedAt"][:10] in str(problem["errors"])
+    assert Report.objects.count() == 1
+    api.create(other, person() | {"consent": newer_consent()})
+    assert api.create(person() | {"consent": HOSTED})["status"] == "PENDING_CONSENT"
+
+
+def test_person_objects_to_no_orders_of_a_stranger(api: Api, ended: str):
+    object_to_use(ended, Origin.SUBJECT, requested_by="subject")
+
+    assert api.create(person(fullName="Peter Otieno"))["status"] == "RUNNING"
+    api.refused("/reports", {"reports": [person()]})
+
+
+def test_objection_counts_after_the_reports_are_erased(api: Api, ended: str):
+    object_to(api, ended)
+    erase(api, ended)
+
+    problem = api.refused("/reports", {"reports": [person()]})
+
+    assert error_codes(problem) == {
+        "#/reports/0/consent/obtainedAt": "consent-required"
+    }
+
+
+def test_earlier_consent_of_a_draft_does_not_launch_it(api: Api, ended: str):
+    draft = api.create(person(), draft=True)["id"]
+    object_to(api, ended)
+
+    problem = api.refused(f"/reports/{draft}/launch")
+
+    assert problem["code"] == "report-not-launchable"
+    assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
+    edited = f"/reports/{draft}/draft"
+    assert api.post(edited, {"purpose": "Job"}).status_code == 200
+    problem = api.refused(edited, {"consent": ATTESTED})
+    assert error_codes(problem) == {"#/consent/obtainedAt": "consent-required"}
+    assert api.post(edited, {"consent": newer_consent()}).status_code == 200
+    assert api.post(f"/reports/{draft}/launch").status_code == 200
+
+
+def test_earlier_grant_of_a_draft_does_not_launch_it(api: Api):
+    item = person(email="wanjiku@kamau.test", dateOfBirth="1990-03-27")
+    draft = api.create({**item, "consent": HOSTED}, draft=True)
+    visitor = Visitor(draft["consentState"]["consentUrl"])
+    visitor.enter()
+    assert visitor.grant().status_code == 303
+    object_to(api, draft["id"])
+
+    problem = api.refused(f"/reports/{draft['id']}/launch")
+
+    assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
+
+
+def test_failed_checks_are_not_retried(api: Api):
+    failed = api.create(two_checks(idNumber=REFUSED))["id"]
+    api.work()
+    object_to(api, failed)
+
+    problem = api.refused(f"/reports/{failed}/retry")
+
+    assert problem["code"] == "report-not-retryable"
+    assert "objected" in problem["detail"]
+
+
+def test_only_attested_orders_cost_a_query_more(
+    api: Api, django_assert_num_queries: Any
+):
+    hosted = {"reports": [person() | {"consent": HOSTED}]}
+    attested = {"reports": [person(idNumber=f"2222{n:04}") for n in range(20)]}
+    api.create(person())
+    with CaptureQueriesContext(connection) as one:
+        api.post("/reports/quote", hosted)
+
+    with django_assert_num_queries(len(one) + 1) as many:
+        api.post("/reports/quote", attested)
+
+    (query,) = [q["sql"] for q in many if "privacy_subjectrequest" in q["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {query}")
+        plan = str(cursor.fetchall())
+    assert "objections_of_a_subject" in plan
+
+
 def test_webhooks_are_not_sent_again(api: Api):
     configure_receiver(api.workspace)
     report_id = api.create(person())["id"]
@@ -189,7 +288,7 @@ def test_second_objection_changes_nothing_unless_there_is_a_new_report(
     again = object_to(api, ended)
     assert again == first
     assert SubjectRequest.objects.count() == 1
-    later = api.create(person())["id"]
+    later = api.create(person() | {"consent": newer_consent()})["id"]
 
     object_to(api, ended)
 

@@ -65,8 +65,9 @@ MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = MAX_FAULTS
 SECONDS_UNTIL_AVAILABLE = "5"
 LAUNCH_REMEDIES = {
-    "CONSENT_OUTSTANDING": "Consent has not been given yet: send the subject the "
-    "consentUrl, or edit the draft to attest it.",
+    "CONSENT_OUTSTANDING": "Consent has not been given yet, or the subject objected "
+    "after it: send the subject the consentUrl, or edit the draft to attest a newer "
+    "one.",
     "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
     "paymentUrl. A draft that was free when it was made gets one by an edit.",
     "NOT_A_DRAFT": "Only a draft can be launched, and this report is one no more.",

@@ -35,6 +35,7 @@ from verification.privacy.requests import answer_request, open_request
 from verification.privacy.retention import kept_until
 from verification.providers.name_comparison import names_alike
 from verification.reports.models import Report, ReportStatus
+from verification.reports.objections import Named
 from verification.reports.status import SUBJECT_ACTOR
 from verification.values.local_time import utc_text
 
@@ -101,7 +102,7 @@ def is_one_of(report: Report, other: Report) -> bool:
     return is_near and is_same_person(report, other)
 
 
-def is_same_person(report: Report, other: Report | Rule) -> bool:
+def is_same_person(report: Report, other: Named) -> bool:
     """Return whether a row with the same number is about the person of this report.
 
     A client may have typed the number of somebody else, whose data the subject of this
@@ -109,7 +110,7 @@ def is_same_person(report: Report, other: Report | Rule) -> bool:
     who knows all these of another person has another address: reports share one, or
     neither has any. Rules seldom have an address, and need none.
     """
-    if report.pk == other.pk:
+    if report == other:
         return True
     if not _shares_address(report, other):
         return False
@@ -120,7 +121,7 @@ def is_same_person(report: Report, other: Report | Rule) -> bool:
     return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
 
 
-def _shares_address(report: Report, other: Report | Rule) -> bool:
+def _shares_address(report: Report, other: Named) -> bool:
     mine, theirs = (
         {address.casefold() for _, address in addresses_of(one.subject or {})}
         for one in (report, other)

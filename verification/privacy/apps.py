@@ -9,5 +9,8 @@ class PrivacyConfig(AppConfig):
     def ready(self) -> None:
         from verification.consents.decisions import withdrawal_hooks
         from verification.privacy.corrections import stop_reruns
+        from verification.privacy.objections import newest_objections
+        from verification.reports.objections import objection_hooks
 
         withdrawal_hooks.append(stop_reruns)
+        objection_hooks.append(newest_objections)

@@ -115,6 +115,12 @@ class SubjectRequest(models.Model):
             ),
         ]
         indexes = [
+            # The objections of a subject, which each order looks for.
+            models.Index(
+                fields=["subject_id"],
+                condition=Q(kind="OBJECTION"),
+                name="objections_of_a_subject",
+            ),
             # Open requests, for reminders and figures.
             models.Index(
                 fields=["due_at"],

@@ -7,7 +7,9 @@ until the client has a newer consent. The client gets an event for each report.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -28,6 +30,7 @@ from verification.privacy.models import (
 )
 from verification.privacy.requests import answer_request, open_request
 from verification.reports.models import Report
+from verification.reports.objections import Named
 from verification.reports.status import lock_person, locked_reports, record_note
 from webhooks.events import event_rows
 from webhooks.models import Event
@@ -72,6 +75,35 @@ def object_to_use(
     _restrict(own, origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
+
+
+def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
+    """Return when the subject of each row objected last, or None.
+
+    The subject is known by the number; a person objected for the rows that are theirs,
+    as far as the report on whose page they did so still tells.
+    """
+    requests = SubjectRequest.objects.filter(
+        kind=RequestKind.OBJECTION,
+        outcome=Outcome.DONE,
+        subject_id__in={row.subject_id for row in rows},
+    )
+    by_subject: dict[UUID | None, list[SubjectRequest]] = defaultdict(list)
+    for request in requests.select_related("report").order_by("-received_at"):
+        by_subject[request.subject_id].append(request)
+    return [
+        next(
+            (r.received_at for r in by_subject[row.subject_id] if _is_by(r, row)), None
+        )
+        for row in rows
+    ]
+
+
+def _is_by(request: SubjectRequest, row: Named) -> bool:
+    report = request.report
+    if request.origin != Origin.SUBJECT or report is None or report.erased_at:
+        return True
+    return is_same_person(report, row)
 
 
 def _earlier(person: Person) -> SubjectRequest | None:

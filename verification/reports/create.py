@@ -40,6 +40,7 @@ from verification.reports.pricing import (
     charge_movements,
     first_status,
     price_orders,
+    require_consents,
     require_payable_amounts,
     total,
 )
@@ -101,7 +102,8 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
     """Create all reports or none, and launch all except drafts.
 
     Raises InsufficientBalance if the workspace cannot pay for all of them, and
-    InvalidRequest if a payer would owe less than the provider accepts.
+    InvalidRequest if a payer would owe less than the provider accepts, or if a subject
+    objected after the consent that is attested.
     """
     if len(orders) == 1:
         return _create_one(client, orders)
@@ -144,6 +146,7 @@ def _gather_all(
     workspace_id, environment = client.workspace.pk, client.environment
     priced = price_orders(orders, workspace_id, environment, at)
     require_payable_amounts(orders, [total(p.lines) for p in priced], environment)
+    require_consents(orders, priced)
     checks = sum(len(p.lines) for p in priced)
     turns = iter(assign_turns(client.account.pk, checks, at))
     created = [

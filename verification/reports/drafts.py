@@ -40,6 +40,7 @@ from verification.reports.models import (
     ReportStatus,
     SearchEntry,
 )
+from verification.reports.objections import require_newer_consents
 from verification.reports.pricing import (
     OrderLine,
     PricedOrder,
@@ -80,6 +81,12 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     order = _merge_edit(client, report, body, faults)
     at = now()
     priced = price_orders([order], client.workspace.pk, client.environment, at)[0]
+    if "consent" in body:
+        # One that the draft has already is looked at by the launch.
+        subject = order.subject
+        require_newer_consents(
+            [(("consent",), priced.subject, subject.name, order.consent)]
+        )
     payment = _replace_payment(report, order, priced, body, at)
     if payment and (
         reason := amount_too_low_reason(

@@ -18,6 +18,7 @@ from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.providers.registry import ORDER_AGAIN
 from verification.reports.models import Report, ReportStatus, Subject
+from verification.reports.objections import objected_since_consent
 from verification.reports.pricing import (
     OrderLine,
     charge_items,
@@ -38,6 +39,7 @@ from verification.reports.status import (
     apply_transitions,
     lock_report,
 )
+from verification.values.local_time import utc_text
 from workspaces.ledger import entries, move_balances
 from workspaces.models import Client
 
@@ -85,6 +87,8 @@ def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
     consent = getattr(report, "consent", None)
     is_needed = any(result.definition.requires_consent for result in results)
     is_given = consent.is_given if consent else not is_needed
+    if consent and is_given and objected_since_consent(report):
+        is_given = False
     if not is_given:
         reasons.append("CONSENT_OUTSTANDING")
     payment = getattr(report, "payment", None)
@@ -193,6 +197,11 @@ def _retry_obstacles(report: Report, failed: list[CheckResult]) -> Iterator[str]
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         yield "The subject's consent does not hold."
+    if objected_at := objected_since_consent(report):
+        yield (
+            f"The subject objected at {utc_text(objected_at)}. Order a new report with "
+            "a consent that was obtained after that."
+        )
     payment = getattr(report, "payment", None)
     if payment and not is_unrefunded(payment):
         yield "What was paid for it was given back, in part or whole."

@@ -25,6 +25,7 @@ from verification.reports.models import (
     ReportStatus,
     Subject,
 )
+from verification.reports.objections import require_newer_consents
 from verification.reports.request import Fault, InvalidRequest, Order
 from verification.values.shapes import CURRENCY
 from workspaces.ledger import Kind, Movement
@@ -64,11 +65,13 @@ class OrderQuote:
 def quote(client: Client, orders: Sequence[Order]) -> list[OrderQuote]:
     """Quote the orders.
 
-    Raises InvalidRequest if a payer would owe less than the provider accepts.
+    Raises InvalidRequest if a payer would owe less than the provider accepts, or if a
+    subject objected after the consent that is attested.
     """
     priced = price_orders(orders, client.workspace.pk, client.environment, now())
     amounts = [total(order.lines) for order in priced]
     require_payable_amounts(orders, amounts, client.environment)
+    require_consents(orders, priced)
     return [_build_quote(o, p.lines) for o, p in zip(orders, priced, strict=True)]
 
 
@@ -113,6 +116,18 @@ def require_payable_amounts(
     ]
     if faults:
         raise InvalidRequest(faults)
+
+
+def require_consents(orders: Sequence[Order], priced: Sequence[PricedOrder]) -> None:
+    """Raise InvalidRequest if a subject objected after the consent that is attested.
+
+    Rules pause when their subject objects, and need no look at each run.
+    """
+    require_newer_consents(
+        (("reports", number, "consent"), one.subject, order.subject.name, order.consent)
+        for number, (order, one) in enumerate(zip(orders, priced, strict=True))
+        if order.monitoring_id is None
+    )
 
 
 def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) -> str:
