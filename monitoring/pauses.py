@@ -64,26 +64,32 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
 
 def pause_for_withdrawal(report: Report) -> None:
     """Pause all rules on this report's subject, who withdrew consent."""
-    reason = PauseReason.CONSENT_WITHDRAWN
-    _pause_for_subject(report, reason, "consent withdrawn")
+    ids = _pause_for_subject(report, PauseReason.CONSENT_WITHDRAWN)
+    at = now()
+    for run in locked_reports().filter(_runs_under_way(ids)).order_by("pk"):
+        account = account_of(run.workspace, run.environment)
+        client = Client(run.workspace, account, SUBJECT_ACTOR)
+        end_report(client, run, ReportStatus.CANCELLED, "consent withdrawn", at)
 
 
-def pause_for_objection(report: Report, is_theirs: Callable[[Rule], bool]) -> None:
+def pause_for_objection(
+    report: Report, is_theirs: Callable[[Rule], bool]
+) -> QuerySet[Report]:
     """Pause the rules on this report's subject, who objected.
 
-    `is_theirs` tells them from rules on others whose number a client mistyped.
+    `is_theirs` tells them from rules on others whose number a client mistyped. Returns
+    the reports of their runs under way, for the caller to cancel.
     """
-    reason = PauseReason.OBJECTION
-    _pause_for_subject(report, reason, "subject objected", is_theirs)
+    ids = _pause_for_subject(report, PauseReason.OBJECTION, is_theirs)
+    return Report.objects.filter(_runs_under_way(ids))
 
 
 def _pause_for_subject(
     report: Report,
     reason: PauseReason,
-    trigger: str,
     is_theirs: Callable[[Rule], bool] = lambda rule: True,
-) -> None:
-    """Pause the rules on this report's subject, and cancel their running reports.
+) -> list[UUID]:
+    """Pause the rules on this report's subject; return their ids.
 
     The rules need a new consent to be resumed, even if they were paused before.
     """
@@ -94,7 +100,7 @@ def _pause_for_subject(
     )
     ids, at = [rule.pk for rule in rules if is_theirs(rule)], now()
     if not ids:
-        return
+        return ids
     by_staff = Q(pause_reason=PauseReason.BY_STAFF)
     Rule.objects.filter(pk__in=ids).update(
         status=RuleStatus.PAUSED,
@@ -109,17 +115,11 @@ def _pause_for_subject(
         notified_at=None,
     )
     schedule_message(reason, at)
-    _stop_runs(ids, trigger, at)
+    return ids
 
 
-def _stop_runs(rule_ids: list[UUID], trigger: str, at: datetime) -> None:
-    reports = locked_reports().filter(
-        monitoring_run__rule__in=rule_ids, completed_at__isnull=True
-    )
-    for report in reports.order_by("pk"):
-        account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, SUBJECT_ACTOR)
-        end_report(client, report, ReportStatus.CANCELLED, trigger, at)
+def _runs_under_way(rule_ids: list[UUID]) -> Q:
+    return Q(monitoring_run__rule__in=rule_ids, completed_at__isnull=True)
 
 
 @transaction.atomic

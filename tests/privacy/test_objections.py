@@ -12,11 +12,18 @@ from monitoring.pauses import notify_paused
 from tests.world.clients import ATTESTED, HOSTED, Api, error_codes, person
 from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
 from tests.world.erasures import erase
-from tests.world.orders import REFUSED, two_checks
+from tests.world.orders import (
+    REFUSED,
+    create_report_with_status,
+    movements,
+    two_checks,
+)
+from tests.world.payments import candidate_item, open_page, payment_of
 from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
 from tests.world.subject import Visitor
 from verification.api.events import EVENTS
 from verification.notifications.models import Notification
+from verification.payments.checkouts import PaymentClosed
 from verification.privacy.models import Origin, SubjectRequest
 from verification.privacy.objections import object_to_use
 from verification.reports.models import Report, StatusChange
@@ -211,6 +218,58 @@ def test_failed_checks_are_not_retried(api: Api):
 
     assert problem["code"] == "report-not-retryable"
     assert "objected" in problem["detail"]
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "PENDING_PAYMENT", "PARTIAL on the way"])
+def test_reports_under_way_are_cancelled(api: Api, status: str):
+    report_id = create_report_with_status(api, status)
+
+    report = object_to(api, report_id)
+
+    assert report["status"] == "CANCELLED"
+    assert report["restrictedAt"] is not None
+    api.work()
+    assert api.report(report_id)["status"] == "CANCELLED"
+    by = StatusChange.objects.filter(report=report_id, trigger="subject objected")
+    assert by.get().target == "CANCELLED"
+
+
+def test_checks_that_have_not_run_are_credited(api: Api):
+    report_id = api.create(two_checks())["id"]
+
+    object_to_use(report_id, Origin.SUBJECT, requested_by="subject")
+
+    booked = [("CHARGE", -50, 1)] * 2 + [("REVERSAL", 50, 1)] * 2
+    assert movements(api)[-4:] == booked
+
+
+def test_payment_page_closes(api: Api):
+    report = api.create(candidate_item())
+
+    object_to(api, report["id"])
+
+    assert payment_of(report).status == "CANCELLED"
+    with pytest.raises(PaymentClosed):
+        open_page(report)
+
+
+@pytest.mark.parametrize("status", ["DRAFT", "PENDING_CONSENT", "READY"])
+def test_drafts_and_waiting_or_ended_reports_stay(api: Api, status: str):
+    report_id = create_report_with_status(api, status)
+
+    assert object_to(api, report_id)["status"] == status
+
+
+def test_report_that_the_person_agreed_to_later_is_cancelled_too(api: Api):
+    item = person(email="wanjiku@kamau.test", dateOfBirth="1990-03-27")
+    waiting = api.create({**item, "consent": HOSTED})
+    object_to(api, waiting["id"])
+    visitor = Visitor(waiting["consentState"]["consentUrl"])
+    visitor.enter()
+    visitor.grant()
+    assert api.report(waiting["id"])["status"] == "RUNNING"
+
+    assert object_to(api, waiting["id"])["status"] == "CANCELLED"
 
 
 def test_only_attested_orders_cost_a_query_more(

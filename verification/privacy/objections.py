@@ -2,7 +2,8 @@
 
 All reports about the person in the workspace and environment are restricted: their
 results are not reused, their events are not sent again, and rules on the person pause
-until the client has a newer consent. The client gets an event for each report.
+until the client has a newer consent. Reports that run or wait for payment are
+cancelled. The client gets an event for each report.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils.timezone import now
 
 from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection
 from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
+from verification.consents.decisions import STOPPABLE_STATUSES
 from verification.db.bulk_insert import insert
 from verification.privacy.access import is_same_person
 from verification.privacy.erasure import Person, ReportErased
@@ -29,11 +32,14 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.requests import answer_request, open_request
-from verification.reports.models import Report
+from verification.reports.cancel import end_report
+from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
 from verification.reports.status import lock_person, locked_reports, record_note
 from webhooks.events import event_rows
 from webhooks.models import Event
+from workspaces.ledger import account_of
+from workspaces.models import Client
 
 NOTE = "subject objected"
 
@@ -71,8 +77,8 @@ def object_to_use(
         details={"reason": reason} if reason else None,
     )
     # Rules come before the reports of their runs.
-    pause_for_objection(report, is_theirs)
-    _restrict(own, origin, requested_by)
+    runs = pause_for_objection(report, is_theirs).values_list("pk", flat=True)
+    _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
 
@@ -114,18 +120,30 @@ def _earlier(person: Person) -> SubjectRequest | None:
 
 
 def _is_used(own: Sequence[UUID]) -> bool:
-    """Return whether one of these reports was ordered after an objection."""
-    return Report.objects.filter(pk__in=own, restricted_at=None).exists()
+    """Return whether one of these reports was ordered after an objection, or goes on.
+
+    The subject may have agreed to it after they objected.
+    """
+    used = Q(restricted_at=None) | Q(
+        status__in=STOPPABLE_STATUSES, completed_at__isnull=True
+    )
+    return Report.objects.filter(used, pk__in=own).exists()
 
 
 def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
-    locked = locked_reports().filter(pk__in=own, erased_at=None)
-    reports = list(locked.filter(restricted_at=None).order_by("pk"))
+    # All of them before the first is cancelled, which locks the account.
+    locked = list(locked_reports().filter(pk__in=own, erased_at=None).order_by("pk"))
+    reports = [report for report in locked if report.restricted_at is None]
     at, ids = now(), [report.pk for report in reports]
     Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
     # A result without a question is never reused.
     CheckResult.every.filter(report__in=ids).update(question=None)
     Event.objects.filter(report_id__in=ids).update(restricted_at=at)
-    for report in reports:
-        record_note(report, NOTE, by, at)
+    for report in locked:
+        if report.status in STOPPABLE_STATUSES and not report.is_ended:
+            account = account_of(report.workspace, report.environment)
+            client = Client(report.workspace, account, by)
+            end_report(client, report, ReportStatus.CANCELLED, NOTE, at)
+        elif report in reports:
+            record_note(report, NOTE, by, at)
     insert(event_rows([restricted_event(one, origin, at) for one in reports], at))
