@@ -11,6 +11,7 @@ from tests.checks.conftest import paying_api as paying_api
 from tests.world.clients import HOSTED, Api, company, person
 from tests.world.console import ConsoleVisitor
 from tests.world.members import create_member
+from tests.world.rules import raise_alert
 from tests.world.staff import press_button
 from tests.world.subject import Visitor
 from verification.backoffice import audit
@@ -22,8 +23,14 @@ from verification.notifications.models import Block, DailyCount, Kind, Notificat
 from verification.notifications.recipients import block
 from verification.privacy import disclosures
 from verification.privacy.access import record_access
+from verification.privacy.corrections import Statement, open_correction
 from verification.privacy.disclosures import RecipientKind, recipients_of
-from verification.privacy.models import Disclosure, RequestKind, SubjectRequest
+from verification.privacy.models import (
+    Correction,
+    Disclosure,
+    RequestKind,
+    SubjectRequest,
+)
 from verification.privacy.personal_data import erase_reports
 from verification.reports.models import Report
 from webhooks.models import Attempt, Delivery, Event
@@ -76,8 +83,8 @@ def test_further_read_within_the_hour_costs_no_statement(
 def test_remembered_disclosures_are_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(disclosures, "MOST_REMEMBERED", 10)
 
-    for nth in range(30):
-        assert disclosures._is_due((nth, "API", "key"))  # type: ignore[arg-type]
+    disclosures._recorded.clear()
+    disclosures._remember((nth, "API", "key") for nth in range(30))  # type: ignore[misc]
 
     assert len(disclosures._recorded) == 10
     assert not disclosures._is_due((29, "API", "key"))  # type: ignore[arg-type]
@@ -90,6 +97,48 @@ def test_pdf_and_console_are_disclosures(api: Api, report: Report):
     member.page("reports-detail", report=report.pk)
 
     assert kinds(report) == [RecipientKind.PDF, RecipientKind.CONSOLE]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda api, report: api.get("/reports?search=Wanjiku"),
+        lambda api, report: api.post(f"/reports/{report.pk}/objection"),
+        lambda api, report: api.get("/corrections"),
+        lambda api, report: api.get(
+            f"/corrections/{Correction.objects.get(report=report).pk}"
+        ),
+        lambda api, report: api.get("/monitoring/alerts"),
+    ],
+)
+def test_every_answer_with_a_finding_is_a_disclosure(
+    api: Api, report: Report, read: Any
+):
+    result = report.results.get(name="IDENTITY")
+    open_correction(report.pk, result.pk, Statement("The name", "It is wrong.", "en"))
+    raise_alert(api, report_id=report.pk)
+
+    assert read(api, report).status_code == 200
+
+    assert kinds(report) == [RecipientKind.API]
+
+
+@pytest.mark.parametrize("page", ["reports", "monitoring-alerts"])
+def test_every_page_with_a_finding_is_a_disclosure(api: Api, report: Report, page: str):
+    raise_alert(api, report_id=report.pk)
+
+    ConsoleVisitor(create_member(api.workspace, "VIEWER")).page(page)
+
+    assert kinds(report) == [RecipientKind.CONSOLE]
+
+
+def test_report_without_findings_is_not_disclosed(api: Api):
+    waiting = api.create(person())["id"]
+
+    api.report(waiting)
+    api.get("/reports")
+
+    assert not Disclosure.objects.exists()
 
 
 def test_refused_read_is_no_disclosure(another_api: Api, report: Report):

@@ -25,7 +25,7 @@ from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.notifications.models import Block
 from verification.notifications.recipients import block
-from verification.privacy.disclosures import record_disclosure
+from verification.privacy.disclosures import record_disclosures
 from verification.privacy.holds import hold
 from verification.privacy.models import (
     Channel,
@@ -62,7 +62,7 @@ def rows(api: Api) -> Api:
     enter_request(report)
     answered = CheckResult.objects.filter(status="COMPLETED").latest("id")
     dispute(str(answered.report_id), answered.name)
-    record_disclosure(report.pk, Channel.API, "key vrf_test_1")
+    record_disclosures([report.pk], Channel.API, "key vrf_test_1")
     hold(report.pk, "A court asks", now() + timedelta(days=30), by="staff grace")
     run = {"environment": api.environment, "before": now(), "report_count": 1}
     RetentionRun.objects.create(workspace=api.workspace, **run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 from uuid import UUID
 
@@ -13,7 +14,8 @@ from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.api.report_shapes import CorrectionBody
 from verification.db.base import read_page
-from verification.privacy.models import Correction, CorrectionStatus
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel, Correction, CorrectionStatus
 from workspaces.models import Client, Scope
 
 
@@ -75,6 +77,7 @@ class CorrectionViewSet(OperationViewSet):
         if self.query.status:
             found = found.filter(status=self.query.status)
         page = read_page(found.order_by("-id"), self.query.page, self.query.size)
+        self._record(page.rows)
         return self.page_of([CorrectionItem.of(row) for row in page.rows], page.total)
 
     @operation(
@@ -87,7 +90,12 @@ class CorrectionViewSet(OperationViewSet):
     def retrieve(self, request: Request, correctionId: UUID) -> CorrectionDetail:
         """Get a correction with what the subject says."""
         found = _corrections_of(self.client).get(pk=correctionId)
+        self._record([found])
         return CorrectionDetail.of_detail(found)
+
+    def _record(self, found: Iterable[Correction]) -> None:
+        reports = [correction.report_id for correction in found]
+        record_disclosures(reports, Channel.API, self.client.actor)
 
 
 def _corrections_of(client: Client) -> QuerySet[Correction]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Literal, Self
 from uuid import UUID
 
@@ -34,10 +36,12 @@ from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.api.report_shapes import SubjectBody
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
 from verification.reports.request import ConsentInput, RequestShape, catalogue
 from verification.values import formats
 from verification.values.shapes import Shape, Timestamp
-from workspaces.models import Scope
+from workspaces.models import Client, Scope
 
 NOT_STARTED = "The last run could not be started; it is tried again."
 
@@ -206,6 +210,7 @@ class MonitoringViewSet(OperationViewSet):
         )
         alerts = recent_alerts([rule.pk for rule in found.rows])
         checks = check_states(found.rows)
+        _record(self.client, chain.from_iterable(alerts.values()))
         bodies = [
             RuleBody.of(rule, alerts[rule.pk], checks[rule.pk]) for rule in found.rows
         ]
@@ -220,7 +225,7 @@ class MonitoringViewSet(OperationViewSet):
     )
     def retrieve(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Get a rule with its schedule and its newest alerts."""
-        return _rule_body(rules_of(self.client).get(pk=monitoringId))
+        return _rule_body(self.client, rules_of(self.client).get(pk=monitoringId))
 
     @operation(
         "deleteRule",
@@ -244,7 +249,7 @@ class MonitoringViewSet(OperationViewSet):
     )
     def pause(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Pause a rule: it has no runs until you resume it."""
-        return _rule_body(pause_for_client(self.client, monitoringId))
+        return _rule_body(self.client, pause_for_client(self.client, monitoringId))
 
     @action(detail=True, methods=["post"])
     @operation(
@@ -263,7 +268,7 @@ class MonitoringViewSet(OperationViewSet):
         """
         consent = self.body.consent
         rule = resume_for_client(self.client, monitoringId, consent, catalogue())
-        return _rule_body(rule)
+        return _rule_body(self.client, rule)
 
 
 class AlertViewSet(OperationViewSet):
@@ -292,6 +297,7 @@ class AlertViewSet(OperationViewSet):
             page=self.query.page,
             size=self.query.size,
         )
+        _record(self.client, found.rows)
         return self.page_of([AlertBody.of(alert) for alert in found.rows], found.total)
 
     @operation(
@@ -307,6 +313,7 @@ class AlertViewSet(OperationViewSet):
         """Mark an alert as read or unread, as actioned or not actioned."""
         edit: AlertEdit = self.body
         alert = edit_alert(self.client, alertId, read=edit.read, actioned=edit.actioned)
+        _record(self.client, [alert])
         return AlertBody.of(alert)
 
     @action(detail=False, methods=["patch", "put"], url_path="read-all")
@@ -326,6 +333,13 @@ def _first_report(body: dict[str, Any]) -> UUID:
     return Run.objects.get(rule=body["id"], number=1).report_id
 
 
-def _rule_body(rule: Rule) -> RuleBody:
+def _record(client: Client, alerts: Iterable[Alert]) -> None:
+    """Record that the client reads these alerts, which quote findings."""
+    reports = [alert.report_id for alert in alerts]
+    record_disclosures(reports, Channel.API, client.actor)
+
+
+def _rule_body(client: Client, rule: Rule) -> RuleBody:
     alerts, checks = recent_alerts([rule.pk]), check_states([rule])
+    _record(client, alerts[rule.pk])
     return RuleBody.of(rule, alerts[rule.pk], checks[rule.pk])

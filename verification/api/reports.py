@@ -42,7 +42,7 @@ from verification.checks.models import CheckResult, ResultStatus, ordered_result
 from verification.consents.links import consent_links, send_access_link
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
-from verification.privacy.disclosures import record_disclosure
+from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import request_erasure
 from verification.privacy.models import Channel, Correction, Origin
 from verification.privacy.objections import object_to_use
@@ -134,14 +134,14 @@ class ReportViewSet(OperationViewSet):
             page=self.query.page,
             size=self.query.size,
         )
+        rated = [row.pk for row in found.rows if row.risk_score is not None]
+        record_disclosures(rated, Channel.API, self.client.actor)
         return self.page_of(_summaries(found.rows), found.total)
 
     @_report_operation("getReport", "Get a report", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request, reportId: UUID) -> ReportBody:
         """Get a report with its results."""
-        body = _report_body(self.client, reportId)
-        record_disclosure(reportId, Channel.API, self.client.actor)
-        return body
+        return _report_body(self.client, reportId)
 
     @action(detail=True, methods=["post"])
     @_report_operation(
@@ -328,7 +328,7 @@ class ReportViewSet(OperationViewSet):
         report = _get_report(self.client, reportId)
         if report.erased_at:
             raise Problem("report-erased")
-        record_disclosure(reportId, Channel.PDF, self.client.actor)
+        record_disclosures([reportId], Channel.PDF, self.client.actor)
         return HttpResponse(
             report_pdf(report),
             content_type="application/pdf",
@@ -391,8 +391,11 @@ def _get_report(client: Client, report_id: UUID) -> Report:
 
 
 def _report_body(client: Client, report_id: UUID) -> ReportBody:
+    """Return the report as the client reads it, and record that it does."""
     report = _get_report(client, report_id)
     results = list(report.results.all())
+    if any(result.finding for result in results):
+        record_disclosures([report_id], Channel.API, client.actor)
     corrections: list[Correction] = []
     # A draft has found nothing.
     if report.status != ReportStatus.DRAFT:

@@ -20,7 +20,7 @@ from verification.documents.report import as_text, humanise_name
 from verification.golive.documents import download
 from verification.privacy import corrections
 from verification.privacy.corrections import CorrectionRefused, Obstacle
-from verification.privacy.disclosures import record_disclosure
+from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel, Correction, CorrectionStatus
 from verification.reports.request import InvalidRequest
 from workspaces.members import Permission
@@ -65,7 +65,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
         return _decide(place, correction, form)
     found = _corrections(place).get(pk=correction)
     place.record("correction.opened", found)
-    record_disclosure(found.report_id, Channel.CONSOLE, place.client.actor)
+    record_disclosures([found.report_id], Channel.CONSOLE, place.client.actor)
     statement, row = found.statement or {}, found.rerun
     shown = {
         "correction": found,

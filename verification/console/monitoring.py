@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from django.db import transaction
@@ -11,6 +12,7 @@ from django.views.decorators.http import require_POST
 
 from monitoring.alerts import describe_changes, edit_alert, mark_all_read
 from monitoring.models import (
+    Alert,
     alerts_of,
     check_states,
     list_alerts,
@@ -21,6 +23,8 @@ from monitoring.models import (
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
 from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
@@ -44,10 +48,12 @@ def rules(place: Place) -> HttpResponse:
 def rule(place: Place, rule: UUID) -> HttpResponse:
     found = rules_of(place.client).get(pk=rule)
     place.record("rule.opened", found)
+    raised = recent_alerts([found.pk])[found.pk]
+    _record(place, raised)
     shown = {
         "rule": found,
         "checks": check_states([found])[found.pk],
-        "alerts": recent_alerts([found.pk])[found.pk],
+        "alerts": raised,
     }
     return place.render("monitoring/rule", shown)
 
@@ -88,6 +94,7 @@ def alerts(place: Place) -> HttpResponse:
         page=number,
         size=PAGE_SIZE,
     )
+    _record(place, found.rows)
     page = Page(found.rows, found.total, number)
     return place.render("monitoring/alerts", {"form": form, "page": page})
 
@@ -96,6 +103,7 @@ def alerts(place: Place) -> HttpResponse:
 def alert(place: Place, alert: UUID) -> HttpResponse:
     found = alerts_of(place.client).select_related("report").get(pk=alert)
     place.record("alert.opened", found)
+    _record(place, [found])
     shown = {"alert": found, "changes": describe_changes(found.changes)}
     return place.render("monitoring/alert", shown)
 
@@ -112,6 +120,12 @@ def mark_read(place: Place, alert: UUID) -> HttpResponse:
 def read_all(place: Place) -> HttpResponse:
     mark_all_read(place.client)
     return place.to("monitoring-alerts")
+
+
+def _record(place: Place, alerts: Iterable[Alert]) -> None:
+    """Record that the member reads these alerts, which quote findings."""
+    reports = [alert.report_id for alert in alerts]
+    record_disclosures(reports, Channel.CONSOLE, place.client.actor)
 
 
 def _explain_refusal(reason: str) -> str:

@@ -18,7 +18,7 @@ from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
-from verification.privacy.disclosures import record_disclosure
+from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.links import ResendTooSoon, client_messages
 from verification.reports.models import Report
@@ -41,6 +41,8 @@ def listing(place: Place) -> HttpResponse:
     filters = form.filters() if form.is_valid() else Filters()
     found = list_reports(*place.where, filters, page=number, size=PAGE_SIZE)
     page = Page(found.rows, found.total, number)
+    rated = [row.pk for row in found.rows if row.risk_score is not None]
+    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
     return place.render("reports/list", {"form": form, "page": page})
 
 
@@ -48,7 +50,7 @@ def listing(place: Place) -> HttpResponse:
 def detail(place: Place, report: UUID) -> HttpResponse:
     found = _get_report(place, report)
     place.record("report.opened", found)
-    record_disclosure(found.pk, Channel.CONSOLE, place.client.actor)
+    record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
     results = found.results.select_related("definition").order_by("position")
     subject = found.subject or {}
     consent = getattr(found, "consent", None)
@@ -72,7 +74,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
 def pdf(place: Place, report: UUID) -> HttpResponse:
     found = _get_report(place, report)
     place.record("report.pdf-downloaded", found)
-    record_disclosure(found.pk, Channel.PDF, place.client.actor)
+    record_disclosures([found.pk], Channel.PDF, place.client.actor)
     name = f'attachment; filename="report-{found.pk}.pdf"'
     return HttpResponse(
         report_pdf(found),

@@ -33,7 +33,8 @@ MOST_REMEMBERED = 20_000
 RECORD = """
 INSERT INTO privacy_disclosure AS known
     (id, report_id, channel, recipient, first_at, last_at)
-VALUES (%(id)s, %(report)s, %(channel)s, %(recipient)s, %(at)s, %(at)s)
+SELECT id, report, %(channel)s, %(recipient)s, %(at)s, %(at)s
+FROM unnest(%(ids)s::uuid[], %(reports)s::uuid[]) new (id, report)
 ON CONFLICT (report_id, channel, recipient) DO UPDATE SET last_at = excluded.last_at
 WHERE known.last_at <= excluded.last_at - interval '1 hour'
 """
@@ -47,9 +48,12 @@ STAFF_ACTIONS = (
     "correction.document-read",
 )
 
+# Report, channel, recipient
+Row = tuple[UUID, str, str]
+
 _lock = threading.Lock()
-# (report, channel, recipient) -> when this process recorded it, oldest first.
-_recorded: dict[tuple[UUID, str, str], float] = {}
+# When this process recorded a row, oldest first
+_recorded: dict[Row, float] = {}
 
 
 class RecipientKind(StrEnum):
@@ -72,37 +76,45 @@ class ReportRecipient:
     host: str = ""
 
 
-def record_disclosure(report_id: UUID, channel: Channel, recipient: str) -> None:
-    """Record that the recipient reads the report, at most once an hour.
+def record_disclosures(
+    report_ids: Iterable[UUID], channel: Channel, recipient: str
+) -> None:
+    """Record that the recipient reads these reports, at most once an hour.
 
+    Views call it for each answer that has a finding, a score or a person's words.
     `recipient` names a key or member as `Client.actor` does.
     """
-    row = (report_id, channel.value, recipient[:100])
-    if not _is_due(row):
+    rows = [(one, channel.value, recipient[:100]) for one in set(report_ids)]
+    due = sorted(row for row in rows if _is_due(row))
+    if not due:
         return
     values: dict[str, Any] = {
-        "id": uuid7(),
-        "report": report_id,
+        "ids": [uuid7() for _ in due],
+        "reports": [row[0] for row in due],
         "channel": channel.value,
-        "recipient": row[2],
+        "recipient": recipient[:100],
         "at": now(),
     }
     with connection.cursor() as cursor:
         cursor.execute(RECORD, values)
+    _remember(due)
 
 
-def _is_due(row: tuple[UUID, str, str]) -> bool:
+def _is_due(row: Row) -> bool:
     """Return whether this process has not recorded the row within the hour."""
-    moment = time.monotonic()
     with _lock:
-        before = _recorded.pop(row, None)
-        if before is not None and moment - before < INTERVAL_SECONDS:
-            _recorded[row] = before
-            return False
-        _recorded[row] = moment
+        before = _recorded.get(row)
+    return before is None or time.monotonic() - before >= INTERVAL_SECONDS
+
+
+def _remember(rows: Iterable[Row]) -> None:
+    with _lock:
+        for row in rows:
+            # The newest stands last.
+            _recorded.pop(row, None)
+            _recorded[row] = time.monotonic()
         while len(_recorded) > MOST_REMEMBERED:
             del _recorded[next(iter(_recorded))]
-    return True
 
 
 def recipients_of(reports: Iterable[Report]) -> dict[UUID, list[ReportRecipient]]:
