@@ -48,7 +48,13 @@ def database_url(user: str, name: str) -> str:
         ("migrate", {"LOOKUP_KEY": "short"}, "docs/configuration.md"),
         ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
         ("jobs", {"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
+        ("jobs", {"TRUSTED_PROXIES": "10.0.0.1,proxy"}, "such as 10.0.0.5"),
         ("run", {"DEBUG": "False", "SECRET_KEY": "short"}, "docs/configuration.md"),
+        (
+            "check",
+            {"DEBUG": "False"},
+            "SECRET_KEY, FIELD_KEYS, LOOKUP_KEY are not set.",
+        ),
     ],
 )
 def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
@@ -135,3 +141,19 @@ def test_advice_matches_the_error_of_the_server(said, advice, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://x/y")
 
     assert advice in startup.explain_error(OperationalError(said))
+
+
+def test_web_server_without_secrets_is_refused_in_one_sentence(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "verification.web.server"],
+        cwd=settings.BASE_DIR,
+        env={"PATH": os.environ["PATH"], "DATA_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("SECRET_KEY, FIELD_KEYS, LOOKUP_KEY are not set.")

@@ -45,7 +45,7 @@ def test_production_does_not_start_without_a_secret(name, tmp_path):
     )
 
     assert started.returncode
-    assert f"{name} is not set. Set {name}, or {name}_FILE" in started.stderr
+    assert f"{name} is not set. Set {name}, or NAME_FILE" in started.stderr
     assert not list(tmp_path.glob("keys/*"))
 
 

@@ -1,8 +1,10 @@
-"""The audit trail, and the versions of LOOKUP_KEY.
+"""The audit trail, and what shows that a process has the keys of the database.
 
 A process with the wrong LOOKUP_KEY gets no database connection: it would find no row by
 its keyed hash, and write rows that other processes cannot find. Only `manage.py rehash`
-may connect, to write the hashes with a new key.
+may connect, to write the hashes with a new key. A process that cannot open the probe of
+FIELD_KEYS gets none either: it could read nobody's data, and would seal new data with a
+key that other processes lack.
 """
 
 from __future__ import annotations
@@ -12,20 +14,39 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from cryptography.exceptions import InvalidTag
 from django.contrib.postgres.fields import ArrayField
-from django.db import ProgrammingError, models
+from django.db import ProgrammingError, connection, models
 from django.db.backends.signals import connection_created
 from django.db.models import F
 from django.utils.timezone import now
 from psycopg.errors import UndefinedTable
 
-from verification.db.encryption import EncryptedJSONField, keyed_hashes
+from verification.db.encryption import (
+    EncryptedJSONField,
+    UnknownKey,
+    key_id_of,
+    keyed_hashes,
+)
 from verification.db.ids import uuid7
 from verification.db.startup import DatabaseRefused
 
+KEYS = """
+SELECT
+    (SELECT fingerprint FROM backoffice_lookupkey ORDER BY id DESC LIMIT 1),
+    (SELECT value FROM backoffice_keyprobe WHERE id = 1)
+"""
 OTHER_KEY = (
     "LOOKUP_KEY is not the key that the database was written with. Set that one again, "
     "or write LOOKUP_KEY=new,former, stop the service and run: python manage.py rehash"
+)
+MISSING_KEY = (
+    "FIELD_KEYS lacks the key {}, which the values of the database need. Add it at the "
+    "end; docs/operations.md says how to rotate the keys."
+)
+WRONG_KEY = (
+    "FIELD_KEYS has another key as {} than the one that the database was written with. "
+    "Set the former one again."
 )
 
 
@@ -99,13 +120,33 @@ class LookupKey(models.Model):
         return f"LOOKUP_KEY since {self.since:%Y-%m-%d}"
 
 
+class KeyProbe(models.Model):
+    """One sealed value, which `migrate` writes and `reencrypt` seals again."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    value = EncryptedJSONField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return "probe of FIELD_KEYS"
+
+
+def ensure_probe(**more: object) -> None:
+    """Write the probe unless it is there; a handler of `post_migrate`."""
+    # `migrate` may go back to a version without the table.
+    if KeyProbe._meta.db_table in connection.introspection.table_names():
+        KeyProbe.objects.get_or_create(pk=1, defaults={"value": "probe"})
+
+
 def refuse_wrong_keys() -> None:
-    connection_created.connect(_refuse_wrong_key, dispatch_uid="lookup key")
+    connection_created.connect(_refuse_wrong_key, dispatch_uid="keys")
 
 
 @contextmanager
 def allow_wrong_key() -> Iterator[None]:
-    connection_created.disconnect(dispatch_uid="lookup key")
+    connection_created.disconnect(dispatch_uid="keys")
     try:
         yield
     finally:
@@ -127,15 +168,15 @@ def was_in_use(keys: int, at: datetime) -> bool:
 
 
 def _refuse_wrong_key(connection: Any, **more: object) -> None:
-    """Raise DatabaseRefused if the database was written with another key."""
+    """Raise DatabaseRefused if the database was written with other keys."""
     try:
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT fingerprint FROM backoffice_lookupkey ORDER BY id DESC LIMIT 1"
-            )
-            row = cursor.fetchone()
-        if row and bytes(row[0]) != fingerprints()[-1]:
+            cursor.execute(KEYS)
+            fingerprint, probe = cursor.fetchone()
+        if fingerprint and bytes(fingerprint) != fingerprints()[-1]:
             raise DatabaseRefused(OTHER_KEY)
+        if probe:
+            _open_probe(bytes(probe))
     except ProgrammingError as e:
         if not isinstance(e.__cause__, UndefinedTable):
             connection.close()
@@ -144,3 +185,12 @@ def _refuse_wrong_key(connection: Any, **more: object) -> None:
         # An open connection would be used again without this check.
         connection.close()
         raise
+
+
+def _open_probe(sealed: bytes) -> None:
+    try:
+        KeyProbe._meta.get_field("value").open(sealed, 1)
+    except UnknownKey:
+        raise DatabaseRefused(MISSING_KEY.format(key_id_of(sealed))) from None
+    except InvalidTag:
+        raise DatabaseRefused(WRONG_KEY.format(key_id_of(sealed))) from None

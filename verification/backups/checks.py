@@ -6,18 +6,26 @@ Each entry names the variable and the page that describes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from email.utils import parseaddr
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.http.request import validate_host
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.db import embedded, startup
+from verification.outbound.targets import is_allowed_host
 
 CONFIGURATION = "docs/configuration.md"
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 SAFE_MODES = {"require", "verify-ca", "verify-full"}
+MIN_TOKEN = 20
+# 32 random bytes have about 30 different values.
+MIN_DISTINCT = 16
 
 
 def check_deployment(**options: Any) -> list[CheckMessage]:
@@ -35,6 +43,47 @@ def _errors() -> Iterator[Error]:
     if address.scheme != "https" or address.hostname in LOCAL_HOSTS:
         text = f"BASE_URL is {settings.BASE_URL}: links in messages do not work."
         yield _error("E003", text, "Set it to the public address, with https.")
+    elif address.path or address.query or address.fragment:
+        text = f"BASE_URL is {settings.BASE_URL}: the service answers at no path."
+        yield _error("E003", text, "Set it to scheme and host alone.")
+    yield from _contradictions(address.hostname or "")
+    ring = [key for _, key in settings.FIELD_KEYS]
+    if set(ring) & set(settings.LOOKUP_KEY):
+        text = "FIELD_KEYS and LOOKUP_KEY have the same key."
+        yield _error("E007", text, "Make one for each.")
+    if any(len(set(key)) < MIN_DISTINCT for key in {*ring, *settings.LOOKUP_KEY}):
+        text = "A key of FIELD_KEYS or LOOKUP_KEY was not made at random."
+        yield _error("E008", text, "Make another one as the page says.")
+
+
+def _contradictions(public: str) -> Iterator[Error]:
+    hosts = {public, settings.SANDBOX_HOST, settings.PRODUCTION_HOST} - {
+        "",
+        *LOCAL_HOSTS,
+    }
+    refused = {h for h in hosts if not validate_host(h, settings.ALLOWED_HOSTS)}
+    if refused:
+        text = f"ALLOWED_HOSTS lacks {', '.join(sorted(refused))}: it is answered 400."
+        yield _error("E011", text, "Add it, or remove ALLOWED_HOSTS.")
+    if settings.SANDBOX_HOST and settings.SANDBOX_HOST == settings.PRODUCTION_HOST:
+        text = "SANDBOX_HOST and PRODUCTION_HOST are the same: they keep nothing apart."
+        yield _error("E005", text, "Give each its own name, or remove both.")
+    for name in ("OPERATOR_ALERTS", "PRIVACY_CONTACTS"):
+        if wrong := [a for a in getattr(settings, name) if not _is_address(a)]:
+            text = f"{name} has {', '.join(wrong)}, which is no e-mail address."
+            yield _error("E006", text, "Correct it.")
+    if not _is_address(parseaddr(settings.DEFAULT_FROM_EMAIL)[1]):
+        text = "EMAIL_FROM is no e-mail address."
+        yield _error("E006", text, "Set it to the sender of your e-mails.")
+    if settings.WEBHOOK_DEV_HOSTS:
+        text = "WEBHOOK_DEV_HOSTS is set: clients reach these hosts in your network."
+        yield _error("E009", text, "Remove it.")
+    for name, (_, options) in sorted(settings.PROVIDERS.items()):
+        url = urlsplit(options.get("url", ""))
+        host, port = url.hostname or "", url.port or 80
+        if url.scheme == "http" and not is_allowed_host(host, port, options["opened"]):
+            text = f"OUTBOUND_PRIVATE_HOSTS lacks {host}: {name} has no https there."
+            yield _error("E010", text, "Add it, or name an address with https.")
 
 
 def _warnings() -> Iterator[Warning]:
@@ -62,12 +111,24 @@ def _warnings() -> Iterator[Warning]:
     if not settings.PAYMENT_PROVIDERS:
         text = "No payment provider is configured: only workspaces can pay."
         yield _warning("W008", text, "docs/payments.md says how to configure one.")
-    if settings.AFRICASTALKING_USERNAME and not settings.SMS_FROM:
+    if bool(settings.AFRICASTALKING_USERNAME) != bool(settings.AFRICASTALKING_API_KEY):
+        text = "One of AFRICASTALKING_USERNAME and AFRICASTALKING_API_KEY is not set."
+        yield _warning("W015", text, "Set both, or no SMS is sent.")
+    elif settings.AFRICASTALKING_USERNAME and not settings.SMS_FROM:
         text = "SMS_FROM is not set: SMS come from a shared number."
         yield _warning("W009", text, "Register a sender and name it.")
     if _is_database_in_the_clear():
         text = "DATABASE_URL has no sslmode: the connection may be in the clear."
         yield _warning("W010", text, "Append ?sslmode=verify-full.")
+    is_encrypted = settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL
+    if settings.EMAIL_HOST not in LOCAL_HOSTS and not is_encrypted:
+        text = "EMAIL_URL has no TLS: links in messages travel in the clear."
+        yield _warning("W013", text, "Write submission://…, or append ?tls=True.")
+    if settings.METRICS_TOKEN and len(settings.METRICS_TOKEN) < MIN_TOKEN:
+        text = (
+            f"METRICS_TOKEN has fewer than {MIN_TOKEN} characters: it can be guessed."
+        )
+        yield _warning("W014", text, "Make it like SECRET_KEY.")
 
 
 def check_backups(
@@ -100,6 +161,14 @@ def check_pooler(
         text = "DATABASE_URL leads to a pooler, which jobs and backups do not need."
         return [_warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")]
     return []
+
+
+def _is_address(text: str) -> bool:
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _is_database_in_the_clear() -> bool:

@@ -42,6 +42,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "accounts_staffinvitation": ACCOUNTS,
     "accounts_staffrequest": ACCOUNTS,
     "backoffice_auditevent": AUDIT,
+    "backoffice_keyprobe": CODES,
     "backoffice_lookupkey": CODES,
     "checks_checkdefinition": CODES,
     "golive_application": {

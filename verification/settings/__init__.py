@@ -28,6 +28,7 @@ from verification.settings.connections import (
     mailbox,
     outbound_proxy,
     primary_url,
+    proxy_addresses,
     scanner_address,
 )
 from verification.settings.providers import (
@@ -81,7 +82,7 @@ ALLOWED_HOSTS = env.list(
 # The number of wrong keys that an address may try in a minute.
 FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
 # Addresses of proxies whose X-Forwarded-For is trusted.
-TRUSTED_PROXIES: list[str] = env.list("TRUSTED_PROXIES", [])
+TRUSTED_PROXIES = proxy_addresses(env.list("TRUSTED_PROXIES", []))
 
 # The admin takes 13 MB and half a second, so job processes do not load it. The web
 # server that `run` forks loads it with the URLs.

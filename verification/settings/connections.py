@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -194,6 +195,19 @@ def scanner_address(env: Env) -> tuple[str, int] | None:
     if not (host and port and parts.netloc == text):
         raise ImproperlyConfigured("CLAMAV must be host:port, as in clamav:3310.")
     return host, port
+
+
+def proxy_addresses(entries: list[str]) -> list[str]:
+    """Return the entries of TRUSTED_PROXIES. Raises ImproperlyConfigured."""
+    for entry in entries:
+        try:
+            ip_network(entry, strict=False)
+        except ValueError:
+            raise ImproperlyConfigured(
+                f"TRUSTED_PROXIES has {entry!r}, which is no address or network, such "
+                "as 10.0.0.5 or 10.0.0.0/24."
+            ) from None
+    return entries
 
 
 def outbound_proxy() -> Proxy | None:

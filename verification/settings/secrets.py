@@ -16,6 +16,23 @@ SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 
 
+def require_secrets(*, development: bool) -> None:
+    """Raise ImproperlyConfigured that names all required secrets without a value."""
+    missing = [
+        name
+        for name in ("SECRET_KEY", "FIELD_KEYS", "LOOKUP_KEY")
+        if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))
+    ]
+    if development or not missing:
+        return
+    verb, each = ("is", missing[0]) if len(missing) == 1 else ("are", "each of them")
+    raise ImproperlyConfigured(
+        f"{', '.join(missing)} {verb} not set. Set {each}, or NAME_FILE to a file that "
+        "holds it (docs/configuration.md says how to make them), or DEBUG=True for "
+        "development."
+    )
+
+
 def secret_key(data_dir: Path, *, development: bool) -> str:
     """Return Django's SECRET_KEY."""
     key = _read("SECRET_KEY", data_dir, development, lambda: secrets.token_urlsafe(50))
@@ -100,12 +117,7 @@ def _read(name: str, data_dir: Path, development: bool, make: Callable[[], str])
         return value
     if path := os.environ.get(f"{name}_FILE"):
         return _from_file(name, Path(path))
-    if not development:
-        raise ImproperlyConfigured(
-            f"{name} is not set. Set {name}, or {name}_FILE to a file that holds it "
-            "(docs/configuration.md says how to make one), or DEBUG=True for "
-            "development."
-        )
+    require_secrets(development=development)
     return _development_secret(data_dir, name.lower(), make)
 
 

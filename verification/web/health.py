@@ -45,8 +45,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
             unopened = sum(recent_failed_openings().values())
             # A figure for operators: the service is ready all the same.
             overdue = SubjectRequest.objects.overdue().count()
-        except DatabaseError:
-            parts = _away()
+        except DatabaseError as e:
+            parts = _away(e)
     is_ready = set(parts.values()) == {"ok"}
     return JsonResponse(
         {
@@ -67,14 +67,15 @@ def read_readiness() -> tuple[dict[str, str], float | None]:
     try:
         parts = {"database": "ok", "migrations": _migrations()}
         age = queue.heartbeat_age_seconds() if parts["migrations"] == "ok" else None
-    except DatabaseError:
-        return _away(), None
+    except DatabaseError as e:
+        return _away(e), None
     return parts | {"jobs": _jobs(age)}, age
 
 
-def _away() -> dict[str, str]:
+def _away(e: DatabaseError) -> dict[str, str]:
     others = dict.fromkeys(READINESS_PARTS, UNKNOWN_WITHOUT_DATABASE)
-    return others | {"database": "away"}
+    refuses = isinstance(e, startup.DatabaseRefused)
+    return others | {"database": "refuses the keys" if refuses else "away"}
 
 
 def _migrations() -> str:

@@ -43,7 +43,10 @@ def main(gate: int | None = None) -> None:
     bind_children_to_parent()
     # The server reads settings before it loads the application, which sets it, too.
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
-    refuse_public_development()
+    try:
+        refuse_public_development()
+    except (ImproperlyConfigured, EnvError) as e:
+        sys.exit(str(e))
     with _metrics_folder():
         _serve(gate)
 

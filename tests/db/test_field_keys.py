@@ -1,0 +1,105 @@
+"""A process that lacks a key of the database gets no connection, and says which."""
+
+import io
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+
+from tests.configuration.test_refusals_to_start import database_url, refusal
+from verification.backoffice.models import KeyProbe, ensure_probe
+from verification.db import encryption
+from verification.db.encryption import key_id_of
+from verification.db.startup import DatabaseRefused
+
+pytestmark = pytest.mark.django_db(transaction=True)
+OURS, NEW = b"f" * 32, b"n" * 32
+
+
+@pytest.fixture
+def keys(settings: Any) -> Iterator[Any]:
+    """Give this process other FIELD_KEYS, as a restart does."""
+    ensure_probe()
+
+    def set_keys(*ring: tuple[str, bytes]) -> None:
+        settings.FIELD_KEYS = list(ring)
+        encryption._cipher.cache_clear()
+
+    yield set_keys
+    encryption._cipher.cache_clear()
+
+
+def connect() -> None:
+    with closing(connection.copy()) as other:
+        other.ensure_connection()
+
+
+def test_process_with_another_key_gets_no_connection(keys: Any):
+    keys(("k1", NEW))
+
+    with pytest.raises(DatabaseRefused, match="another key as k1"):
+        connect()
+
+
+def test_process_without_the_key_is_told_its_id(keys: Any):
+    keys(("k2", NEW))
+
+    with pytest.raises(DatabaseRefused, match="FIELD_KEYS lacks the key k1"):
+        connect()
+
+
+def test_new_key_beside_the_former_one_is_accepted(keys: Any):
+    for ring in [("k1", OURS), ("k2", NEW)], [("k2", NEW), ("k1", OURS)]:
+        keys(*ring)
+        connect()
+
+
+def test_reencrypt_moves_the_probe_so_that_the_former_key_can_go(keys: Any):
+    keys(("k2", NEW), ("k1", OURS))
+
+    call_command("reencrypt", stdout=io.StringIO())
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT value FROM backoffice_keyprobe")
+        assert key_id_of(bytes(cursor.fetchone()[0])) == "k2"
+    keys(("k2", NEW))
+    connect()
+    keys(("k1", OURS))
+    with pytest.raises(DatabaseRefused, match="lacks the key k2"):
+        connect()
+
+
+def test_migrate_writes_the_probe_once():
+    KeyProbe.objects.all().delete()
+
+    for _ in range(2):
+        call_command("migrate", verbosity=0)
+
+    assert KeyProbe.objects.get().value == "probe"
+
+
+def test_readyz_says_that_the_keys_are_refused(keys: Any, client: Client):
+    keys(("k1", NEW))
+    connection.close()
+
+    answer = client.get("/readyz")
+
+    assert (answer.status_code, answer.json()["database"]) == (503, "refuses the keys")
+
+
+def test_command_with_another_key_is_refused_in_one_sentence(keys: Any, tmp_path: Any):
+    told = refusal(
+        "audit_ledger",
+        DATABASE_URL=database_url("postgres", connection.settings_dict["NAME"]),
+        DATA_DIR=str(tmp_path),
+        FIELD_KEYS=f"k7:{b64encode(NEW).decode()}",
+        LOOKUP_KEY=b64encode(configured.LOOKUP_KEY[-1]).decode(),
+    )
+
+    assert told.startswith("FIELD_KEYS lacks the key k1, which the values")
