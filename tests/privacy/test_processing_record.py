@@ -9,12 +9,14 @@ from django.core.management.base import CommandError
 from environs import Env
 from pypdf import PdfReader
 
+from tests.checks.conftest import paying_api as paying_api
 from tests.providers.test_every_source import CREDENTIALS
-from tests.world.clients import approve_workspace
+from tests.world.clients import Api, approve_workspace
 from verification.accounts.models import UNCONFIRMED_LIFETIME
 from verification.jobs.schedules import SCHEDULES
+from verification.privacy.other_data import DECIDED, NOT_OF_SUBJECTS, RULES
 from verification.privacy.personal_data import TABLES
-from verification.privacy.processing_record import EARLIER, PURGES
+from verification.privacy.processing_record import APART, EARLIER, PURGES
 from verification.providers import registry
 from verification.settings.providers import live_providers, source_routes
 from workspaces.models import Workspace
@@ -46,6 +48,35 @@ def test_record_names_each_table_with_personal_data():
         assert table.what in text
         assert table.name.replace("_", "\\_") in text
     assert EARLIER.keys() <= {table.model for table in TABLES}
+
+
+def test_record_names_each_table_whose_rows_go_apart_from_reports():
+    apart = {
+        name
+        for name, why in NOT_OF_SUBJECTS.items()
+        if isinstance(why, dict) and {RULES, DECIDED} & set(why)
+    }
+
+    assert apart == {model._meta.db_table for model in APART}
+    assert "monitoring\\_rule" in record()
+
+
+def test_record_names_clients_who_have_used_production(
+    paying_api: Api, workspace: Workspace
+):
+    workspace.refresh_from_db()
+    assert workspace.go_live != Workspace.GoLive.APPROVED
+
+    assert f"| {workspace.name} |" in record()
+
+
+def test_record_names_the_referee_even_without_sources(settings):
+    registry.configure({}, {})
+
+    text = record()
+
+    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
+    assert "A referee whom the client names is asked by e-mail" in text
 
 
 def test_record_names_each_job_that_erases():

@@ -337,3 +337,11 @@ def test_notice_of_an_earlier_report_names_its_earlier_days(
     notice = notice_for(Consent.objects.get(report=made), "en")
 
     assert "365 days" in notice.text
+
+
+def test_announced_number_counts_old_drafts(api: Api, workspace: Workspace, ended: str):
+    draft = api.create({**person(), "draft": True})["id"]
+    age(ended, 40)
+    Report.objects.filter(pk=draft).update(updated_at=now() - timedelta(40))
+
+    assert retention.count_expired(workspace, "sandbox", 30) == 2

@@ -43,7 +43,9 @@ class FactsForm(BaseDialogForm):
 
 class ReasonForm(FactsForm):
     reason = forms.CharField(
-        max_length=audit.MAX_REASON_LENGTH, widget=UnfoldAdminTextInputWidget
+        max_length=audit.MAX_REASON_LENGTH,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="The audit trail keeps it for good: name nobody in it.",
     )
 
 

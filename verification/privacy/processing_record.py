@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Model
+from django.db.models import Exists, Model, OuterRef, Q
 
+from monitoring.models import Rule
 from verification.checks.callbacks import ANSWER_RETENTION
 from verification.checks.catalogue import CATALOGUE
 from verification.documents import pdf
@@ -26,12 +27,12 @@ from verification.notifications.sms import sms_is_configured
 from verification.payments import alerts, provider_events
 from verification.payments.models import Checkout, PaymentEvent
 from verification.payments.registry import LABELS
-from verification.privacy.models import RequestKind, SubjectRequest
+from verification.privacy.models import RequestKind, StaffErasure, SubjectRequest
 from verification.privacy.personal_data import TABLES
 from verification.privacy.requests import DETAILS_RETENTION
 from verification.privacy.staff_erasures import TIME_TO_DECIDE
 from verification.providers import registry
-from verification.reports.models import IdempotencyRecord
+from verification.reports.models import IdempotencyRecord, Report
 from verification.sources import health
 from verification.sources.models import Call
 from verification.values.local_time import format_nairobi
@@ -39,7 +40,7 @@ from webhooks import events
 from webhooks.models import Attempt, Event
 from workspaces import rate_limits
 from workspaces.create import OPERATOR_ID
-from workspaces.models import Environment, Workspace
+from workspaces.models import ApiKey, Environment, Workspace
 
 TITLE = "Record of processing activities"
 WITH_REPORT = "with its report"
@@ -102,6 +103,18 @@ EARLIER: dict[type[Model], tuple[str, timedelta]] = {
     Notification: ("recipients and contents", outbox.RETENTION),
     PaymentEvent: ("bodies", provider_events.RETENTION),
     SubjectRequest: ("details", DETAILS_RETENTION),
+}
+# Table with data about subjects that goes apart from their reports -> what, and when
+APART: dict[type[Model], tuple[str, str]] = {
+    Rule: (
+        "subjects of monitoring rules",
+        "when the client deletes the rule, with its subject, or when it has been "
+        "paused for as long as reports are kept",
+    ),
+    StaffErasure: (
+        "numbers of people in erasures by staff",
+        f"when a second person decides, or after {TIME_TO_DECIDE.days} days",
+    ),
 }
 
 
@@ -181,7 +194,8 @@ PURGES: dict[str, tuple[str, str]] = {
 STAYS = [
     "What stays of an erased report: ids, checks, states, times and prices.",
     "Ledger, invoices and payments without a payer stay as tax law demands.",
-    "The audit trail stays. It holds names of fields and no values.",
+    "The audit trail stays. It holds names of fields and no values, and the reasons of "
+    "staff, who name nobody in them.",
     "The register of requests stays without what a person typed.",
     "Members and staff stay while they have an account; a deactivated one loses its "
     "password and sessions.",
@@ -231,7 +245,10 @@ def _sections() -> Iterator[Section]:
         "Categories of data",
         ["Each table with data about subjects, payers and referees."],
         ("Data", "Table", "Erased"),
-        [(table.what, table.name, _erased(table.model)) for table in TABLES],
+        [
+            *((table.what, table.name, _erased(table.model)) for table in TABLES),
+            *((what, m._meta.db_table, when) for m, (what, when) in APART.items()),
+        ],
     )
     yield _sources()
     yield _other_recipients()
@@ -253,9 +270,15 @@ def _sections() -> Iterator[Section]:
 
 
 def _clients() -> Section:
-    live = Workspace.objects.filter(go_live=Workspace.GoLive.APPROVED).order_by("name")
-    others = Workspace.objects.exclude(pk__in=live.values("pk"))
-    sandbox = others.exclude(pk=OPERATOR_ID).count()
+    """Return the clients who may use production, or have used it."""
+    production = {"workspace": OuterRef("pk"), "environment": Environment.PRODUCTION}
+    found = Workspace.objects.exclude(pk=OPERATOR_ID).annotate(
+        is_live=Q(go_live=Workspace.GoLive.APPROVED)
+        | Exists(ApiKey.objects.filter(**production))
+        | Exists(Report.objects.filter(**production))
+    )
+    live = found.filter(is_live=True).order_by("name")
+    sandbox = found.filter(is_live=False).count()
     return Section(
         "Clients whose processor the operator is",
         [f"{sandbox} more workspaces use the sandbox alone, with made-up people."],
@@ -293,14 +316,15 @@ def _sources() -> Section:
                     safeguards = given.format(service=settings.OPERATOR_NAME)
                 key = (found.name, found.country or "unknown", safeguards)
             checks.setdefault(key, []).append(entry.name)
+    text = "Each gets what its check needs, from production alone."
+    texts = [text if checks else "No live source is configured."]
+    if not list(registry.sources_of(registry.REFEREE_CHECK)):
+        texts.append(
+            "A referee whom the client names is asked by e-mail about an employment."
+        )
     return Section(
         "Sources that receive details of subjects",
-        [
-            "Each gets what its check needs, from production alone.",
-            "A referee whom the client names is asked by e-mail about an employment.",
-        ]
-        if checks
-        else ["No live source is configured."],
+        texts,
         ("Source", "Country", "Checks", "Safeguards abroad"),
         [
             (name, country, ", ".join(names), safeguards or "-")

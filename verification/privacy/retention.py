@@ -191,8 +191,12 @@ def count_expired(workspace: Workspace, environment: str, days: int) -> int:
     It counts no further than MAX_COUNT + 1.
     """
     at = now()
-    expired = _expired(workspace, environment, at - timedelta(days), at)
-    return expired.order_by()[: MAX_COUNT + 1].count()
+    cutoff = Cutoff(workspace, environment, at - timedelta(days))
+    count = sum(
+        rows.order_by()[: MAX_COUNT + 1].count()
+        for rows in (cutoff.expired(at), cutoff.abandoned(at))
+    )
+    return min(count, MAX_COUNT + 1)
 
 
 def kept_until(report: Report) -> datetime | None:
