@@ -15,6 +15,8 @@ from tests.world.clients import HOSTED, Api, person
 from tests.world.clock import let_time_pass
 from tests.world.deliveries import configure_receiver
 from tests.world.erasures import erase, erasing_api, request_erasure
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
 from tests.world.orders import STATUSES, create_report_with_status, movements
 from tests.world.payments import candidate_item, end_checkout, open_page, payment_of
 from tests.world.rules import CHANGING, create_rule, launch_runs, run_rules
@@ -22,7 +24,7 @@ from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
-from verification.checks.results import record_outcomes
+from verification.checks.results import Failed, Retry, record_outcomes
 from verification.notifications.delivery import claim as claim_notification
 from verification.notifications.delivery import record as record_notification
 from verification.notifications.models import Notification, Outcome
@@ -329,6 +331,28 @@ def test_late_answer_of_a_source_is_dropped(api: Api):
     assert (result.status, result.finding, result.score) == ("COMPLETED", None, None)
     assert not Event.objects.filter(name="check.completed").exists()
     assert [kind for kind, _, _ in movements(api)] == ["CHARGE"]
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_late_failure_of_a_source_leaves_none_of_its_text(
+    api: Api, log_lines: LogLines, is_retried: bool
+):
+    report_id = api.create(one_check())["id"]
+    (claimed,) = claim(1)
+    erase(api, report_id)
+    refused = Failed("SOURCE_REFUSED", f"{MARK} is unknown", retryable=True)
+    later = Retry(now(), tries=1, why="SOURCE_TIMED_OUT", job="job-7")
+
+    record_outcomes([(claimed, later if is_retried else refused)], definitions())
+    let_time_pass()
+    api.work()
+
+    result = only_result()
+    assert result.status == ("CANCELLED" if is_retried else "FAILED")
+    assert (result.failure_message, result.finding) == ("", None)
+    assert marked_rows() == []
+    assert not Event.objects.filter(name="check.failed").exists()
+    assert MARK not in str(log_lines())
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from tests.privacy.planting import world as world
 from tests.world.clients import HOSTED
 from tests.world.corrections import reviewer
 from tests.world.erasures import erase, request_erasure
+from tests.world.logs import LogLines
+from tests.world.logs import log_lines as log_lines
 from tests.world.payer import Payer
 from tests.world.payments import poll_checkouts, post_event
 from tests.world.receiver import Received, Script
@@ -81,16 +84,25 @@ def subject(world: World) -> dict[str, Any]:
     return world.person
 
 
+@pytest.mark.parametrize(("status", "ended"), [(200, "COMPLETED"), (400, "FAILED")])
 def test_answer_of_a_source_that_is_being_asked_is_dropped(
-    world: World, subject: dict[str, Any], smile_id: FakeSmileId
+    world: World,
+    subject: dict[str, Any],
+    smile_id: FakeSmileId,
+    log_lines: LogLines,
+    status: int,
+    ended: str,
 ):
     arrived, erased = threading.Event(), threading.Event()
     answer = smile_id.api
+    mark = world.canaries.text("source.refusal")
 
     def answer_late(request: Request) -> Answer:
         arrived.set()
         assert erased.wait(SECONDS)
-        return answer(request)
+        if status == 200:
+            return answer(request)
+        return Answer(status, {"error": mark, "code": mark, "ResultText": mark})
 
     smile_id.api = answer_late  # type: ignore[method-assign]
     made = world.create(world.item())
@@ -100,8 +112,9 @@ def test_answer_of_a_source_that_is_being_asked_is_dropped(
         erased.set()
 
     (result,) = world.api.report(made["id"])["checkResults"]
-    assert (result["status"], result["details"]) == ("COMPLETED", None)
+    assert (result["status"], result["details"]) == (ended, None)
     assert marks(world) == {}
+    assert find_in(world.canaries, iter([("log", json.dumps(log_lines()))])) == {}
 
 
 def test_answer_of_a_receiver_that_is_being_sent_to_is_dropped(
