@@ -28,9 +28,11 @@ from verification.checks.results import Failed, Retry, record_outcomes
 from verification.notifications.delivery import claim as claim_notification
 from verification.notifications.delivery import record as record_notification
 from verification.notifications.models import Notification, Outcome
+from verification.payments.checkouts import CheckoutNotOpened, open_at_provider
 from verification.payments.models import PaymentEvent, Refund
 from verification.payments.provider_events import record_provider_event
 from verification.payments.refunds import send_refunds
+from verification.payments.registry import provider_named
 from verification.privacy import erasure as erasure_module
 from verification.privacy.erasure import (
     erase_person,
@@ -47,6 +49,7 @@ from verification.privacy.models import (
 )
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
+from verification.providers.base import Unavailable
 from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.models import Report, SearchEntry
 from webhooks.attempts import claim as claim_deliveries
@@ -472,6 +475,36 @@ def test_late_event_of_a_payment_provider_has_no_body(api: Api):
     )
 
     assert PaymentEvent.objects.get().body is None
+
+
+def test_late_refusal_to_open_a_checkout_leaves_no_text(api: Api, monkeypatch):
+    report_id = api.create(candidate_item())["id"]
+    checkout = open_page(api.report(report_id))
+
+    def refuse(self, request):
+        erase(api, report_id)
+        raise Unavailable("SOURCE_DOWN", f"{MARK} cannot pay")
+
+    monkeypatch.setattr(type(provider_named(checkout.provider)), "begin", refuse)
+    with pytest.raises(CheckoutNotOpened):
+        open_at_provider(checkout, "en")
+
+    checkout.refresh_from_db()
+    assert checkout.message == ""
+
+
+def test_refusal_to_open_a_checkout_is_kept_without_addresses(api: Api, monkeypatch):
+    checkout = open_page(api.create(candidate_item()))
+
+    def refuse(self, request):
+        raise Unavailable("SOURCE_DOWN", "wanjiku@kamau.test cannot pay")
+
+    monkeypatch.setattr(type(provider_named(checkout.provider)), "begin", refuse)
+    with pytest.raises(CheckoutNotOpened):
+        open_at_provider(checkout, "en")
+
+    checkout.refresh_from_db()
+    assert checkout.message == "[email] cannot pay"
 
 
 def test_late_payment_is_booked_and_given_back(api: Api):

@@ -34,7 +34,7 @@ from verification.payments.models import (
     PaymentStatus,
     ReviewFlag,
 )
-from verification.payments.refunds import REFUSED_CONSENTS
+from verification.payments.refunds import REFUSED_CONSENTS, provider_message
 from verification.payments.registry import (
     NoPaymentProvider,
     can_prompt,
@@ -52,7 +52,7 @@ from verification.providers.payment_provider import (
 )
 from verification.reports.create import blocked_check_reason
 from verification.reports.models import Report, ReportStatus
-from verification.reports.status import lock_with_report
+from verification.reports.status import lock_with_report, locked_reports
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
@@ -312,7 +312,7 @@ def open_at_provider(checkout: Checkout, language: str) -> str:
         logger.error("checkout %s was not opened: %s", checkout.pk, e.code)
         count_failed_opening(checkout.provider, e.code)
         # Polls of the checkout go on, as the provider's answer may only have been lost.
-        Checkout.objects.filter(pk=checkout.pk).update(message=e.message[:200])
+        _record_message(checkout, e.message)
         raise CheckoutNotOpened from e
     Checkout.objects.filter(pk=checkout.pk).update(
         url=page.url, session=page.session, language=language
@@ -333,7 +333,7 @@ def send_prompt(checkout: Checkout) -> None:
         snapshot = provider.send_prompt(request, str(checkout.phone))
     except ProviderError as e:
         logger.error("the prompt of checkout %s was not sent: %s", checkout.pk, e.code)
-        row.update(message=e.message[:200])
+        _record_message(checkout, e.message)
         if isinstance(e, Refused):
             # The phone is often the reason, so this is no alert. If the provider
             # refuses all calls, opening its page fails too and alerts the operators.
@@ -345,6 +345,16 @@ def send_prompt(checkout: Checkout) -> None:
         row.update(session=checkout.reference)
     else:
         settle(checkout.pk, snapshot)
+
+
+@transaction.atomic
+def _record_message(checkout: Checkout, text: str) -> None:
+    """Record why the provider opened nothing, unless the report is erased by now."""
+    # Locked, so that an erasure comes before the text or erases it.
+    about = checkout.report_id
+    report = locked_reports().filter(pk=about).first() if about else None
+    message = provider_message(text, report)
+    Checkout.objects.filter(pk=checkout.pk).update(message=message)
 
 
 def _checkout_request(checkout: Checkout, language: str) -> CheckoutRequest:

@@ -47,13 +47,14 @@ UPDATE payments_checkout SET phone = NULL WHERE id IN (
 def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> bool:
     """Store an event with a valid signature; return False for a repeated event.
 
-    The body of an event about an erased report is not stored.
+    The body is not stored if the report is erased, or if no checkout is named: it may
+    be about a person whose erasure would not find it.
     """
     checkout = _find_checkout(provider, event)
     # Locked, so that an erasure comes before the event or erases its body.
     about = checkout.report_id if checkout else None
     report = locked_reports().filter(pk=about).first() if about else None
-    is_erased = report is not None and report.erased_at is not None
+    is_kept = checkout is not None and not (report and report.erased_at)
     _, is_new = PaymentEvent.objects.get_or_create(
         provider=provider,
         event_id=event.event_id,
@@ -61,7 +62,7 @@ def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> b
             "type": event.type[:100].replace("\x00", ""),
             "checkout": checkout,
             "body_sha256": sha256(body).digest(),
-            "body": None if is_erased else body.decode(errors="replace"),
+            "body": body.decode(errors="replace") if is_kept else None,
         },
     )
     if not is_new:

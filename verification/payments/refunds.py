@@ -63,6 +63,7 @@ from verification.providers.payment_provider import (
 )
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
+from verification.web.log import redact
 from workspaces.ledger import (
     InsufficientBalance,
     Kind,
@@ -327,13 +328,13 @@ def _record(refund: Refund, tries: int, answer: RefundSnapshot | ProviderError) 
         return
     if isinstance(answer, Unavailable):
         # Retry without end: an earlier try may have moved the money.
-        refund.message = _told(refund, answer.message)
+        refund.message = provider_message(answer.message, refund.checkout.report)
         _try_later(refund)
     elif isinstance(answer, ProviderError):
         _fail(refund, answer.code, answer.message)
     elif answer.state == RefundState.PENDING:
         refund.provider_refund = answer.refund
-        refund.message = _told(refund, answer.message)
+        refund.message = provider_message(answer.message, refund.checkout.report)
         _try_later(refund, needs_somebody=answer.needs_somebody)
     else:
         refund.provider_refund = answer.refund
@@ -343,10 +344,15 @@ def _record(refund: Refund, tries: int, answer: RefundSnapshot | ProviderError) 
             _fail(refund, "by the provider", answer.message)
 
 
-def _told(refund: Refund, message: str) -> str:
-    """Return what the provider told of a locked refund; "" if its report is erased."""
-    report = refund.checkout.report
-    return "" if report and report.erased_at else message[:200]
+def provider_message(text: str, report: Report | None) -> str:
+    """Return the provider's text without personal data, as the database accepts it.
+
+    It is empty for an erased report.
+    """
+    if report and report.erased_at:
+        return ""
+    text = redact(text.encode(errors="replace").decode())
+    return text.replace("\x00", "")[:200]
 
 
 def _fail(refund: Refund, code: str, message: str) -> None:
@@ -363,7 +369,7 @@ def _try_later(refund: Refund, *, needs_somebody: bool = False) -> None:
     if refund.stuck_at is None and (needs_somebody or at - approved_at > STUCK_AFTER):
         refund.stuck_at = at
         why = "waits for a person" if needs_somebody else "has been pending for days"
-        logger.error("refund %s %s: %s", refund.pk, why, refund.message)
+        logger.error("refund %s %s", refund.pk, why)
         flag_refund(refund, ReviewFlag.REFUND_STUCK)
     refund.save()
 
@@ -373,7 +379,8 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
 
     The amount of a failed or rejected refund is free for disputes and other refunds.
     """
-    refund.status, refund.message = status, _told(refund, message)
+    refund.message = provider_message(message, refund.checkout.report)
+    refund.status = status
     refund.next_try_at, refund.ended_at = None, now()
     refund.save()
     if refund.stuck_at:

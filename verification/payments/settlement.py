@@ -56,6 +56,7 @@ from verification.payments.models import (
 )
 from verification.payments.refunds import (
     flag_refunds_elsewhere,
+    provider_message,
     refund_parts,
     refund_surplus,
 )
@@ -69,7 +70,6 @@ from verification.providers.payment_provider import (
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.settings.providers import PAYMENT_GRACE_DAYS
-from verification.web.log import redact
 from webhooks.events import event_rows
 from workspaces.ledger import Kind, Movement, record_movements
 from workspaces.models import Account
@@ -385,7 +385,7 @@ def _check_paid_checkout(
     if snapshot.state == CheckoutState.REVERSED and is_explained:
         # The poll records these refunds and disputes next.
         return
-    checkout.message = _provider_message(snapshot, report)
+    checkout.message = provider_message(snapshot.message, report)
     logger.error("checkout %s is paid, and now %s", checkout.pk, snapshot.state)
     checkout.save(update_fields=["message"])
     raise_review_flag(checkout.pk, ReviewFlag.CONTRADICTED)
@@ -399,7 +399,7 @@ def _accept_money(
     checkout.paid_amount = snapshot.amount
     checkout.paid_currency = (snapshot.currency or "").upper()
     checkout.transaction = snapshot.transaction
-    checkout.message = _provider_message(snapshot, report)
+    checkout.message = provider_message(snapshot.message, report)
     checkout.failure = ""
     amount = snapshot.amount or Decimal(0)
     if checkout.paid_currency != checkout.currency or amount <= 0:
@@ -515,7 +515,7 @@ def _record_unpaid(
     if status is None or checkout.status == status:
         return
     checkout.status = status
-    checkout.message = _provider_message(snapshot, report)
+    checkout.message = provider_message(snapshot.message, report)
     if checkout.is_prompt:
         checkout.failure = snapshot.failure or ""
     checkout.save(update_fields=["status", "message", "failure"])
@@ -534,14 +534,3 @@ def _record_unpaid(
 def _has_later_checkout(checkout: Checkout) -> bool:
     others = Checkout.objects.filter(payment_id=checkout.payment_id)
     return others.filter(pk__gt=checkout.pk).exists()
-
-
-def _provider_message(snapshot: CheckoutSnapshot, report: Report | None) -> str:
-    """Return the provider's text without personal data, as the database accepts it.
-
-    It is empty for an erased report.
-    """
-    if report and report.erased_at:
-        return ""
-    text = redact(snapshot.message.encode(errors="replace").decode())
-    return text.replace("\x00", "")[:200]
