@@ -1,21 +1,28 @@
 """The form by which a subject calls a finding wrong, and the page of its state."""
 
+import io
 import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
+from pypdf import PdfReader
 
 from tests.golive.files import pdf, picture
 from tests.hosted.test_subject_data import data_page, grant
 from tests.world.clients import Api, person
-from tests.world.corrections import MISTYPED, REASON, reviewer
-from tests.world.subject import Visitor
+from tests.world.corrections import MISTYPED, REASON, RIGHT, reviewer
+from tests.world.members import create_member
+from tests.world.subject import Visitor, visible_text
+from verification.backoffice.audit import Actor
+from verification.backoffice.models import ActorKind
 from verification.checks.models import CheckResult
 from verification.golive import inspection
+from verification.golive.applications import ActingUser
 from verification.golive.documents import read_content
 from verification.golive.inspection import MAX_BYTES
-from verification.privacy.corrections import confirm, take
+from verification.privacy.corrections import confirm, rerun, take
 from verification.privacy.models import Correction
 from verification.privacy.personal_data import erase_reports
 
@@ -183,6 +190,42 @@ def test_subject_reads_the_decision(subject: Visitor):
     found = subject.browser.get(f"{subject.page}my-data.json").json()
     (kept,) = found["reports"][0]["corrections"]
     assert (kept["status"], kept["reason"]) == ("CONFIRMED", REASON)
+
+
+def test_subject_sees_each_rerun(subject: Visitor, api: Api):
+    send(subject)
+    correction = take(Correction.objects.get().pk, reviewer())
+    owner = create_member(api.workspace, "OWNER").user
+    rerun(correction.pk, ActingUser(owner, Actor(ActorKind.MEMBER, owner.email)))
+    api.work()
+    rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+
+    confirm(correction.pk, reviewer(), REASON)
+
+    client, operator = api.workspace.requester.name, settings.OPERATOR_NAME
+    said = [
+        f"by {client}, with the same details: the new result does not count.",
+        f"by {operator}, with other details (ID number): the new result does not",
+    ]
+    pdf_bytes = subject.get("my-data.pdf").content
+    in_pdf = " ".join(PdfReader(io.BytesIO(pdf_bytes)).pages[0].extract_text().split())
+    for page in (
+        visible_text(subject.text()),
+        visible_text(subject.text(f"corrections/{correction.pk}")),
+        in_pdf,
+    ):
+        for text in said:
+            assert text in page
+    (report,) = subject.get("my-data.json").json()["reports"]
+    (shown,) = report["corrections"]
+    assert [
+        (r["by"], r["changedDetails"], r["status"], r["isAccepted"])
+        for r in shown["reruns"]
+    ] == [
+        ("CLIENT", [], "COMPLETED", False),
+        ("STAFF", ["idNumber"], "COMPLETED", False),
+    ]
 
 
 def test_pages_are_in_kiswahili(subject: Visitor):

@@ -25,17 +25,21 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.employer import ANSWERS, EVIDENCE, NOT_EMPLOYED, create_reference
+from tests.world.members import create_member
 from tests.world.orders import SLOW, movements, two_checks
 from tests.world.payments import end_checkout, open_page
 from tests.world.rules import create_rule, move_rules_back, run_rules
 from tests.world.staff import enter_request, reveal
 from tests.world.threads import run_at_once
 from verification import links
+from verification.backoffice.audit import Actor
+from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import Completed, record_outcomes
 from verification.db.ids import uuid7
+from verification.golive.applications import ActingUser
 from verification.golive.documents import read_content
 from verification.golive.inspection import inspect
 from verification.golive.uploads import UploadedFile
@@ -268,6 +272,37 @@ def test_rerun_of_a_corrected_name_drops_the_parts_of_the_old_one(api: Api):
         "Wambui",
         "Otieno",
     ]
+
+
+def test_client_runs_it_with_the_same_details_only(api: Api):
+    correction = in_review(api)
+    owner = create_member(api.workspace, "OWNER").user
+    member = ActingUser(owner, Actor(ActorKind.MEMBER, owner.email))
+
+    refused = refusal(rerun, correction.pk, member, {"idNumber": RIGHT})
+
+    assert refused == Obstacle.STAFF_ONLY
+    rerun(correction.pk, member, {"idNumber": MISTYPED})
+    with transaction.atomic(), pytest.raises(IntegrityError):
+        correction.reruns.update(fields=["idNumber"])
+
+
+def test_staff_change_either_the_name_or_the_number(api: Api):
+    correction = in_review(api)
+    both = {"idNumber": RIGHT, "fullName": "Njeri Otieno"}
+    assert refusal(rerun, correction.pk, reviewer(), both) == Obstacle.NAME_AND_NUMBER
+
+    run_again(api, correction, idNumber=RIGHT)
+
+    name = {"fullName": "Njeri Otieno"}
+    assert refusal(rerun, correction.pk, reviewer(), name) == Obstacle.NAME_AND_NUMBER
+
+
+def test_audit_trail_names_the_changed_fields(api: Api):
+    run_again(api, in_review(api), idNumber=RIGHT)
+
+    event = AuditEvent.objects.get(action="correction.rerun")
+    assert event.fields == ["idNumber"]
 
 
 def test_reviewer_is_told_when_the_rerun_has_ended(api: Api):

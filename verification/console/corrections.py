@@ -22,7 +22,6 @@ from verification.privacy import corrections
 from verification.privacy.corrections import CorrectionRefused, Obstacle
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel, Correction, CorrectionStatus
-from verification.reports.request import InvalidRequest
 from workspaces.members import Permission
 
 REFUSALS: dict[Obstacle, Any] = {
@@ -37,6 +36,12 @@ REFUSALS: dict[Obstacle, Any] = {
         "No source that the person agreed to answers this check at present."
     ),
     Obstacle.NO_REASON: gettext_lazy("The person has to read a reason."),
+    Obstacle.STAFF_ONLY: gettext_lazy(
+        "Only staff of the operator run it with other details."
+    ),
+    Obstacle.NAME_AND_NUMBER: gettext_lazy(
+        "The name and the number were both changed, so it would be somebody else."
+    ),
     Obstacle.NOT_RUN: gettext_lazy(
         "The check has to be run again first, and to complete."
     ),
@@ -99,23 +104,16 @@ def take(place: Place, correction: UUID) -> HttpResponse:
 
 @member_required(Permission.DECIDE_CORRECTIONS)
 def rerun(place: Place, correction: UUID) -> HttpResponse:
-    """Ask for the details of the subject; a POST runs the check again."""
+    """Run the check again with the same details; the page says who changes them."""
     found = _corrections(place).get(pk=correction)
-    form = forms.RerunForm(place.posted, corrections.correctable_details(found))
-    if form.is_valid():
-        try:
-            corrections.rerun(correction, place.by, form.cleaned_data)
-        except CorrectionRefused as e:
-            return _refuse(place, correction, e)
-        except InvalidRequest as e:
-            for fault in e.faults:
-                name = str(fault.path[-1])
-                form.add_error(name if name in form.fields else None, fault.detail)
-        else:
-            done = _("The check runs again. We write to you when it has ended.")
-            return place.to("corrections-detail", success=done, correction=correction)
-    shown = {"form": form, "correction": found}
-    return place.render("corrections/run", shown)
+    if place.posted is None:
+        return place.render("corrections/run", {"correction": found})
+    try:
+        corrections.rerun(correction, place.by)
+    except CorrectionRefused as e:
+        return _refuse(place, correction, e)
+    done = _("The check runs again. We write to you when it has ended.")
+    return place.to("corrections-detail", success=done, correction=correction)
 
 
 @member_required(Permission.DECIDE_CORRECTIONS)

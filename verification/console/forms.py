@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
-from verification.documents.report import humanise_name
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import Fault
 from verification.golive.models import Application, DocumentKind
@@ -229,17 +228,6 @@ class CorrectionForm(forms.Form):
         widget=forms.HiddenInput,
     )
     reason = text_area(_("Your reason, which the person reads"), 1000)
-
-
-class RerunForm(forms.Form):
-    """The details that the check is run with; `known` are those of the report."""
-
-    def __init__(self, typed: Any, known: dict[str, str]) -> None:
-        super().__init__(typed, initial=known)
-        for name in known:
-            self.fields[name] = OneLineField(
-                label=humanise_name(name), max_length=200, required=False
-            )
 
 
 class RuleFilters(forms.Form):

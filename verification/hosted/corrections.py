@@ -88,7 +88,7 @@ def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpRe
             corrections.withdraw(row.pk)
         return _redirect(visited, row)
     shown: dict[str, Any] = {
-        "view": subject_data_page.correction_view(row),
+        "view": subject_data_page.correction_view(row, row.report.workspace),
         "documents": [document.name for document in row.documents.order_by("id")],
     }
     return render_page(request, "data/correction", data_context(visited) | shown)

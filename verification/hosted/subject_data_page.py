@@ -16,13 +16,18 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.hosted.finding_words import flag_text, label_of, text_of
 from verification.privacy.access import SubjectReport
 from verification.privacy.disclosures import RecipientKind, ReportRecipient
-from verification.privacy.models import Correction, CorrectionStatus
+from verification.privacy.models import (
+    Correction,
+    CorrectionStatus,
+    Origin,
+    Rerun,
+)
 from verification.providers.referee import NAME as REFEREE
 from verification.providers.registry import recipient_named
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.formats import one_line
 from verification.values.local_time import format_nairobi
-from workspaces.models import Environment
+from workspaces.models import Environment, Workspace
 
 DAY = "j F Y"
 MOMENT = "j F Y, H:i T"
@@ -59,6 +64,7 @@ def document(found: Sequence[SubjectReport], at: datetime, *, is_all: bool) -> V
             "flags": _("What stood out"),
             "details": _("The details"),
             "corrections": _("What you said is wrong"),
+            "rerun": _("The check was made again"),
             "recipients": _("Who has received it"),
             "nobody": _("Nobody yet."),
         },
@@ -97,12 +103,14 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
         "notes": list(_notes(one)),
         "subject": _details(one.report.subject or {}, is_short=is_short),
         "checks": [_check_view(r, one, is_short=is_short) for r in one.results],
-        "corrections": [correction_view(each) for each in one.corrections],
+        "corrections": [
+            correction_view(each, one.report.workspace) for each in one.corrections
+        ],
         "recipients": [_recipient_text(each, one) for each in one.recipients],
     }
 
 
-def correction_view(correction: Correction) -> View:
+def correction_view(correction: Correction, workspace: Workspace) -> View:
     """Return the words about a correction that the subject asked for."""
     statement = correction.statement or {}
     return {
@@ -115,6 +123,10 @@ def correction_view(correction: Correction) -> View:
         "what": statement.get("what") or "",
         "why": statement.get("why") or "",
         "reason": correction.reason or "",
+        "reruns": [
+            _rerun_text(rerun, correction, workspace)
+            for rerun in correction.reruns.all()
+        ],
         "opened": format_nairobi(correction.created_at, DAY),
         "due": format_nairobi(correction.due_at, DAY),
         "closed": format_nairobi(correction.decided_at, DAY)
@@ -132,6 +144,36 @@ def _correction_state(status: CorrectionStatus) -> str:
         CorrectionStatus.WITHDRAWN: _("Withdrawn"),
     }
     return states[status]
+
+
+def _rerun_text(rerun: Rerun, correction: Correction, workspace: Workspace) -> str:
+    by_client = rerun.origin == Origin.CLIENT
+    values = {
+        "moment": format_nairobi(rerun.created_at, MOMENT),
+        "who": one_line(workspace.requester.name)
+        if by_client
+        else settings.OPERATOR_NAME,
+        "details": ", ".join(label_of(name) for name in rerun.fields),
+        "end": _rerun_end(rerun, correction),
+    }
+    if rerun.fields:
+        text = _("%(moment)s, by %(who)s, with other details (%(details)s): %(end)s.")
+    else:
+        text = _("%(moment)s, by %(who)s, with the same details: %(end)s.")
+    return text % values
+
+
+def _rerun_end(rerun: Rerun, correction: Correction) -> str:
+    if rerun.result_id == correction.corrected_result_id:
+        return _("the new result counts")
+    ends = {
+        ResultStatus.PENDING: _("it is under way"),
+        ResultStatus.RUNNING: _("it is under way"),
+        ResultStatus.COMPLETED: _("the new result does not count"),
+        ResultStatus.FAILED: _("it could not be made"),
+        ResultStatus.CANCELLED: _("it was not made"),
+    }
+    return ends[ResultStatus(rerun.result.status)]
 
 
 def _facts(one: SubjectReport) -> Iterator[tuple[str, str]]:

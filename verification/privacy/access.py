@@ -143,7 +143,8 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
         decisions[record.report_id].append(record)
     corrections: dict[UUID, list[Correction]] = defaultdict(list)
     rows = Correction.objects.filter(report__in=reports).order_by("id")
-    for one in rows.select_related("request", "result__definition"):
+    rows = rows.select_related("request", "result__definition")
+    for one in rows.prefetch_related("reruns__result"):
         corrections[one.report_id].append(one)
     holds = Hold.objects.filter(report__in=reports, released_at=None, ends_at__gt=at)
     held = set(holds.values_list("report", flat=True))
@@ -272,6 +273,16 @@ def _correction_json(correction: Correction) -> dict[str, Any]:
         "dueAt": utc_text(correction.due_at),
         "closedAt": _text(correction.decided_at),
         "reason": correction.reason,
+        "reruns": [
+            {
+                "at": utc_text(rerun.created_at),
+                "by": rerun.origin,
+                "changedDetails": rerun.fields,
+                "status": rerun.result.status,
+                "isAccepted": rerun.result_id == correction.corrected_result_id,
+            }
+            for rerun in correction.reruns.all()
+        ],
         # What was found before the correction.
         "supersededResult": _result_json(correction.result, is_disputed=False)
         if is_corrected

@@ -715,7 +715,10 @@ CorrectionFilter = choice_filter(
 
 
 class RerunForm(FactsForm):
-    """Details of the subject to ask with; an empty field keeps that of the report."""
+    """Details of the subject to ask with; an empty field keeps that of the report.
+
+    The name and the number together would be somebody else, and are refused.
+    """
 
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)
@@ -725,7 +728,8 @@ class RerunForm(FactsForm):
                 max_length=200,
                 required=False,
                 widget=UnfoldAdminTextInputWidget,
-                help_text="Leave it empty unless it was wrong.",
+                help_text="Leave it empty unless it was wrong. Never change both the "
+                "name and the number.",
             )
 
     @property

@@ -30,6 +30,7 @@ from monitoring.models import Baseline, locked_rules
 from verification import links
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
+from verification.backoffice.models import ActorKind
 from verification.checks.events import correction_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.queue import wake_up
@@ -51,10 +52,11 @@ from verification.privacy.models import (
     Origin,
     Outcome,
     RequestKind,
+    Rerun,
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.references.requests import close_references
-from verification.reports.models import Report, Subject
+from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.request import (
     SUBJECT_MEMBERS,
     InvalidRequest,
@@ -85,6 +87,7 @@ OUTCOMES = {
 # For the register, which names no person: the reason itself may.
 REGISTER_REASONS = {C.CONFIRMED: "The review confirmed the finding."}
 NAME_PARTS = ("firstName", "middleName", "lastName")
+NAMES = {"fullName", *NAME_PARTS}
 
 
 class Obstacle(StrEnum):
@@ -98,6 +101,11 @@ class Obstacle(StrEnum):
     NO_SOURCE = "No source that the subject agreed to answers this check at present."
     NOT_RUN = "The check has to be run again first, and to complete."
     NO_REASON = "The person has to read a reason."
+    STAFF_ONLY = "Only staff of the operator run it with other details."
+    NAME_AND_NUMBER = (
+        "The name and the number were both changed, so it would be somebody else. "
+        "Change one of them in a correction."
+    )
 
 
 class CorrectionRefused(DecisionRefused):
@@ -236,15 +244,23 @@ def rerun(
 ) -> CheckResult:
     """Run the check again, free of charge, and with `details` of the subject corrected.
 
-    Raises CorrectionRefused, and InvalidRequest if the details do not make an order.
+    A client could look anybody up in this way, so only staff change details, and never
+    both name and number. Raises CorrectionRefused, and InvalidRequest if the details do
+    not make an order.
     """
     report, correction = _lock(correction_id)
     _require(correction, C.IN_REVIEW)
     result = correction.result
     rows = CheckResult.every.filter(report=report, name=result.name)
-    if obstacle := _rerun_obstacle(report, correction, rows):
+    if obstacle := _rerun_obstacle(report, correction):
         raise CorrectionRefused(obstacle)
     changed = _changed_details(report, details or {})
+    is_staff = by.actor.kind == ActorKind.STAFF
+    if changed and not is_staff:
+        raise CorrectionRefused(Obstacle.STAFF_ONLY)
+    fields = set(changed).union(*correction.reruns.values_list("fields", flat=True))
+    if fields & NAMES and fields & set(IDENTIFIERS):
+        raise CorrectionRefused(Obstacle.NAME_AND_NUMBER)
     inputs = _corrected_subject(report, result.definition, changed) if changed else None
     at = now()
     correction.rerun = CheckResult.every.create(
@@ -259,6 +275,13 @@ def rerun(
         created_at=at,
     )
     correction.save(update_fields=["rerun"])
+    Rerun.objects.create(
+        correction=correction,
+        result=correction.rerun,
+        origin=Origin.STAFF if is_staff else Origin.CLIENT,
+        fields=sorted(changed),
+        created_at=at,
+    )
     record_note(report, "check run again", _name(by), at)
     audit.record("correction.rerun", by.actor, correction, fields=sorted(changed))
     wake_up()
@@ -392,14 +415,11 @@ def _name(by: ActingUser) -> str:
     return f"{by.actor.kind.lower()} {by.actor.name}"[:100]
 
 
-def _rerun_obstacle(
-    report: Report, correction: Correction, rows: QuerySet[CheckResult]
-) -> Obstacle | None:
+def _rerun_obstacle(report: Report, correction: Correction) -> Obstacle | None:
     """Return why the check cannot run again, or None."""
     if correction.rerun and correction.rerun.completed_at is None:
         return Obstacle.RUNNING
-    again = rows.filter(created_at__gte=correction.created_at)
-    if again.count() >= MAX_RERUNS:
+    if correction.reruns.count() >= MAX_RERUNS:
         return Obstacle.RUN_TOO_OFTEN
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:

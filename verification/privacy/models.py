@@ -259,6 +259,33 @@ class Correction(models.Model):
         return self.rerun_id if self.status == C.CORRECTED else None
 
 
+class Rerun(models.Model):
+    """A run of the disputed check for a correction, also if it was not accepted.
+
+    The person sees it, with the names of the details that the reviewer changed.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    correction = models.ForeignKey(Correction, models.CASCADE, related_name="reruns")
+    result = models.OneToOneField(CheckResult, models.DO_NOTHING, related_name="+")
+    # The client or staff.
+    origin = models.CharField(max_length=7, choices=Origin)
+    fields = ArrayField(models.CharField(max_length=40), default=list)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="clients_rerun_with_the_same_details",
+                condition=~Q(origin="CLIENT") | Q(fields=[]),
+            )
+        ]
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
 class CorrectionDocument(models.Model):
     """A sealed file that a person adds to a correction."""
 
