@@ -1,7 +1,9 @@
+import os
 import random
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -9,6 +11,7 @@ from picklefield.fields import dbsafe_decode
 
 from tests.world.service import is_alive
 from verification.jobs.cluster import STALE_SECONDS
+from verification.jobs.processes import LoadAdjustedClock
 from verification.jobs.queue import CHANNEL, ENQUEUE
 
 # Every test begins with a cluster of its own: a minute and more in all.
@@ -171,6 +174,54 @@ def test_slow_machine_causes_no_restart(jobs):
     assert jobs.log().count("no work flows") == killed_for_silence + 1
     seconds_until_done(jobs, enqueue(jobs, "nothing"))
     settle(jobs)
+
+
+# A twentieth of a processor; control groups of version 1 and 2 have different files.
+SMALL_SHARE = {
+    "/sys/fs/cgroup/cpu": {"cpu.cfs_quota_us": "5000"},
+    "/sys/fs/cgroup": {"cpu.max": "5000 100000"},
+}
+
+
+@pytest.fixture
+def small_share():
+    """The list of processes of a control group with a small share of a processor."""
+    for folder, limits in SMALL_SHARE.items():
+        group = Path(folder, f"verification-test-{os.getpid()}")
+        with suppress(OSError):
+            group.mkdir()
+            try:
+                for name, limit in limits.items():
+                    (group / name).write_text(limit)
+                yield group / "cgroup.procs"
+                return
+            finally:
+                for pid in (group / "cgroup.procs").read_text().split():
+                    (group.parent / "cgroup.procs").write_text(pid)
+                group.rmdir()
+    pytest.skip("no control group can be made: not root, or without the controller cpu")
+
+
+def test_clock_slows_down_with_the_share_of_the_watched_process(small_share):
+    with busy_processor(1) as (loop,):
+        small_share.write_text(str(loop.pid))
+        others, ours = LoadAdjustedClock(), LoadAdjustedClock()
+        ours.watch(os.getpid())
+        assert seconds_of(ours) < seconds_of(others) / 2
+
+        loop.suspend()
+        seconds_of(ours)
+        # A stopped process does not wait for a processor.
+        assert seconds_of(ours) > seconds_of(others) / 2
+
+
+def seconds_of(clock):
+    """Return the seconds that a clock counts in two seconds."""
+    began, until = clock.now(), time.monotonic() + 2
+    while time.monotonic() < until:
+        time.sleep(0.1)
+        clock.now()
+    return clock.now() - began
 
 
 @contextmanager

@@ -104,6 +104,7 @@ class Supervisor:
         os.set_blocking(self._pipe, False)
         self._process = processes.fork("job cluster", self._run_cluster, theirs)
         os.close(theirs)
+        self._clock.watch(self._process.pid)
         self._worked = False
         # These times lie in the future, because a cluster needs some time for its first
         # signs.

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -23,6 +23,8 @@ ALL_BUSY = b"b"  # so it does, and every worker is in a job that may still take 
 PROCESSES_PER_CPU = 3
 # On a slow machine the time limits grow at most by this factor.
 MAX_SLOWNESS = 10
+# The kernel counts a wait at its end; a longer one is counted up to this.
+MAX_WAIT_SECONDS = 2
 # A watcher that is later than this had no processor itself.
 MAX_ROUND_SECONDS = 1
 
@@ -143,19 +145,54 @@ def trim_memory() -> None:
 class LoadAdjustedClock:
     """A clock that slows down with the machine, for time limits of other processes.
 
-    It runs slower than real time while many processes wait for a processor. Read it
-    several times a second.
+    It runs slower than real time while many processes wait for a processor, and stands
+    while the watched process or one of its descendants waits for one, which also
+    happens where a container has used up its share of an idle machine. A process that
+    hangs or is stopped does not wait, so the clock runs on. Read it several times a
+    second.
     """
 
     def __init__(self) -> None:
         self._read_at = time.monotonic()
         self._seconds = 0.0
+        self._watched: int | None = None
+        # The nanoseconds that each watched process has waited in its life.
+        self._waits: dict[int, int] = {}
+        self._waited = 0.0
+
+    def watch(self, pid: int | None) -> None:
+        self._watched = pid
 
     def now(self) -> float:
         before, self._read_at = self._read_at, time.monotonic()
         passed = min(self._read_at - before, MAX_ROUND_SECONDS)
-        self._seconds += passed / slowness()
+        self._waited = min(self._waited + self._longest_wait(), MAX_WAIT_SECONDS)
+        waited = min(self._waited, passed)
+        self._waited -= waited
+        counted = min(passed / slowness(), passed - waited)
+        self._seconds += max(counted, passed / MAX_SLOWNESS)
         return self._seconds
+
+    def _longest_wait(self) -> float:
+        """Return the longest wait of a watched process since the last call."""
+        before = self._waits
+        self._waits = {} if self._watched is None else dict(_waits(self._watched))
+        waits = [at - before.get(pid, at) for pid, at in self._waits.items()]
+        return max(waits, default=0) / 1e9
+
+
+def _waits(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield a process and its descendants, with the nanoseconds each has waited."""
+    try:
+        # 73718646 1051916339 48: it ran, it waited for a processor, and how often.
+        waited = Path(f"/proc/{pid}/schedstat").read_text().split()[1]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (OSError, IndexError):
+        # It has ended, or the kernel does not tell.
+        return
+    yield pid, int(waited)
+    for child in children:
+        yield from _waits(int(child))
 
 
 def slowness() -> float:
