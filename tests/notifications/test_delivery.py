@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import IntegrityError, transaction
+from django.db.models import F
 from django.utils.timezone import now
 
 from tests.fakes.smtp import MailServer
@@ -166,7 +167,7 @@ def test_failure_is_retried_on_the_schedule(mail_server: MailServer):
     mail_server.data_code = 451
     row = enqueue(email_message())
     waits = []
-    for _ in range(5):
+    for _ in range(8):
         send_due_notifications()
         row.refresh_from_db()
         assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
@@ -175,8 +176,8 @@ def test_failure_is_retried_on_the_schedule(mail_server: MailServer):
     send_due_notifications()
 
     row.refresh_from_db()
-    assert waits == [1, 5, 30, 120, 360]
-    assert (row.status, row.attempts) == ("FAILED", 6)
+    assert waits == [1, 5, 30, 120, 360, 360, 360, 360]
+    assert (row.status, row.attempts) == ("FAILED", 9)
 
 
 def test_message_is_retried_when_the_server_is_down(
@@ -194,6 +195,59 @@ def test_message_is_retried_when_the_server_is_down(
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("SENT", "")
+
+
+def test_messages_outlast_a_day_without_the_mail_server(
+    settings: Any, mail_server: MailServer, log_lines: LogLines
+):
+    people = [f"p{n}@subject.test" for n in range(20)]
+    rows = [enqueue(email_message(f"consent:{p}:1", recipient=p)) for p in people]
+    settings.EMAIL_PORT = 1
+    for tries in range(1, 31):
+        send_due_notifications()
+        # A message that comes while the server rests does not try it.
+        late = enqueue(email_message(f"late:{tries}:1"))
+        send_due_notifications()
+        late.refresh_from_db()
+        assert (late.status, late.error, late.attempts) == ("PENDING", "UNREACHABLE", 0)
+        assert len(log_lines()) == tries
+        late.delete()
+        Notification.objects.update(created_at=F("created_at") - timedelta(minutes=50))
+        let_time_pass()
+
+    settings.EMAIL_PORT = mail_server.port
+    send_due_notifications()
+
+    for row in rows:
+        row.refresh_from_db()
+        assert (row.status, row.attempts, row.error) == ("SENT", 1, "")
+    assert [message["To"] for message in mail_server.messages] == people
+    assert mail_server.connections == 1
+
+
+def test_message_fails_after_three_days_without_the_mail_server(settings: Any):
+    row = enqueue(email_message())
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    Notification.objects.update(created_at=now() - timedelta(days=3))
+
+    send_due_notifications()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("FAILED", "UNREACHABLE")
+
+
+def test_code_is_not_sent_after_its_lifetime(mail_server: MailServer):
+    row = enqueue(email_message())
+    Notification.objects.update(
+        kind=Notification.Kind.CONSENT_CODE,
+        created_at=now() - delivery.CODE_LIFETIME,
+    )
+
+    send_due_notifications()
+
+    row.refresh_from_db()
+    assert (row.status, row.error, mail_server.messages) == ("FAILED", "LATE", [])
 
 
 def test_permanently_refused_address_fails_at_once(mail_server: MailServer):

@@ -10,14 +10,15 @@ import logging
 import smtplib
 import time
 from contextlib import suppress
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from email.utils import parseaddr
 from types import TracebackType
 from typing import Self
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.timezone import now
 
@@ -38,12 +39,15 @@ from verification.notifications.sms import send_sms
 from verification.notifications.templates import EmailText, write_email, write_sms
 
 logger = logging.getLogger(__name__)
-# The waits between six attempts, over eight and a half hours.
+# The waits between nine attempts, over more than a day.
 RETRY_DELAYS = (
     timedelta(minutes=1),
     timedelta(minutes=5),
     timedelta(minutes=30),
     timedelta(hours=2),
+    timedelta(hours=6),
+    timedelta(hours=6),
+    timedelta(hours=6),
     timedelta(hours=6),
 )
 MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
@@ -51,6 +55,11 @@ MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
 LEASE = timedelta(seconds=150)
 # One job sends for this long; the next one continues.
 RUN_SECONDS = 60
+# While the mail server is away, one e-mail tries after each rest. It counts no attempt,
+# and all others wait with it.
+REST = timedelta(minutes=1)
+# An e-mail that has waited this long for the mail server fails.
+MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
 
@@ -59,12 +68,17 @@ CODE_LIFETIME = timedelta(minutes=10)
 def send_due_notifications() -> None:
     """Send due notifications one by one. Any number of these jobs may run at once."""
     end = time.monotonic() + RUN_SECONDS
+    if until := _rest_end():
+        _postpone_emails(until)
     with Mailer() as mailer:
         while beat() and time.monotonic() < end:
             claimed = claim()
             if claimed is None:
                 break
-            record(claimed, attempt(claimed, mailer))
+            outcome = attempt(claimed, mailer)
+            record(claimed, outcome)
+            if outcome.is_away:
+                _postpone_emails(now() + REST)
     schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
 
 
@@ -82,6 +96,26 @@ def _waiting() -> QuerySet[Notification]:
         Q(workspace__suspended_at=None) | Q(kind__in=OWN_DATA_KINDS),
         next_attempt_at__isnull=False,
     )
+
+
+def _rest_end() -> datetime | None:
+    """Return when the next e-mail tries whether the mail server is back, or None."""
+    away = _waiting().filter(
+        channel=Channel.EMAIL,
+        error=NotificationError.UNREACHABLE,
+        attempts=0,
+        next_attempt_at__gt=Now(),
+        leased_until=None,
+    )
+    return away.aggregate(first=Min("next_attempt_at"))["first"]
+
+
+def _postpone_emails(until: datetime) -> None:
+    """Let all due e-mails wait, later ones behind earlier ones."""
+    due = Notification.objects.filter(
+        channel=Channel.EMAIL, next_attempt_at__lte=Now(), leased_until=None
+    )
+    due.update(next_attempt_at=until, error=NotificationError.UNREACHABLE)
 
 
 def claim() -> Notification | None:
@@ -103,6 +137,9 @@ def attempt(notification: Notification, mailer: Mailer) -> Outcome:
     """Send the notification, or find why not. Returns errors as outcomes."""
     if notification.attempts > MAX_ATTEMPTS:
         return Outcome(NotificationError.INTERRUPTED, permanent=True)
+    is_code = notification.kind in CODE_KINDS
+    if is_code and notification.created_at + CODE_LIFETIME < now():
+        return Outcome(NotificationError.LATE, permanent=True)
     if reason := count_or_withhold(notification):
         return Outcome(reason, permanent=True, withheld=True)
     try:
@@ -119,6 +156,10 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     """Record the outcome. Returns False if another sender has claimed the row since."""
     at = now()
     wait = None if outcome.permanent else next_retry_delay(notification.attempts)
+    attempts = notification.attempts
+    if outcome.is_away:
+        attempts -= 1
+        wait = REST if notification.created_at + MAX_WAIT > at else None
     if wait and notification.kind in CODE_KINDS:
         # A late code does not work.
         in_time = notification.created_at + CODE_LIFETIME > at + wait
@@ -137,6 +178,7 @@ def record(notification: Notification, outcome: Outcome) -> bool:
             status=status,
             next_attempt_at=at + wait if wait else None,
             leased_until=None,
+            attempts=attempts,
             error=outcome.error or "",
             provider_reference=outcome.reference,
             sent_at=at if status == NotificationStatus.SENT else None,
@@ -163,8 +205,10 @@ class Mailer:
 
     def send(self, notification: Notification, letter: EmailText) -> Outcome:
         """Send a letter. Returns errors as outcomes."""
+        is_open = False
         try:
             self._connection.open()
+            is_open = True
             message = _message(notification, letter)
             self._connection.send_messages([message])
         except Exception as e:
@@ -172,7 +216,7 @@ class Mailer:
             self._close()
             # The text of the error repeats the address, so only its name is logged.
             logger.warning("%s was not mailed: %s", notification.pk, type(e).__name__)
-            return _mail_outcome(e)
+            return replace(_mail_outcome(e), is_away=not is_open)
         return Outcome()
 
     def _close(self) -> None:

@@ -129,6 +129,7 @@ class NotificationError(models.TextChoices):
     REFUSED = "REFUSED", "The address or number was refused."
     NOT_TAKEN = "NOT_TAKEN", "The mail server or gateway would not take it now."
     UNREACHABLE = "UNREACHABLE", "The mail server or gateway could not be reached."
+    LATE = "LATE", "The code would not have worked any more."
     NOT_WRITTEN = "NOT_WRITTEN", "The message could not be written."
     INTERRUPTED = "INTERRUPTED", "Every attempt ended before its outcome was known."
     BLOCKED = "BLOCKED", "The recipient has blocked messages of this workspace."
@@ -365,5 +366,7 @@ class Outcome:
     permanent: bool = False
     # The recipient must not get the message.
     withheld: bool = False
+    # The mail server could not be reached, so it has not seen the message.
+    is_away: bool = False
     # The gateway's id of the message.
     reference: str = ""

@@ -80,7 +80,7 @@ SELECT
 # Messages that a mail server or the SMS provider did not take and that go out again.
 RETRYING = """
 SELECT channel, count(*) FROM notifications_notification
-WHERE next_attempt_at IS NOT NULL AND attempts > 0 AND leased_until IS NULL GROUP BY 1
+WHERE next_attempt_at IS NOT NULL AND error <> '' AND leased_until IS NULL GROUP BY 1
 """
 CONNECTIONS = """
 SELECT coalesce(state, 'other'), count(*) FROM pg_stat_activity
