@@ -46,7 +46,10 @@ def test_fewer_days_ask_before_they_erase(owner, api, old):
 
     html = owner.post("settings", typed).content.decode()
 
-    assert "1 report that ended over 30 days ago (Sandbox)" in html
+    assert (
+        "1 report that ended, or draft that last changed, over 30 days ago (Sandbox)"
+        in html
+    )
     assert 'name="sandbox_retention_days" value="30"' in html
     assert days(owner.workspace) == (365, 365)
     assert not AuditEvent.objects.exists()

@@ -13,10 +13,12 @@ from monitoring.models import Alert, Rule
 from tests.checks.engine import definitions, found, only_result
 from tests.world.clients import HOSTED, Api, person
 from tests.world.clock import let_time_pass
+from tests.world.console import ConsoleVisitor
 from tests.world.deliveries import configure_receiver
 from tests.world.erasures import erase, erasing_api, request_erasure
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
+from tests.world.members import create_member
 from tests.world.orders import STATUSES, create_report_with_status, movements
 from tests.world.payments import candidate_item, end_checkout, open_page, payment_of
 from tests.world.rules import CHANGING, create_rule, launch_runs, run_rules
@@ -75,6 +77,35 @@ def marked_rows() -> list[str]:
             cursor.execute(query, [f"%{MARK}%"])
             found += [f"{table}.{column}"] if cursor.fetchone()[0] else []
     return found
+
+
+def test_client_finds_the_erasure_at_the_report(api: Api):
+    report = api.create(person())["id"]
+    api.work()
+    before = api.report(report)
+    assert before["erasureId"] is None
+
+    erasure = erase(api, report)
+
+    body = api.report(report)
+    assert body["erasureId"] == str(erasure.pk)
+    assert body["updatedAt"] == body["erasedAt"] > before["updatedAt"]
+    member = ConsoleVisitor(create_member(api.workspace, "VIEWER"))
+    assert erasure.number in member.page("reports-detail", report=report)
+    document = member.get("reports-certificate", report=report)
+    assert document.content.startswith(b"%PDF")
+
+
+def test_member_reads_that_the_subject_objected(api: Api):
+    report = api.create(person())["id"]
+    api.work()
+    api.post(f"/reports/{report}/objection")
+
+    member = ConsoleVisitor(create_member(api.workspace, "VIEWER"))
+
+    page = member.page("reports-detail", report=report)
+    assert "do not use this report for anything else" in page
+    assert member.get("reports-certificate", report=report).status_code == 404
 
 
 def test_every_report_of_the_person_is_erased(api: Api):

@@ -208,10 +208,11 @@ def test_unreadable_file_fails_the_command_and_not_the_others(
     with restored():
         erase(api, ended)
     (documents / "erasures" / "2026-01").mkdir()
-    torn = documents / "erasures" / "2026-01" / "retention-1.json"
-    torn.write_text('{"ret')
+    folder = documents / "erasures" / "2026-01"
+    (folder / "retention-1.json").write_text('{"ret')
+    (folder / "notes.json").write_text("")
 
-    with pytest.raises(CommandError, match="1 files failed"):
+    with pytest.raises(CommandError, match="2 files failed"):
         replay()
 
     assert api.report(ended)["erasedAt"] is not None

@@ -258,7 +258,7 @@ _PROBLEM_KINDS = [
         "report-erased",
         410,
         "The report was erased",
-        "The personal data of the report was erased, so it has no document any more.",
+        "The personal data of the report was erased.",
         "Read the report itself: its skeleton tells when it was erased.",
     ),
     ProblemKind(

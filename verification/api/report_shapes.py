@@ -335,6 +335,8 @@ class ReportBody(Shape):
     monitoring runs."""
     erased_at: Timestamp | None = None
     """When the personal data was erased; the skeleton of the report stays."""
+    erasure_id: UUID | None = None
+    """The erasure of the subject, which has a certificate; null if the report expired."""
     corrections: list[CorrectionBody] = []
     """Findings that the subject called wrong, oldest first. While the status of one is
     OPEN or IN_REVIEW, do not rely on its finding."""
@@ -346,6 +348,7 @@ class ReportBody(Shape):
         results: Iterable[CheckResult],
         total: Decimal,
         corrections: Iterable[Correction] = (),
+        erasure_id: UUID | None = None,
     ) -> Self:
         """The body; the report comes with its consent and payment."""
         payment = getattr(report, "payment", None)
@@ -358,6 +361,7 @@ class ReportBody(Shape):
             payment_state=PaymentState.of(payment, report, total),
             failure=_failure(report),
             corrections=[CorrectionBody.of(one) for one in corrections],
+            erasure_id=erasure_id,
         )
 
 

@@ -43,7 +43,7 @@ from verification.consents.links import consent_links, send_access_link
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
 from verification.privacy.disclosures import record_disclosures
-from verification.privacy.erasure import request_erasure
+from verification.privacy.erasure import erasure_of, request_erasure
 from verification.privacy.models import Channel, Correction, Origin
 from verification.privacy.objections import object_to_use
 from verification.reports.cancel import cancel
@@ -408,7 +408,9 @@ def _report_body(client: Client, report_id: UUID) -> ReportBody:
         definitions = catalogue()
         requested = [definitions[name] for name in report.checks_requested]
         price = total(quote_lines(client, report, requested, now()))
-    return ReportBody.of(report, results, price, corrections)
+    erasure = erasure_of(report) if report.erased_at else None
+    erasure_id = erasure.pk if erasure else None
+    return ReportBody.of(report, results, price, corrections, erasure_id)
 
 
 def _consent_state(client: Client, report_id: UUID) -> ConsentState:

@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
+from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckResult, ResultStatus
@@ -18,8 +18,10 @@ from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.console.sandbox import describe_message
 from verification.documents.report import as_text, humanise_name, report_pdf
+from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel
+from verification.privacy.erasure import erasure_of
+from verification.privacy.models import Channel, Erasure
 from verification.reports.links import ResendTooSoon, client_messages
 from verification.reports.models import Report
 from verification.reports.queries import Filters, list_reports
@@ -66,6 +68,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
         "payment": getattr(found, "payment", None),
         "messages_sent": [describe_message(m) for m in client_messages(found)],
         "timeline": found.status_changes.all(),
+        "erasure": _ended_erasure(found),
     }
     return place.render("reports/detail", shown)
 
@@ -81,6 +84,25 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
         content_type="application/pdf",
         headers={"Content-Disposition": name},
     )
+
+
+@member_required()
+def certificate(place: Place, report: UUID) -> HttpResponse:
+    """Return the certificate of the erasure that erased the report."""
+    erasure = _ended_erasure(_get_report(place, report))
+    if erasure is None:
+        raise Http404
+    name = f'attachment; filename="{erasure.number}.pdf"'
+    return HttpResponse(
+        certificate_pdf(erasure, get_language() or "en"),
+        content_type="application/pdf",
+        headers={"Content-Disposition": name},
+    )
+
+
+def _ended_erasure(report: Report) -> Erasure | None:
+    erasure = erasure_of(report) if report.erased_at else None
+    return erasure if erasure and erasure.ended_at else None
 
 
 @require_POST

@@ -41,6 +41,11 @@ PAGES = [
     path("reports/", reports.listing, name="reports"),
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
+    path(
+        "reports/<uuid:report>/certificate",
+        reports.certificate,
+        name="reports-certificate",
+    ),
     path("corrections/", corrections.listing, name="corrections"),
     path(
         "corrections/<uuid:correction>",

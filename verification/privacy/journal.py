@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,8 +117,10 @@ def _list(folder: str) -> tuple[list[str], list[str]]:
 
 
 def _erasure_id(name: str) -> UUID | None:
-    stem = name.rpartition("/")[2].removesuffix(SUFFIX)
-    return None if stem.startswith(RETENTION) else UUID(stem)
+    """Return the erasure of the file, or None; the replay says what it cannot read."""
+    with suppress(ValueError):
+        return UUID(name.rpartition("/")[2].removesuffix(SUFFIX))
+    return None
 
 
 def _write(name: str, entry: dict[str, Any]) -> None:

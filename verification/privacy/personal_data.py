@@ -182,6 +182,8 @@ TABLES = [
             "risk_level": "'UNKNOWN'",
             "failure_message": "''",
             "erased_at": "COALESCE(t.erased_at, %(at)s)",
+            # Clients that read what has changed find the erasure.
+            "updated_at": "GREATEST(t.updated_at, COALESCE(t.erased_at, %(at)s))",
         },
     ),
 ]

@@ -14,7 +14,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("workspace", metavar="WORKSPACE_ID")
         parser.add_argument("--environment", choices=Environment.values, required=True)
-        parser.add_argument("--scopes", metavar="A,B", help="all, when left out")
+        parser.add_argument(
+            "--scopes",
+            metavar="A,B",
+            help="all but subjects:erase, if you leave it out",
+        )
         parser.add_argument("--name", default="Made by an operator")
         parser.add_argument(
             "--force",
