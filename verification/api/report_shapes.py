@@ -336,7 +336,7 @@ class ReportBody(Shape):
     erased_at: Timestamp | None = None
     """When the personal data was erased; the skeleton of the report stays."""
     erasure_id: UUID | None = None
-    """The erasure of the subject, which has a certificate; null if the report expired."""
+    """The erasure of the subject, with its certificate; null if the report expired."""
     corrections: list[CorrectionBody] = []
     """Findings that the subject called wrong, oldest first. While the status of one is
     OPEN or IN_REVIEW, do not rely on its finding."""
