@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/installed
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
-.PHONY: help run test test-slow check bench format openapi dump lock
+.PHONY: help run test test-slow check release bench format openapi dump lock
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ check: $(READY) ## check style, types, import layers, migrations and the API sch
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file .data/openapi.yaml
 	@diff -u docs/openapi.yaml .data/openapi.yaml || \
 		{ echo "docs/openapi.yaml is not current; run: make openapi"; exit 1; }
+
+release: check ## build the files of a release in dist
+	@deploy/build-release $(BIN)/python dist
 
 bench: $(READY) ## measure, and print how it compares with the floor
 	@$(BIN)/python -m benchmarks

@@ -3,11 +3,16 @@
 import os
 import sys
 
+from verification import __version__
 from verification.db import embedded
 
 
 def main() -> None:
     """Run a management command; refusals are one sentence that says what to do."""
+    if sys.argv[1:] == ["--version"]:
+        # Django would tell its own.
+        print(__version__)  # noqa: T201
+        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
     embedded.start_if_needed(sys.argv)
 

@@ -22,7 +22,7 @@ def test_superuser_logs_in_without_a_mail(grace: User, client: Client):
 
     log_in(client, "grace@acacia.test")
 
-    assert client.get("/admin/").url.startswith("/accounts/2fa/totp/activate/")
+    assert client.get("/admin/").url.startswith("/accounts/totp/activate/")
     assert not Notification.objects.exists()
     assert AuditEvent.objects.get(action="user.address-confirmed").actor == "service"
 

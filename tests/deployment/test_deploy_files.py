@@ -1,0 +1,222 @@
+"""The files in `deploy/`: they name what exists, and the tools accept them."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from django.conf import settings
+
+from tests.docs.test_configuration import DOCUMENTED, ROWS
+from verification.settings.secrets import field_keys, lookup_key, secret_key
+
+DEPLOY = settings.BASE_DIR / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
+UNITS = sorted((DEPLOY / "systemd").glob("verification-*.*"))
+SECRETS = {cell.split("`")[1] for cell, _, _ in ROWS if cell.endswith("*secret*")}
+KNOWN = DOCUMENTED | {f"{name}_FILE" for name in SECRETS}
+# Of Python, the shell and PostgreSQL's image
+FOREIGN = re.compile(r"PATH|PYTHON\w+|POSTGRES_\w+")
+
+
+def required(program: str) -> str:
+    """Return the path of a program, or skip the test where it is missing."""
+    path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if path is None:
+        pytest.skip(f"{program} is not installed")
+    return path
+
+
+def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_each_variable_is_a_documented_setting():
+    env = re.findall(
+        r"^(\w+)=", (DEPLOY / "verification.env").read_text(), re.MULTILINE
+    )
+    caddy = re.findall(r"\{\$(\w+)", (DEPLOY / "Caddyfile").read_text())
+    units = re.findall(
+        r"^Environment=(\w+)=",
+        "".join(u.read_text() for u in UNITS if u.is_file()),
+        re.MULTILINE,
+    )
+    image = re.findall(r"^(?:ENV|   ) (\w+)=", CONTAINERFILE, re.MULTILINE)
+    services = COMPOSE["services"].values()
+    compose = [name for one in services for name in one.get("environment", {})]
+
+    for names in (env, caddy, units, image, compose):
+        assert names
+        assert {n for n in names if not FOREIGN.fullmatch(n)} - KNOWN == set()
+
+
+def test_image_copies_what_its_context_holds():
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE)
+    script = (DEPLOY / "build-release").read_text()
+
+    assert [names.split() for names in copied] == [
+        ["requirements.lock", "verification_report_service-*.whl"]
+    ]
+    assert 'deploy/{Containerfile,requirements.lock} "$folder/$wheel"' in script
+
+
+def test_image_runs_as_a_user_with_run_time_dependencies_alone():
+    last = CONTAINERFILE.split("\nFROM ")[-1]
+
+    assert re.search(r"^USER (?!root|0)\w+$", last, re.MULTILINE)
+    assert "HEALTHCHECK" in last
+    assert "pip install" not in last
+    assert "--require-hashes" in CONTAINERFILE
+
+
+def test_containers_have_no_rights_and_secrets_in_files():
+    for name in ("web", "jobs", "setup", "backup", "proxy"):
+        service = COMPOSE["services"][name]
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+    for name in ("web", "jobs", "setup", "backup"):
+        held = {entry["target"] for entry in COMPOSE["services"][name]["secrets"]}
+        assert held == {
+            f"/etc/verification/secrets/{name}"
+            for name in COMPOSE["secrets"].keys() - {"database_password"}
+        }
+
+
+def test_compose_names_existing_volumes_secrets_and_services():
+    for name, service in COMPOSE["services"].items():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            exists = (
+                (DEPLOY / source).is_file()
+                if source.startswith("./")
+                else source in COMPOSE["volumes"]
+            )
+            assert exists, (name, volume)
+        for secret in service.get("secrets", []):
+            source = secret if isinstance(secret, str) else secret["source"]
+            assert source in COMPOSE["secrets"]
+        assert set(service.get("depends_on", [])) <= COMPOSE["services"].keys()
+
+
+def test_make_secrets_makes_each_secret_once(tmp_path, monkeypatch):
+    first = run(DEPLOY / "make-secrets", tmp_path / "secrets")
+    made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+    again = run(DEPLOY / "make-secrets", tmp_path / "secrets")
+
+    assert (first.returncode, again.returncode, again.stdout) == (0, 0, "")
+    assert made == {p.name: p.read_text() for p in (tmp_path / "secrets").iterdir()}
+    assert made.keys() == COMPOSE["secrets"].keys()
+    assert {p.stat().st_mode & 0o777 for p in (tmp_path / "secrets").iterdir()} == {
+        0o600
+    }
+    for name, read in (
+        ("SECRET_KEY", secret_key),
+        ("FIELD_KEYS", field_keys),
+        ("LOOKUP_KEY", lookup_key),
+    ):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / "secrets" / name.lower()))
+        assert read(tmp_path, development=False)
+
+
+def test_settings_file_names_the_secrets_that_are_made(tmp_path):
+    run(DEPLOY / "make-secrets", tmp_path)
+    named = re.findall(
+        r"_FILE=/etc/verification/secrets/(\w+)$",
+        (DEPLOY / "verification.env").read_text(),
+        re.MULTILINE,
+    )
+
+    assert set(named) <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The root of a machine with our units, and empty files for their programs."""
+    host = Path("/usr/lib/systemd/system")
+    if not host.is_dir():
+        pytest.skip("systemd is not installed")
+    shutil.copytree(host, tmp_path / "usr/lib/systemd/system", symlinks=True)
+    shutil.copytree(DEPLOY / "systemd", tmp_path / "etc/systemd/system")
+    for program in ("opt/verification/bin/verification", "opt/verification/bin/python"):
+        _make_program(tmp_path / program)
+    for program in ("bin/sh", "usr/bin/find"):
+        _make_program(tmp_path / program)
+    return tmp_path
+
+
+def _make_program(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o755)
+
+
+def test_systemd_accepts_the_units(machine: Path):
+    names = [unit.name for unit in UNITS if unit.is_file()]
+    done = run(required("systemd-analyze"), "verify", f"--root={machine}", *names)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(names) == 6
+
+
+def test_systemd_finds_the_services_confined(machine: Path):
+    names = [unit.name for unit in UNITS if unit.suffix == ".service"]
+    analyze = [required("systemd-analyze"), "security", "--offline=true", "--no-pager"]
+    for name in names:
+        # Of 10 at most 2, in tenths; 9.6 is a service without any such setting.
+        done = run(*analyze, f"--root={machine}", "--threshold=20", name)
+        assert done.returncode == 0, done.stdout
+
+
+def test_nginx_accepts_its_configuration(tmp_path: Path):
+    nginx, openssl = required("nginx"), required("openssl")
+    certificate = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
+    files = ["-keyout", tmp_path / "key", "-out", tmp_path / "certificate"]
+    run(*certificate, *files, "-subj", "/CN=reports.example.com")
+    site = (DEPLOY / "nginx.conf").read_text()
+    for old, new in (
+        ("fullchain.pem", "certificate"),
+        ("privkey.pem", "key"),
+    ):
+        site = re.sub(rf"/etc/letsencrypt/\S+/{old}", str(tmp_path / new), site)
+    # `nginx -t` binds the ports, so others than those of a server on this machine.
+    site = re.sub(r"listen \[::\]:.*", "", site)
+    site = re.sub(r"listen (80|443)\b", rf"listen unix:{tmp_path}/\1", site)
+    (tmp_path / "site").write_text(site)
+    (tmp_path / "nginx.conf").write_text(
+        f"pid {tmp_path}/pid; error_log stderr; events {{}}\n"
+        f"http {{ access_log off; include {tmp_path}/site; }}\n"
+    )
+
+    done = run(nginx, "-t", "-q", "-c", tmp_path / "nginx.conf")
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_caddy_accepts_its_configuration(tmp_path: Path):
+    done = run(
+        *(required("caddy"), "validate", "--adapter", "caddyfile"),
+        *("--config", DEPLOY / "Caddyfile"),
+        BASE_URL="https://reports.example.com",
+        HOME=str(tmp_path),
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_proxies_hide_what_is_for_operators():
+    for name in ("nginx.conf", "Caddyfile"):
+        text = (DEPLOY / name).read_text()
+        for path in ("/metrics", "/readyz"):
+            assert path in text
+        assert "127.0.0.1" in text

