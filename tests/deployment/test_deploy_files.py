@@ -149,7 +149,10 @@ def machine(tmp_path: Path) -> Path:
         pytest.skip("systemd is not installed")
     shutil.copytree(host, tmp_path / "usr/lib/systemd/system", symlinks=True)
     shutil.copytree(DEPLOY / "systemd", tmp_path / "etc/systemd/system")
-    for program in ("opt/verification/bin/verification", "opt/verification/bin/python"):
+    for program in (
+        "opt/verification/bin/verification",
+        "opt/verification/bin/verification-web",
+    ):
         _make_program(tmp_path / program)
     for program in ("bin/sh", "usr/bin/find"):
         _make_program(tmp_path / program)

@@ -23,6 +23,7 @@ from tests.world.service import free_port
 
 ROOT = settings.BASE_DIR
 PACKAGES = ("verification", "workspaces", "webhooks", "monitoring")
+NAMED = re.compile(r"verification[_-]report[_-]service[-:](\d+\.\d+\.\d+)")
 PIN = re.compile(r"^([a-z0-9._-]+)(?:\[[a-z0-9,]+\])?==([^ ]+)", re.MULTILINE)
 
 
@@ -45,14 +46,18 @@ def pins(lock: str) -> dict[str, str]:
 def test_version_is_the_same_everywhere():
     version = verification.__version__
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = ("deploy/Containerfile", "deploy/compose.yaml", "docs/installation.md", "docs/releases.md")
+    names = (
+        "deploy/Containerfile",
+        "deploy/compose.yaml",
+        "docs/installation.md",
+        "docs/releases.md",
+    )
     files = {name: (ROOT / name).read_text() for name in names}
-    named = re.compile(r"verification[_-]report[_-]service[-:](\d+\.\d+\.\d+)")
 
     assert project["version"] == version
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
     for name, text in files.items():
-        assert set(named.findall(text)) == {version}, name
+        assert set(NAMED.findall(text)) == {version}, name
 
 
 def test_wheel_holds_every_file_of_the_packages(tmp_path):
@@ -141,7 +146,7 @@ def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
             run("migrate", "--verbosity=0")
             run("setup_checks")
             web = subprocess.Popen(
-                [environment / "bin/python", "-m", "verification.web.server"],
+                [environment / "bin/verification-web"],
                 cwd=tmp_path,
                 env=variables,
             )
