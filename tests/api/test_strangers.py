@@ -9,9 +9,8 @@ from django.test import Client as HttpClient
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
-from tests.world.clients import Api, company, person
+from tests.world.clients import Api, company, erase, erasing_api, person
 from tests.world.deliveries import configure_receiver, record_delivery
-from tests.world.erasures import erase, erasing_api
 from tests.world.orders import count_rows, create_report_with_status
 from tests.world.rules import raise_alert, rule_request, store_rule
 from tests.world.staff import enter_request

@@ -1,4 +1,4 @@
-"""Every place where the API and the hosted pages take a text from somebody."""
+"""Every member and field that takes a text from somebody, and every column for it."""
 
 import inspect
 import pkgutil
@@ -7,10 +7,14 @@ from importlib import import_module
 from typing import Any
 
 from django import forms
+from django.apps import apps
+from django.db import connection
 
 from verification import hosted
 from verification.api.docs import document
 from verification.checks.catalogue import CATALOGUE
+from verification.db.encryption import KeyedUUIDField
+from verification.privacy.personal_data import TABLES
 
 # Texts that carry no mark, and why
 WITHOUT_MARK = {
@@ -99,3 +103,46 @@ def form_fields() -> Iterator[str]:
                 for field, how in form.base_fields.items():
                     if not isinstance(how, CHOSEN):
                         yield f"{name}.{field}"
+
+
+WITHOUT_TEXT = (
+    "bigint",
+    "boolean",
+    "date",
+    "double precision",
+    "integer",
+    "interval",
+    "numeric",
+    "smallint",
+    "timestamp with time zone",
+    "uuid",
+)
+
+
+def columns_with_text() -> set[str]:
+    """Return table.column of each column that can hold text or the hash of one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT table_name || '.' || column_name
+            FROM information_schema.columns
+            WHERE table_schema = current_schema() AND data_type <> ALL(%s)""",
+            [list(WITHOUT_TEXT)],
+        )
+        found = {name for (name,) in cursor.fetchall()}
+    hashes = {
+        f"{model._meta.db_table}.{field.column}"
+        for model in apps.get_models()
+        for field in model._meta.concrete_fields
+        if isinstance(field, KeyedUUIDField)
+    }
+    return found | hashes
+
+
+def erased_columns(columns: set[str]) -> set[str]:
+    """Return the columns that erasing empties, or whose rows it deletes."""
+    found = set()
+    for table in TABLES:
+        of_table = {name for name in columns if name.startswith(f"{table.name}.")}
+        erased = {f"{table.name}.{column}" for column in table.erased}
+        found |= erased & of_table if erased else of_table
+    return found

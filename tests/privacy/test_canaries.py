@@ -21,11 +21,11 @@ from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.privacy.canaries import Canaries, Found, dump, everything, find_in, restore
 from tests.privacy.fields import WITHOUT_MARK, fields_with_text
-from tests.privacy.planting import World
-from tests.privacy.planting import live_source as live_source
-from tests.privacy.planting import sources as sources
-from tests.privacy.planting import world as world
-from tests.world.erasures import erase
+from tests.privacy.marks import World
+from tests.privacy.marks import live_source as live_source
+from tests.privacy.marks import sources as sources
+from tests.privacy.marks import world as world
+from tests.world.clients import erase
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.receiver import authority as authority

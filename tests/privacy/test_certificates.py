@@ -10,8 +10,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from tests.world.clients import Api, person
-from tests.world.erasures import erase, request_erasure
+from tests.world.clients import Api, erase, person, request_erasure
 from verification.privacy.certificates import certificate_pdf
 from verification.privacy.models import SigningKey
 

@@ -1,53 +1,9 @@
 """Every column that can hold text is erased, or named as one without personal data."""
 
 from django.apps import apps
-from django.db import connection
 
-from verification.db.encryption import KeyedUUIDField
+from tests.privacy.fields import columns_with_text, erased_columns
 from verification.privacy.other_data import NOT_OF_SUBJECTS
-from verification.privacy.personal_data import TABLES
-
-WITHOUT_TEXT = (
-    "bigint",
-    "boolean",
-    "date",
-    "double precision",
-    "integer",
-    "interval",
-    "numeric",
-    "smallint",
-    "timestamp with time zone",
-    "uuid",
-)
-
-
-def columns_with_text() -> set[str]:
-    """Return table.column of each column that can hold text or the hash of one."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """SELECT table_name || '.' || column_name
-            FROM information_schema.columns
-            WHERE table_schema = current_schema() AND data_type <> ALL(%s)""",
-            [list(WITHOUT_TEXT)],
-        )
-        found = {name for (name,) in cursor.fetchall()}
-    hashes = {
-        f"{model._meta.db_table}.{field.column}"
-        for model in apps.get_models()
-        for field in model._meta.concrete_fields
-        if isinstance(field, KeyedUUIDField)
-    }
-    return found | hashes
-
-
-def erased_columns(columns: set[str]) -> set[str]:
-    """Return the columns that erasing empties, or whose rows it deletes."""
-    found = set()
-    for table in TABLES:
-        of_table = {name for name in columns if name.startswith(f"{table.name}.")}
-        erased = {f"{table.name}.{column}" for column in table.erased}
-        found |= erased & of_table if erased else of_table
-    return found
 
 
 def other_columns(columns: set[str]) -> set[str]:

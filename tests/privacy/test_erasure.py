@@ -11,11 +11,10 @@ from django.utils.timezone import now
 
 from monitoring.models import Alert, Rule
 from tests.checks.engine import definitions, found, only_result
-from tests.world.clients import HOSTED, Api, person
+from tests.world.clients import HOSTED, Api, erase, erasing_api, person, request_erasure
 from tests.world.clock import let_time_pass
 from tests.world.console import ConsoleVisitor
 from tests.world.deliveries import configure_receiver
-from tests.world.erasures import erase, erasing_api, request_erasure
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.members import create_member

@@ -20,13 +20,12 @@ from tests.fakes.smile_id import FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.privacy.canaries import Found, find_in, table_values
-from tests.privacy.planting import World
-from tests.privacy.planting import live_source as live_source
-from tests.privacy.planting import sources as sources
-from tests.privacy.planting import world as world
-from tests.world.clients import HOSTED
+from tests.privacy.marks import World
+from tests.privacy.marks import live_source as live_source
+from tests.privacy.marks import sources as sources
+from tests.privacy.marks import world as world
+from tests.world.clients import HOSTED, erase, request_erasure
 from tests.world.corrections import reviewer
-from tests.world.erasures import erase, request_erasure
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.payer import Payer

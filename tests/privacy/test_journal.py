@@ -13,8 +13,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.world.clients import Api, person
-from tests.world.erasures import erase, request_erasure
+from tests.world.clients import Api, erase, person, request_erasure
 from tests.world.rules import create_rule
 from verification.privacy import erasure as erasures
 from verification.privacy import journal

@@ -20,11 +20,13 @@ from verification.checks.catalogue import CATALOGUE
 from verification.checks.engine import run_due_checks
 from verification.notifications.models import SandboxAddress
 from verification.notifications.recipients import exact_address_hash
+from verification.privacy.erasure import erase_person
+from verification.privacy.models import Erasure
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry, Refused
 from workspaces import keys
 from workspaces.create import create_workspace
-from workspaces.models import Account, Workspace
+from workspaces.models import Account, Scope, Workspace
 
 ATTESTED = {
     "mode": "CUSTOMER_ATTESTED",
@@ -140,6 +142,26 @@ class Api:
     def work(self) -> None:
         """Run the checks that are due, as a job would."""
         run_due_checks()
+
+
+def erasing_api(api: Api) -> Api:
+    """Return a client with a key that may erase."""
+    return Api(api.workspace, api.environment, scopes=list(Scope.values))
+
+
+def request_erasure(api: Api, report_id: str) -> dict[str, Any]:
+    answer = erasing_api(api).delete(f"/reports/{report_id}/subject")
+    assert answer.status_code == 202, answer.content
+    return answer.json()
+
+
+def erase(api: Api, report_id: str) -> Erasure:
+    """Erase the subject of this report; return the erasure, which has ended."""
+    made = request_erasure(api, report_id)
+    erase_person(made["id"])
+    erasure = Erasure.objects.select_related("request__workspace").get(pk=made["id"])
+    assert erasure.ended_at is not None
+    return erasure
 
 
 def error_codes(problem: dict[str, Any]) -> dict[str, str]:

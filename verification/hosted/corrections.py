@@ -16,7 +16,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.golive.uploads import ACCEPTED, status_of
 from verification.hosted import forms, subject_data_page
 from verification.hosted.consent_page import OpenConsent
-from verification.hosted.pages import render_page, require_rate, see_other
+from verification.hosted.pages import ASK_OR_DO, render_page, require_rate, see_other
 from verification.hosted.subject_data import (
     data_context,
     subject_pages,
@@ -39,6 +39,7 @@ from workspaces import rate_limits
 FORMS_PER_MINUTE = 6
 
 
+@ASK_OR_DO
 @subject_required
 def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpResponse:
     """Show the form; a POST opens the correction of this finding."""
@@ -75,6 +76,7 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
     return _render_form(request, visited, wrong, form)
 
 
+@ASK_OR_DO
 @subject_required
 def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpResponse:
     """Show how far a correction is; a POST withdraws it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import get_language
+from django.views.decorators.http import require_safe
 
 from verification.db.encryption import keyed_hash
 from verification.hosted import forms
 from verification.hosted.pages import (
+    ASK_OR_DO,
     RateLimited,
     hosted,
     render_page,
@@ -29,19 +31,19 @@ REQUESTS_PER_DAY = 50
 ALL_REQUESTS_PER_DAY = 10_000
 
 
+@ASK_OR_DO
 @hosted
 def show(request: HttpRequest) -> HttpResponse:
     """Take the request. The answer is the same whether or not anything is known."""
     if request.method != "POST":
-        context = {"form": forms.MyDataForm(), "sent": "sent" in request.GET}
-        return render_page(request, "my_data", _with_channels(context))
+        return _render_form(request, forms.MyDataForm())
     form = forms.MyDataForm(request.POST)
     try:
         _require_rates(request)
     except RateLimited:
         return render_page(request, "too_many", status=429)
     if not form.is_valid():
-        return render_page(request, "my_data", _with_channels({"form": form}))
+        return _render_form(request, form)
     channel, address = form.cleaned_data["address"]
     ask_for_data(
         Typed(
@@ -52,11 +54,19 @@ def show(request: HttpRequest) -> HttpResponse:
             get_language() or "en",
         )
     )
-    return see_other(reverse("my-data") + "?sent")
+    return see_other(reverse("my-data-sent"))
 
 
-def _with_channels(context: dict[str, object]) -> dict[str, object]:
-    return {**context, "has_sms": sms_is_configured()}
+@require_safe
+@hosted
+def sent(request: HttpRequest) -> HttpResponse:
+    """Say the same to everybody who has asked."""
+    return render_page(request, "my_data_sent")
+
+
+def _render_form(request: HttpRequest, form: forms.MyDataForm) -> HttpResponse:
+    context = {"form": form, "has_sms": sms_is_configured()}
+    return render_page(request, "my_data", context)
 
 
 def _require_rates(request: HttpRequest) -> None:

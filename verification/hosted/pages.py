@@ -28,7 +28,7 @@ from django.http import (
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from verification import links
 from verification.consents.models import Consent, RetiredLink
@@ -125,6 +125,8 @@ def require_rate(rate: rate_limits.Rate) -> None:
         raise RateLimited
 
 
+# A page asks by GET, and does it by POST.
+ASK_OR_DO = require_http_methods(["GET", "HEAD", "POST"])
 Visited = TypeVar("Visited")
 # Called with the request, what the browser has opened, and the rest of the address.
 VisitedView = Callable[Concatenate[HttpRequest, Visited, ...], HttpResponse]

@@ -11,10 +11,10 @@ from http import HTTPStatus
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import get_language
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from verification.hosted.consent_page import OpenConsent
-from verification.hosted.pages import pdf_response, render_page, see_other
+from verification.hosted.pages import ASK_OR_DO, pdf_response, render_page, see_other
 from verification.hosted.subject_data import (
     data_context,
     subject_pages,
@@ -30,8 +30,6 @@ from verification.privacy.erasure import (
 from verification.privacy.models import Erasure, Origin
 from verification.privacy.objections import object_to_use
 from verification.reports.status import SUBJECT_ACTOR
-
-ASK_OR_DO = require_http_methods(["GET", "HEAD", "POST"])
 
 
 @ASK_OR_DO

@@ -3,15 +3,14 @@
 from django.urls import include, path
 
 from verification.hosted import (
+    authenticity,
     blocks,
     consent,
     corrections,
     my_data,
     payment,
     reference,
-    report_authenticity,
     sandbox_checkout,
-    signing_keys,
     subject_data,
     subject_rights,
     top_up,
@@ -102,14 +101,15 @@ urlpatterns = [
     path("p/", include((payment_urls, "payment"))),
     path("t/", include((top_up_urls, "top-up"))),
     path("my-data", my_data.show, name="my-data"),
+    path("my-data/sent", my_data.sent, name="my-data-sent"),
     path("b/<str:token>", blocks.show, name="block"),
-    path(".well-known/signing-keys.pem", signing_keys.show_all, name="signing-keys"),
+    path(".well-known/signing-keys.pem", authenticity.show_keys, name="signing-keys"),
     path(
         ".well-known/signing-keys/<slug:key_id>.pem",
-        signing_keys.show,
+        authenticity.show_key,
         name="signing-key",
     ),
-    path("v/<uuid:report_id>/<str:token>", report_authenticity.show, name="genuine"),
+    path("v/<uuid:report_id>/<str:token>", authenticity.show_report, name="genuine"),
     path(
         "sandbox/checkout/<uuid:reference>",
         sandbox_checkout.show,

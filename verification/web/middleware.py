@@ -59,7 +59,7 @@ TEST_PREFIX = "vrf_test_"
 PROBES = {"/healthz", "/readyz"}
 # These paths are for programs, as the API is.
 PROGRAM_PATHS = ("/metrics", "/callbacks/")
-HOSTED_PATHS = ("/b/", "/c/", "/p/", "/r/", "/sandbox/checkout/", "/t/")
+HOSTED_PATHS = ("/b/", "/c/", "/my-data", "/p/", "/r/", "/sandbox/checkout/", "/t/")
 USER_PATHS = ("/admin/", "/console/", "/accounts/")
 MAX_HOSTED_FORM_BYTES = 64 * 1024
 # The one hosted form that takes documents

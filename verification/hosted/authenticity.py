@@ -1,21 +1,24 @@
-"""The page that says whether a printed report is genuine."""
+"""What proves that a document is ours: the page of a printed report, public keys."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.hosted.pages import client_context, hosted, initials, render_page
+from verification.privacy.certificates import published_keys
 from verification.reports.models import Report
 from workspaces.models import Environment
+
+PEM_TYPE = "application/x-pem-file"
 
 
 @require_safe
 @hosted
-def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
+def show_report(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
     """Show the checks of a genuine report, and only the initials of its subject."""
     known = links.is_token(token, "genuine", report_id)
     reports = Report.objects.select_related("workspace")
@@ -33,3 +36,19 @@ def show(request: HttpRequest, report_id: UUID, token: str) -> HttpResponse:
         "timezone": "Africa/Nairobi",
     }
     return render_page(request, "genuine", context)
+
+
+@require_safe
+def show_keys(request: HttpRequest) -> HttpResponse:
+    """Return the keys that verify certificates of erasures: today's, then former."""
+    pem = "".join(key.pem for key in published_keys())
+    return HttpResponse(pem, content_type=PEM_TYPE)
+
+
+@require_safe
+def show_key(request: HttpRequest, key_id: str) -> HttpResponse:
+    """Return the key with this id, which a certificate names."""
+    for key in published_keys():
+        if key.pk == key_id:
+            return HttpResponse(key.pem, content_type=PEM_TYPE)
+    raise Http404
