@@ -170,7 +170,7 @@ CONTEXTS = {
     Kind.CORRECTION_OPENED: CORRECTION,
     Kind.CORRECTION_RERUN: CORRECTION,
     Kind.ACCESS_LINK: CONTEXT,
-    Kind.MY_DATA: {**CODE, "links": [{"client": "Acacia Lenders", "link": LINK}]},
+    Kind.MY_DATA: {**CONTEXT, "links": [{"client": "Acacia Lenders", "link": LINK}]},
 }
 TO_OWNERS = {
     Kind.TOP_UP_RECEIPT,

@@ -156,12 +156,18 @@ def _url(report: Report) -> str:
 def _messages(
     request: SubjectRequest, typed: Typed, found: list[_Link]
 ) -> Iterator[OutgoingMessage]:
-    """Yield one e-mail with all links, or an SMS for each of them."""
-    parts = [found] if typed.channel == Channel.EMAIL else [[one] for one in found]
-    for number, some in enumerate(parts):
-        context: dict[str, Any] = {
-            "links": [{"client": one.client, "link": one.url} for one in some]
-        }
+    """Yield one e-mail with all links, or an SMS for each of them.
+
+    The message is erased with its report; the e-mail, with the first of its reports.
+    """
+    contexts: list[dict[str, Any]] = [
+        {"requester": one.client, "link": one.url} for one in found
+    ]
+    if typed.channel == Channel.EMAIL:
+        contexts = [
+            {"links": [{"client": one.client, "link": one.url} for one in found]}
+        ]
+    for number, context in enumerate(contexts):
         yield OutgoingMessage(
             Kind.MY_DATA,
             typed.channel,
@@ -169,5 +175,5 @@ def _messages(
             typed.address,
             context,
             typed.language,
-            report_id=some[0].report.pk,
+            report_id=found[number].report.pk,
         )
