@@ -142,7 +142,12 @@ class DisputeForm(forms.Form):
     def clean(self) -> dict[str, Any] | None:
         if len(self._uploads) > MAX_DOCUMENTS:
             self.add_error("documents", _("Choose at most three documents"))
-        elif not self.errors:
+        elif self._uploads and self.errors:
+            # A browser cannot choose files again by itself.
+            self.add_error(
+                "documents", _("Choose your documents again: they were not kept")
+            )
+        else:
             # An inspection takes seconds, so it comes last.
             try:
                 self.files_read = [read_upload(upload) for upload in self._uploads]
