@@ -256,3 +256,68 @@ def test_busy_inspection_asks_to_send_it_again(subject: Visitor):
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
     assert "Send it again in a minute" in answer.content.decode()
     assert not Correction.objects.exists()
+
+
+def test_documents_of_a_form_with_errors_have_to_be_chosen_again(subject: Visitor):
+    answer = send(subject, ("id.pdf", pdf(), "application/pdf"), what="")
+
+    assert "Choose your documents again" in answer.content.decode()
+
+
+def test_flood_of_forms_is_refused(subject: Visitor):
+    # The minute may end in between.
+    statuses = [send(subject, what="").status_code for _ in range(13)]
+
+    assert statuses[:6] == [200] * 6
+    assert 429 in statuses
+    assert not Correction.objects.exists()
+
+
+def test_form_of_20_mb_is_refused(subject: Visitor):
+    large = ("id.pdf", pdf() + bytes(20 * 1024 * 1024), "application/pdf")
+
+    answer = send(subject, large)
+
+    assert answer.status_code == 413
+    assert "choose smaller files" in answer.content.decode()
+    assert not Correction.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b'{"what": "x", "why": "y"}', "application/json", 200),
+        (b"what=x&why=y", "text/plain", 200),
+        (b"x" * 100, "multipart/form-data", 400),
+    ],
+)
+def test_body_that_is_no_form_opens_no_correction(
+    subject: Visitor, body: bytes, kind: str, status: int
+):
+    where = subject.page + form_of(subject)
+
+    assert subject.browser.post(where, body, content_type=kind).status_code == status
+    assert not Correction.objects.exists()
+
+
+def test_form_of_another_site_is_refused(subject: Visitor):
+    where = form_of(subject)
+    subject.browser.handler.enforce_csrf_checks = True
+
+    assert subject.post(where, **SAID).status_code == 403
+    assert not Correction.objects.exists()
+
+
+def test_texts_and_names_of_documents_are_shown_as_text(subject: Visitor):
+    html = "<img src=x onerror=alert(1)>"
+    repeated = send(subject, what=html, why="").content.decode()
+
+    answer = send(
+        subject, (f"{html}.pdf", pdf(), "application/pdf"), what=html, why=html
+    )
+
+    shown = subject.browser.get(answer["Location"]).content.decode()
+    assert "<img src=x" not in shown
+    assert shown.count("&lt;img src=x onerror=alert(1)&gt;") == 3
+    assert "<img src=x" not in repeated
+    assert "&lt;img src=x" in repeated

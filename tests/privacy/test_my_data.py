@@ -18,6 +18,7 @@ from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Kind, Notification
 from verification.notifications.recipients import block
+from verification.notifications.templates import write_sms
 from verification.privacy.models import SubjectRequest
 from verification.privacy.my_data import answer_my_data
 from verification.privacy.personal_data import erase_reports
@@ -31,6 +32,7 @@ EMAIL = "wanjiku@kamau.test"
 NUMBER = "12345678"
 FOUND = "What was found about you"
 BORN = {"dateOfBirth": "1990-03-27"}
+FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.fixture
@@ -228,7 +230,10 @@ def test_links_in_sms_go_out_one_by_one(paying_api: Api, settings: Any):
 
     sent = messages()
     assert [one.recipient for one in sent] == ["+254712345678"] * 2
-    assert [len(links_of(one)) for one in sent] == [1, 1]
+    texts = [write_sms(one) for one in sent]
+    for client, text in zip(["Acacia Lenders", "Baobab Bank"], texts, strict=True):
+        assert f"for {client}" in text
+        assert text.count("/c/") == 1
 
 
 def test_job_runs_twice_without_harm(known: Report):
@@ -309,3 +314,76 @@ def test_pages_of_a_consent_lead_to_it(paying_api: Api):
     visitor.open()
 
     assert 'href="/my-data"' in visitor.text()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"number=" + b"1" * 70_000, FORM, 413),
+        (b"&".join(b"number=1" for _ in range(1500)), FORM, 413),
+        (b"x" * 100, "multipart/form-data", 400),
+        # No form: the page asks for everything.
+        (b'{"number": "12345678"}', "application/json", 200),
+        (b"<xml/>", "text/xml", 200),
+    ],
+)
+def test_body_that_is_no_such_form_stores_nothing(body: bytes, kind: str, status: int):
+    answered = Client().post("/my-data", body, content_type=kind)
+
+    assert answered.status_code == status
+    assert answered["Cache-Control"] == "no-store"
+    assert not SubjectRequest.objects.exists()
+
+
+def test_form_of_another_site_is_refused():
+    typed = {"number": NUMBER, "address": EMAIL, "country": "KE"}
+
+    answered = Client(enforce_csrf_checks=True).post("/my-data", typed)
+
+    assert answered.status_code == 403
+    assert not SubjectRequest.objects.exists()
+
+
+@pytest.mark.parametrize("method", ["put", "patch", "delete"])
+def test_other_methods_are_refused(method: str):
+    assert getattr(Client(), method)("/my-data").status_code == 405
+
+
+def test_form_repeats_what_was_typed_as_text():
+    typed = '"><script>alert(1)</script>'
+
+    page = ask(number=typed, address=typed).content.decode()
+
+    assert "<script" not in page
+    assert "&quot;&gt;&lt;script&gt;alert(1)" in page
+
+
+def test_day_of_one_network_is_limited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page, "REQUESTS_PER_MINUTE", 100)
+    monkeypatch.setattr(page, "REQUESTS_PER_DAY", 2)
+
+    statuses = [ask(str(n) * 8, f"a{n}@b.test").status_code for n in range(1, 4)]
+    other = ask(REMOTE_ADDR="198.51.100.7").status_code
+
+    assert (statuses, other) == ([303, 303, 429], 303)
+    assert SubjectRequest.objects.count() == 3
+
+
+def test_answer_is_the_same_above_the_limit_of_an_address(
+    known: Report, monkeypatch: pytest.MonkeyPatch
+):
+    """Else somebody could learn that another has asked for their data today."""
+    monkeypatch.setattr(page, "REQUESTS_PER_MINUTE", 100)
+    answers = [ask() for _ in range(4)]
+
+    assert {(one.status_code, one["Location"]) for one in answers} == {
+        (303, "/my-data/sent")
+    }
+    assert SubjectRequest.objects.count() == 3
+
+
+def test_sent_page_keeps_its_words_in_the_other_language():
+    page = Client().get("/my-data/sent?lang=sw").content.decode()
+
+    assert "Subiri ujumbe wetu" in page
+    assert 'name="number"' not in page
