@@ -6,8 +6,6 @@ it stays readable with the same link, as an erased report names nobody.
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import get_language
@@ -23,6 +21,7 @@ from verification.hosted.subject_data import (
 from verification.privacy.certificates import certificate_pdf, signed_members
 from verification.privacy.erasure import (
     ErasureHeld,
+    Person,
     erasure_of,
     request_erasure,
     waiting_erasure,
@@ -58,14 +57,22 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     report, path = visited.consent.report, subject_pages.path_of(visited.consent.pk)
     if report.erased_at or waiting_erasure(report.subject_id):
         return see_other(f"{path}deletion")
-    context = data_context(visited)
     if request.method != "POST":
-        return render_page(request, "data/delete", context)
+        return render_page(request, "data/delete", data_context(visited))
     try:
         request_erasure(report.pk, Origin.SUBJECT, requested_by=SUBJECT_ACTOR)
     except ErasureHeld:
-        return render_page(request, "data/held", context, HTTPStatus.CONFLICT)
+        return see_other(f"{path}held")
     return see_other(f"{path}deletion")
+
+
+@require_safe
+@subject_required
+def held(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Say that a hold of staff keeps the reports, without its reason."""
+    if not Person.of(visited.consent.report).is_held:
+        return subject_pages.redirect(visited.consent.pk)
+    return render_page(request, "data/held", data_context(visited))
 
 
 @require_safe
