@@ -37,6 +37,11 @@ SPACED = """() => {
 # the reference of the API is drawn from a document that takes seconds to make.
 expect.set_options(timeout=20_000)
 WIDTH = "document.documentElement.scrollWidth"
+# A hosted page with all that it loads
+HOSTED_PAGE_BYTES = 40 * 1024
+# The page itself and all that it needs, with their sizes
+LOADED = """() => Object.fromEntries(performance.getEntries()
+    .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
@@ -123,7 +128,7 @@ def let_get_messages(service, client):
 
 @pytest.fixture
 def look(page):
-    """Save a picture of the page, and check its accessibility."""
+    """Save a picture of the page, check its accessibility and a hosted page's size."""
 
     def at(name):
         # A click waits until another page begins, and not for the whole of it.
@@ -137,5 +142,21 @@ def look(page):
         assert page.evaluate(WIDTH) <= NARROW["width"]
         page.evaluate("document.adoptedStyleSheets = []")
         page.set_viewport_size(PHONE)
+        loaded = page.evaluate(LOADED)
+        if any(url.endswith("hosted.css") for url in loaded):
+            assert 5000 < sum(loaded.values()) < HOSTED_PAGE_BYTES
+
+    return at
+
+
+@pytest.fixture
+def look_in_both(page, look):
+    """Look at the page in English and in Kiswahili; it is in English again then."""
+
+    def at(name):
+        look(name)
+        page.get_by_role("link", name="Kiswahili").click()
+        look(f"sw-{name}")
+        page.get_by_role("link", name="English").click()
 
     return at

@@ -3,14 +3,10 @@
 import pytest
 import requests
 
+from tests.browser.conftest import HOSTED_PAGE_BYTES, LOADED
 from tests.browser.test_consent import confirm, link_of, sees
 
 pytestmark = pytest.mark.slow
-
-PAGE_BYTES = 40 * 1024
-# The page itself and all that it needs, with their sizes.
-LOADED = """() => Object.fromEntries(performance.getEntries()
-    .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
 
 
 def test_heaviest_page_is_light(page, ask):
@@ -21,7 +17,7 @@ def test_heaviest_page_is_light(page, ask):
     loaded = page.evaluate(LOADED)
 
     assert any(url.endswith("hosted.css") for url in loaded)
-    assert 5000 < sum(loaded.values()) < PAGE_BYTES
+    assert 5000 < sum(loaded.values()) < HOSTED_PAGE_BYTES
 
 
 def test_form_of_10_mb_is_refused_at_once(page, ask):

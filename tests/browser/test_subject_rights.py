@@ -1,0 +1,202 @@
+"""Subjects with a phone object, have everything deleted, and meet links that refuse."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import PHONE
+from tests.browser.test_consent import confirm, link_of, sees
+from tests.browser.test_subject_data import grant
+from tests.golive.files import pdf
+
+pytestmark = pytest.mark.slow
+
+HOLD = """INSERT INTO privacy_hold (id, report_id, reason, ends_at, held_by, created_at,
+    released_by) VALUES (gen_random_uuid(), %s, 'Case 7', now() + interval '1 day',
+    'staff', now(), '')"""
+RELEASE = (
+    "UPDATE privacy_hold SET released_at = now(), released_by = 'staff'"
+    " WHERE report_id = %s"
+)
+MISTYPED = "90000002"
+DONE = "Your details were deleted"
+# The text of the label or of the element itself
+FOCUSED = "e => (e.labels?.[0] ?? e).innerText"
+OUTLINE = "e => getComputedStyle(e).outlineStyle"
+
+
+def follow(page, name):
+    page.get_by_role("link", name=name).click()
+
+
+def press(page, name):
+    page.get_by_role("button", name=name).click()
+
+
+def wait_for_the_end(page):
+    """Press the button of the page until the erasure has ended."""
+    page.wait_for_url("**/data/deletion*")
+    again = page.get_by_role("link", name="See whether it is done")
+    for _ in range(40):
+        if not again.is_visible():
+            break
+        page.wait_for_timeout(500)
+        again.click()
+    sees(page, DONE)
+
+
+def test_subject_objects_and_has_everything_deleted(
+    page, ask, look_in_both, client, service
+):
+    report = grant(page, ask, client)
+    follow(page, "See what was found about you")
+    follow(page, "Object to further use")
+    look_in_both("objection")
+    press(page, "I object")
+    sees(page, "You objected")
+    look_in_both("objected")
+    follow(page, "See what was found about you")
+    expect(page.get_by_text("You objected on")).to_be_visible()
+    look_in_both("data-objected")
+
+    with service.connect() as connection:
+        connection.execute(HOLD, [report["id"]])
+    follow(page, "Delete everything about me")
+    look_in_both("delete")
+    press(page, "Delete everything about me")
+    sees(page, "We cannot delete your details now")
+    look_in_both("delete-held")
+
+    with service.connect() as connection:
+        connection.execute(RELEASE, [report["id"]])
+    page.goto(page.url.replace("held", "delete"))
+    # The page before the end of the erasure
+    service.kill_jobs()
+    press(page, "Delete everything about me")
+    sees(page, "We are deleting your details")
+    look_in_both("deletion")
+    service.start_jobs()
+    wait_for_the_end(page)
+    look_in_both("deleted-with-certificate")
+    for name, end in (("certificate (PDF)", ".pdf"), ("its signature (JSON)", ".json")):
+        with page.expect_download() as saved:
+            follow(page, name)
+        assert saved.value.suggested_filename.endswith(end)
+
+    for _ in range(8):
+        page.go_back()
+        assert "Wanjiku" not in page.content()
+        assert "12345678" not in page.content()
+        sees(page, re.compile(f"{DONE}|Taarifa zako zilifutwa"))
+
+
+def test_subject_deletes_by_keyboard_without_javascript(
+    page, browser, ask, client, service
+):
+    """A correction on the way: the form and its document need no script either."""
+    subject = {"idNumber": MISTYPED}
+    report = grant(page, ask, client, subject=subject, checksRequested=["IDENTITY"])
+    page = browser.new_context(java_script_enabled=False, viewport=PHONE).new_page()
+    page.goto(link_of(report))
+
+    def reach(name):
+        """Press Tab until the focus is visible on what has this text or label."""
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            focus = page.locator(":focus")
+            if focus.count() and focus.evaluate(FOCUSED).startswith(name):
+                assert focus.evaluate(OUTLINE) != "none"
+                return
+        raise AssertionError(f"no {name} on {page.url}")
+
+    for name, text in (("Day", "27"), ("Month", "3"), ("Year", "1990")):
+        reach(name)
+        page.keyboard.type(text)
+    page.keyboard.press("Enter")
+    sees(page, "You agreed to the checks")
+    reach("See what was found about you")
+    page.keyboard.press("Enter")
+    sees(page, "What was found about you")
+    reach("The details")
+    page.keyboard.press("Enter")
+    expect(page.locator("details").first).to_have_attribute("open", "")
+    reach("This is wrong")
+    page.keyboard.press("Enter")
+    sees(page, "This is wrong")
+    for name in ("What is wrong?", "What is right"):
+        reach(name)
+        page.keyboard.type("Two digits were swapped.")
+    reach("Document 1")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Enter")
+    file = {"name": "id.pdf", "mimeType": "application/pdf", "buffer": pdf()}
+    chooser.value.set_files(file)
+    reach("Send it")
+    page.keyboard.press("Enter")
+    sees(page, "What you said is wrong")
+    expect(page.get_by_text("id.pdf")).to_be_visible()
+    reach("Back to what was found")
+    page.keyboard.press("Enter")
+    reach("Delete everything about me")
+    page.keyboard.press("Enter")
+    sees(page, "Delete everything about you?")
+    reach("Delete everything about me")
+    page.keyboard.press("Enter")
+
+    wait_for_the_end(page)
+    page.context.close()
+
+
+def test_links_that_show_no_data_say_why(page, ask, look_in_both, client, service):
+    report = grant(page, ask, client)
+    page.context.clear_cookies()
+    page.goto(link_of(report))
+    data = f"{page.url}data/"
+    page.goto(data)
+    for _ in range(5):
+        confirm(page, year="1991")
+    sees(page, "Too many wrong answers")
+    look_in_both("data-locked")
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE consents_consent SET locks = 3, locked_until = now() +"
+            " interval '1 day' WHERE report_id = %s",
+            [report["id"]],
+        )
+    page.reload()
+    look_in_both("data-locked-for-a-day")
+    with service.connect() as connection:
+        connection.execute(
+            "UPDATE consents_consent SET generation = 2 WHERE report_id = %s",
+            [report["id"]],
+        )
+    page.reload()
+    sees(page, "There is a newer link")
+    look_in_both("data-replaced")
+    page.context.clear_cookies()
+    page.goto(data)
+    sees(page, "Please open your link again")
+    look_in_both("data-without-visit")
+
+
+def test_refusals_of_large_and_frequent_forms_say_what_to_do(
+    page, ask, look_in_both, look, client, service
+):
+    subject = {"idNumber": MISTYPED}
+    grant(page, ask, client, subject=subject, checksRequested=["IDENTITY"])
+    follow(page, "See what was found about you")
+    follow(page, "This is wrong")
+    large = {"name": "id.pdf", "mimeType": "application/pdf"}
+    large["buffer"] = pdf() + bytes(20_000_000)
+    page.get_by_label("Document 1").set_input_files(large)
+    press(page, "Send it")
+    sees(page, "That was too much")
+    look("too-large")
+    page.goto(f"{service.url}/my-data?lang=sw")
+    for _ in range(12):
+        if page.locator("main button").count() == 0:
+            break
+        page.locator("main button").click()
+    sees(page, "Umejaribu mara nyingi mno")
+    look("sw-too-many")
