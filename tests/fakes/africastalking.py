@@ -30,6 +30,8 @@ class SmsGateway:
         self.broken: tuple[int, str] | None = None
         # The URL to which every answer redirects, if set.
         self.leads_to = ""
+        # How the ids of messages begin
+        self.ids = "ATXid"
         # (number, text) of each accepted message.
         self.sent: list[tuple[str, str]] = []
         self.requests: list[dict[str, str]] = []
@@ -71,7 +73,7 @@ class SmsGateway:
             "number": number,
             "status": STATUS.get(code, "Failed"),
             "cost": "KES 0.8000",
-            "messageId": f"ATXid_{len(self.sent)}" if code in STATUS else "None",
+            "messageId": f"{self.ids}_{len(self.sent)}" if code in STATUS else "None",
         }
         return {
             "Message": "Sent to 1/1 Total Cost: KES 0.8000",

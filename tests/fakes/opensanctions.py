@@ -41,6 +41,8 @@ class FakeOpenSanctions(FakeServer):
     def __init__(self) -> None:
         super().__init__()
         self.key = ""
+        # Name -> schema, topics, dataset
+        self.entities = dict(ENTITIES)
         self.has_catalogue = True
         # Put over what the catalogue says of the dataset.
         self.catalogued: dict[str, Any] = {}
@@ -87,7 +89,7 @@ class FakeOpenSanctions(FakeServer):
         # Each word of a name has a weight; results below the threshold are left out.
         found = [
             result
-            for number, caption in enumerate(ENTITIES)
+            for number, caption in enumerate(self.entities)
             if (result := self._result(number, caption, one))
             and result["score"] >= float(query["threshold"])
         ]
@@ -103,7 +105,7 @@ class FakeOpenSanctions(FakeServer):
     def _result(
         self, number: int, caption: str, asked: dict[str, Any]
     ) -> dict[str, Any] | None:
-        schema, topics, dataset = ENTITIES[caption]
+        schema, topics, dataset = self.entities[caption]
         words = set(asked["properties"]["name"][0].casefold().split())
         own = set(caption.casefold().split())
         if asked["schema"] != schema or not words & own:

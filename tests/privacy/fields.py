@@ -14,6 +14,7 @@ from verification import hosted
 from verification.api.docs import document
 from verification.checks.catalogue import CATALOGUE
 from verification.db.encryption import KeyedUUIDField
+from verification.privacy.other_data import NOT_OF_SUBJECTS, RULES
 from verification.privacy.personal_data import TABLES
 
 # Texts that carry no mark, and why
@@ -105,6 +106,22 @@ def form_fields() -> Iterator[str]:
                         yield f"{name}.{field}"
 
 
+# Columns for which no mark can be made, and why
+COLUMNS_WITHOUT_MARK = {
+    "checks_checkresult.question": "a keyed hash",
+    "checks_checkresult.risk_level": "a code",
+    "monitoring_alert.environment": "a code",
+    "monitoring_alert.kind": "a code",
+    "monitoring_alert.severity": "a code",
+    "monitoring_rule.subject_id": "a keyed hash",
+    "monitoring_rule.terms": "keyed hashes",
+    "privacy_correctiondocument.content_type": "a code",
+    "privacy_correctiondocument.data_key": "a random key",
+    "privacy_correctiondocument.file": "a random name",
+    "reports_report.risk_level": "a code",
+    "reports_report.subject_id": "a keyed hash",
+    "reports_searchentry.terms": "keyed hashes",
+}
 WITHOUT_TEXT = (
     "bigint",
     "boolean",
@@ -146,3 +163,11 @@ def erased_columns(columns: set[str]) -> set[str]:
         erased = {f"{table.name}.{column}" for column in table.erased}
         found |= erased & of_table if erased else of_table
     return found
+
+
+def personal_columns() -> set[str]:
+    """Return the columns with text about people of reports, rules included."""
+    of_rule = NOT_OF_SUBJECTS["monitoring_rule"]
+    assert isinstance(of_rule, dict)
+    of_rules = {f"monitoring_rule.{name}" for name in of_rule[RULES].split()}
+    return erased_columns(columns_with_text()) | of_rules

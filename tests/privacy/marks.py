@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings as django_settings
@@ -15,24 +16,34 @@ from django.test import Client as HttpClient
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
+from monitoring.models import Alert
+from tests.fakes import companies_house as companies_house_fake
 from tests.fakes import kra as kra_fake
+from tests.fakes import prembly as prembly_fake
+from tests.fakes.africastalking import SmsGateway
+from tests.fakes.companies_house import FakeCompaniesHouse
+from tests.fakes.gleif import FakeGleif
 from tests.fakes.kra import FakeKra
 from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
+from tests.fakes.opensanctions import FakeOpenSanctions
 from tests.fakes.paystack import FakePaystack
+from tests.fakes.prembly import FakePrembly
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
+from tests.fakes.stripe import FakeStripe
 from tests.golive.files import pdf
 from tests.privacy.canaries import Canaries
 from tests.world.clients import ATTESTED, HOSTED, Api
 from tests.world.corrections import reviewer
 from tests.world.deliveries import configure_receiver
 from tests.world.payer import Payer
-from tests.world.payments import poll_checkouts, post_event
+from tests.world.payments import poll_checkouts, provider_settings, send_event
 from tests.world.receiver import Received, Receiver, Script
 from tests.world.referee import visit_as_referee
+from tests.world.refunds import create_refund, paystack_settings, send_waiting_refunds
 from tests.world.rules import DAY, move_rules_back, run_rules
 from tests.world.subject import Visitor, newest_code
-from verification.checks.models import CheckResult
+from verification.checks.models import CheckDefinition, CheckResult
 from verification.golive.inspection import inspect
 from verification.notifications.delivery import send_due_notifications
 from verification.privacy.corrections import (
@@ -43,9 +54,11 @@ from verification.privacy.corrections import (
     rerun,
     take,
 )
-from verification.privacy.models import Correction
+from verification.privacy.models import Correction, Origin
+from verification.privacy.objections import object_to_use
 from verification.providers import registry
 from verification.references.models import Reference
+from verification.reports.models import Report
 from webhooks.delivery import send_due_deliveries
 from workspaces.ledger import top_up
 
@@ -60,9 +73,17 @@ class World:
     api: Api
     receiver: Receiver
     paystack: FakePaystack
+    stripe: FakeStripe
     smile_id: FakeSmileId
     smile_id_v3: FakeSmileIdV3
     metropol: FakeMetropol
+    prembly: FakePrembly
+    opensanctions: FakeOpenSanctions
+    gleif: FakeGleif
+    companies_house: FakeCompaniesHouse
+    sms_gateway: SmsGateway
+    settings: Any
+    # Source -> its adapter and options
     sources: dict[str, Any]
     canaries: Canaries = field(default_factory=Canaries)
     # The members of the person and the company in requests
@@ -78,14 +99,19 @@ class World:
         self.fail_deliveries()
         self.make_subjects()
         self.order()
+        self.ask_other_sources()
         self.answer_consents()
         self.answer_references()
         self.pay()
+        self.pay_by_stripe()
         self.edit_draft()
         self.monitor()
         self.correct()
         self.leave_callback()
+        self.object()
+        self.write_by_hand()
         self.read()
+        self.sms_gateway.ids = self.canaries.word("africastalking.messageId")
         send_due_notifications()
         send_due_deliveries()
 
@@ -202,6 +228,80 @@ class World:
         )
         self.api.work()
 
+    def ask_other_sources(self) -> None:
+        """Ask the sources that the other orders do not ask."""
+        c = self.canaries
+        self.prembly.data = {
+            "id_number": self.person["idNumber"],
+            "surname": c.name("prembly.surname").upper(),
+            "date_of_birth": c.day("prembly.date_of_birth"),
+            "serial_number": c.digits("prembly.serial_number"),
+            "place_of_birth": c.name("prembly.place_of_birth"),
+        }
+        person = self.item(reuse=False)
+        self.create_routed(person, "IDENTITY", "KE", "prembly")
+        self.opensanctions.entities[self.person["fullName"]] = (
+            *("Person", ["sanction"]),
+            "us_ofac_sdn",
+        )
+        self.opensanctions.result = {
+            "caption": f"{c.name('opensanctions.caption')} Testperson",
+            "properties": {
+                "topics": ["sanction"],
+                "birthDate": [c.day("opensanctions.birthDate")],
+            },
+        }
+        CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+        person = self.item("AML_SCREENING", reuse=False)
+        self.create_routed(person, "AML_SCREENING", "*", "opensanctions")
+        number = f"C.{c.digits('gleif.registeredAs')}"
+        self.gleif.add(
+            "549300BUK5X61Q2X4S91",
+            registeredAs=number,
+            legalName={"name": f"{c.name('gleif.legalName')} LIMITED"},
+            legalAddress={
+                "addressLines": [c.text("gleif.legalAddress")],
+                "city": c.name("gleif.city"),
+                "country": "UG",
+            },
+        )
+        self.create_company("gleif", "UG", number)
+        self.companies_house.profile = {
+            "company_name": f"{c.name('companies_house.company_name')} LIMITED",
+            "registered_office_address": {
+                "address_line_1": c.text("companies_house.address_line_1")
+            },
+        }
+        self.companies_house.officers = [
+            {"name": c.name("companies_house.officer"), "officer_role": "director"}
+        ]
+        self.companies_house.owners = [
+            {
+                "name": c.name("companies_house.owner"),
+                "natures_of_control": ["ownership-of-shares-75-to-100-percent"],
+            }
+        ]
+        number = companies_house_fake.NUMBER
+        self.create_company("companies_house", "GB", number)
+
+    def create_company(self, source: str, country: str, number: str) -> None:
+        """Order a report on a company of another country from this source."""
+        check = "BUSINESS_VERIFICATION"
+        company = {**self.company, "registrationNumber": number, "country": country}
+        item = {**self.item(check, reuse=False), "subject": company}
+        self.create_routed(item, check, country, source)
+
+    def create_routed(
+        self, item: dict[str, Any], check: str, country: str, source: str
+    ) -> None:
+        """Order a report whose check this source answers."""
+        registry.configure(self.sources, {**ROUTES, check: {country: [source]}})
+        made = self.create(item)
+        self.api.work()
+        (result,) = self.api.report(made["id"])["checkResults"]
+        assert result["status"] == "COMPLETED", result
+        registry.configure(self.sources, ROUTES)
+
     def answer_consents(self) -> None:
         """Grant, decline and withdraw on the pages of person and company."""
         c = self.canaries
@@ -307,9 +407,44 @@ class World:
             "first_name": c.name("paystack.first_name"),
         }
         event["data"]["authorization"] = {"account_name": c.name("paystack.account")}
-        body, headers = self.paystack.signed(event)
-        assert post_event(body, headers).status_code == 200
+        send_event(self.paystack, event)
         poll_checkouts(checkout)
+        self.api.work()
+
+    def pay_by_stripe(self) -> None:
+        """Let a payer pay at Stripe, whose bank refuses to take some of it back."""
+        c = self.canaries
+        self.settings.PAYMENT_PROVIDER = "stripe"
+        payer = {"name": c.name("Stripe's payer"), "email": c.email("Stripe's payer's")}
+        # Stripe takes no less than the price of both.
+        item = self.item(
+            *("IDENTITY", "CRB_FULL"),
+            paymentMode="THIRD_PARTY",
+            payer=payer,
+            reuse=False,
+        )
+        payer_page = Payer(self.create(item)["id"])
+        payer_page.open()
+        payer_page.pay()
+        checkout = payer_page.checkout
+        self.stripe.pay(checkout.reference)
+        event = self.stripe.events[-1]
+        event["data"]["object"]["customer_details"] = {
+            "email": c.email("stripe.email"),
+            "name": c.name("stripe.name"),
+            "phone": c.phone("stripe.phone"),
+            "address": {"line1": c.text("stripe.line1")},
+        }
+        send_event(self.stripe, event)
+        poll_checkouts(checkout)
+        self.stripe.refunds_wait = True
+        create_refund(checkout, 10)
+        send_waiting_refunds()
+        (refund,) = self.stripe.refunds.values()
+        reason = c.text("stripe.failure_reason")
+        refund |= {"status": "failed", "failure_reason": reason}
+        send_waiting_refunds()
+        self.settings.PAYMENT_PROVIDER = "paystack"
         self.api.work()
 
     def edit_draft(self) -> None:
@@ -333,6 +468,11 @@ class World:
             "checkNames": ["IDENTITY"],
             "cadence": "DAILY",
             "reference": c.word("Rule.reference"),
+            "consent": {
+                **ATTESTED,
+                "policyVersion": c.text("ConsentInput.policyVersion of a rule"),
+                "evidenceReference": c.text("ConsentInput.evidenceReference of a rule"),
+            },
         }
         key = {"Idempotency_Key": c.unstored("header.Idempotency-Key of a rule")}
         made = self.api.post("/monitoring", request, **key)
@@ -393,6 +533,26 @@ class World:
         )
         assert answer.status_code == 200, answer.content
 
+    def object(self) -> None:
+        """Let staff enter an objection with what the person wrote."""
+        reason = self.canaries.text("reason of an objection")
+        report_id = UUID(self.reports[0])
+        object_to_use(report_id, Origin.STAFF, requested_by="staff", reason=reason)
+
+    def write_by_hand(self) -> None:
+        """Put marks where today only words of the service are, such as errors."""
+        c = self.canaries
+        message = c.text("CheckResult.failure_message")
+        CheckResult.objects.filter(report=self.reports[0]).update(
+            failure_message=message
+        )
+        message = c.text("Report.failure_message")
+        Report.objects.filter(pk=self.reports[0]).update(failure_message=message)
+        for alert in Alert.objects.all():
+            alert.title = c.text("Alert.title")
+            alert.message = c.text("Alert.message")
+            alert.save()
+
     def read(self) -> None:
         """Read everything as the client does; what it asks for is not stored."""
         c = self.canaries
@@ -440,24 +600,44 @@ def sources(
     smile_id_v3: FakeSmileIdV3,
     kra: FakeKra,
     metropol: FakeMetropol,
+    prembly: FakePrembly,
+    opensanctions: FakeOpenSanctions,
+    gleif: FakeGleif,
+    companies_house: FakeCompaniesHouse,
 ) -> dict[str, Any]:
-    """The configuration of Smile ID, the revenue authority and Metropol."""
-    options: dict[str, dict[str, Any]] = {
-        "smile_id.SmileId": {"partner_id": PARTNER, "api_key": KEY},
-        "smile_id_v3.SmileIdV3": {**smile_id_v3.options, "attested_language": "en"},
-        "kra.Kra": {"client_id": "key", "client_secret": "secret"},
-        "metropol.Metropol": {"public_key": PUBLIC, "private_key": PRIVATE},
+    """The configuration of all live sources."""
+    configured: dict[str, tuple[Any, dict[str, Any]]] = {
+        "smile_id.SmileId": (smile_id, {"partner_id": PARTNER, "api_key": KEY}),
+        "smile_id_v3.SmileIdV3": (
+            smile_id_v3,
+            {**smile_id_v3.options, "attested_language": "en"},
+        ),
+        "kra.Kra": (kra, {"client_id": "key", "client_secret": "secret"}),
+        "metropol.Metropol": (
+            metropol,
+            {
+                "public_key": PUBLIC,
+                "private_key": PRIVATE,
+                "url": f"{metropol.url}/v2_1",
+            },
+        ),
+        "prembly.Prembly": (
+            prembly,
+            {"app_id": prembly_fake.APP, "api_key": prembly_fake.KEY},
+        ),
+        "opensanctions.OpenSanctions": (opensanctions, {}),
+        "gleif.Gleif": (gleif, {"url": f"{gleif.url}/api/v1"}),
+        "companies_house.CompaniesHouse": (
+            companies_house,
+            {"api_key": companies_house_fake.KEY},
+        ),
     }
-    where = {
-        path: {"url": fake.url, "opened": [fake.host]}
-        for path, fake in zip(
-            options, (smile_id, smile_id_v3, kra, metropol), strict=True
-        )
-    }
-    where["metropol.Metropol"]["url"] += "/v2_1"
     return {
-        path.split(".")[0]: (f"verification.providers.{path}", where[path] | known)
-        for path, known in options.items()
+        path.split(".")[0]: (
+            f"verification.providers.{path}",
+            {"url": fake.url, "opened": [fake.host], **options},
+        )
+        for path, (fake, options) in configured.items()
     }
 
 
@@ -477,9 +657,15 @@ def world(
     paystack_api: Api,
     receiver: Receiver,
     paystack: FakePaystack,
+    stripe_api: FakeStripe,
     smile_id: FakeSmileId,
     smile_id_v3: FakeSmileIdV3,
     metropol: FakeMetropol,
+    prembly: FakePrembly,
+    opensanctions: FakeOpenSanctions,
+    gleif: FakeGleif,
+    companies_house: FakeCompaniesHouse,
+    sms_gateway: SmsGateway,
     sources: dict[str, Any],
     tmp_path: Path,
     settings: Any,
@@ -487,8 +673,23 @@ def world(
     settings.EMAIL_BACKEND = "verification.notifications.mailbox.EmailBackend"
     settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
     (tmp_path / "mail").mkdir()
+    name, of_stripe = provider_settings(stripe_api)
+    settings.PAYMENT_PROVIDERS = {**paystack_settings(paystack), name: of_stripe}
     workspace = paystack_api.workspace
     top_up(workspace, "production", Decimal(100_000), actor="tests", note="")
     return World(
-        paystack_api, receiver, paystack, smile_id, smile_id_v3, metropol, sources
+        paystack_api,
+        receiver,
+        paystack,
+        stripe_api,
+        smile_id,
+        smile_id_v3,
+        metropol,
+        prembly,
+        opensanctions,
+        gleif,
+        companies_house,
+        sms_gateway,
+        settings,
+        sources,
     )

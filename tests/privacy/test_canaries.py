@@ -14,13 +14,13 @@ from django.db import connection
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from tests.fakes.kra import kra as kra
-from tests.fakes.metropol import metropol as metropol
-from tests.fakes.paystack import paystack as paystack
-from tests.fakes.smile_id import smile_id as smile_id
-from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.privacy.canaries import Canaries, Found, dump, everything, find_in, restore
-from tests.privacy.fields import WITHOUT_MARK, fields_with_text
+from tests.privacy.fields import (
+    COLUMNS_WITHOUT_MARK,
+    WITHOUT_MARK,
+    fields_with_text,
+    personal_columns,
+)
 from tests.privacy.marks import World
 from tests.privacy.marks import live_source as live_source
 from tests.privacy.marks import sources as sources
@@ -37,6 +37,7 @@ from verification.privacy.models import Erasure
 from verification.privacy.personal_data import refresh_statistics
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
+from verification.settings.providers import checks_by_source
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -61,6 +62,9 @@ def plant(world: World, find: Callable[[], Found]) -> Found:
     assert found.keys() & world.canaries.not_stored == set()
     marked = {field.split(" of ")[0] for field in world.canaries.fields}
     assert fields_with_text() - marked - WITHOUT_MARK.keys() == set(), "plant these"
+    places = set().union(*found.values())
+    unplanted = personal_columns() - places - COLUMNS_WITHOUT_MARK.keys()
+    assert not unplanted, f"plant these: {sorted(unplanted)}"
     return found
 
 
@@ -87,8 +91,14 @@ def test_scan_reads_tables_of_which_no_model_knows(
     assert found == {"anything": {"forgotten.said", "pg_dump"}}
 
 
-def test_list_of_fields_without_mark_names_existing_fields():
+def test_lists_without_mark_name_existing_fields_and_columns(db: None):
     assert WITHOUT_MARK.keys() - fields_with_text() == set()
+    assert COLUMNS_WITHOUT_MARK.keys() - personal_columns() == set()
+
+
+def test_every_live_source_is_planted(sources: dict[str, Any]):
+    """Findings of `watchlists` quote public lists, as those of opensanctions do."""
+    assert sources.keys() | {"watchlists"} == checks_by_source().keys()
 
 
 def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
@@ -109,7 +119,8 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
     for report in Report.objects.filter(completed_at=None):
         assert world.api.post(f"/reports/{report.pk}/cancel").status_code == 200
     Report.objects.update(completed_at=old)
-    Rule.objects.update(status="PAUSED", pause_reason="BY_CLIENT", paused_at=old)
+    # The objection has paused it.
+    assert Rule.objects.update(paused_at=old) == 1
     erase_expired_reports()
     run_scheduled(refresh_statistics)
 
@@ -131,7 +142,8 @@ def test_erasing_the_subjects_erases_every_mark(
 
     erase_everybody(world)
 
-    assert Erasure.objects.count() == len([world.person, world.company])
+    companies = [world.company, "of GLEIF", "of Companies House"]
+    assert Erasure.objects.count() == len([world.person, *companies])
     assert find() == {}
     assert {path.suffix for path in documents.rglob("*.*")} == {".json"}, "the journal"
 

@@ -12,13 +12,8 @@ import pytest
 from django.db import connection
 from django.urls import URLPattern
 
-from tests.fakes.kra import kra as kra
-from tests.fakes.metropol import metropol as metropol
-from tests.fakes.paystack import paystack as paystack
 from tests.fakes.server import Answer, Request
 from tests.fakes.smile_id import FakeSmileId
-from tests.fakes.smile_id import smile_id as smile_id
-from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.privacy.canaries import Found, find_in, table_values
 from tests.privacy.marks import World
 from tests.privacy.marks import live_source as live_source
