@@ -8,8 +8,7 @@ from django.test import Client
 from django.utils.timezone import localdate, now
 
 from tests.privacy.test_retention import age
-from tests.world.clients import Api, person
-from tests.world.erasures import request_erasure
+from tests.world.clients import Api, person, request_erasure
 from tests.world.staff import change_url, press_button, read_page
 from verification.backoffice.models import AuditEvent
 from verification.privacy.holds import HoldRefused, hold, release

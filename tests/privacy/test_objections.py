@@ -9,9 +9,8 @@ from django.utils.timezone import now
 
 from monitoring.models import Rule
 from monitoring.pauses import notify_paused
-from tests.world.clients import ATTESTED, HOSTED, Api, error_codes, person
+from tests.world.clients import ATTESTED, HOSTED, Api, erase, error_codes, person
 from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
-from tests.world.erasures import erase
 from tests.world.orders import (
     REFUSED,
     create_report_with_status,

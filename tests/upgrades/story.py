@@ -18,22 +18,27 @@ from django.utils.timezone import now
 from django_q.models import Failure
 
 from tests.accounts import visitor
+from tests.fakes.africastalking import sms_gateway as sms_gateway
+from tests.fakes.companies_house import companies_house as companies_house
+from tests.fakes.gleif import gleif as gleif
 from tests.fakes.kra import kra as kra
 from tests.fakes.metropol import metropol as metropol
+from tests.fakes.opensanctions import opensanctions as opensanctions
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
+from tests.fakes.prembly import prembly as prembly
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
+from tests.fakes.stripe import stripe_api as stripe_api
 from tests.golive import applications
 from tests.golive.applications import by
-from tests.privacy.planting import World
-from tests.privacy.planting import live_source as live_source
-from tests.privacy.planting import sources as sources
-from tests.privacy.planting import world as world
+from tests.privacy.marks import World
+from tests.privacy.marks import live_source as live_source
+from tests.privacy.marks import sources as sources
+from tests.privacy.marks import world as world
 from tests.watchlists.conftest import load as load
 from tests.watchlists.files import FILES
-from tests.world.clients import ATTESTED, HOSTED, Api, person
-from tests.world.erasures import erase
+from tests.world.clients import ATTESTED, HOSTED, Api, erase, person
 from tests.world.members import create_member
 from tests.world.orders import create_report_with_status
 from tests.world.payments import poll_checkouts, send_event
