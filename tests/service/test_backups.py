@@ -1,6 +1,8 @@
 """Backups of the running service, and their restore into another database."""
 
+import base64
 import json
+import os
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ from tests.world.service import Service
 
 pytestmark = pytest.mark.slow
 RESTORED = "live_restored"
+BACKUPS = "SELECT count(*) FROM backups_backup"
 
 
 class Elsewhere:
@@ -95,7 +98,9 @@ def test_restore_refuses_a_database_with_tables(backup: Path, elsewhere: Elsewhe
     assert "not empty" in done.stderr
 
 
-@pytest.mark.parametrize("harm", ["partial", "changed", "missing", "key", "newer"])
+@pytest.mark.parametrize(
+    "harm", ["partial", "changed", "missing", "key", "another key", "newer"]
+)
 def test_restore_refuses_a_backup_that_cannot_be_used(
     backup: Path, elsewhere: Elsewhere, harm: str
 ):
@@ -104,11 +109,13 @@ def test_restore_refuses_a_backup_that_cannot_be_used(
         "changed": "were changed",
         "missing": "are missing",
         "key": "FIELD_KEYS lacks",
+        "another key": "k1 in FIELD_KEYS is not the key of this backup",
         "newer": "newer version",
     }
     manifest = backup / "manifest.json"
     members = json.loads(manifest.read_text())
     file = next(p for p in (backup / "database").iterdir() if p.name != "toc.dat")
+    variables: dict[str, str] = {}
     if harm == "partial":
         backup = backup.rename(f"{backup}.partial")
     elif harm == "changed":
@@ -116,18 +123,56 @@ def test_restore_refuses_a_backup_that_cannot_be_used(
     elif harm == "missing":
         file.unlink()
     elif harm == "key":
-        manifest.write_text(json.dumps(members | {"field_keys": ["lost"]}))
+        manifest.write_text(json.dumps(members | {"field_keys": {"lost": "x"}}))
+    elif harm == "another key":
+        variables["FIELD_KEYS"] = "k1:" + base64.b64encode(b"w" * 32).decode()
     else:
         later = members["migrations"] | {"reports": "9999_later"}
         manifest.write_text(json.dumps(members | {"migrations": later}))
 
-    done = elsewhere.manage("restore", str(backup))
+    done = elsewhere.manage("restore", str(backup), **variables)
 
     assert done.returncode != 0
     assert words[harm] in done.stderr
     with psycopg.connect(elsewhere.url) as db:
         tables = db.execute("SELECT count(*) FROM pg_tables WHERE schemaname='public'")
         assert tables.fetchone()[0] == 0
+
+
+@pytest.mark.parametrize("size", ["100k", "600k"])
+def test_full_disk_leaves_no_half_of_a_backup(
+    service: Service, client: Client, tmp_path: Path, size: str
+) -> None:
+    """The larger one has room for the database and not for the documents."""
+    with service.connect() as db:
+        before = db.execute(BACKUPS).fetchone()
+    big = Path(service.environment["DATA_DIR"]) / "documents" / "big"
+    big.parent.mkdir(exist_ok=True)
+    big.write_bytes(os.urandom(600_000))
+    steps = (
+        f"mount -t tmpfs -o size={size} none {tmp_path}\n"
+        f"{sys.executable} manage.py backup {tmp_path}/backups\n"
+        f"echo code $? left $(ls -A {tmp_path}/backups)"
+    )
+    try:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", steps],
+            cwd=settings.BASE_DIR,
+            env=service.environment | {"DATABASE_URL": service.database_url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        big.unlink()
+
+    if "mount" in done.stderr:
+        pytest.skip("mounting a small disk needs root")
+    assert done.stdout == "code 1 left\n"
+    (said,) = done.stderr.splitlines()
+    assert "No space left on device" in said
+    with service.connect() as db:
+        assert db.execute(BACKUPS).fetchone() == before
 
 
 def test_drill_restores_and_leaves_nothing(backup: Path, service: Service):

@@ -19,13 +19,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from django.apps import apps
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.storage import Storage, storages
@@ -37,7 +36,7 @@ from psycopg.conninfo import conninfo_to_dict
 from verification.backoffice.models import fingerprints
 from verification.backups.models import Backup
 from verification.db import embedded
-from verification.db.encryption import EncryptedJSONField, unseal
+from verification.db.encryption import key_fingerprints, sealed_fields, unseal
 
 FORMAT = 1
 PARTIAL = ".partial"
@@ -66,6 +65,13 @@ TABLES = """
 SELECT table_name FROM information_schema.tables
 WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1
 """
+COLUMNS = """
+SELECT table_name, column_name FROM information_schema.columns
+WHERE table_schema = current_schema()
+"""
+LAST_MIGRATIONS = """
+SELECT app, max(name) FROM django_migrations GROUP BY app ORDER BY app
+"""
 UNLOGGED = """
 SELECT relname FROM pg_class WHERE relkind = 'r' AND relpersistence = 'u'
 """
@@ -85,8 +91,8 @@ class Manifest:
     postgresql: int
     # App -> its last migration
     migrations: dict[str, str]
-    # Ids of FIELD_KEYS that sealed values of the database need
-    field_keys: list[str]
+    # Id of each key that sealed values of the database need -> its fingerprint
+    field_keys: dict[str, str]
     # Fingerprint of the newest LOOKUP_KEY, in hexadecimal
     lookup_key: str
     rows: dict[str, int]
@@ -104,36 +110,50 @@ def write_backup(parent: Path) -> Path:
     folder = parent / f"{at:%Y%m%dT%H%M%SZ}"
     partial = folder.with_name(folder.name + PARTIAL)
     partial.mkdir(parents=True)
+    try:
+        rows = _write_parts(partial, at)
+    except BaseException:
+        # Half of a backup is of no use, and a full disk needs the room.
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    partial.rename(folder)
+    Backup.objects.create(rows=rows, seconds=(now() - at).total_seconds())
+    return folder
+
+
+def _write_parts(folder: Path, at: datetime) -> int:
+    """Write database, documents and manifest; return the number of rows."""
     with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
         db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         db.execute("SET LOCAL statement_timeout = 0")
+        # It waits for pg_dump.
+        db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         snapshot = _value(db, "SELECT pg_export_snapshot()")
         _run(
             "pg_dump",
             *("--format=directory", f"--jobs={JOBS}", "--compress=1"),
             *("--no-owner", "--no-privileges", "--no-unlogged-table-data"),
-            *(f"--snapshot={snapshot}", f"--file={partial / 'database'}"),
+            *(f"--snapshot={snapshot}", f"--file={folder / 'database'}"),
         )
-        rows, keys = _count_rows(db), sorted(_field_key_ids(db))
+        rows, keys = _count_rows(db), _field_key_ids(db)
+        migrations: dict[str, str] = dict(db.execute(LAST_MIGRATIONS).fetchall())
         version = int(_value(db, "SHOW server_version_num"))
-    _copy_documents(storages["documents"], partial / "documents")
+    _copy_documents(storages["documents"], folder / "documents")
     manifest = Manifest(
         format=FORMAT,
         version=settings.VERSION,
         made_at=at.isoformat(),
         postgresql=version // 10_000,
-        migrations=last_migrations(),
-        field_keys=keys,
+        migrations=migrations,
+        field_keys={k: v for k, v in key_fingerprints().items() if k in keys},
         lookup_key=fingerprints()[-1].hex(),
         rows=rows,
-        files=dict(_digests(partial)),
+        files=dict(_digests(folder)),
     )
     text = json.dumps(asdict(manifest), indent=1)
-    (partial / "manifest.json").write_text(text + "\n")
-    _sync(partial)
-    partial.rename(folder)
-    Backup.objects.create(rows=sum(rows.values()), seconds=(now() - at).total_seconds())
-    return folder
+    (folder / "manifest.json").write_text(text + "\n")
+    _sync(folder)
+    return sum(rows.values())
 
 
 def newest_backup_age() -> timedelta | None:
@@ -159,10 +179,12 @@ def read_backup(folder: Path) -> Manifest:
     if manifest.format != FORMAT:
         raise BackupError(f"The backup has format {manifest.format}, not {FORMAT}.")
     _require_known_migrations(manifest)
-    known = {key_id for key_id, _ in settings.FIELD_KEYS}
-    if missing := set(manifest.field_keys) - known:
-        names = ", ".join(sorted(missing))
-        raise BackupError(f"FIELD_KEYS lacks {names}, which sealed values need.")
+    known = key_fingerprints()
+    for key_id, fingerprint in manifest.field_keys.items():
+        if key_id not in known:
+            raise BackupError(f"FIELD_KEYS lacks {key_id}, which sealed values need.")
+        if known[key_id] != fingerprint:
+            raise BackupError(f"{key_id} in FIELD_KEYS is not the key of this backup.")
     if manifest.lookup_key not in {one.hex() for one in fingerprints()}:
         raise BackupError("LOOKUP_KEY is not the key of this backup.")
     found = dict(_digests(folder))
@@ -206,7 +228,7 @@ def open_sealed_values() -> int:
     """
     opened = 0
     with connection.cursor() as cursor:
-        for field in _sealed_fields():
+        for field in sealed_fields():
             table, key = field.model._meta.db_table, field.model._meta.pk.column
             cursor.execute(
                 f"SELECT {key}, {field.column} FROM {table} "  # noqa: S608
@@ -223,12 +245,6 @@ def open_sealed_values() -> int:
                     ) from e
                 opened += 1
     return opened
-
-
-def last_migrations() -> dict[str, str]:
-    """Return the last migration of each app that this code has."""
-    loader = MigrationLoader(None)
-    return dict(sorted(loader.graph.leaf_nodes()))
 
 
 def _require_known_migrations(manifest: Manifest) -> None:
@@ -263,8 +279,12 @@ def _count_rows(db: psycopg.Connection[Any]) -> dict[str, int]:
 def _field_key_ids(db: psycopg.Connection[Any]) -> set[str]:
     """Return the ids of the keys that sealed values of the database name."""
     found: set[str] = set()
-    for field in _sealed_fields():
+    # Before its migration a newer version finds older tables.
+    present = set(db.execute(COLUMNS).fetchall())
+    for field in sealed_fields():
         column = field.column
+        if (field.model._meta.db_table, column) not in present:
+            continue
         # After a byte for the version comes the length of the key's id, and the id.
         id_of = f"substring({column} FROM 3 FOR get_byte({column}, 1))"
         rows = db.execute(
@@ -273,13 +293,6 @@ def _field_key_ids(db: psycopg.Connection[Any]) -> set[str]:
         )
         found |= {bytes(key_id).decode() for (key_id,) in rows}
     return found
-
-
-def _sealed_fields() -> Iterator[EncryptedJSONField]:
-    for model in apps.get_models():
-        for field in model._meta.local_concrete_fields:
-            if isinstance(field, EncryptedJSONField):
-                yield field
 
 
 def _copy_documents(storage: Storage, target: Path, folder: str = "") -> None:
@@ -336,8 +349,10 @@ def _run(program: str, *arguments: str) -> None:
         check=False,
     )
     if done.returncode:
+        # The first error is the cause of the others.
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise BackupError(f"{program} failed: {lines[-1]}")
+        cause = next((line for line in lines if "error:" in line), lines[-1])
+        raise BackupError(f"{program} failed: {cause}")
 
 
 def _find_program(program: str) -> Path:

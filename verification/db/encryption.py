@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from typing import Any
@@ -19,6 +19,7 @@ import orjson
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.apps import apps
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -57,6 +58,22 @@ def key_id_of(sealed: bytes) -> str:
     if len(sealed) < 2 or sealed[0] != VERSION:
         raise UnknownKey("not a sealed value, or one of an unknown version")
     return sealed[2 : 2 + sealed[1]].decode("ascii", "replace")
+
+
+def key_fingerprints() -> dict[str, str]:
+    """Return a keyed hash of a constant for the id of each key."""
+    return {
+        key_id: hmac.new(key, b"field key", "sha256").hexdigest()[:32]
+        for key_id, key in settings.FIELD_KEYS
+    }
+
+
+def sealed_fields() -> Iterator[EncryptedJSONField]:
+    """Yield the sealed fields of all models."""
+    for model in apps.get_models():
+        for field in model._meta.local_concrete_fields:
+            if isinstance(field, EncryptedJSONField):
+                yield field
 
 
 def _associated_data(column: str, row: object) -> bytes:
