@@ -74,6 +74,8 @@ class FakeServer(ABC):
     """A fake API; the subclass makes its answers."""
 
     api_prefixes: ClassVar[tuple[str, ...]]
+    # Where it listens, from `with` on.
+    address = "127.0.0.1"
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -90,8 +92,8 @@ class FakeServer(ABC):
 
     def __enter__(self) -> Any:
         handler = type("Handler", (_Handler,), {"fake": self})
-        self._server = _Server(("127.0.0.1", 0), handler)
-        self.host = f"127.0.0.1:{self._server.server_port}"
+        self._server = _Server((self.address, 0), handler)
+        self.host = f"{self.address}:{self._server.server_port}"
         self.url = f"http://{self.host}"
         # A short interval, so that the server stops quickly.
         serve = partial(self._server.serve_forever, poll_interval=0.01)

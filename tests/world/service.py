@@ -120,19 +120,19 @@ class Service:
 
     def kill_web(self) -> None:
         """Kill all processes of the web server."""
-        self._web = _end(self._web, kill=True)
+        self._web = end_family(self._web, kill=True)
 
     def kill_jobs(self) -> None:
         """Kill the supervisor and its whole cluster."""
-        self._jobs = _end(self._jobs, kill=True)
+        self._jobs = end_family(self._jobs, kill=True)
 
     def stop_web(self) -> None:
         """Stop the web server as an operator does."""
-        self._web = _end(self._web, kill=False)
+        self._web = end_family(self._web, kill=False)
 
     def stop_jobs(self) -> None:
         """Stop the job cluster as an operator does: running jobs end first."""
-        self._jobs = _end(self._jobs, kill=False)
+        self._jobs = end_family(self._jobs, kill=False)
 
     def processes(self) -> list[psutil.Process]:
         """Return all running processes of the service."""
@@ -152,6 +152,10 @@ class Service:
                     found.append(process)
         return found
 
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command that starts a part."""
+        return [sys.executable, *arguments]
+
     def _running(
         self, process: subprocess.Popen[bytes] | None, *command: str
     ) -> subprocess.Popen[bytes]:
@@ -159,7 +163,7 @@ class Service:
             return process
         with self._log.open("a") as log:
             return subprocess.Popen(
-                [sys.executable, *command],
+                self.command(*command),
                 cwd=settings.BASE_DIR,
                 env=self.environment,
                 stdout=log,
@@ -198,7 +202,7 @@ def _family(root: subprocess.Popen[bytes] | None) -> list[psutil.Process]:
     return [p for p in (process, *process.children(recursive=True)) if is_alive(p)]
 
 
-def _end(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
+def end_family(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
     if root is None:
         return
     family = _family(root)

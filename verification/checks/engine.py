@@ -34,6 +34,7 @@ from verification.checks.queue import (
     wake_up,
 )
 from verification.checks.results import (
+    RECONNECT_SECONDS,
     Cancelled,
     Completed,
     Definitions,
@@ -47,6 +48,7 @@ from verification.checks.results import (
 )
 from verification.consents.models import load_given_consent
 from verification.consents.notices import consented_route
+from verification.db.base import reconnect
 from verification.db.encryption import UnknownKey
 from verification.jobs.processes import trim_memory
 from verification.jobs.queue import beat, job, slot
@@ -140,9 +142,8 @@ def _run_checks() -> bool:
 
 def _record_open_calls(pool: CallPool) -> None:
     """Record the answers of calls under way, as they may have been paid for."""
-    if not connection.is_usable():
-        # The next statement opens another connection.
-        connection.close()
+    if not connection.is_usable() and not reconnect(RECONNECT_SECONDS):
+        return
     definitions = _definitions()
     while pool.under_way:
         record_outcomes(pool.collect(), definitions)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 from django.utils.timezone import now
 
@@ -20,6 +20,7 @@ from verification.checks.events import check_body, check_event, report_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.queue import Claim
 from verification.consents.models import ConsentStatus
+from verification.db.base import reconnect
 from verification.db.bulk_insert import Rows, insert
 from verification.jobs.queue import job_row
 from verification.providers.base import Finding
@@ -88,6 +89,8 @@ CHECK_ENDED = "check ended"
 COMPARE = "monitoring.alerts.compare_runs"
 RERUN_ENDED = "verification.privacy.corrections.notify_reviewers"
 MAX_DURATION_MS = 2**31 - 1
+# After this the leases of the checks end, and other workers claim them.
+RECONNECT_SECONDS = 45
 
 UPDATE = """
 UPDATE checks_checkresult r
@@ -143,12 +146,13 @@ def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> No
     """Record these outcomes in one transaction, or one by one if that fails.
 
     One by one, a bad row does not stop the others. It is claimed again until the engine
-    gives it up.
+    gives it up. While the database is away the outcomes wait for it: an answer that is
+    not recorded may have to be paid for again.
     """
     if not ended:
         return
     try:
-        _record(ended, definitions)
+        _record_when_back(ended, definitions)
     except Exception as e:
         # The messages are not logged: they may hold what a source said of the subject.
         name, count = type(e).__name__, len(ended)
@@ -161,6 +165,18 @@ def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> No
             except Exception as e:
                 name, check = type(e).__name__, claimed.result_id
                 logger.error("check %s could not be recorded: %s", check, name)
+
+
+def _record_when_back(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
+    """Record the outcomes; if the database is away, wait for it and try once more."""
+    try:
+        _record(ended, definitions)
+    except (OperationalError, InterfaceError):
+        is_lost = not (connection.in_atomic_block or connection.is_usable())
+        if not (is_lost and reconnect(RECONNECT_SECONDS)):
+            raise
+        # If the first transaction did commit, this one finds nothing to do.
+        _record(ended, definitions)
 
 
 @transaction.atomic

@@ -9,6 +9,7 @@ chosen statements each time they run, and `read_page` reads one page of a list.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+)
 from django.db.backends.postgresql import base
 from django.db.utils import DatabaseErrorWrapper
 
@@ -41,6 +48,7 @@ SESSION_SETTINGS = {
 # The server has become a standby, or has ended a transaction that was idle or too long.
 # PostgreSQL counts these among the errors of the program.
 LOST_SESSION = {"25006", "25P03", "25P04"}
+RECONNECT_PAUSE = 0.5
 
 
 @contextmanager
@@ -148,3 +156,20 @@ def open_session() -> psycopg.Connection[Any]:
         session.close()
         raise
     return session
+
+
+def reconnect(seconds: float) -> bool:
+    """Wait until the primary server answers; return False if it does not in time.
+
+    Call this outside any transaction, after the connection was lost.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        connection.close()
+        try:
+            connection.ensure_connection()
+            return True
+        except (OperationalError, InterfaceError):
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(RECONNECT_PAUSE)

@@ -178,7 +178,7 @@ def start(data_dir: Path) -> None:
         with _start_lock(data_dir):
             if not is_running(data_dir):
                 if os.geteuid() == 0:
-                    _open_for_server_user(data_dir)
+                    open_for_server_user(data_dir)
                 if not _pgdata(data_dir).exists():
                     _initialise(data_dir)
                 _refuse_other_version(data_dir)
@@ -317,7 +317,7 @@ def _initialise(data_dir: Path) -> None:
     new.mkdir(mode=0o700)
     user = "this user"
     if os.geteuid() == 0:
-        os.chown(new, *_server_ids())
+        os.chown(new, *server_ids())
         user = f"the user {SERVER_USER}"
     try:
         _run(
@@ -371,15 +371,15 @@ def _prepare_socket_dir(data_dir: Path) -> None:
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     if os.geteuid() == 0 and folder.lstat().st_uid == 0:
-        os.chown(folder, *_server_ids(), follow_symlinks=False)
+        os.chown(folder, *server_ids(), follow_symlinks=False)
     owner, mode = folder.lstat().st_uid, folder.lstat().st_mode
-    expected = _server_ids()[0] if os.geteuid() == 0 else os.geteuid()
+    expected = server_ids()[0] if os.geteuid() == 0 else os.geteuid()
     # In a shared folder somebody else could have put it there to read our traffic.
     if owner != expected or not stat.S_ISDIR(mode) or mode & 0o077:
         raise EmbeddedServerError(f"{folder} belongs to somebody else; remove it.")
 
 
-def _open_for_server_user(data_dir: Path) -> None:
+def open_for_server_user(data_dir: Path) -> None:
     """PostgreSQL refuses to run as root: let its own user reach data and programs."""
     _make_server_user()
     bin = programs()
@@ -422,7 +422,7 @@ def programs() -> Path:
     return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
 
 
-def _server_ids() -> tuple[int, int]:
+def server_ids() -> tuple[int, int]:
     import pwd
 
     entry = pwd.getpwnam(SERVER_USER)
@@ -434,7 +434,7 @@ def _run(
 ) -> None:
     owner: dict[str, Any] = {}
     if os.geteuid() == 0:
-        user, group = _server_ids()
+        user, group = server_ids()
         owner = {"user": user, "group": group, "extra_groups": []}
     # To a file: the server inherits a pipe from pg_ctl and would hold it open.
     with tempfile.TemporaryFile("w+") as output:

@@ -1,0 +1,312 @@
+"""Two hosts, and a PostgreSQL with its synchronous standby, each on its own machine."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import requests
+from urllib3.exceptions import NewConnectionError
+
+from tests.fakes.metropol import PRIVATE, PUBLIC, FakeMetropol
+from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
+from tests.service.conftest import Client
+from tests.service.test_paid_calls import assert_nothing_was_paid_twice
+from tests.world.clients import person
+from tests.world.machines import (
+    PORT,
+    DatabaseServer,
+    Host,
+    Network,
+    database_folder,
+    missing_tools,
+)
+from verification.db.ids import uuid7
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(bool(missing_tools()), reason=missing_tools()),
+]
+
+BATCH = 20
+# Work goes on within this time after each fault.
+GOES_ON_SECONDS = 30
+DONE_SECONDS = 90
+ENDED = """
+SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
+WHERE p.workspace_id = %s AND r.completed_at IS NOT NULL
+"""
+REPORTS = "SELECT id::text FROM reports_report WHERE workspace_id = %s"
+CHARGES = """
+SELECT count(*), count(DISTINCT result_id) FROM workspaces_ledgerentry
+JOIN workspaces_account a ON a.id = account_id
+WHERE a.workspace_id = %s AND kind = 'CHARGE'
+"""
+EVENTS = """
+SELECT count(*), count(DISTINCT cause) FROM webhooks_event
+WHERE workspace_id = %s AND name = 'report.ready'
+"""
+
+
+class Machines:
+    """All machines of this test, and the sources, which count what they are asked."""
+
+    def __init__(self, folder: Path, exits: ExitStack) -> None:
+        network = exits.enter_context(Network())
+        self.primary, self.standby = (
+            DatabaseServer(network.add(), database_folder(folder, name))
+            for name in ("primary", "standby")
+        )
+        exits.callback(self.standby.kill)
+        exits.callback(self.primary.kill)
+        self.primary.create()
+        self.primary.start()
+        self.standby.copy(self.primary)
+        self.standby.start()
+        self.metropol, self.smile_id = FakeMetropol(), FakeSmileId()
+        self.metropol.anybody = (700, "003")
+        for fake in (self.metropol, self.smile_id):
+            fake.address = network.address
+            exits.enter_context(fake)
+        servers = (
+            f"{self.primary.machine.address}:{PORT},{self.standby.machine.address}"
+        )
+        self.database_url = f"postgresql://postgres@{servers}:{PORT}/postgres"
+        self.hosts = [Host(network.add(), folder, self.database_url) for _ in range(2)]
+        for host in self.hosts:
+            exits.callback(host.kill_web)
+            exits.callback(host.kill_jobs)
+            host.set_environment(
+                SMILE_ID_PARTNER_ID=PARTNER,
+                SMILE_ID_API_KEY=KEY,
+                SMILE_ID_URL=self.smile_id.url,
+                METROPOL_PUBLIC_KEY=PUBLIC,
+                METROPOL_PRIVATE_KEY=PRIVATE,
+                METROPOL_URL=f"{self.metropol.url}/v2_1",
+                SOURCE_DEV_HOSTS=f"{self.smile_id.host},{self.metropol.host}",
+            )
+        first = self.hosts[0]
+        first.manage("migrate", "--verbosity=0")
+        first.manage("setup_checks")
+        first.manage("setup_schedules")
+        # From here on nothing is acknowledged that the standby does not have.
+        with self.primary.connect() as server:
+            server.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+            server.execute("SELECT pg_reload_conf()")
+        for host in self.hosts:
+            host.start_web()
+            host.start_jobs()
+
+    def log(self) -> str:
+        return self.hosts[0].log()
+
+    def rows(self, statement: str, workspace: str) -> list[Any]:
+        with self.hosts[0].connect() as connection:
+            return connection.execute(statement, [workspace]).fetchall()
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with ExitStack() as exits:
+        yield Machines(tmp_path_factory.mktemp("machines"), exits)
+
+
+class Load(threading.Thread):
+    """A client that orders reports, and repeats what was not answered elsewhere.
+
+    It behaves like a proxy in front of the hosts: after a refused connection, or an
+    answer 503, the next host gets the same request with the same key.
+    """
+
+    def __init__(self, machines: Machines, first: int, count: int) -> None:
+        super().__init__(daemon=True)
+        self._machines = machines
+        self.stopping = False
+        self._client = Client(machines.hosts[0], "production")
+        self.workspace = self._client.workspace
+        amount = f"--amount={1000 * count}"
+        environment = "--environment=production"
+        machines.hosts[0].manage("top_up", self.workspace, environment, amount)
+        with machines.hosts[0].connect() as connection:
+            connection.execute(
+                "UPDATE workspaces_apikey SET creates_per_minute = 1000000,"
+                " requests_per_minute = 1000000"
+            )
+        self._numbers = [str(first + 10 * n) for n in range(count)]
+        self.count = count
+        self.acknowledged: list[str] = []
+        # What the client saw besides success.
+        self.seen: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        while not self.stopping and (
+            left := self._numbers[len(self.acknowledged) :][:BATCH]
+        ):
+            checks = {"checksRequested": ["IDENTITY", "CRB_SCORE"]}
+            self._order([{**person(idNumber=n), **checks} for n in left])
+
+    def _order(self, items: list[Any]) -> None:
+        key, host = str(uuid7()), len(self.acknowledged) // BATCH
+        while not self.stopping:
+            answer = self._post(self._machines.hosts[host % 2], items, key)
+            if answer is not None and answer.status_code == 201:
+                ordered = [report["id"] for report in answer.json()["reports"]]
+                self.acknowledged += ordered
+                # An answer can be read on any host at once.
+                self._read(self._machines.hosts[(host + 1) % 2], ordered[0])
+                return
+            time.sleep(0.1)
+            host += 1
+
+    def _post(self, host: Host, items: list[Any], key: str) -> Any:
+        headers = {"Idempotency-Key": key}
+        return self._request(host, "POST", "/reports", {"reports": items}, headers)
+
+    def _read(self, host: Host, report: str) -> None:
+        self._request(host, "GET", f"/reports/{report}")
+
+    def _request(
+        self,
+        host: Host,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> Any:
+        sent = {"Authorization": f"Bearer {self._client.key}", **(headers or {})}
+        sent["Connection"] = "close"
+        url = f"{host.url}/api/v1{path}"
+        try:
+            answer = requests.request(
+                method, url, json=body, headers=sent, timeout=(2, 15)
+            )
+        except requests.ConnectionError as e:
+            refused = isinstance(getattr(e.args[0], "reason", None), NewConnectionError)
+            self.seen["refused" if refused else f"broken by {host.machine.name}"] += 1
+            return None
+        except requests.Timeout:
+            self.seen[f"silence of {host.machine.name}"] += 1
+            return None
+        if answer.status_code == 503:
+            self.seen["503"] += 1
+            if not answer.headers.get("Retry-After"):
+                self.wrong.append("503 without Retry-After")
+        elif answer.status_code == 409 and "in-progress" in answer.text:
+            self.seen["409 in progress"] += 1
+        elif not answer.ok:
+            self.wrong.append(f"{answer.status_code} {answer.text[:300]}")
+        return answer
+
+
+def wait_until(
+    condition: Callable[[], bool], seconds: float, machines: Machines
+) -> float:
+    """Wait for the condition, and return the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        waited = time.monotonic() - began
+        assert waited < seconds, machines.log()[-3000:]
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def ended_checks(machines: Machines, load: Load) -> int:
+    """Return how many checks have ended, or -1 while no server answers."""
+    try:
+        return int(machines.rows(ENDED, load.workspace)[0][0])
+    except psycopg.OperationalError:
+        return -1
+
+
+def wait_for_progress(machines: Machines, load: Load) -> float:
+    """Wait until more checks end than had at the time of the fault."""
+    before = max(ended_checks(machines, load), 0)
+    return wait_until(
+        lambda: ended_checks(machines, load) > before, GOES_ON_SECONDS, machines
+    )
+
+
+def assert_nothing_is_lost_or_twice(machines: Machines, load: Load) -> int:
+    """Check everything about the load's reports; return how many calls are in doubt."""
+    load.join(DONE_SECONDS)
+    checks = 2 * load.count
+    wait_until(lambda: ended_checks(machines, load) == checks, DONE_SECONDS, machines)
+    assert load.wrong == []
+    assert len(set(load.acknowledged)) == len(load.acknowledged) == load.count
+    stored = {report for (report,) in machines.rows(REPORTS, load.workspace)}
+    assert stored == set(load.acknowledged)
+    assert machines.rows(CHARGES, load.workspace) == [(checks, checks)]
+    ((events, causes),) = machines.rows(EVENTS, load.workspace)
+    assert events == causes
+    machines.hosts[0].manage("audit_ledger")
+    return assert_nothing_was_paid_twice(
+        machines.hosts[0], load, machines.smile_id, machines.metropol, load.count
+    )
+
+
+@pytest.fixture
+def order(machines: Machines) -> Iterator[Callable[[int, int], Load]]:
+    """Start a load of reports, whose sources answer slowly enough to be interrupted."""
+    machines.smile_id.jobs.clear()
+    machines.metropol.requests.clear()
+    machines.smile_id.faults.slow = machines.metropol.faults.slow = 0.2
+    loads = []
+
+    def start(first: int, count: int) -> Load:
+        load = Load(machines, first, count)
+        loads.append(load)
+        load.start()
+        wait_until(lambda: ended_checks(machines, load) > 20, DONE_SECONDS, machines)
+        return load
+
+    yield start
+    for load in loads:
+        load.stopping = True
+        load.join()
+
+
+def test_host_that_is_cut_off_costs_nothing(machines, order):
+    load = order(50_000_009, 1_000)
+    cut, other = machines.hosts
+
+    cut.machine.cut()
+    took = wait_for_progress(machines, load)
+    time.sleep(15)
+    cut.machine.connect()
+
+    doubts = assert_nothing_is_lost_or_twice(machines, load)
+    print(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
+    assert not any(other.machine.name in seen for seen in load.seen)
+
+
+def test_primary_server_is_replaced_by_its_standby(machines, order):
+    load = order(60_000_009, 600)
+
+    machines.primary.kill()
+    time.sleep(2)
+    machines.standby.promote()
+    took = wait_for_progress(machines, load)
+
+    doubts = assert_nothing_is_lost_or_twice(machines, load)
+    print(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
+    assert set(load.seen) <= {"503", "409 in progress"}
+
+
+def test_web_servers_restart_one_after_another_unnoticed(machines, order):
+    load = order(70_000_009, 400)
+
+    for host in machines.hosts * 2:
+        host.stop_web()
+        host.start_web()
+        time.sleep(0.5)
+
+    assert assert_nothing_is_lost_or_twice(machines, load) == 0
+    print(load.seen)
+    assert set(load.seen) <= {"503", "refused"}

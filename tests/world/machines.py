@@ -1,0 +1,245 @@
+"""Machines of a test: network namespaces on a bridge that only this test uses.
+
+    with Network() as network:
+        machine = network.add()               # machine.address
+        machine.start("some", "command")
+        machine.cut()                         # its packets vanish, as with a cut cable
+        machine.connect()
+
+`Host` is a machine with web server and jobs, `DatabaseServer` one with PostgreSQL. The
+test itself is at `network.address`. All of it needs root and the command `ip`.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import psycopg
+
+from tests.world.service import Service, end_family
+from verification.db import embedded
+
+PORT = 5432
+READY_SECONDS = 30
+SETTINGS = {
+    "listen_addresses": "*",
+    "unix_socket_directories": "",
+    "max_connections": "150",
+    "shared_buffers": "128MB",
+    # A killed process loses nothing that it has written.
+    "fsync": "off",
+    "timezone": "UTC",
+    "wal_keep_size": "512MB",
+    "hot_standby": "on",
+}
+ALLOWED = "host all all all trust\nhost replication all all trust\n"
+
+
+def missing_tools() -> str:
+    """Return why this process can make no network, or ""."""
+    if os.geteuid() != 0:
+        return "needs root, for network namespaces"
+    for tool in ("ip", "setpriv"):
+        if shutil.which(tool) is None:
+            return f"needs the command {tool}"
+    probe = f"probe{os.getpid()}"
+    if not _ip("netns", "add", probe, check=False):
+        return "may make no network namespaces"
+    _ip("netns", "del", probe)
+    return ""
+
+
+class Network:
+    def __init__(self) -> None:
+        number = os.getpid() % 200
+        self._prefix = f"10.231.{number}"
+        self._name = f"vr{os.getpid() % 100_000}"
+        self.address = f"{self._prefix}.1"
+        self._machines: list[Machine] = []
+
+    def __enter__(self) -> Self:
+        _ip("link", "add", self._name, "type", "bridge")
+        _ip("addr", "add", f"{self.address}/24", "dev", self._name)
+        _ip("link", "set", self._name, "up")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for machine in self._machines:
+            machine.close()
+        _ip("link", "del", self._name)
+
+    def add(self) -> "Machine":
+        number = len(self._machines) + 2
+        name = f"{self._name}x{number}"
+        machine = Machine(name, f"{self._prefix}.{number}")
+        _ip("netns", "add", name)
+        self._machines.append(machine)
+        _ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("link", "set", name, "master", self._name, "up")
+        _ip("-n", name, "addr", "add", f"{machine.address}/24", "dev", "eth0")
+        _ip("-n", name, "link", "set", "eth0", "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+        return machine
+
+
+class Machine:
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+
+    def inside(self, *command: str) -> list[str]:
+        """Return the command that runs this one on the machine."""
+        return ["ip", "netns", "exec", self.name, *command]
+
+    def cut(self) -> None:
+        _ip("link", "set", self.name, "down")
+
+    def connect(self) -> None:
+        _ip("link", "set", self.name, "up")
+
+    def close(self) -> None:
+        """End what runs on the machine, and remove it."""
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self.name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for pid in listed.stdout.split():
+            with suppress(psutil.Error):
+                psutil.Process(int(pid)).kill()
+        _ip("netns", "del", self.name)
+
+
+class Host(Service):
+    """A machine with a web server and jobs."""
+
+    def __init__(self, machine: Machine, folder: Path, database_url: str) -> None:
+        super().__init__(folder)
+        self.machine = machine
+        self.port = 8000
+        self.url = f"http://{machine.address}:{self.port}"
+        self._database_url = database_url
+        self.environment |= {
+            "DATABASE_URL": database_url,
+            "HOST": machine.address,
+            "PORT": str(self.port),
+            "BASE_URL": self.url,
+            "WEB_WORKERS": "1",
+            "JOB_CLUSTER": machine.name,
+        }
+
+    @property
+    def database_url(self) -> str:
+        return self._database_url
+
+    def command(self, *command: str) -> list[str]:
+        return self.machine.inside(*super().command(*command))
+
+
+class DatabaseServer:
+    """A PostgreSQL on a machine."""
+
+    def __init__(self, machine: Machine, folder: Path) -> None:
+        self.machine = machine
+        self.folder = folder
+        self.url = f"postgresql://postgres@{machine.address}:{PORT}/postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def create(self) -> None:
+        self._run("initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-N")
+        with (self.folder / "pg_hba.conf").open("a") as rules:
+            rules.write(ALLOWED)
+
+    def copy(self, primary: "DatabaseServer") -> None:
+        """Become a standby of the primary server, with the name `standby`."""
+        source = f"{primary.url}?application_name=standby"
+        self._run(
+            "pg_basebackup",
+            *(
+                "-D",
+                self.folder,
+                "-d",
+                source,
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "-R",
+                "-N",
+            ),
+        )
+
+    def start(self, **more: str) -> None:
+        options = SETTINGS | more
+        command = [
+            *("setpriv", "--pdeathsig=KILL", *_server_user()),
+            *(str(embedded.programs() / "postgres"), "-D", str(self.folder)),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
+        with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:
+            self._process = subprocess.Popen(
+                self.machine.inside(*command), cwd="/", stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                return self.connect().close()
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, self.log()
+                time.sleep(0.1)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=3)
+
+    def kill(self) -> None:
+        """Kill all processes of the server at once."""
+        self._process = end_family(self._process, kill=True)
+
+    def promote(self) -> None:
+        """Make this standby the primary server, as Patroni does."""
+        with self.connect() as server:
+            assert server.execute("SELECT pg_promote()").fetchone() == (True,)
+
+    def log(self) -> str:
+        log = self.folder.parent / f"{self.folder.name}.log"
+        return log.read_text()[-3000:]
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(embedded.programs() / program), *map(str, arguments)]
+        done = subprocess.run(
+            self.machine.inside("setpriv", *_server_user(), *command),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{shlex.join(command)}\n{done.stderr}"
+
+
+def database_folder(parent: Path, name: str) -> Path:
+    """Make a folder that PostgreSQL's own user can use."""
+    embedded.open_for_server_user(parent)
+    folder = parent / name
+    folder.mkdir(mode=0o700)
+    os.chown(folder, *embedded.server_ids())
+    return folder
+
+
+def _server_user() -> list[str]:
+    user, group = embedded.server_ids()
+    return [f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+
+
+def _ip(*arguments: str, check: bool = True) -> bool:
+    done = subprocess.run(
+        ["ip", *arguments], capture_output=True, text=True, check=False
+    )
+    assert not check or done.returncode == 0, f"ip {arguments}: {done.stderr}"
+    return done.returncode == 0
