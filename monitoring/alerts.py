@@ -16,7 +16,6 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
-from django.utils.timezone import now
 
 from monitoring.models import (
     Alert,
@@ -35,6 +34,7 @@ from verification.documents.report import as_text, humanise_name
 from verification.jobs.claims import sweep
 from verification.jobs.queue import job
 from verification.reports.models import RiskLevel
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event

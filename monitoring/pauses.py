@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
-from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus, lock_rule, locked_rules
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
@@ -20,6 +19,7 @@ from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
 from verification.reports.status import locked_reports
+from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, Environment, Workspace
 

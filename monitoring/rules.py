@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
-from django.utils.timezone import now
 from pydantic import Field, ValidationError
 
 from monitoring.models import Cadence, Rule
@@ -30,6 +29,7 @@ from verification.reports.request import (
     shape_faults,
 )
 from verification.values import formats
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 
 PURPOSE = "Monitoring"

@@ -22,7 +22,6 @@ from uuid import UUID
 
 from django.db import DatabaseError, connection, transaction
 from django.db.models import Q, QuerySet
-from django.utils.timezone import now
 
 from monitoring.models import (
     PauseReason,
@@ -49,6 +48,7 @@ from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
 from verification.reports.request import Catalogue, Order, catalogue
 from verification.reports.status import lock_person
+from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance
 from workspaces.models import Account, Client, Workspace
 

@@ -3,7 +3,6 @@ import json
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Q
-from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
@@ -14,6 +13,7 @@ from verification.backoffice.widgets import (
     redirect_back,
     table,
 )
+from verification.values.clock import now
 from verification.values.masking import DOTS
 from webhooks.configuration import NotConfigured
 from webhooks.events import envelope

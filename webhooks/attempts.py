@@ -20,12 +20,12 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
 from verification.jobs.claims import claim_sql, column_list
 from verification.jobs.queue import ensure_job_by
+from verification.values.clock import now
 from webhooks import health
 from webhooks.configuration import SEND_DUE
 from webhooks.models import Attempt, Configuration, DeliveryStatus, Event

@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.db import breaker
 from verification.jobs.queue import schedule_job
+from verification.values.clock import now
 from webhooks.models import Configuration, DeliveryStatus
 
 # A path, because this module is below `delivery`, which loads the HTTP client.

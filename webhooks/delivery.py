@@ -18,10 +18,10 @@ from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
 from django.db import DatabaseError
-from django.utils.timezone import now
 
 from verification.db.encryption import UnknownKey
 from verification.jobs.queue import beat, job, schedule_job, slot
+from verification.values.clock import now
 from webhooks.attempts import (
     MAX_CONCURRENT_REQUESTS,
     Claim,

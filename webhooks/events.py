@@ -10,12 +10,12 @@ from uuid import UUID
 
 import orjson
 from django.db import connection
-from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job, notify_on_commit
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.models import Event
 

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef
-from django.utils.timezone import now
 
 from verification.db.bulk_insert import insert
 from verification.jobs.queue import schedule_job
+from verification.values.clock import now
 from webhooks.configuration import SEND_DUE, get_configuration
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Configuration, Delivery, DeliveryStatus, Event

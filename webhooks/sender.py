@@ -53,6 +53,7 @@ from verification.outbound.targets import (
     check_url,
     is_allowed_host,
 )
+from verification.values.clock import now
 from webhooks.models import Attempt
 
 logger = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ class Answer:
 @dataclass(slots=True)
 class RequestProgress:
     started: float = field(default_factory=time.monotonic)
-    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    started_at: datetime = field(default_factory=now)
     transport: asyncio.Transport | None = None
     socket: TransportSocket | None = None
     reused: bool = False

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.timezone import now
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
@@ -16,6 +15,7 @@ from unfold.widgets import (
 
 from verification.backoffice.widgets import Facts, FactsForm, ReasonForm
 from verification.db.ids import uuid7
+from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from workspaces import keys, staff_entries
 from workspaces.create import create_workspace

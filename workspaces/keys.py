@@ -20,9 +20,9 @@ from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Model, Q
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, keyed_hash
+from verification.values.clock import now
 from workspaces.models import (
     Account,
     ApiKey,

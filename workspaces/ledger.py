@@ -19,7 +19,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
-from django.utils.timezone import now
 from psycopg.errors import CheckViolation
 
 from verification.db.bulk_insert import Rows, Update, insert
@@ -28,6 +27,7 @@ from verification.jobs.queue import job
 from verification.links import top_up_url
 from verification.notifications.models import Notification
 from verification.notifications.outbox import OutgoingMessage, notify
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.models import Account, Environment, LedgerEntry, Workspace
 

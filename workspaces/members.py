@@ -17,12 +17,12 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 

@@ -16,6 +16,7 @@ from django.utils.timezone import now
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
 from verification.jobs.queue import job, schedule_job
+from verification.values import clock
 from verification.values.formats import one_line
 
 
@@ -217,7 +218,9 @@ class Workspace(models.Model):
 
     def suspend(self, reason: str) -> bool:
         """Refuse its keys and hold its jobs. Returns False if it is suspended."""
-        return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)
+        return self._set_suspension(
+            True, suspended_at=clock.now(), suspension_reason=reason
+        )
 
     @transaction.atomic
     def resume(self) -> bool:
@@ -466,7 +469,7 @@ class ApiKey(models.Model):
 
     @property
     def is_usable(self) -> bool:
-        moment = now()
+        moment = clock.now()
         return not (
             (self.revoked_at and self.revoked_at <= moment)
             or (self.expires_at and self.expires_at <= moment)
@@ -535,7 +538,9 @@ def purge_notes() -> None:
     """
     days = F("workspace__retention_days") * timedelta(days=1)
     retention = ExpressionWrapper(days, output_field=models.DurationField())
-    old = Note.objects.filter(text__isnull=False, created_at__lt=now() - retention)
+    old = Note.objects.filter(
+        text__isnull=False, created_at__lt=clock.now() - retention
+    )
     Note.objects.filter(pk__in=old.values("pk")[:1000]).update(text=None)
 
 

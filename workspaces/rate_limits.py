@@ -7,7 +7,6 @@ while Redis is unavailable, PostgreSQL counts.
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv6Address, ip_address
@@ -15,10 +14,10 @@ from ipaddress import IPv6Address, ip_address
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
-from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
+from verification.values.clock import now
 from workspaces.models import RateCount
 
 WINDOW_SECONDS = 60
@@ -43,7 +42,7 @@ def count(subject: str, limit: int, by: int = 1) -> Rate:
     Call it outside a transaction, so that the count stays if the request fails, and its
     row is not locked for long.
     """
-    moment = int(time.time())
+    moment = int(now().timestamp())
     used_of_window = moment % WINDOW_SECONDS
     counted = _count(subject, moment - used_of_window, by)
     return Rate(

@@ -14,13 +14,13 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils.crypto import constant_time_compare
-from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
 from verification.notifications.models import Channel, Kind, SandboxAddress
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.notifications.recipients import count_today, exact_address_hash
+from verification.values.clock import now
 from workspaces.members import Permission, lock_workspace, require_permission
 from workspaces.models import Member
 

@@ -14,7 +14,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
 from django.db.models.functions import Abs
-from django.utils.timezone import now
 
 from verification.backoffice.approvals import (
     DecisionRefused,
@@ -22,6 +21,7 @@ from verification.backoffice.approvals import (
     record_approval,
     record_rejection,
 )
+from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance, Kind, Movement, record_movements
 from workspaces.models import Account, StaffEntry
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.utils.timezone import now
 
+from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from workspaces.models import Account, LedgerEntry
 

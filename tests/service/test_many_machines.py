@@ -1,5 +1,6 @@
 """Two hosts, and a PostgreSQL with its synchronous standby, each on its own machine."""
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -34,7 +35,9 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_tools()), reason=missing_tools()),
 ]
 
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 BATCH = 20
+log = logging.getLogger(__name__).warning
 # Work goes on within this time after each fault.
 GOES_ON_SECONDS = 30
 DONE_SECONDS = 90
@@ -47,6 +50,13 @@ CHARGES = """
 SELECT count(*), count(DISTINCT result_id) FROM workspaces_ledgerentry
 JOIN workspaces_account a ON a.id = account_id
 WHERE a.workspace_id = %s AND kind = 'CHARGE'
+"""
+# Rows whose times lie in the future, and messages to receivers.
+AHEAD = """
+SELECT
+    (SELECT count(*) FROM reports_report
+        WHERE workspace_id = %s AND greatest(created_at, completed_at) > now()),
+    (SELECT count(*) FROM webhooks_event WHERE workspace_id = %s AND created_at > now())
 """
 EVENTS = """
 SELECT count(*), count(DISTINCT cause) FROM webhooks_event
@@ -282,7 +292,7 @@ def test_host_that_is_cut_off_costs_nothing(machines, order):
     cut.machine.connect()
 
     doubts = assert_nothing_is_lost_or_twice(machines, load)
-    print(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
+    log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
     assert not any(other.machine.name in seen for seen in load.seen)
 
 
@@ -295,7 +305,7 @@ def test_primary_server_is_replaced_by_its_standby(machines, order):
     took = wait_for_progress(machines, load)
 
     doubts = assert_nothing_is_lost_or_twice(machines, load)
-    print(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
+    log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
     assert set(load.seen) <= {"503", "409 in progress"}
 
 
@@ -308,5 +318,24 @@ def test_web_servers_restart_one_after_another_unnoticed(machines, order):
         time.sleep(0.5)
 
     assert assert_nothing_is_lost_or_twice(machines, load) == 0
-    print(load.seen)
+    log(load.seen)
     assert set(load.seen) <= {"503", "refused"}
+
+
+@pytest.mark.skipif(not Path(FAKETIME).exists(), reason="needs libfaketime")
+def test_clock_that_is_wrong_by_five_minutes_changes_nothing(machines, order):
+    _, wrong = machines.hosts
+    wrong.stop_web()
+    wrong.stop_jobs()
+    wrong.set_environment(LD_PRELOAD=FAKETIME, FAKETIME="+300", DONT_FAKE_MONOTONIC="1")
+    wrong.start_web()
+    wrong.start_jobs()
+
+    load = order(80_000_009, 200)
+
+    assert assert_nothing_is_lost_or_twice(machines, load) == 0
+    assert set(load.seen) == set()
+    assert "this machine's clock is +300 s off" in wrong.log()
+    with machines.hosts[0].connect() as connection:
+        ahead = connection.execute(AHEAD, [load.workspace] * 2).fetchone()
+    assert ahead == (0, 0)

@@ -109,11 +109,13 @@ class Service:
     def start_jobs(self) -> None:
         """Start the supervised job cluster unless it runs, and wait for its beat."""
         with self.connect() as connection:
-            since = connection.execute("SELECT now()").fetchone()
+            (since,) = connection.execute("SELECT now()").fetchone() or ()
+            cluster = self.environment.get("JOB_CLUSTER", "%")
             self._jobs = self._running(self._jobs, "manage.py", "jobs")
             deadline = time.monotonic() + READY_SECONDS
             while not connection.execute(
-                "SELECT 1 FROM jobs_heartbeat WHERE beat_at > %s", since
+                "SELECT 1 FROM jobs_heartbeat WHERE beat_at > %s AND cluster LIKE %s",
+                [since, cluster],
             ).fetchone():
                 assert time.monotonic() < deadline, self.log()[-5000:]
                 time.sleep(0.05)

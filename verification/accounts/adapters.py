@@ -17,7 +17,6 @@ from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import lockout
@@ -26,6 +25,7 @@ from verification.db.encryption import keyed_hashes
 from verification.db.ids import uuid7
 from verification.notifications.models import Kind
 from verification.notifications.outbox import notify_account_holder
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 
 # Template of allauth: the kind of our mail, and the change that the mail names.

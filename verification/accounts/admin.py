@@ -7,7 +7,6 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.utils.timezone import now
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
@@ -20,6 +19,7 @@ from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, StaffRequest
 from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.backoffice.widgets import FactsForm, ReasonForm, dialog
+from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
 

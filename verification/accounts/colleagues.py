@@ -15,7 +15,6 @@ from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils.timezone import now
 
 from verification.accounts.models import Colleague, StaffInvitation, StaffRequest
 from verification.backoffice.approvals import (
@@ -31,6 +30,7 @@ from verification.notifications.outbox import (
     notify,
     notify_account_holder,
 )
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.people import remove_second_factors
 

@@ -14,7 +14,6 @@ browser sends no mail.
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from ipaddress import IPv6Address
 from typing import Any
@@ -28,11 +27,11 @@ from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
+from verification.values.clock import now
 from verification.web.pages import minutes_until, private_page
 from verification.web.request import client_address
 from workspaces import rate_limits
@@ -85,7 +84,7 @@ def refuse_during_pause(request: HttpRequest, email: str) -> None:
     if wrong < FREE_FAILURES:
         return
     pause = min(2 ** min(wrong - FREE_FAILURES + 1, 8), MAX_PAUSE)
-    moment, last = int(time.time()), int(failures["last"].timestamp())
+    moment, last = int(now().timestamp()), int(failures["last"].timestamp())
     turn = (moment - last) // pause
     if turn and rate_limits.claim_once(f"password:{account}", last + turn * pause):
         return

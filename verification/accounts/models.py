@@ -10,6 +10,7 @@ from django.utils.timezone import now
 
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
+from verification.values import clock
 
 # A link that confirms an address works for three days; each login sends another one.
 UNCONFIRMED_LIFETIME = timedelta(days=30)
@@ -119,6 +120,6 @@ def purge_unconfirmed_users() -> None:
         is_superuser=False,
         last_login=None,
         memberships=None,
-        date_joined__lt=now() - UNCONFIRMED_LIFETIME,
+        date_joined__lt=clock.now() - UNCONFIRMED_LIFETIME,
     )
     unused.exclude(emailaddress__verified=True).delete()

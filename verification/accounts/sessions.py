@@ -8,7 +8,6 @@ whose session has a proven second factor reach the admin.
 from __future__ import annotations
 
 import base64
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,11 +25,11 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
-from django.utils.timezone import now
 
 from verification.accounts import lockout
 from verification.db.encryption import UnknownKey, keyed_hash, seal, unseal
 from verification.jobs.queue import job
+from verification.values.clock import now
 
 BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
@@ -106,7 +105,7 @@ class OpenSession:
 
 
 def begin_session(request: HttpRequest) -> None:
-    request.session[BEGAN] = request.session[SEEN] = int(time.time())
+    request.session[BEGAN] = request.session[SEEN] = int(now().timestamp())
     request.session[ADDRESS] = lockout.client_network(request) or ""
     request.session[BROWSER] = browser_name(request)
 
@@ -170,13 +169,13 @@ def end_or_extend(request: HttpRequest) -> None:
         return
     if _is_expired(request.session, is_staff=request.user.is_staff):
         logout(request)
-    elif int(time.time()) - request.session[SEEN] > SEEN_RESOLUTION:
-        request.session[SEEN] = int(time.time())
+    elif int(now().timestamp()) - request.session[SEEN] > SEEN_RESOLUTION:
+        request.session[SEEN] = int(now().timestamp())
 
 
 def _is_expired(session: Any, *, is_staff: bool) -> bool:
     idle, whole = settings.STAFF_SESSION if is_staff else settings.MEMBER_SESSION
-    moment = int(time.time())
+    moment = int(now().timestamp())
     began, seen = session.get(BEGAN, 0), session.get(SEEN, 0)
     return bool(
         moment - began > whole.total_seconds() or moment - seen > idle.total_seconds()

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, TypeVar
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.utils.timezone import now
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from drf_spectacular.types import OpenApiTypes
@@ -37,6 +36,7 @@ from verification.providers.base import BadSignature
 from verification.providers.registry import provider_named
 from verification.providers.smile_id import SmileId
 from verification.providers.smile_id_v3 import SmileIdV3
+from verification.values.clock import now
 from verification.web.request import client_address
 from workspaces import rate_limits
 

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from django.utils.timezone import now
 from pydantic import ConfigDict, Field
 
 from verification import links
@@ -44,6 +43,7 @@ from verification.reports.models import (
 from verification.reports.pricing import OrderQuote, total
 from verification.reports.queries import Filters
 from verification.values import formats
+from verification.values.clock import now
 from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
 
 Score = Annotated[int, Field(ge=0, le=100)]

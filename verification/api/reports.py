@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django.db.models import Count
 from django.http import HttpResponse
-from django.utils.timezone import now
 from drf_spectacular.types import OpenApiTypes
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -60,6 +59,7 @@ from verification.reports.request import (
     catalogue,
     read_orders,
 )
+from verification.values.clock import now
 from workspaces.models import Client, Scope
 
 

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest
-from django.utils.timezone import now
+
+from verification.values.clock import now
 
 
 class DecisionRefused(Exception):

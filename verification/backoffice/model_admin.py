@@ -11,7 +11,6 @@ Jobs and the API import `audit` and `approvals`, not this module: unfold needs m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import wraps
@@ -42,6 +41,7 @@ from verification.backoffice.widgets import (
     link_by_id,
     redirect_back,
 )
+from verification.values.clock import now
 from verification.values.masking import DOTS, mask
 
 # The confirmation page sends this field.
@@ -350,15 +350,17 @@ class RevealingAdmin(BackofficeAdmin):
 
 
 def is_revealed(request: HttpRequest, obj: Model) -> bool:
-    return request.session.get(SESSION_KEY, {}).get(_name(obj), 0) > time.time()
+    return request.session.get(SESSION_KEY, {}).get(_name(obj), 0) > now().timestamp()
 
 
 def remember_reveal(request: HttpRequest, obj: Model) -> None:
-    now = time.time()
+    moment = now().timestamp()
     open_pages = {
-        k: end for k, end in request.session.get(SESSION_KEY, {}).items() if end > now
+        k: end
+        for k, end in request.session.get(SESSION_KEY, {}).items()
+        if end > moment
     }
-    request.session[SESSION_KEY] = {**open_pages, _name(obj): now + REVEAL_SECONDS}
+    request.session[SESSION_KEY] = {**open_pages, _name(obj): moment + REVEAL_SECONDS}
 
 
 def _name(obj: Model) -> str:

@@ -30,13 +30,13 @@ from django.core.files.base import File
 from django.core.files.storage import Storage, storages
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
-from django.utils.timezone import now
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.backoffice.models import fingerprints
 from verification.backups.models import Backup
 from verification.db import embedded
 from verification.db.encryption import key_fingerprints, sealed_fields, unseal
+from verification.values.clock import now
 
 FORMAT = 1
 PARTIAL = ".partial"

@@ -4,7 +4,6 @@ from functools import partial
 from django import forms
 from django.contrib import admin
 from django.db.models import Q
-from django.utils.timezone import now
 
 from verification.backoffice.model_admin import (
     BackofficeAdmin,
@@ -13,6 +12,7 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import json_block
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.values.clock import now
 
 
 class DefinitionForm(forms.ModelForm):

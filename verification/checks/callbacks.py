@@ -10,7 +10,6 @@ import logging
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.queue import wake_up
@@ -19,6 +18,7 @@ from verification.jobs.queue import job
 from verification.providers.base import Callback
 from verification.reports.status import locked_reports
 from verification.sources.models import Call, CallOutcome
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import connection
-from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import (
@@ -77,6 +76,7 @@ from verification.sources.calls import (
 )
 from verification.sources.health import Tally
 from verification.sources.models import CallOutcome, Source
+from verification.values.clock import now
 from workspaces.models import Environment
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
-from django.utils.timezone import now
 
 from verification.checks.events import check_body, check_event, report_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
@@ -28,6 +27,7 @@ from verification.reports.models import PaymentMode, Report, ReportStatus, RiskL
 from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.sources.calls import EndedCall, end_calls, erase_answers
 from verification.sources.models import CallOutcome
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event

@@ -16,7 +16,6 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.checks.models import ResultStatus
 from verification.checks.queue import schedule_checks
@@ -51,6 +50,7 @@ from verification.reports.status import (
     lock_with_report,
     record_note,
 )
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.ledger import account_of
 from workspaces.models import Client

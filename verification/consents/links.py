@@ -13,7 +13,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils.timezone import now
 
 from verification.consents.decisions import record_expiry
 from verification.consents.messages import (
@@ -54,6 +53,7 @@ from verification.reports.links import (
 )
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import SUBJECT_ACTOR, lock_report, record_note
+from verification.values.clock import now
 from verification.values.masking import normalise_identifier
 from workspaces.models import Client
 

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 from django.http import HttpResponse
-from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
@@ -22,6 +21,7 @@ from verification.privacy import corrections
 from verification.privacy.corrections import CorrectionRefused, Obstacle
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel, Correction, CorrectionStatus
+from verification.values.clock import now
 from workspaces.members import Permission
 
 REFUSALS: dict[Obstacle, Any] = {

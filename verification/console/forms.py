@@ -13,7 +13,7 @@ from django import forms
 from django.conf import settings
 from django.core.validators import validate_email
 from django.utils.text import format_lazy
-from django.utils.timezone import localdate, now
+from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
@@ -33,6 +33,7 @@ from verification.privacy.models import CorrectionStatus
 from verification.reports.models import ReportStatus, SubjectType
 from verification.reports.queries import Filters
 from verification.values import formats
+from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI
 from webhooks.models import DeliveryStatus, Event

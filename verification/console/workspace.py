@@ -9,7 +9,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.http import FileResponse, HttpResponse
-from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
@@ -20,6 +19,7 @@ from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.links import top_up_url
 from verification.privacy.retention import MAX_COUNT, count_expired
+from verification.values.clock import now
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations

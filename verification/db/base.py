@@ -10,7 +10,7 @@ chosen statements each time they run, and `read_page` reads one page of a list.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,8 @@ from django.db import (
 )
 from django.db.backends.postgresql import base
 from django.db.utils import DatabaseErrorWrapper
+
+from verification.values import clock
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -49,6 +51,8 @@ SESSION_SETTINGS = {
 # PostgreSQL counts these among the errors of the program.
 LOST_SESSION = {"25006", "25P03", "25P04"}
 RECONNECT_PAUSE = 0.5
+# A clock that was set wrong is noticed within this time.
+CLOCK_SECONDS = 10
 
 
 @contextmanager
@@ -108,6 +112,7 @@ class _ErrorWrapper(DatabaseErrorWrapper):
 class DatabaseWrapper(base.DatabaseWrapper):
     connection: psycopg.Connection[Any] | None
     session_settings = SESSION_SETTINGS
+    _clock_read_at = 0.0
 
     @cached_property
     def wrap_database_errors(self) -> DatabaseErrorWrapper:
@@ -123,13 +128,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """Set the limits of a new session."""
         calls = ", ".join(["set_config(%s, %s, false)"] * len(self.session_settings))
         values = [text for pair in self.session_settings.items() for text in pair]
-        connection.execute(f"SELECT {calls}", values)
+        self._read_clock(connection, f", {calls}", values)
 
     def is_usable(self) -> bool:
         """Return whether the server has kept the connection open since its last use.
 
         Django asks before each request. Its own SELECT 1 is a round trip; the end of
-        the connection shows on this side of the socket.
+        the connection shows on this side of the socket. Once in a while this reads the
+        database's clock.
         """
         if self.connection is None:
             return False
@@ -137,10 +143,25 @@ class DatabaseWrapper(base.DatabaseWrapper):
             # The end of the stream comes after the server's last messages.
             for _ in range(2):
                 self.connection.pgconn.consume_input()
+            status = self.connection.info.transaction_status
+            is_idle = status == psycopg.pq.TransactionStatus.IDLE
+            is_old = time.monotonic() > self._clock_read_at + CLOCK_SECONDS
+            if is_idle and is_old and self.connection.autocommit:
+                self._read_clock(self.connection)
         except psycopg.Error:
             return False
-        in_error = psycopg.pq.TransactionStatus.INERROR
-        return self.connection.info.transaction_status != in_error
+        return status != psycopg.pq.TransactionStatus.INERROR
+
+    def _read_clock(
+        self,
+        session: psycopg.Connection[Any],
+        more: str = "",
+        values: Sequence[str] = (),
+    ) -> None:
+        row = session.execute(f"SELECT clock_timestamp(){more}", values).fetchone()
+        self._clock_read_at = time.monotonic()
+        if row:
+            clock.compare(row[0])
 
 
 def open_session() -> psycopg.Connection[Any]:

@@ -11,7 +11,6 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
@@ -23,6 +22,7 @@ from verification.golive.models import Application, Document, DocumentKind, Stat
 from verification.reports.create import create_reports
 from verification.reports.models import Report
 from verification.reports.request import InvalidRequest, Order, catalogue, read_orders
+from verification.values.clock import now
 from workspaces.create import operator_account
 from workspaces.members import Permission, require_permission
 from workspaces.models import Client, Member, Workspace

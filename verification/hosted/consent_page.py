@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.timezone import now
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -56,6 +55,7 @@ from verification.reports.models import (
     ReportStatus,
     SubjectType,
 )
+from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.masking import mask_email, mask_end
 from verification.web.pages import minutes_until

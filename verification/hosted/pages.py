@@ -6,7 +6,6 @@ token; the cookie's path is that row's pages, so that links in two tabs do not m
 
 from __future__ import annotations
 
-import time
 import zlib
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -36,6 +35,7 @@ from verification.db.encryption import UnknownKey, seal, unseal
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.links import ResendTooSoon
+from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.masking import DOTS, mask_email, mask_end
 from verification.web.pages import View
@@ -86,7 +86,7 @@ class VisitCookie:
         return f"{self.path}{row}/"
 
     def remember(self, response: HttpResponse, row: UUID, value: Any) -> None:
-        text = zlib.compress(orjson.dumps([int(time.time()), value]))
+        text = zlib.compress(orjson.dumps([int(now().timestamp()), value]))
         sealed = seal(text, column=self.kind, row=row)
         response.set_cookie(
             _name(),
@@ -107,7 +107,7 @@ class VisitCookie:
         except (ValueError, InvalidTag, UnknownKey):
             return None
         made_at, value = orjson.loads(zlib.decompress(text))
-        return value if time.time() - made_at < self.seconds else None
+        return value if now().timestamp() - made_at < self.seconds else None
 
 
 def _name() -> str:

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.timezone import now
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
@@ -42,6 +41,7 @@ from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment, PaymentStatus, ReviewFlag
 from verification.payments.refunds import abandon_payment
 from verification.payments.registry import NoPaymentProvider
+from verification.values.clock import now
 from verification.web.pages import allow_sources
 from workspaces import rate_limits
 

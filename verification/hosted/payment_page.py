@@ -18,7 +18,6 @@ from uuid import UUID
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.timezone import now
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
@@ -57,6 +56,7 @@ from verification.payments.registry import (
 from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
 from verification.reports.models import PaymentMode, Report
+from verification.values.clock import now
 from verification.values.masking import mask_end
 from verification.web.pages import allow_sources
 from workspaces.models import Environment, Workspace

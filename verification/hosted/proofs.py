@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.timezone import now
 from django.utils.translation import get_language
 
 from verification.consents.links import (
@@ -19,6 +18,7 @@ from verification.hosted import forms
 from verification.hosted.consent_page import ConsentPages, OpenConsent, Stage
 from verification.hosted.pages import require_rate
 from verification.reports.links import ResendTooSoon
+from verification.values.clock import now
 from verification.web.request import client_address
 from workspaces import rate_limits
 

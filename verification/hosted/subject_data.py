@@ -16,7 +16,6 @@ from uuid import UUID
 import orjson
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
 from verification.consents.links import ACCESSIBLE_STATUSES, opens_data
@@ -43,6 +42,7 @@ from verification.hosted.proofs import ProofViews
 from verification.privacy import access
 from verification.privacy.models import RequestKind
 from verification.reports.models import Report
+from verification.values.clock import now
 from verification.web.pages import View
 from workspaces import rate_limits
 from workspaces.models import Environment

@@ -2,11 +2,11 @@
 import django_q.admin  # noqa: F401
 from django.contrib import admin, messages
 from django.db import transaction
-from django.utils import timezone
 from django_q.models import Failure, Schedule, Success
 
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
 from verification.jobs.models import Job
+from verification.values.clock import now
 
 
 @admin.register(Job)
@@ -30,7 +30,7 @@ class JobAdmin(BackofficeAdmin):
         for job in jobs.filter(gave_up_at__isnull=False):
             with transaction.atomic():
                 again = Job.objects.filter(pk=job.pk, gave_up_at__isnull=False)
-                due = {"gave_up_at": None, "attempts": 0, "due_at": timezone.now()}
+                due = {"gave_up_at": None, "attempts": 0, "due_at": now()}
                 if again.update(**due):
                     self.log_change(request, job, "runs again", verb="run-again")
                     count += 1

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import psycopg
 from django.db import connection
-from django.utils import timezone
 from django_q.brokers import Broker
 from django_q.conf import Conf
 from django_q.signing import SignedPackage
@@ -17,6 +16,7 @@ from verification.db.base import open_session
 from verification.jobs import processes, queue
 from verification.jobs.models import Job
 from verification.jobs.queue import CHANNEL, cluster_name, is_job, store_job
+from verification.values.clock import now
 
 # A job that was claimed this often and never ended probably kills its workers.
 MAX_ATTEMPTS = 5
@@ -101,7 +101,7 @@ class ClaimedJob(NamedTuple):
             "func": self.function,
             "args": tuple(self.arguments),
             "kwargs": {},
-            "started": timezone.now(),
+            "started": now(),
         }
         return self.id, SignedPackage.dumps(task)
 
@@ -186,10 +186,10 @@ class WakeUpBroker(Broker):
         self.delete(task_id)
 
     def queue_size(self) -> int:
-        return Job.objects.filter(due_at__lte=timezone.now(), gave_up_at=None).count()
+        return Job.objects.filter(due_at__lte=now(), gave_up_at=None).count()
 
     def lock_size(self) -> int:
-        return Job.objects.filter(due_at__gt=timezone.now(), gave_up_at=None).count()
+        return Job.objects.filter(due_at__gt=now(), gave_up_at=None).count()
 
     def purge_queue(self) -> None:
         Job.objects.all().delete()

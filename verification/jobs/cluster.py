@@ -47,6 +47,7 @@ from verification.jobs.broker import BEAT_ID, retry_soon
 from verification.jobs.processes import LoadAdjustedClock, SharedFlag
 from verification.jobs.queue import cluster_name
 from verification.jobs.schedules import SCHEDULES
+from verification.values import clock
 from verification.web.log import traceback_without_messages
 
 # Room for a few jobs, because a job that waits in a cluster cannot run in another or be
@@ -193,6 +194,7 @@ def harden() -> None:
     if sys.platform != "linux":
         return
     os.environ.setdefault("JOB_CLUSTER", cluster_name())
+    clock.follow_database()
     cluster.Sentinel = Sentinel
     # django-q2 asks it to report the exception that it has just caught.
     django_q_worker.error_reporter = failure

@@ -27,11 +27,11 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from django.db.models import Max
 from django.db.models.functions import Now
-from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.processes import SharedFlag
+from verification.values.clock import now
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 JobOrPath = Callable[..., Any] | str

@@ -6,11 +6,11 @@ claims the due schedules under a lock.
 
 from datetime import timedelta
 
-from django.utils.timezone import now
 from django_q.models import Failure
 
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import job
+from verification.values.clock import now
 
 FAILURE_RETENTION = timedelta(days=30)
 DAILY = 24 * 60

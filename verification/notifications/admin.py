@@ -1,9 +1,9 @@
 from django.contrib import admin
-from django.utils.timezone import now
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
 from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import NotResendable, send_again
+from verification.values.clock import now
 
 
 @admin.register(Notification)

@@ -20,7 +20,6 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Now
-from django.utils.timezone import now
 
 from verification import links
 from verification.jobs.claims import claim_due, schedule_next_run
@@ -37,6 +36,7 @@ from verification.notifications.models import (
 from verification.notifications.recipients import CODE_KINDS, count_or_withhold
 from verification.notifications.sms import send_sms
 from verification.notifications.templates import EmailText, write_email, write_sms
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 # The waits between nine attempts, over more than a day.

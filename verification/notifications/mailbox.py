@@ -14,9 +14,9 @@ from uuid import UUID
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
-from django.utils.timezone import now
 
 from verification.db.ids import uuid7
+from verification.values.clock import now
 
 
 class EmailBackend(BaseEmailBackend):

@@ -17,7 +17,6 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
-from django.utils.timezone import now
 from django.utils.translation import get_language
 
 from verification.db.bulk_insert import Rows
@@ -37,6 +36,7 @@ from verification.notifications.recipients import (
     find_withhold_reason,
 )
 from verification.notifications.sms import sms_is_configured
+from verification.values.clock import now
 
 # A path, because `delivery` imports this module.
 SEND_DUE = "verification.notifications.delivery.send_due_notifications"

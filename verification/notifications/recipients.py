@@ -24,7 +24,6 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.utils.timezone import now
 
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import (
@@ -39,6 +38,7 @@ from verification.notifications.models import (
     NotificationStatus,
     SandboxAddress,
 )
+from verification.values.clock import now
 
 # Providers that ignore full stops in a name. A plus sign and the text after it are
 # ignored for all providers.

@@ -17,7 +17,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Func, Q, QuerySet, Value
-from django.utils.timezone import now
 
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
@@ -32,6 +31,7 @@ from verification.payments.models import (
     OperatorAlertKind,
     ReviewFlag,
 )
+from verification.values.clock import now
 from verification.values.formats import one_line
 
 RETENTION = timedelta(days=90)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.jobs.queue import job
 from verification.payments.alerts import record_alert
 from verification.payments.models import LedgerAudit, OperatorAlertKind
+from verification.values.clock import now
 
 LEDGER = """
 SELECT 'account', a.id, format(

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from verification import links
@@ -53,6 +52,7 @@ from verification.providers.payment_provider import (
 from verification.reports.create import blocked_check_reason
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_with_report, locked_reports
+from verification.values.clock import now
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
-from django.utils.timezone import now
 
 from verification.backoffice.approvals import SERVICE_STAFF
 from verification.payments.alerts import clear_review_flag, raise_review_flag
@@ -25,6 +24,7 @@ from verification.payments.models import (
 )
 from verification.providers.payment_provider import DisputeSnapshot, DisputeState
 from verification.reports.status import locked_reports
+from verification.values.clock import now
 from workspaces.ledger import Kind, Movement, take_back
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
-from django.utils.timezone import now
 
 from verification.consents.messages import is_reachable
 from verification.jobs.queue import job
@@ -35,6 +34,7 @@ from verification.reports.cancel import fail_report
 from verification.reports.create import blocked_check_reason
 from verification.reports.links import ClientLinks, NotRenewable
 from verification.reports.models import Report, ReportStatus
+from verification.values.clock import now
 
 UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
 EXPIRED_CODE, EXPIRED_MESSAGE = "PAYMENT_EXPIRED", "Nobody paid in time."

@@ -19,6 +19,7 @@ from django.utils.timezone import now
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
+from verification.values import clock
 from workspaces.models import Account, Environment, Workspace
 
 # The payer can answer a prompt for this long; then the network ends it.
@@ -424,7 +425,10 @@ class Checkout(models.Model):
     @property
     def is_overdue_prompt(self) -> bool:
         """True if the payer may leave the waiting prompt and pay another way."""
-        return self.is_waiting_prompt and now() >= self.prompt_ends_at + PROMPT_MARGIN
+        return (
+            self.is_waiting_prompt
+            and clock.now() >= self.prompt_ends_at + PROMPT_MARGIN
+        )
 
     @property
     def review_flag_labels(self) -> list[str]:

@@ -13,7 +13,6 @@ from hashlib import sha256
 from uuid import UUID
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job
@@ -23,6 +22,7 @@ from verification.payments.refunds import try_refunds_now
 from verification.payments.settlement import poll_now
 from verification.providers.payment_provider import ProviderEvent
 from verification.reports.status import locked_reports
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db.models import F, Q
-from django.utils.timezone import now
 
 from verification.jobs.queue import beat, job
 from verification.payments.alerts import raise_review_flag, record_alert
@@ -45,6 +44,7 @@ from verification.providers.payment_provider import (
     ProviderRefund,
     RefundState,
 )
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThan
-from django.utils.timezone import now
 
 from verification.backoffice.approvals import (
     SERVICE_STAFF,
@@ -63,6 +62,7 @@ from verification.providers.payment_provider import (
 )
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
+from verification.values.clock import now
 from verification.web.log import redact
 from workspaces.ledger import (
     InsufficientBalance,

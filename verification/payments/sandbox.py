@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.payments.models import SandboxCheckout
 from verification.providers.base import Refused
@@ -35,6 +34,7 @@ from verification.providers.payment_provider import (
     RefundState,
     is_mpesa_amount,
 )
+from verification.values.clock import now
 
 
 class SandboxProvider:

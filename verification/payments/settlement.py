@@ -24,7 +24,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
-from django.utils.timezone import now
 
 from verification.checks.events import payment_event
 from verification.checks.queue import schedule_checks
@@ -70,6 +69,7 @@ from verification.providers.payment_provider import (
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.settings.providers import PAYMENT_GRACE_DAYS
+from verification.values.clock import now
 from webhooks.events import event_rows
 from workspaces.ledger import Kind, Movement, record_movements
 from workspaces.models import Account

@@ -17,7 +17,7 @@ from django.shortcuts import redirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.timezone import localdate, now
+from django.utils.timezone import localdate
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
@@ -94,6 +94,7 @@ from verification.privacy.staff_erasures import reject as reject_erasure
 from verification.reports.admin import ReportAdmin
 from verification.reports.models import Report, SubjectType
 from verification.reports.request import InvalidRequest
+from verification.values.clock import now
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, format_nairobi, nairobi_text
 from workspaces.admin import WorkspaceAdmin

@@ -23,7 +23,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.urls import reverse
-from django.utils.timezone import now
 
 from monitoring.alerts import snapshot_of
 from monitoring.models import Baseline, locked_rules
@@ -68,6 +67,7 @@ from verification.reports.request import (
 )
 from verification.reports.status import SUBJECT_ACTOR, locked_reports, record_note
 from verification.sources.calls import close_calls
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import event_rows
 from webhooks.models import Event

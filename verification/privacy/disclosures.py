@@ -19,12 +19,12 @@ from uuid import UUID
 
 from django.db import connection
 from django.db.models import F, Max, Min
-from django.utils.timezone import now
 
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.ids import uuid7
 from verification.privacy.models import Channel, Correction, Disclosure
 from verification.reports.models import Report
+from verification.values.clock import now
 from webhooks.models import Attempt, Event
 
 # A further read within this time costs no statement.

@@ -24,7 +24,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
 from verification.checks.events import erased_event
@@ -56,6 +55,7 @@ from verification.privacy.requests import (
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_person, locked_reports
+from verification.values.clock import now
 from webhooks.events import event_rows
 from workspaces.ledger import account_of
 from workspaces.models import Client, Workspace

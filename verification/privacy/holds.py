@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.privacy.models import Erasure, Hold, Holds
 from verification.reports.models import Report
 from verification.reports.status import lock_person, locked_reports
+from verification.values.clock import now
 
 MAX_DAYS = 5 * 365
 

@@ -17,6 +17,7 @@ from verification.checks.models import CheckResult
 from verification.db.encryption import EncryptedJSONField, KeyedUUIDField
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
+from verification.values import clock
 from workspaces.models import Environment, Workspace
 
 
@@ -56,7 +57,7 @@ class SubjectRequests(models.QuerySet["SubjectRequest"]):
         return self.open().exclude(environment=Environment.SANDBOX)
 
     def overdue(self) -> SubjectRequests:
-        return self.clocked().filter(due_at__lt=now())
+        return self.clocked().filter(due_at__lt=clock.now())
 
 
 class SubjectRequest(models.Model):
@@ -145,7 +146,7 @@ class SubjectRequest(models.Model):
     @property
     def is_overdue(self) -> bool:
         is_clocked = self.environment != Environment.SANDBOX
-        return is_clocked and self.answered_at is None and self.due_at < now()
+        return is_clocked and self.answered_at is None and self.due_at < clock.now()
 
 
 class CorrectionStatus(models.TextChoices):
@@ -523,7 +524,7 @@ class Hold(models.Model):
 
     @property
     def is_open(self) -> bool:
-        return self.released_at is None and self.ends_at > now()
+        return self.released_at is None and self.ends_at > clock.now()
 
 
 class Channel(models.TextChoices):

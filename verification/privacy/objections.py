@@ -15,7 +15,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils.timezone import now
 
 from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection
@@ -36,6 +35,7 @@ from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
 from verification.reports.status import lock_person, locked_reports, record_note
+from verification.values.clock import now
 from webhooks.events import event_rows
 from webhooks.models import Event
 from workspaces.ledger import account_of

@@ -18,13 +18,13 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q
 from django.urls import reverse
-from django.utils.timezone import now
 
 from verification.jobs.queue import job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.reports.models import Report
+from verification.values.clock import now
 from verification.values.local_time import format_nairobi, utc_text
 from workspaces.models import Environment, Workspace
 

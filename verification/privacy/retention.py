@@ -19,7 +19,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils.timezone import now
 
 from monitoring.models import Rule, RuleStatus
 from verification.db.ids import uuid7
@@ -35,6 +34,7 @@ from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
+from verification.values.clock import now
 from workspaces.ledger import account_of
 from workspaces.models import Client, Environment, Workspace
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from monitoring.models import Rule
 from verification.backoffice.approvals import (
@@ -26,6 +25,7 @@ from verification.privacy.erasure import ErasureHeld, Person, open_erasure
 from verification.privacy.models import Origin, StaffErasure
 from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.status import lock_person
+from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
 ACTOR = "retention"

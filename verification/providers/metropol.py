@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Any, Literal
@@ -46,6 +45,7 @@ from verification.providers.http_api import (
     unknown_code_error,
 )
 from verification.providers.name_comparison import Comparison
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class Metropol(Provider):
             raise refused_error(SOURCE, why)
         if outcome == "SAME":
             late = f"{SOURCE} has answered this before, and does not do so again."
-            raise pending_error(inquiry, datetime.now(UTC), REPEAT_WAIT, late)
+            raise pending_error(inquiry, now(), REPEAT_WAIT, late)
         return report.read(
             inquiry,
             _data(answer, number) if outcome == "FOUND" else None,
@@ -213,7 +213,7 @@ class Metropol(Provider):
         )
 
     def _post(self, path: str, body: bytes) -> Reply:
-        stamp = f"{datetime.now(UTC):%Y%m%d%H%M%S%f}"
+        stamp = f"{now():%Y%m%d%H%M%S%f}"
         headers = {
             "X-METROPOL-REST-API-KEY": self._public,
             "X-METROPOL-REST-API-HASH": request_hash(

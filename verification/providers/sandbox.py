@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +29,7 @@ from verification.providers.base import (
     Unavailable,
 )
 from verification.providers.name_comparison import DIFFERENT, SAME
+from verification.values.clock import now
 from verification.values.masking import normalise_identifier
 
 DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
@@ -102,7 +103,7 @@ class Sandbox:
 
 def _play_failure(outcome: str, inquiry: Inquiry) -> None:
     match outcome:
-        case "SLOW" if datetime.now(UTC) < inquiry.asked_at + SLOW:
+        case "SLOW" if now() < inquiry.asked_at + SLOW:
             raise AnswerPending(inquiry.asked_at + SLOW)
         case "RECOVERS" if inquiry.attempt <= FAILED_TRIES:
             raise Unavailable(*FAILURES[outcome])

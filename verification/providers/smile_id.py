@@ -20,7 +20,6 @@ import time
 from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from verification.providers import findings
@@ -43,6 +42,7 @@ from verification.providers.http_api import (
     unavailable_error,
     upper_number,
 )
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class SmileId(Provider):
         return answer, reply
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Reply:
-        stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+        stamp = now().isoformat(timespec="milliseconds")
         stamp = stamp.replace("+00:00", "Z")
         signed = {
             "partner_id": self._partner_id,
@@ -328,7 +328,7 @@ def _is_taken(reply: Reply) -> bool:
 
 def _pending_error(inquiry: Inquiry, pause: float = PAUSE) -> Exception:
     late = f"{SOURCE} has been at work on this for too long."
-    return findings.pending_error(inquiry, datetime.now(UTC), pause, late)
+    return findings.pending_error(inquiry, now(), pause, late)
 
 
 def identity(subject: Subject, answer: Answer | None, **evidence: Any) -> Finding:

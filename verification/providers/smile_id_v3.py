@@ -60,6 +60,7 @@ from verification.providers.http_api import (
     upper_number,
 )
 from verification.providers.smile_id import Answer, signature
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +238,7 @@ class SmileIdV3(Provider):
         status = self._status(begun.job) if begun.job else ""
         if status in {"error", "not_found"}:
             return unavailable_error(SOURCE, f"ended the job with status {status}")
-        if datetime.now(UTC) - begun.at > MAX_WAIT:
+        if now() - begun.at > MAX_WAIT:
             return unavailable_error(SOURCE, "did not call back in time")
         if status in {"clear", "block", "attention"}:
             self._call_back_again(begun.job)
@@ -348,4 +349,4 @@ def _utc(at: datetime) -> str:
 
 
 def _answer_pending(job: str = "") -> AnswerPending:
-    return AnswerPending(datetime.now(UTC) + PAUSE, job)
+    return AnswerPending(now() + PAUSE, job)

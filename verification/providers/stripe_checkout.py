@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -56,6 +55,7 @@ from verification.providers.payment_provider import (
     header,
     to_cents,
 )
+from verification.values import clock
 
 # Telemetry would write an id into the home directory and describe the machine.
 stripe.enable_telemetry = False
@@ -338,7 +338,7 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
     times = [value for name, _, value in parts if name == "t"]
     if len(times) != 1 or not (times[0].isascii() and times[0].isdigit()):
         return False
-    if time.time() - int(times[0][:12]) > stripe.Webhook.DEFAULT_TOLERANCE:
+    if clock.now().timestamp() - int(times[0][:12]) > stripe.Webhook.DEFAULT_TOLERANCE:
         return False
     signed = f"{times[0]}.".encode() + body
     expected = hmac.new(secret.encode(), signed, "sha256").hexdigest()

@@ -19,7 +19,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.checks.events import consent_status_of, reference_event
 from verification.db.bulk_insert import insert
@@ -34,6 +33,7 @@ from verification.references.requests import (
     require_open,
 )
 from verification.reports.status import lock_with_report
+from verification.values.clock import now
 from verification.values.formats import one_line
 from webhooks.events import event_rows
 

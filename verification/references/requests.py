@@ -13,7 +13,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, QuerySet
-from django.utils.timezone import now
 
 from verification import links
 from verification.checks.models import CheckResult, ResultStatus
@@ -39,6 +38,7 @@ from verification.reports.links import (
 )
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.models import Environment
 

@@ -13,7 +13,6 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpResponse
 from django.urls import path, reverse
-from django.utils.timezone import now
 from unfold.decorators import action
 
 from verification.backoffice import audit
@@ -58,6 +57,7 @@ from verification.reports.links import (
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import NotCancellable, NotRetryable
+from verification.values.clock import now
 from verification.values.masking import mask
 from webhooks.models import Delivery, Event
 from workspaces.ledger import InsufficientBalance, account_of

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils.timezone import now
 
 from verification.checks.events import consent_status_of, report_event
 from verification.checks.models import CheckResult, ResultStatus
@@ -27,6 +26,7 @@ from verification.reports.status import (
     lock_report,
 )
 from verification.sources.calls import close_calls
+from verification.values.clock import now
 from webhooks.events import event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, account_of, entries, move_balances

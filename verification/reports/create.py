@@ -12,7 +12,6 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
@@ -50,6 +49,7 @@ from verification.reports.request import (
     no_consent_reason,
     no_source_reason,
 )
+from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Movement, balance_update, entries, move_balances

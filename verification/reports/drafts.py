@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.checks.models import CheckResult
 from verification.consents.messages import cancel_consent_requests, consent_request
@@ -59,6 +58,7 @@ from verification.reports.request import (
     validate_shape,
 )
 from verification.reports.status import NotEditable, lock_report
+from verification.values.clock import now
 from workspaces.models import Client
 
 # The notice shows these members. An edit of one voids a consent that was given.

@@ -16,12 +16,12 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
 from verification.reports.models import IdempotencyRecord
+from verification.values.clock import now
 from workspaces.models import Client
 
 PRINTABLE = re.compile(r"[\x20-\x7e]{1,120}")

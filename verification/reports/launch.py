@@ -9,7 +9,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
-from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.queue import schedule_checks, wake_up
@@ -39,6 +38,7 @@ from verification.reports.status import (
     apply_transitions,
     lock_report,
 )
+from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.ledger import entries, move_balances
 from workspaces.models import Client

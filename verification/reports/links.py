@@ -25,7 +25,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.urls import reverse
-from django.utils.timezone import now
 
 from verification import links
 from verification.consents.models import Consent
@@ -36,6 +35,7 @@ from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_report, lock_with_report, record_note
+from verification.values.clock import now
 from workspaces.models import Client, Environment
 
 RESEND_INTERVAL = timedelta(minutes=1)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import orjson
 from django.db import connection
-from django.utils.timezone import now
 
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
@@ -27,6 +26,7 @@ from verification.reports.models import (
 )
 from verification.reports.objections import require_newer_consents
 from verification.reports.request import Fault, InvalidRequest, Order
+from verification.values.clock import now
 from verification.values.shapes import CURRENCY
 from workspaces.ledger import Kind, Movement
 from workspaces.models import Client

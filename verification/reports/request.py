@@ -16,7 +16,6 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.db import connection
-from django.utils.timezone import now
 from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 
@@ -33,6 +32,7 @@ from verification.providers.sandbox import is_reserved
 from verification.reports.models import PaymentMode, Report, Subject, SubjectType
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
+from verification.values.clock import now
 from verification.values.shapes import Shape
 from workspaces.models import Environment
 

@@ -1,12 +1,12 @@
 from django.contrib import admin, messages
 from django.db import transaction
-from django.utils.timezone import now
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
 from verification.backoffice.widgets import link
 from verification.providers.registry import live_sources
 from verification.sources.health import health_of
 from verification.sources.models import Call, CallOutcome, Source
+from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 
 

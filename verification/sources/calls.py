@@ -17,7 +17,6 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.encryption import UnknownKey
@@ -27,6 +26,7 @@ from verification.providers.findings import MAX_WAIT
 from verification.providers.registry import Route, provider_named
 from verification.settings.providers import Limit
 from verification.sources.models import Call, CallOutcome, Source
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple
 
 from django.core.cache import cache
 from django.db import connection, transaction
-from django.utils.timezone import now
 
 from verification.db import breaker
 from verification.jobs.claims import execute_in_batches
@@ -26,6 +25,7 @@ from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
+from verification.values.clock import now
 
 Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Upper bounds in milliseconds, each a quarter above the one before. A slower answer

@@ -20,7 +20,6 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.timezone import now
 
 from verification.backoffice import widgets
 from verification.golive.admin import filter_waiting
@@ -38,6 +37,7 @@ from verification.reports.admin import filter_stuck
 from verification.reports.models import Report
 from verification.sources.admin import calls_in_doubt
 from verification.sources.models import Call
+from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from webhooks.admin import failing
 from webhooks.models import Configuration

@@ -17,6 +17,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.db.ids import uuid7
+from verification.values import clock
 
 
 class ListName(models.TextChoices):
@@ -123,7 +124,7 @@ def check_lists(
     for name, days in required.items():
         if name not in confirmed:
             texts.append(f"The {name} list has not been loaded.")
-        elif confirmed[name] < now() - timedelta(days=days):
+        elif confirmed[name] < clock.now() - timedelta(days=days):
             texts.append(f"The {name} list was not loaded for {days} days.")
     hint = "manage.py load_watchlist loads it; until then nobody is screened."
     return [Warning(each, hint=hint, id="watchlists.W001") for each in texts]

@@ -12,8 +12,6 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from django.utils.timezone import now
-
 from verification.providers.base import (
     Finding,
     Inquiry,
@@ -24,6 +22,7 @@ from verification.providers.base import (
 from verification.providers.findings import is_company, stated_name
 from verification.providers.http_api import REFUSED, UNAVAILABLE
 from verification.providers.screening import Hit, ListEdition, screening_finding
+from verification.values.clock import now
 from verification.watchlists.matching import SAME_BIRTH, score_entry, words_of
 from verification.watchlists.models import Edition, EntryKind, ListEntry
 from verification.watchlists.name_index import EditionReplaced, get_name_index

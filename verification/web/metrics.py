@@ -18,7 +18,6 @@ from threading import Lock
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import Http404, HttpRequest, HttpResponse
-from django.utils.timezone import now
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import (
@@ -39,6 +38,7 @@ from verification.privacy.requests import count_open_requests
 from verification.providers.registry import live_sources
 from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
+from verification.values.clock import now
 from verification.web.health import READINESS_PARTS, read_readiness
 
 logger = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
-from django.utils.timezone import now
 from django.views.decorators.http import require_safe
 
+from verification.values.clock import now
 from verification.web.request import current_request_id
 
 View = Callable[..., HttpResponse]

@@ -28,6 +28,7 @@ from verification.db.startup import (
     require_schema,
 )
 from verification.jobs.processes import bind_children_to_parent
+from verification.values import clock
 
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
@@ -41,6 +42,7 @@ STOP_SECONDS = 8
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
     bind_children_to_parent()
+    clock.follow_database()
     # The server reads settings before it loads the application, which sets it, too.
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
     try:

@@ -3,11 +3,11 @@ from datetime import UTC, date, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.timezone import now
 
 from verification.payments.reconciliation import day_bounds, reconcile
 from verification.payments.registry import providers
 from verification.providers.base import ProviderError
+from verification.values.clock import now
 
 
 class Command(BaseCommand):

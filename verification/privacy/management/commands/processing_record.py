@@ -2,13 +2,13 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.timezone import now
 
 from verification.privacy.processing_record import (
     as_markdown,
     as_pdf,
     processing_record,
 )
+from verification.values.clock import now
 
 
 class Command(BaseCommand):

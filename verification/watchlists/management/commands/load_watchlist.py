@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
-from django.utils.timezone import now
 
+from verification.values.clock import now
 from verification.watchlists.formats import (
     FORMATS,
     Entry,
