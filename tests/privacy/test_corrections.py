@@ -12,6 +12,7 @@ from pypdf import PdfReader
 
 from monitoring.models import Alert, Baseline
 from tests.checks.conftest import paying_api as paying_api
+from tests.console.conftest import owner as owner
 from tests.golive.files import pdf
 from tests.hosted.conftest import ask as ask
 from tests.world.clients import ATTESTED, Api, person
@@ -25,6 +26,7 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.employer import ANSWERS, EVIDENCE, NOT_EMPLOYED, create_reference
+from tests.world.erasures import erase, request_erasure
 from tests.world.members import create_member
 from tests.world.orders import SLOW, movements, two_checks
 from tests.world.payments import end_checkout, open_page
@@ -61,7 +63,8 @@ from verification.privacy.corrections import (
     take,
     withdraw,
 )
-from verification.privacy.models import Correction, Outcome
+from verification.privacy.models import Correction, Origin, Outcome
+from verification.privacy.objections import object_to_use
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.retention import erase_expired_reports
 from verification.references.answers import submit
@@ -381,6 +384,80 @@ def test_corrected_result_takes_the_place_of_the_old_one(api: Api):
     old.refresh_from_db()
     assert (old.revision > 0, old.question, old.disputed_at) == (True, None, None)
     assert old.finding["details"]["nameMatch"] == "NO_MATCH"
+
+
+def correct_number(api: Api, **item: object) -> Correction:
+    """Let staff correct the mistyped number of a report."""
+    correction = in_review(api, **item)
+    run_again(api, correction, idNumber=RIGHT)
+    correct(correction.pk, reviewer(), REASON)
+    return correction
+
+
+def test_corrected_details_become_those_of_the_report(api: Api):
+    other = create_wrong_report(api, reuse=False)
+    right = api.create(person(idNumber=RIGHT))["id"]
+
+    report_id = str(correct_number(api).report_id)
+
+    assert api.report(report_id)["subject"]["idNumber"] == RIGHT
+    found = api.get("/reports", search=RIGHT).json()["content"]
+    assert {report["id"] for report in found} == {report_id, right}
+    erasure = erase(api, right)
+    assert {str(pk) for pk in erasure.report_ids} == {report_id, right}
+    assert api.report(other)["subject"]["idNumber"] == MISTYPED
+
+
+def test_other_results_say_that_they_asked_with_former_details(api: Api, owner):
+    correction = correct_number(api, checksRequested=["IDENTITY", "CRB_SCORE"])
+
+    report = api.report(str(correction.report_id))
+    outdated = {r["checkName"]: r["outdatedDetails"] for r in report["checkResults"]}
+    assert outdated == {"IDENTITY": [], "CRB_SCORE": ["idNumber"]}
+    other = CheckResult.objects.get(report=report["id"], name="CRB_SCORE")
+    assert (other.inputs["idNumber"], other.question) == (MISTYPED, None)
+    html = owner.page("reports-detail", report=report["id"])
+    assert "before details of the report were corrected: ID number" in html
+    text = " ".join(
+        page.extract_text()
+        for page in PdfReader(
+            io.BytesIO(api.get(f"/reports/{report['id']}/pdf").content)
+        ).pages
+    )
+    assert "Asked before details were corrected: ID number" in " ".join(text.split())
+    again = create_wrong_report(api, checksRequested=["CRB_SCORE"])
+    assert api.report(again)["checkResults"][0]["reused"] is False
+
+
+def test_result_with_corrected_details_is_reused(api: Api):
+    correct_number(api)
+
+    item = person(idNumber=RIGHT, email="wanjiku@kamau.test")
+    again = api.create({**item, "checksRequested": ["IDENTITY"]})["id"]
+    api.work()
+
+    assert api.report(again)["checkResults"][0]["reused"] is True
+
+
+def test_objection_follows_the_corrected_details(api: Api):
+    correction = in_review(api)
+    object_to_use(correction.report_id, Origin.SUBJECT, requested_by="subject")
+    run_again(api, correction, idNumber=RIGHT)
+
+    correct(correction.pk, reviewer(), REASON)
+
+    item = person(idNumber=RIGHT, email="wanjiku@kamau.test")
+    assert api.refused("/reports", {"reports": [item]})["code"] == "validation-failed"
+
+
+def test_correction_waits_for_an_erasure_of_the_person(api: Api):
+    correction = in_review(api)
+    run_again(api, correction, idNumber=RIGHT)
+    request_erasure(api, str(correction.report_id))
+
+    refused = refusal(correct, correction.pk, reviewer(), REASON)
+
+    assert refused == Obstacle.ERASED
 
 
 def test_decision_answers_the_request_and_tells_the_subject(api: Api):

@@ -166,13 +166,16 @@ class CheckResultBody(Shape):
     evidence: Evidence | None = None
     failure: CheckFailure | None = None
     reused: bool
+    outdated_details: list[str] = []
+    """Names of details, such as `idNumber`, that the source was asked with and that a
+    correction has changed in the report since."""
     started_at: Timestamp | None = None
     completed_at: Timestamp | None = None
     duration_ms: int | None = None
     """From `startedAt`, when the source was first asked, to its answer."""
 
     @classmethod
-    def of(cls, result: CheckResult, environment: str) -> Self:
+    def of(cls, result: CheckResult, report: Report) -> Self:
         found = result.finding or {}
         return cls.from_row(
             result,
@@ -180,7 +183,8 @@ class CheckResultBody(Shape):
             summary=found.get("summary"),
             flags=[FlagBody(**flag) for flag in found.get("flags", ())],
             details=found.get("details"),
-            evidence=_evidence(found, result, environment),
+            evidence=_evidence(found, result, report.environment),
+            outdated_details=result.outdated_details(report.subject),
             failure=_check_failure(result),
         )
 
@@ -356,7 +360,7 @@ class ReportBody(Shape):
             report,
             subject=SubjectBody(**report.subject) if report.subject else None,
             purpose=report.purpose or None,
-            check_results=[CheckResultBody.of(r, report.environment) for r in results],
+            check_results=[CheckResultBody.of(r, report) for r in results],
             consent_state=ConsentState.of(getattr(report, "consent", None), report),
             payment_state=PaymentState.of(payment, report, total),
             failure=_failure(report),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,7 +10,7 @@ from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
-from verification.reports.models import Report, RiskLevel, SubjectType
+from verification.reports.models import NAME_PARTS, Report, RiskLevel, SubjectType
 
 
 class CheckDefinition(models.Model):
@@ -125,7 +126,9 @@ class CheckResult(models.Model):
     risk_level = models.CharField(
         max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN
     )
-    # The subject as the re-run of a correction asks about it; null: as in the report.
+    # The subject as the check has asked about it: a re-run with corrected details, or a
+    # check that was asked before the report's details were corrected. Null: as in the
+    # report.
     inputs = EncryptedJSONField(null=True)
     # Set while the subject says that the finding is wrong, until that is decided.
     disputed_at = models.DateTimeField(null=True, editable=False)
@@ -209,6 +212,15 @@ class CheckResult(models.Model):
     @property
     def reused(self) -> bool:
         return self.reused_from_id is not None
+
+    def outdated_details(self, subject: dict[str, Any] | None) -> list[str]:
+        """Return the names of details that the check asked with and that differ now.
+
+        `subject` is that of the report, whose details a correction may have changed.
+        """
+        known, asked = subject or {}, self.inputs or {}
+        names = [name for name, value in asked.items() if known.get(name) != value]
+        return [n for n in names if n not in NAME_PARTS or "fullName" not in names]
 
 
 def ordered_results(report: Report) -> models.QuerySet[CheckResult]:

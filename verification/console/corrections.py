@@ -36,6 +36,7 @@ REFUSALS: dict[Obstacle, Any] = {
         "No source that the person agreed to answers this check at present."
     ),
     Obstacle.NO_REASON: gettext_lazy("The person has to read a reason."),
+    Obstacle.ERASED: gettext_lazy("The person is being erased."),
     Obstacle.STAFF_ONLY: gettext_lazy(
         "Only staff of the operator run it with other details."
     ),

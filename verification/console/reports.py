@@ -62,7 +62,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
             (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
         ],
         "corrections": found.corrections.select_related("request").order_by("id"),
-        "results": [result_context(result) for result in results],
+        "results": [result_context(result, found) for result in results],
         "consent": consent,
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
@@ -130,7 +130,9 @@ def _get_report(place: Place, report: UUID) -> Report:
     )
 
 
-def result_context(result: CheckResult) -> dict[str, Any]:
+def result_context(result: CheckResult, report: Report | None = None) -> dict[str, Any]:
+    """Return what a page shows of a result, in its report if that is given."""
+    outdated = result.outdated_details(report.subject) if report else []
     finding = result.finding or {}
     details = (finding.get("details") or {}).items()
     return {
@@ -146,5 +148,6 @@ def result_context(result: CheckResult) -> dict[str, Any]:
         "details": [(humanise_name(k), t) for k, v in details if (t := as_text(v))],
         "price": result.price,
         "reused": result.reused,
+        "outdated": ", ".join(humanise_name(name) for name in outdated),
         "at": result.completed_at,
     }

@@ -57,7 +57,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
         "subject": one_line(report.subject_name),
         "about": _about(report),
         "cards": _cards(report, results),
-        "checks": [_check(result) for result in results],
+        "checks": [_check(result, report) for result in results],
         "disputed": any(result.disputed_at for result in results),
         "consent": _consent(report),
         "timeline": _timeline(report),
@@ -115,7 +115,7 @@ def _cards(report: Report, results: list[CheckResult]) -> list[dict[str, str]]:
     ]
 
 
-def _check(result: CheckResult) -> dict[str, Any]:
+def _check(result: CheckResult, report: Report) -> dict[str, Any]:
     finding = result.finding or {}
     is_done = result.status == ResultStatus.COMPLETED
     level = result.risk_level if is_done else "UNKNOWN"
@@ -138,15 +138,19 @@ def _check(result: CheckResult) -> dict[str, Any]:
             for name, value in (finding.get("details") or {}).items()
             if (text := as_text(value))
         ],
-        "source": _source(finding, result),
+        "source": _source(finding, result, report),
     }
 
 
-def _source(finding: dict[str, Any], result: CheckResult) -> str:
+def _source(finding: dict[str, Any], result: CheckResult, report: Report) -> str:
     if not finding:
         return ""
     reused = " An earlier result that was still fresh." if result.reused else ""
-    return f"Source: {finding['evidence']['provider']}.{reused}"
+    names = map(humanise_name, result.outdated_details(report.subject))
+    outdated = ", ".join(names)
+    if outdated:
+        outdated = f" Asked before details were corrected: {outdated}."
+    return f"Source: {finding['evidence']['provider']}.{reused}{outdated}"
 
 
 def _consent(report: Report) -> list[list[str]]:

@@ -203,10 +203,10 @@ def _report_json(one: SubjectReport) -> dict[str, Any]:
         "riskLevel": report.risk_level,
         "consent": _consent_json(one),
         "checks": [
-            _result_json(result, is_disputed=result.pk in one.disputed)
+            _result_json(result, report, is_disputed=result.pk in one.disputed)
             for result in one.results
         ],
-        "corrections": [_correction_json(correction) for correction in one.corrections],
+        "corrections": [_correction_json(each, report) for each in one.corrections],
         "recipients": [
             {
                 "kind": str(recipient.kind),
@@ -239,7 +239,9 @@ def _consent_json(one: SubjectReport) -> dict[str, Any] | None:
     }
 
 
-def _result_json(result: CheckResult, *, is_disputed: bool) -> dict[str, Any]:
+def _result_json(
+    result: CheckResult, report: Report, *, is_disputed: bool
+) -> dict[str, Any]:
     finding = result.finding or {}
     evidence = finding.get("evidence") or {}
     return {
@@ -257,10 +259,11 @@ def _result_json(result: CheckResult, *, is_disputed: bool) -> dict[str, Any]:
         "riskLevel": result.risk_level,
         "failure": result.failure_code or None,
         "isUnderCorrection": is_disputed,
+        "outdatedDetails": result.outdated_details(report.subject),
     }
 
 
-def _correction_json(correction: Correction) -> dict[str, Any]:
+def _correction_json(correction: Correction, report: Report) -> dict[str, Any]:
     statement = correction.statement or {}
     is_corrected = correction.status == CorrectionStatus.CORRECTED
     return {
@@ -284,7 +287,7 @@ def _correction_json(correction: Correction) -> dict[str, Any]:
             for rerun in correction.reruns.all()
         ],
         # What was found before the correction.
-        "supersededResult": _result_json(correction.result, is_disputed=False)
+        "supersededResult": _result_json(correction.result, report, is_disputed=False)
         if is_corrected
         else None,
     }

@@ -3,7 +3,8 @@
 The reviewer is staff, or an owner or administrator of the client. They take the
 correction, run the check again free of charge, and accept the new result or confirm the
 old one. The re-run is another row of the same check. It changes nothing of the report
-until it is accepted; then it takes revision 0, and the old result gets a number.
+until it is accepted; then it takes revision 0, and the old result gets a number. If it
+asked with corrected details, they become those of the report.
 
 While a correction is open, the report says so wherever it is shown, its retention
 waits, and the disputed finding is not reused.
@@ -43,6 +44,7 @@ from verification.golive.uploads import UploadedFile
 from verification.jobs.queue import job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
+from verification.privacy.erasure import waiting_erasure
 from verification.privacy.models import (
     OPEN_CORRECTIONS,
     Correction,
@@ -52,10 +54,18 @@ from verification.privacy.models import (
     Outcome,
     RequestKind,
     Rerun,
+    SubjectRequest,
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.references.requests import close_references
-from verification.reports.models import IDENTIFIERS, Report, Subject
+from verification.reports.drafts import write_subject
+from verification.reports.models import (
+    IDENTIFIERS,
+    NAME_PARTS,
+    KnownSubject,
+    Report,
+    Subject,
+)
 from verification.reports.request import (
     SUBJECT_MEMBERS,
     InvalidRequest,
@@ -65,7 +75,12 @@ from verification.reports.request import (
     no_source_reason,
     read_order,
 )
-from verification.reports.status import SUBJECT_ACTOR, locked_reports, record_note
+from verification.reports.status import (
+    SUBJECT_ACTOR,
+    lock_person,
+    locked_reports,
+    record_note,
+)
 from verification.sources.calls import close_calls
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -86,7 +101,6 @@ OUTCOMES = {
 }
 # For the register, which names no person: the reason itself may.
 REGISTER_REASONS = {C.CONFIRMED: "The review confirmed the finding."}
-NAME_PARTS = ("firstName", "middleName", "lastName")
 NAMES = {"fullName", *NAME_PARTS}
 
 
@@ -99,6 +113,7 @@ class Obstacle(StrEnum):
     RUN_TOO_OFTEN = f"The check has run again {MAX_RERUNS} times."
     NO_CONSENT = "The subject's consent does not hold, so no source can be asked."
     NO_SOURCE = "No source that the subject agreed to answers this check at present."
+    ERASED = "The person is being erased."
     NOT_RUN = "The check has to be run again first, and to complete."
     NO_REASON = "The person has to read a reason."
     STAFF_ONLY = "Only staff of the operator run it with other details."
@@ -290,19 +305,32 @@ def rerun(
 
 @transaction.atomic
 def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
-    """Accept the re-run as the result of the check. Raises CorrectionRefused."""
-    old_id = Correction.objects.values_list("result_id", flat=True).get(
-        pk=correction_id
-    )
+    """Accept the re-run as the result of the check, with the details that it changed.
+
+    Raises CorrectionRefused.
+    """
+    read = Correction.objects.select_related("report", "rerun").get(pk=correction_id)
+    people = _lock_people(read)
     # Rules are locked before the reports of their runs.
-    list(locked_rules().filter(baselines__result_id=old_id))
+    list(locked_rules().filter(baselines__result_id=read.result_id))
     report, correction = _lock(correction_id)
     _require(correction, C.IN_REVIEW)
-    new = correction.rerun
+    new, subject = correction.rerun, _corrected_details(correction)
     if new is None or new.status != ResultStatus.COMPLETED or new.finding is None:
         raise CorrectionRefused(Obstacle.NOT_RUN)
     at = now()
-    _supersede(report, correction.result, new)
+    question = correction.result.question
+    if subject:
+        if not {report.subject_id, subject.id} <= people:
+            raise CorrectionRefused(Obstacle.CHANGED)
+        if waiting_erasure(report.subject_id):
+            raise CorrectionRefused(Obstacle.ERASED)
+        _set_subject(report, subject, new)
+        if question:
+            inputs = [entry["key"] for entry in new.definition.required_inputs]
+            question = subject.question(new.name, inputs)
+    # A result that asked with other details than the report has is not reused.
+    _supersede(report, correction.result, new, None if new.inputs else question)
     refresh_score(report, at)
     _decide(report, correction, C.CORRECTED, _name(by), reason, at)
     # The reason may name the person, and the audit trail stays.
@@ -467,12 +495,61 @@ def _next_revision(rows: QuerySet[CheckResult]) -> int:
     return rows.aggregate(last=Max("revision"))["last"] + 1
 
 
-def _supersede(report: Report, old: CheckResult, new: CheckResult) -> None:
+def _corrected_details(correction: Correction) -> KnownSubject | None:
+    """Return the report's subject with the details that the re-run changed, if any."""
+    report, new = correction.report, correction.rerun
+    row = correction.reruns.filter(result=new).first() if new else None
+    if row is None or not row.fields or not new or not new.inputs or not report.subject:
+        return None
+    changed = set(row.fields)
+    if changed & NAMES:
+        # The parts of the old name are wrong as well.
+        changed |= NAMES
+    kept = {k: v for k, v in report.subject.items() if k not in changed}
+    members = kept | {k: v for k, v in new.inputs.items() if k in changed}
+    return Subject(members).in_workspace(report.workspace_id, report.environment)
+
+
+def _lock_people(correction: Correction) -> set[UUID]:
+    """Lock the person of the report, and that of the corrected details, if any."""
+    subject = _corrected_details(correction)
+    people = {correction.report.subject_id, subject.id} if subject else set()
+    for subject_id in sorted(people):
+        lock_person(subject_id)
+    return people
+
+
+def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> None:
+    """Write the corrected details on a locked report; `new` has asked with them.
+
+    Other results keep the details that they were asked with. Requests that the person
+    made on this report, such as an objection, follow them.
+    """
+    former = report.subject
+    asked = CheckResult.every.filter(
+        report=report, status__in=[ResultStatus.RUNNING, ResultStatus.COMPLETED]
+    )
+    for result in asked.filter(inputs__isnull=True):
+        result.inputs = former
+        result.save(update_fields=["inputs"])
+    CheckResult.every.filter(report=report).update(question=None)
+    SubjectRequest.objects.filter(
+        report=report, subject_id=report.subject_id, erasure=None
+    ).update(subject_id=corrected.id)
+    write_subject(report, Subject(corrected.members), corrected.id)
+    if not new.outdated_details(report.subject):
+        new.inputs = None
+        new.save(update_fields=["inputs"])
+
+
+def _supersede(
+    report: Report,
+    old: CheckResult,
+    new: CheckResult,
+    question: bytes | memoryview | None,
+) -> None:
     """Put the new result in the place of the old one, whose reuse ends."""
     rows = CheckResult.every.filter(report=report, name=old.name)
-    # The question of the old result, unless the subject objected to reuse. A result
-    # about corrected details answers another question.
-    question = None if new.inputs else old.question
     origin = old.reused_from_id or old.pk
     CheckResult.every.filter(pk__in=[origin, old.pk]).update(question=None)
     # In this order, because no two rows may have the same revision.

@@ -38,6 +38,7 @@ from verification.reports.models import (
     Report,
     ReportStatus,
     SearchEntry,
+    Subject,
 )
 from verification.reports.objections import require_newer_consents
 from verification.reports.pricing import (
@@ -96,8 +97,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
         raise InvalidRequest([Fault(("paymentMode",), "out-of-range", reason)])
     _replace_results(report, priced.lines, at)
     old_subject = report.subject
-    report.subject_id = priced.subject.id
-    _rewrite(client, report, order, at)
+    _rewrite(report, order, priced.subject.id, at)
     _replace_consent(report, order, body, old_subject, at)
     if payment and not blocked_check_reason(report):
         notify(*payment_request(report, payment))
@@ -263,17 +263,21 @@ def _replace_results(report: Report, lines: list[OrderLine], at: datetime) -> No
     insert(Rows(CheckResult, result_rows(report, lines, repeat(at), at)))
 
 
-def _rewrite(client: Client, report: Report, order: Order, at: datetime) -> None:
-    subject = order.subject
-    report.subject = subject.members
-    report.subject_type, report.country = subject.type, subject.country
-    report.subject_name = subject.name
-    report.search_name = subject.search_name
+def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> None:
     report.checks_requested = [definition.name for definition in order.definitions]
     report.purpose, report.payment_mode = order.purpose, order.payment_mode
     report.reuse, report.updated_at = order.reuse, at
+    write_subject(report, order.subject, subject_id)
+
+
+def write_subject(report: Report, subject: Subject, subject_id: UUID) -> None:
+    """Save a locked report with this subject, and its search terms."""
+    report.subject_id, report.subject = subject_id, subject.members
+    report.subject_type, report.country = subject.type, subject.country
+    report.subject_name = subject.name
+    report.search_name = subject.search_name
     report.save()
     report.search_entry.delete()
     searchable = [(report.pk, subject, report.reference)]
-    rows = search_entry_rows(client.workspace.pk, client.environment, searchable)
+    rows = search_entry_rows(report.workspace_id, report.environment, searchable)
     insert(Rows(SearchEntry, rows))

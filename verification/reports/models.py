@@ -32,6 +32,7 @@ SEARCH_BYTES = 2500
 # The first of these members that a subject has is its identity.
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
 PERSON_IDENTIFIERS = ("idNumber", "kraPin")
+NAME_PARTS = ("firstName", "middleName", "lastName")
 
 
 class SubjectType(models.TextChoices):
@@ -416,7 +417,7 @@ def fold_text(text: str) -> str:
 
 def _both_names(members: dict[str, Any]) -> dict[str, str]:
     if "fullName" not in members:
-        parts = (members.get(key) for key in ("firstName", "middleName", "lastName"))
+        parts = (members.get(key) for key in NAME_PARTS)
         return {"fullName": " ".join(part for part in parts if part)}
     if "firstName" in members or "lastName" in members:
         return {}
