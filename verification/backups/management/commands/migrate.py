@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.errors import LockNotAvailable
 
 from verification.db import startup
+from verification.db.base import SESSION_SETTINGS
 from verification.jobs.queue import advisory_lock
 
 LOCK_SECONDS = 2
@@ -83,8 +84,8 @@ def _limits() -> Iterator[None]:
         with connection.execute_wrapper(_lift_limits):
             yield
     finally:
-        _execute("RESET lock_timeout")
-        _execute("RESET statement_timeout")
+        for name in ("lock_timeout", "statement_timeout"):
+            _execute(f"SET {name} = '{SESSION_SETTINGS[name]}'")
 
 
 def _lift_limits(
