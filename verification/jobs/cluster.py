@@ -37,9 +37,10 @@ from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection, connections
 from django_q import cluster
 from django_q import worker as django_q_worker
-from django_q.signals import post_execute_in_worker
+from django_q.signals import post_execute_in_worker, pre_execute
 from django_q.worker import worker
 
+from verification import tracing
 from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs import processes
 from verification.jobs import queue as job_queue
@@ -199,6 +200,9 @@ def harden() -> None:
     # django-q2 asks it to report the exception that it has just caught.
     django_q_worker.error_reporter = failure
     post_execute_in_worker.connect(_retry_failed)
+    if tracing.is_on():
+        pre_execute.connect(_begin_span)
+        post_execute_in_worker.connect(_end_span)
     # A forked child that shares its parent's connection garbles both.
     os.register_at_fork(before=connections.close_all)
     processes.bind_children_to_parent()
@@ -227,6 +231,26 @@ def _retry_failed(task: dict[str, Any], **kwargs: Any) -> None:
     task["result"] = failure.text
     if task["ack_id"] != BEAT_ID:
         _retry(task["ack_id"])
+
+
+# The span of the job that this worker runs.
+_span: tracing.Span = tracing.NOTHING
+
+
+def _begin_span(func: Any, task: dict[str, Any], **kwargs: Any) -> None:
+    global _span
+    _span = tracing.NOTHING
+    if task["ack_id"] != BEAT_ID:
+        name = getattr(func, "__qualname__", "unknown")
+        ids = {"verification.arguments": [str(id) for id in task["args"]]}
+        _span = tracing.span(f"job {name}", ids, kind="CONSUMER")
+    _span.__enter__()
+
+
+def _end_span(task: dict[str, Any], **kwargs: Any) -> None:
+    if not task["success"]:
+        _span.fail("job failed")
+    _span.__exit__(None, None, None)
 
 
 def _retry(job_id: int) -> None:

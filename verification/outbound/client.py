@@ -44,6 +44,7 @@ from urllib3.exceptions import (
     NewConnectionError,
 )
 
+from verification import tracing
 from verification.outbound import targets
 from verification.outbound.proxy import MAX_HEAD_BYTES, Answer, Proxy, ProxyError
 
@@ -122,10 +123,12 @@ class _Adapter(HTTPAdapter):
             seconds = min(seconds, timeout)
         token = _deadline.set(time.monotonic() + seconds)
         try:
-            response = super().send(
-                request, stream=True, timeout=seconds, verify=verify, cert=cert
-            )
-            response._content = self._body(response)
+            with _span(request) as span:
+                response = super().send(
+                    request, stream=True, timeout=seconds, verify=verify, cert=cert
+                )
+                response._content = self._body(response)
+                span.set({"http.response.status_code": response.status_code})
             return response
         finally:
             _deadline.reset(token)
@@ -217,6 +220,13 @@ class _GuardedConnection:
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
         self.sock = _DeadlineSocket(self.sock)
+
+
+def _span(request: requests.PreparedRequest) -> tracing.Span:
+    # The host alone: paths and queries may hold names and numbers.
+    host = urlsplit(request.url or "").hostname
+    given = {"http.request.method": request.method, "server.address": host}
+    return tracing.span(f"{request.method} {host}", given, kind="CLIENT")
 
 
 def _look_up(connection: Any, host: str, port: int) -> list[Any]:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from verification import tracing
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.queue import assign_turns, wake_up_row
@@ -106,8 +107,12 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
     objected after the consent that is attested.
     """
     if len(orders) == 1:
-        return _create_one(client, orders)
-    return create_batches([(client, orders)])[0]
+        created = _create_one(client, orders)
+    else:
+        (created,) = create_batches([(client, orders)])
+    # Their checks run in other traces, which name them as well.
+    tracing.note("verification.report_id", (str(new.report.pk) for new in created))
+    return created
 
 
 def _create_one(client: Client, orders: Sequence[Order]) -> list[NewReport]:

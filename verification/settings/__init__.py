@@ -195,6 +195,10 @@ DATABASES: dict[str, Any] = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# `verification.tracing` and the library read it by themselves.
+if env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "") and (_refusal := missing_extra("otel")):
+    raise ImproperlyConfigured(_refusal)
+
 REDIS_URL = env.str("REDIS_URL", "")
 if REDIS_URL and (_refusal := missing_extra("redis")):
     raise ImproperlyConfigured(_refusal)

@@ -36,6 +36,7 @@ from django.utils.http import escape_leading_slashes
 from django.utils.timezone import override
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from verification import tracing
 from verification.accounts import sessions
 from verification.api import problems
 from verification.api.problem_kinds import PROBLEM_KINDS
@@ -57,6 +58,7 @@ VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 TEST_PREFIX = "vrf_test_"
 PROBES = {"/healthz", "/readyz"}
+UNTRACED = {*PROBES, "/metrics"}
 # These paths are for programs, as the API is.
 PROGRAM_PATHS = ("/metrics", "/callbacks/")
 HOSTED_PATHS = ("/b/", "/c/", "/my-data", "/p/", "/r/", "/sandbox/checkout/", "/t/")
@@ -90,14 +92,23 @@ class RequestLogMiddleware(_Middleware):
         request.id = id  # type: ignore[attr-defined]
         token = request_id.set(id)
         try:
-            response = self.get_response(request)
-            response["X-Request-Id"] = id
-            if _is_made_with_test_key(request):
-                response["X-Service-Sandbox"] = "true"
-            _log(request, response, time.perf_counter() - started)
+            with _span(request) as span:
+                response = self.get_response(request)
+                response["X-Request-Id"] = id
+                if _is_made_with_test_key(request):
+                    response["X-Service-Sandbox"] = "true"
+                _log(request, response, time.perf_counter() - started, span)
             return response
         finally:
             request_id.reset(token)
+
+
+def _span(request: HttpRequest) -> tracing.Span:
+    if request.path_info in UNTRACED:
+        return tracing.NOTHING
+    # Its name has the route, which is not known yet, and never the path.
+    traceparent = request.headers.get("traceparent", "")
+    return tracing.span("request", kind="SERVER", parent=traceparent)
 
 
 def _is_made_with_test_key(request: HttpRequest) -> bool:
@@ -107,12 +118,26 @@ def _is_made_with_test_key(request: HttpRequest) -> bool:
     return token.startswith(TEST_PREFIX) and keys.is_well_formed(token)
 
 
-def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
+def _log(
+    request: HttpRequest, response: HttpResponse, seconds: float, span: tracing.Span
+) -> None:
     match = request.resolver_match
     route = match.route if match else None
     method = _method(str(request.method))
     metrics.count_request(route, method, response.status_code, seconds)
     key = getattr(request, "api_key", None)
+    span.rename(f"{method} {route or 'none'}")
+    span.set(
+        {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": response.status_code,
+            "verification.request_id": request.id,  # type: ignore[attr-defined]
+            "verification.workspace_id": str(key.workspace_id) if key else None,
+        }
+    )
+    if response.status_code >= 500:
+        span.fail(str(response.status_code))
     request_log.log(
         _level(request, response),
         "request",

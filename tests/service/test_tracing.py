@@ -1,0 +1,46 @@
+"""The forked processes of web server and job cluster send their traces."""
+
+import pytest
+
+from tests.service.test_kills import DONE_SECONDS
+from tests.world.clients import person
+from tests.world.collector import ENDPOINT, Collector, attributes
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def collector(service):
+    before = service.environment
+    with Collector() as collector:
+        service.stop_web()
+        service.stop_jobs()
+        service.set_environment(
+            **{ENDPOINT: collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+        )
+        service.start_web()
+        service.start_jobs()
+        yield collector
+        service.stop_web()
+        service.stop_jobs()
+    service.environment = before
+    service.start_web()
+    service.start_jobs()
+
+
+def test_processes_of_web_and_jobs_send_traces(client, collector):
+    (made,) = client.order(person())
+
+    collector.wait_for(
+        "POST api/v1/reports",
+        "job run_due_checks",
+        "check IDENTITY",
+        seconds=DONE_SECONDS,
+    )
+
+    (order,) = collector.named("POST api/v1/reports")
+    assert attributes(order)["verification.report_id"] == [made["id"]]
+    jobs = {span.trace_id for span in collector.named("job run_due_checks")}
+    statements = [s for s in collector.spans() if s.name.startswith("UPDATE ")]
+    assert jobs & {span.trace_id for span in statements}
+    assert b"Wanjiku" not in b"".join(collector.bodies)
