@@ -8,7 +8,7 @@ import requests
 from tests.web.test_metrics import samples
 from tests.world.service import is_alive
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 REQUESTS = 200
 PROCESSES = 3
 

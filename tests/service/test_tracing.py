@@ -6,7 +6,7 @@ from tests.service.test_kills import DONE_SECONDS
 from tests.world.clients import person
 from tests.world.collector import ENDPOINT, Collector, attributes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
