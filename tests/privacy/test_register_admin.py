@@ -207,9 +207,10 @@ def test_search_finds_by_the_number_of_request_or_report(
 def test_officer_finds_who_has_read_a_report(
     api: Api, another_api: Api, officer: Client, report: Report
 ):
+    other = Report.objects.get(pk=another_api.create(person())["id"])
+    api.work()
     api.get(f"/reports/{report.pk}")
     api.get(f"/reports/{report.pk}/pdf")
-    other = Report.objects.get(pk=another_api.create(person())["id"])
     another_api.get(f"/reports/{other.pk}")
     read, printed, by_another = list(Disclosure.objects.order_by("id"))
     all_ids = [str(one.pk) for one in (read, printed, by_another)]
