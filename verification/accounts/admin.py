@@ -405,10 +405,11 @@ class ColleagueAdmin(PeopleAdmin):
 
     def _act(self, request, object_id, verb, action, done, reason=""):
         colleague = self.get_row(request, object_id)
-
-        def run():
-            verb(colleague, by=request.user)
-            self.log_change(request, colleague, action, verb=action, reason=reason)
-            return done
-
-        return self.run_dialog(request, colleague, run)
+        return self.run_audited(
+            request,
+            colleague,
+            lambda: verb(colleague, by=request.user),
+            done,
+            audited=action,
+            reason=reason,
+        )

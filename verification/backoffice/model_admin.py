@@ -136,6 +136,28 @@ class BackofficeAdmin(ModelAdmin):
             self.message_user(request, done, messages.SUCCESS)
         return redirect_back(request, row)
 
+    def run_audited(
+        self,
+        request: HttpRequest,
+        row: Model,
+        verb: Callable[[], object],
+        done: str,
+        *,
+        audited: str,
+        change: str = "",
+        reason: str = "",
+        refusals: Refusals = DecisionRefused,
+    ) -> HttpResponse:
+        """Run the verb of a dialog on a row, as `run_on_each` does on many."""
+        change = change or audited.replace("-", " ")
+
+        def run() -> str:
+            verb()
+            self.log_change(request, row, change, verb=audited, reason=reason)
+            return done
+
+        return self.run_dialog(request, row, run, refusals)
+
     def run_on_each(
         self,
         request: HttpRequest,
@@ -325,6 +347,17 @@ class RevealingAdmin(BackofficeAdmin):
             and self.has_view_permission(request)
             and request.user.has_perm(REVEAL)
         )
+
+    def get_revealed_row(self, request: HttpRequest, object_id: object) -> Any:
+        """Return the row for a view of its file, which does not exist until a reveal.
+
+        Raises Http404.
+        """
+        row = self.get_row(request, str(object_id))
+        allowed = self.has_reveal_permission(request, str(object_id))
+        if not (allowed and is_revealed(request, row)):
+            raise Http404
+        return row
 
     @action(
         description="Reveal personal data",

@@ -12,10 +12,11 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
+    Refusals,
     choice_filter,
-    is_revealed,
 )
 from verification.backoffice.widgets import ReasonForm, dialog
 from verification.checks.models import CheckResult, ResultStatus
@@ -56,7 +57,9 @@ WaitingFilter = choice_filter(
 
 
 class ReviewAdmin(ReadOnlyAdmin):
-    """Rows on which a reviewer decides by dialogs."""
+    """Rows on which a reviewer decides by dialogs, by verbs with these refusals."""
+
+    refusals: Refusals = DecisionRefused
 
     def decide(self, request, object_id, verb, done, *arguments):
         """Call a verb with the row's id, the reviewer and `arguments`."""
@@ -67,7 +70,7 @@ class ReviewAdmin(ReadOnlyAdmin):
             verb(row.pk, by, *arguments)
             return done
 
-        return self.run_dialog(request, row, run)
+        return self.run_dialog(request, row, run, self.refusals)
 
 
 @admin.register(Application)
@@ -110,10 +113,7 @@ class ApplicationAdmin(ReviewAdmin):
 
     def document(self, request, application_id, document_id):
         """Answer with a document during a reveal, and record it in the audit trail."""
-        application = self.get_object(request, str(application_id))
-        allowed = application and self.has_reveal_permission(request)
-        if not (allowed and is_revealed(request, application)):
-            raise Http404
+        application = self.get_revealed_row(request, application_id)
         document = application.documents.filter(pk=document_id).first()
         if document is None:
             raise Http404

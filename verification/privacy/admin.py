@@ -36,7 +36,6 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     choice_filter,
     exact_filter,
-    is_revealed,
     is_uuid,
 )
 from verification.backoffice.widgets import (
@@ -50,7 +49,7 @@ from verification.backoffice.widgets import (
 )
 from verification.db.ids import filter_by_number
 from verification.documents.report import as_text, humanise_name
-from verification.golive.applications import ActingUser
+from verification.golive.admin import ReviewAdmin
 from verification.golive.documents import download
 from verification.privacy import holds
 from verification.privacy.corrections import (
@@ -355,14 +354,16 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     def answer(self, request, form, object_id):
         row, typed = self.get_row(request, object_id), form.cleaned_data
         outcome, reason = Outcome(typed["outcome"]), typed["reason"]
-
-        def run():
-            answer_request(row, outcome, reason=reason)
-            change = f"answered: {outcome.label}"
-            self.log_change(request, row, change, verb="answered", reason=reason)
-            return f"{row.number} is answered: {outcome.label}."
-
-        return self.run_dialog(request, row, run, AlreadyAnswered)
+        return self.run_audited(
+            request,
+            row,
+            lambda: answer_request(row, outcome, reason=reason),
+            f"{row.number} is answered: {outcome.label}.",
+            audited="answered",
+            change=f"answered: {outcome.label}",
+            reason=reason,
+            refusals=AlreadyAnswered,
+        )
 
 
 def _csv_file(rows):
@@ -466,13 +467,15 @@ class HoldableReportAdmin(ReportAdmin):
     def hold(self, request, form, object_id):
         report = self.get_row(request, object_id)
         reason, by = form.cleaned_data["reason"], staff_actor(request).name
-
-        def run():
-            holds.hold(report.pk, reason, form.ends_at, by=by)
-            self.log_change(request, report, "held", verb="held", reason=reason)
-            return f"The report is held until {form.cleaned_data['ends_on']}."
-
-        return self.run_dialog(request, report, run, holds.HoldRefused)
+        return self.run_audited(
+            request,
+            report,
+            lambda: holds.hold(report.pk, reason, form.ends_at, by=by),
+            f"The report is held until {form.cleaned_data['ends_on']}.",
+            audited="held",
+            reason=reason,
+            refusals=holds.HoldRefused,
+        )
 
     def has_rights_permission(self, request, object_id=None):
         if not request.user.has_perm("privacy.add_stafferasure"):
@@ -494,15 +497,19 @@ class HoldableReportAdmin(ReportAdmin):
     )
     def enter_objection(self, request, form, object_id):
         report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-
-        def run():
-            by = staff_actor(request).name
-            object_to_use(report.pk, Origin.STAFF, requested_by=by, reason=reason)
-            change = "objection entered"
-            self.log_change(request, report, change, verb="objected", reason=reason)
-            return "The reports about this person are restricted."
-
-        return self.run_dialog(request, report, run, ReportErased)
+        by = staff_actor(request).name
+        return self.run_audited(
+            request,
+            report,
+            lambda: object_to_use(
+                report.pk, Origin.STAFF, requested_by=by, reason=reason
+            ),
+            "The reports about this person are restricted.",
+            audited="objected",
+            change="objection entered",
+            reason=reason,
+            refusals=ReportErased,
+        )
 
     @action(
         description="Erase the subject",
@@ -519,15 +526,15 @@ class HoldableReportAdmin(ReportAdmin):
     )
     def erase_subject(self, request, form, object_id):
         report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-
-        def run():
-            request_for_report(report.pk, reason, by=staff_actor(request))
-            change = "erasure requested"
-            verb = "erasure-requested"
-            self.log_change(request, report, change, verb=verb, reason=reason)
-            return "The erasure waits for another member of staff."
-
-        return self.run_dialog(request, report, run, StaffErasureRefused)
+        return self.run_audited(
+            request,
+            report,
+            lambda: request_for_report(report.pk, reason, by=staff_actor(request)),
+            "The erasure waits for another member of staff.",
+            audited="erasure-requested",
+            reason=reason,
+            refusals=StaffErasureRefused,
+        )
 
 
 class RetentionForm(forms.ModelForm):
@@ -651,13 +658,15 @@ class HoldAdmin(RowsOfReportsAdmin):
     )
     def release(self, request, form, object_id):
         row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-
-        def run():
-            holds.release(row.pk, by=staff_actor(request).name)
-            self.log_change(request, row, "released", verb="released", reason=reason)
-            return "The hold is released."
-
-        return self.run_dialog(request, row, run, holds.HoldRefused)
+        return self.run_audited(
+            request,
+            row,
+            lambda: holds.release(row.pk, by=staff_actor(request).name),
+            "The hold is released.",
+            audited="released",
+            reason=reason,
+            refusals=holds.HoldRefused,
+        )
 
 
 @admin.register(Disclosure)
@@ -762,8 +771,10 @@ class DecisionForm(FactsForm):
 
 
 @admin.register(Correction)
-class CorrectionAdmin(RowsOfReportsAdmin):
+class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
     """The queue of corrections, with their clocks."""
+
+    refusals = (CorrectionRefused, InvalidRequest)
 
     list_display = [
         "number",
@@ -858,10 +869,7 @@ class CorrectionAdmin(RowsOfReportsAdmin):
 
     def document(self, request, correction_id, document_id):
         """Answer with a document during a reveal, and record it in the audit trail."""
-        row = self.get_object(request, str(correction_id))
-        allowed = row and self.has_reveal_permission(request)
-        if not (allowed and is_revealed(request, row)):
-            raise Http404
+        row = self.get_revealed_row(request, correction_id)
         wanted = row.documents.filter(pk=document_id).first()
         if wanted is None:
             raise Http404
@@ -885,17 +893,6 @@ class CorrectionAdmin(RowsOfReportsAdmin):
         is_dialog = not (match and match.url_name.endswith("_change"))
         return row is not None and (is_dialog or row.status == status)
 
-    def _decide(self, request, object_id, verb, done, *arguments):
-        row = self.get_row(request, object_id)
-        by = ActingUser(request.user, audit.actor_of(request))
-
-        def run():
-            verb(row.pk, by, *arguments)
-            return done
-
-        refusals = (CorrectionRefused, InvalidRequest)
-        return self.run_dialog(request, row, run, refusals)
-
     @action(
         description="Take for review",
         icon="front_hand",
@@ -907,7 +904,7 @@ class CorrectionAdmin(RowsOfReportsAdmin):
         ),
     )
     def take(self, request, form, object_id):
-        return self._decide(request, object_id, take, "It is in review.")
+        return self.decide(request, object_id, take, "It is in review.")
 
     @action(
         description="Run the check again",
@@ -923,7 +920,7 @@ class CorrectionAdmin(RowsOfReportsAdmin):
     )
     def run_again(self, request, form, object_id):
         done = "The check runs again."
-        return self._decide(request, object_id, rerun, done, form.details)
+        return self.decide(request, object_id, rerun, done, form.details)
 
     @action(
         description="Accept the new finding",
@@ -940,7 +937,7 @@ class CorrectionAdmin(RowsOfReportsAdmin):
     )
     def correct(self, request, form, object_id):
         reason, done = form.cleaned_data["reason"], "The report is corrected."
-        return self._decide(request, object_id, correct, done, reason)
+        return self.decide(request, object_id, correct, done, reason)
 
     @action(
         description="Confirm the disputed finding",
@@ -956,7 +953,7 @@ class CorrectionAdmin(RowsOfReportsAdmin):
     )
     def confirm(self, request, form, object_id):
         reason, done = form.cleaned_data["reason"], "The finding is confirmed."
-        return self._decide(request, object_id, confirm, done, reason)
+        return self.decide(request, object_id, confirm, done, reason)
 
 
 def _score_text(result):

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.urls import path, reverse
 from unfold.decorators import action
 
@@ -23,7 +23,6 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     Refusals,
     choice_filter,
-    is_revealed,
     remember_reveal,
 )
 from verification.backoffice.widgets import (
@@ -426,13 +425,15 @@ class ReportAdmin(ReadOnlyAdmin):
         report = self.get_row(request, object_id)
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, staff_actor(request).name)
-
-        def run():
-            verb(client, report.pk)
-            self.log_change(request, report, done, verb=done, reason=reason)
-            return f"Done: {done.replace('-', ' ')}."
-
-        return self.run_dialog(request, report, run, REFUSALS)
+        return self.run_audited(
+            request,
+            report,
+            lambda: verb(client, report.pk),
+            f"Done: {done.replace('-', ' ')}.",
+            audited=done,
+            reason=reason,
+            refusals=REFUSALS,
+        )
 
     @action(
         description="PDF",
@@ -453,11 +454,7 @@ class ReportAdmin(ReadOnlyAdmin):
         return redirect_back(request, report, url)
 
     def document(self, request, report_id):
-        report = self.get_object(request, str(report_id))
-        allowed = report and self.has_reveal_permission(request, str(report_id))
-        # The button asks for a reason; until then the document does not exist.
-        if not (allowed and is_revealed(request, report)):
-            raise Http404
+        report = self.get_revealed_row(request, report_id)
         # Record each download, as one reason allows them for ten minutes.
         audit.record("report.pdf-downloaded", audit.actor_of(request), report)
         name = f'attachment; filename="report-{report.pk}.pdf"'
