@@ -5,11 +5,12 @@ The audit trail records the verbs of members.
 
 import os
 import stat
+import subprocess
 
 import pytest
 from django.conf import settings as django_settings
 from django.db import IntegrityError, connection, transaction
-from django.test import Client
+from django.test import Client, override_settings
 from django.urls import reverse
 
 from tests.golive.applications import (
@@ -36,6 +37,7 @@ from verification.golive.inspection import Fault, machine_lock
 from verification.golive.models import Application, Document, DocumentKind
 from verification.golive.uploads import FAULT_MESSAGES
 from verification.reports.models import Report
+from verification.settings import STORAGES
 from workspaces.create import OPERATOR_ID
 from workspaces.models import Account, LedgerEntry, Workspace
 
@@ -140,6 +142,43 @@ def test_upload_is_refused_while_the_machine_is_busy(owner, monkeypatch):
     assert refused["Retry-After"] == "60"
     assert "Send it again in a minute" in refused.content.decode()
     assert not Document.objects.exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Keep documents on a disk of their own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, check=False).returncode:
+        pytest.skip("only root can mount a small disk")
+    storage = {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": disk},
+    }
+    try:
+        with override_settings(STORAGES={**STORAGES, "documents": storage}):
+            yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.slow
+def test_document_is_refused_whole_when_the_disk_is_full(owner, small_disk):
+    owner.post("golive-company", COMPANY)
+    owner.http.raise_request_exception = False
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"):
+        filler.write_bytes(bytes(128 * 1024))
+
+    refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
+
+    assert (refused.status_code, refused["Retry-After"]) == (503, "60")
+    assert list(small_disk.iterdir()) == [filler]
+    assert not Document.objects.exists()
+    filler.unlink()
+    assert owner.messages_after("golive-hand-in", file(pdf()), kind="cr12")
+    assert read_content(Document.objects.get()) == pdf()
 
 
 def test_photo_loses_its_location(owner):

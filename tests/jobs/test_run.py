@@ -82,6 +82,27 @@ class Run:
         )
         return done.stdout
 
+    @property
+    def port(self) -> str:
+        return self._environment["PORT"]
+
+    def run_again(
+        self, port: str, seconds: float = SECONDS_TO_START
+    ) -> subprocess.CompletedProcess[str] | None:
+        """Run it once more in the same folder; None if it runs for so many seconds."""
+        try:
+            return subprocess.run(
+                [sys.executable, "manage.py", "run"],
+                cwd=settings.BASE_DIR,
+                env=self._environment | {"PORT": port},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+
     def output(self) -> str:
         return self._output.read_text()
 
@@ -251,6 +272,75 @@ def test_killed_part_is_replaced_without_loading_django(
     # Of a processor: to load Django takes two seconds, and with all addresses four.
     spent = run.part(name).cpu_times()
     assert spent.user + spent.system < most
+
+
+def test_second_run_in_a_folder_ends_at_once(run: Run):
+    url, key = _service(run.start())
+
+    for port in (run.port, str(free_port())):
+        second = run.run_again(port)
+        assert second.returncode == 1
+        assert "The service already runs in" in second.stderr
+
+    assert _status(url, key, ORDER.read_bytes()) == 201
+    assert run.interrupt() == 0
+    assert run.run_again(run.port, seconds=5) is None
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A disk of 160 MB, on which the database has room for a moment."""
+    with TemporaryDirectory() as name:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=160m,mode=755", "tmpfs", name]
+        if os.geteuid() or subprocess.run(mount, check=False).returncode:
+            pytest.skip("only root can mount a small disk")
+        yield Path(name)
+        embedded.stop(Path(name) / "data")
+        subprocess.run(["umount", "-l", name], check=True)
+
+
+@pytest.mark.timeout(240)
+def test_service_goes_on_after_a_full_disk(small_disk: Path):
+    run = Run(small_disk)
+    filler = small_disk / "filler"
+    fill = ["dd", "if=/dev/zero", f"of={filler}", "bs=64k", "oflag=append"]
+    fill += ["conv=notrunc", "status=none"]
+    try:
+        url, key = _service(run.start())
+        order = ORDER.read_bytes()
+        accepted = [_answer(url, key, order)["reports"][0]["id"]]
+        refused = 0
+        deadline = time.monotonic() + 60
+        while refused < 20:
+            # Again and again, because the database removes files, too.
+            subprocess.run(fill, check=False)
+            answer = _ordered(url, key)
+            if answer.status_code == 201:
+                accepted.append(answer.json()["reports"][0]["id"])
+            else:
+                assert answer.status_code == 503
+                assert int(answer.headers["Retry-After"]) > 0
+                refused += 1
+                if refused == 5:
+                    run.kill_database()
+            assert time.monotonic() < deadline
+
+        filler.unlink()
+        deadline = time.monotonic() + 60
+        while _ordered(url, key).status_code != 201:
+            assert time.monotonic() < deadline, run.output()
+            time.sleep(0.5)
+        kept = {report["id"] for report in _answer(f"{url}?size=200", key)["content"]}
+        assert set(accepted) <= kept
+        assert "adds up" in run.manage("audit_ledger")
+        assert run.interrupt() == 0
+    finally:
+        run.kill()
+
+
+def _ordered(url: str, key: str) -> requests.Response:
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    return requests.post(url, ORDER.read_bytes(), headers=headers, timeout=30)
 
 
 def _when_filled(url: str, key: str) -> list[dict]:

@@ -41,6 +41,8 @@ STOP_SECONDS = 20
 # Backends of a killed postmaster have this long to end by themselves.
 ORPHAN_SECONDS = 1
 MAJOR_VERSION = 18
+# Two files of the write-ahead log.
+MIN_FREE_BYTES = 32 * 2**20
 URL_VARIABLES = ("DATABASE_URL", "DATABASE_URL_FILE")
 
 COMMANDS_WITHOUT_DATABASE = {
@@ -140,9 +142,7 @@ def acquire(data_dir: Path) -> None:
     """
     if data_dir in _users:
         return
-    with _explain_folder_errors(data_dir):
-        data_dir.mkdir(parents=True, exist_ok=True)
-        users = os.open(data_dir / "postgres.users", os.O_RDWR | os.O_CREAT, 0o600)
+    users = open_lock(data_dir, "postgres.users")
     # Waits while the last user is stopping the server.
     fcntl.flock(users, fcntl.LOCK_SH)
     try:
@@ -167,6 +167,18 @@ def release(data_dir: Path) -> None:
         stop(data_dir)
     finally:
         os.close(users)
+
+
+def open_lock(data_dir: Path, name: str) -> int:
+    """Open a file of the folder that processes lock; return its descriptor."""
+    with _explain_folder_errors(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        return os.open(data_dir / name, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def is_disk_full(data_dir: Path) -> bool:
+    """Return whether the folder's disk lacks room for PostgreSQL to start."""
+    return shutil.disk_usage(data_dir).free < MIN_FREE_BYTES
 
 
 def start(data_dir: Path) -> None:

@@ -44,13 +44,25 @@ class StoredFile:
     data_key: str
 
 
+class StorageUnavailable(Exception):
+    """The storage did not take the file: it is full, or cannot be reached."""
+
+
 def store(content: bytes) -> StoredFile:
-    """Seal and store a file. Call it outside transactions: it uses the network."""
+    """Seal and store a file. Call it outside transactions: it uses the network.
+
+    Raises StorageUnavailable, and leaves no part of the file then.
+    """
     name = "".join(secrets.choice(ascii_lowercase) for _ in range(NAME_LETTERS))
     key = AESGCM.generate_key(256)
     nonce = os.urandom(NONCE_BYTES)
     sealed = nonce + AESGCM(key).encrypt(nonce, content, name.encode())
-    saved = _storage().save(name, ContentFile(sealed))
+    try:
+        saved = _storage().save(name, ContentFile(sealed))
+    except Exception as e:
+        logger.error("a document was not stored: %s", type(e).__name__)
+        delete_file(name)
+        raise StorageUnavailable from e
     if saved != name:
         # Random names do not collide, so another process is writing this name.
         raise FileExistsError(saved)

@@ -42,6 +42,7 @@ from verification.api import problems
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MemberError, Problem, validation_failed
 from verification.console import base as console
+from verification.golive.documents import StorageUnavailable
 from verification.hosted import pages as hosted
 from verification.values.local_time import NAIROBI
 from verification.web import gateway, metrics, pages, static_files
@@ -326,6 +327,8 @@ class PageMiddleware(_Middleware):
         if is_api(request):
             return response
         if error := _stored_error(request):
+            if isinstance(error, StorageUnavailable):
+                return pages.unavailable(request)
             if isinstance(error, pages.DATABASE_ERRORS):
                 log.warning("the database did not answer", exc_info=error)
                 return pages.unavailable(request)

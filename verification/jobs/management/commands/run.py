@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -29,8 +30,10 @@ from verification.web import server
 from verification.web.server import HOST
 
 READY_SECONDS = 60
-PORT_SECONDS = 2
+# A process that was killed a moment ago may still hold folder and port.
+RELEASE_SECONDS = 2
 STOP_SECONDS = 15
+DISK_SECONDS = 5
 # A part that ends this often within a minute does not work at all.
 MAX_RESTARTS = 3
 
@@ -113,6 +116,7 @@ class Command(BaseCommand):
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, _exit)
         server.refuse_public_development()
+        _require_own_folder()
         # Only one service on this machine can have this port.
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
         web_server = Part("web server", server.main)
@@ -192,10 +196,17 @@ class Command(BaseCommand):
             time.sleep(0.5)
 
     def _restart_database(self) -> None:
-        if embedded.is_used() and not embedded.is_running(settings.DATA_DIR):
-            self.stderr.write("The database ended and is started again.")
-            with _database_errors():
-                embedded.start(settings.DATA_DIR)
+        if not embedded.is_used() or embedded.is_running(settings.DATA_DIR):
+            return
+        self.stderr.write("The database ended and is started again.")
+        try:
+            embedded.start(settings.DATA_DIR)
+        except embedded.EmbeddedServerError as e:
+            if not embedded.is_disk_full(settings.DATA_DIR):
+                raise CommandError(str(e)) from e
+            # It starts once there is room; until then every answer is 503.
+            self.stderr.write(f"The disk of {settings.DATA_DIR} is full: make room.")
+            time.sleep(DISK_SECONDS)
 
     def _restart_ended(self) -> None:
         self._restart_database()
@@ -250,12 +261,36 @@ def _has_beat_since(started_at: float) -> bool:
     return age is not None and age < time.monotonic() - started_at
 
 
+def _require_own_folder() -> None:
+    """Refuse a folder in which the service runs already.
+
+    The lock ends with this process and the parts that it has forked.
+    """
+    if not embedded.is_used():
+        return
+    with _database_errors():
+        lock = embedded.open_lock(settings.DATA_DIR, "run.lock")
+    deadline = time.monotonic() + RELEASE_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # The parts of a service that was killed end a moment later.
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"The service already runs in {settings.DATA_DIR}; stop it, or set "
+                    "DATA_DIR to another folder and PORT to another port."
+                ) from None
+            time.sleep(0.1)
+        else:
+            return
+
+
 def _require_free_port() -> None:
     host, port = os.environ.get("HOST") or HOST, settings.PORT
-    deadline = time.monotonic() + PORT_SECONDS
+    deadline = time.monotonic() + RELEASE_SECONDS
     while error := _bind_error(host, port):
         if error.errno == errno.EADDRINUSE:
-            # A process that was killed a moment ago may still hold the port.
             if time.monotonic() < deadline:
                 time.sleep(0.1)
                 continue
