@@ -264,6 +264,18 @@ def test_link_of_an_erased_report_says_what_was_erased(granted: Visitor, api: Ap
     assert "Wanjiku" not in page
 
 
+def test_consent_page_of_an_erased_report_leads_there_too(granted: Visitor, api: Api):
+    api.work()
+    granted.see_data()
+    erase_reports([granted.report_id], now())
+
+    page = granted.page
+    for address in (page.removesuffix("data/"), f"{page}my-data.pdf"):
+        answer = granted.browser.get(address, follow=True)
+        assert "Your details were deleted" in answer.content.decode(), address
+    assert granted.browser.get(f"{page}my-data.json").status_code == 303
+
+
 def found_for(api: Api, ask: Any, **members: Any) -> Visitor:
     """Let a subject consent and the checks run; return the subject at their data."""
     visitor = grant(ask(**members))
@@ -468,7 +480,7 @@ def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
     text = visible_text(visitor.text())
 
     assert "You said that this is wrong. It is being looked into." in text
-    assert "Kept until Longer than usual" in text
+    assert ", or later: an open question about it is settled first" in text
     assert f"{request.number}, National identity: Received" in pdf_text(visitor)
 
 

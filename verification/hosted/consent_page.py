@@ -151,6 +151,9 @@ STAGE_BY_DECISION = {
 def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
     if visit.generation != consent.generation or consent.expires_at is None:
         return Stage.REPLACED
+    # The pages of the data say that it was erased.
+    if consent.report.erased_at and opens_data(consent, at):
+        return Stage.DATA
     if consent.status in ACCESSIBLE_STATUSES:
         is_data = consent.expires_at > at or consent.status == ConsentStatus.ATTESTED
         return Stage.DATA if is_data else Stage.EXPIRED

@@ -167,8 +167,21 @@ def _cursor(request: HttpRequest) -> UUID | None:
         return None
 
 
+def data_required(view: VisitedView[OpenConsent]) -> View:
+    """Like `subject_required`; the page of an erased report says that it is erased."""
+
+    @subject_required
+    @wraps(view)
+    def gated(request: HttpRequest, visited: OpenConsent, **rest: Any) -> HttpResponse:
+        if visited.consent.report.erased_at:
+            return subject_pages.redirect(visited.consent.pk)
+        return view(request, visited, **rest)
+
+    return gated
+
+
 @require_safe
-@subject_required
+@data_required
 def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data as a PDF (PDF/UA), in the language of the page."""
     report = _require_download(visited)
@@ -183,7 +196,7 @@ def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 
 
 @require_safe
-@subject_required
+@data_required
 def json(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data for programs: the right to portability."""
     report = _require_download(visited)

@@ -225,8 +225,9 @@ def _consent_text(one: SubjectReport) -> str:
 
 
 def _kept_text(one: SubjectReport) -> str:
-    if one.is_held:
-        return _("Longer than usual: until an open question about it is settled")
+    if one.kept_until and one.is_held:
+        text = _("%(day)s, or later: an open question about it is settled first")
+        return text % {"day": format_nairobi(one.kept_until, DAY)}
     if one.kept_until:
         return format_nairobi(one.kept_until, DAY)
     report = one.report
