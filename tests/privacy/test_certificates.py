@@ -1,6 +1,7 @@
 """Certificates of erasures: what they say, and how anyone verifies them."""
 
 import base64
+import io
 import json
 import re
 import subprocess
@@ -8,11 +9,15 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.test import Client
+from pypdf import PdfReader
 
 from tests.world.clients import Api, erase, person, request_erasure
+from tests.world.staff import change_url, read_page
 from verification.privacy.certificates import certificate_pdf
-from verification.privacy.models import SigningKey
+from verification.privacy.erasure import erase_person
+from verification.privacy.models import Erasure, SigningKey
 
 PAGE = Path(settings.BASE_DIR, "docs", "privacy.md").read_text()
 NUMBER = "12345678"
@@ -116,3 +121,28 @@ def test_pdf_has_the_same_facts(api: Api, language: str):
     served = api.get(f"/erasures/{erasure.pk}/certificate.pdf")
     assert served["Content-Type"] == "application/pdf"
     assert erasure.number in served["Content-Disposition"]
+
+
+def test_staff_take_the_certificate_as_a_document(api: Api, staff: Client):
+    made = request_erasure(api, api.create(person())["id"])
+    erasure = Erasure.objects.get(pk=made["id"])
+    document = f"{change_url(erasure).removesuffix('change/')}certificate.pdf"
+    assert document not in read_page(staff, change_url(erasure))
+    assert staff.get(document).status_code == 404
+
+    erase_person(made["id"])
+
+    assert document in read_page(staff, change_url(erasure))
+    answer = staff.get(document)
+    (page,) = PdfReader(io.BytesIO(answer.content)).pages
+    assert erasure.number in page.extract_text()
+    assert answer["Content-Disposition"].endswith(f'"{erasure.number}.pdf"')
+
+
+def test_staff_without_the_permission_get_no_certificate(api: Api, staff: Client):
+    erasure = erase(api, api.create(person())["id"])
+    User.objects.get(username="grace").user_permissions.clear()
+    document = f"{change_url(erasure).removesuffix('change/')}certificate.pdf"
+
+    assert staff.get(document).status_code in {403, 404}
+    assert Client().get(document).status_code == 302

@@ -12,7 +12,7 @@ from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.http import FileResponse, Http404
+from django.http import FileResponse, Http404, HttpResponse
 from django.shortcuts import redirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import path, reverse
@@ -51,7 +51,7 @@ from verification.db.ids import filter_by_number
 from verification.documents.report import as_text, humanise_name
 from verification.golive.admin import ReviewAdmin
 from verification.golive.documents import download
-from verification.privacy import holds
+from verification.privacy import certificates, holds
 from verification.privacy.corrections import (
     CorrectionRefused,
     confirm,
@@ -1121,6 +1121,7 @@ class ErasureAdmin(ReadOnlyAdmin):
         "created_at",
         "ended_at",
         "report_count",
+        "certificate_document",
         "signed_text",
     ]
 
@@ -1135,3 +1136,29 @@ class ErasureAdmin(ReadOnlyAdmin):
     @admin.display(description="Certificate")
     def signed_text(self, row):
         return row.certificate or "-"
+
+    @admin.display(description="Certificate for people")
+    def certificate_document(self, row):
+        if row.ended_at is None:
+            return "-"
+        url = reverse("admin:privacy_erasure_certificate", args=[row.pk])
+        return format_html('<a href="{}">{}.pdf</a>', url, row.number)
+
+    def get_urls(self):
+        document = path(
+            "<uuid:erasure_id>/certificate.pdf",
+            self.admin_site.admin_view(self.certificate),
+            name="privacy_erasure_certificate",
+        )
+        return [document, *super().get_urls()]
+
+    def certificate(self, request, erasure_id):
+        """Return the certificate as a PDF. It has no personal data to record."""
+        row = self.get_object(request, str(erasure_id))
+        if not (row and row.ended_at and self.has_view_permission(request, row)):
+            raise Http404
+        return HttpResponse(
+            certificates.certificate_pdf(row),
+            content_type="application/pdf",
+            headers={"Content-Disposition": f'attachment; filename="{row.number}.pdf"'},
+        )
