@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ def printed(client: Client, token: None, two: Any, standby: Any) -> set[str]:
         language="en",
         sandbox=False,
         attempts=1,
+        error="UNREACHABLE",
         next_attempt_at="2030-01-01T00:00Z",
     )
     # The counts of requests have one after the first.
@@ -119,6 +121,23 @@ def test_prometheus_accepts_the_rules(arguments: tuple[str, ...]):
 
     done = subprocess.run(
         [promtool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_accepts_the_dashboards_expressions(tmp_path: Path):
+    if not (promtool := shutil.which("promtool")):
+        pytest.skip("promtool is not installed (Debian's package prometheus has it)")
+    rules = [
+        {"record": f"panel:{number}", "expr": text.replace("$__rate_interval", "5m")}
+        for number, text in enumerate(_expressions(DASHBOARD))
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+
+    done = subprocess.run(
+        [promtool, "check", "rules", file], capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
