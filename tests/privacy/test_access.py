@@ -22,15 +22,18 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, DailyCount, Kind, Notification
 from verification.notifications.recipients import block
 from verification.privacy import disclosures
-from verification.privacy.access import record_access
+from verification.privacy.access import is_one_of, record_access
 from verification.privacy.corrections import Statement, open_correction
 from verification.privacy.disclosures import RecipientKind, recipients_of
+from verification.privacy.erasure import erase_person, request_erasure
 from verification.privacy.models import (
     Correction,
     Disclosure,
+    Origin,
     RequestKind,
     SubjectRequest,
 )
+from verification.privacy.objections import object_to_use
 from verification.privacy.personal_data import erase_reports
 from verification.reports.models import Report
 from webhooks.models import Attempt, Delivery, Event
@@ -43,6 +46,32 @@ def report(api: Api) -> Report:
     made = api.create(person())
     api.work()
     return Report.objects.get(pk=made["id"])
+
+
+@pytest.mark.parametrize(
+    ("other", "is_theirs"),
+    [
+        ({"dateOfBirth": "1990-03-27"}, True),
+        ({}, False),
+        ({"dateOfBirth": "1971-01-05"}, False),
+        ({"dateOfBirth": "1990-03-27", "fullName": "Peter Otieno"}, False),
+        ({"dateOfBirth": "1990-03-27", "email": "other@kamau.test"}, False),
+        ({"email": "wanjiku@kamau.test"}, True),
+    ],
+)
+def test_report_without_an_address_is_theirs_by_date_of_birth(
+    api: Api, other: dict[str, str], *, is_theirs: bool
+):
+    mine = {"email": "wanjiku@kamau.test", "dateOfBirth": "1990-03-27"}
+    own, further = api.create(person(**mine), person(**other))
+
+    reports = [Report.objects.get(pk=one["id"]) for one in (own, further)]
+    assert is_one_of(*reports) == is_theirs
+    object_to_use(own["id"], Origin.SUBJECT, requested_by="subject")
+    assert bool(api.report(further["id"])["restrictedAt"]) == is_theirs
+    erasure = request_erasure(own["id"], Origin.SUBJECT, requested_by="subject")
+    erase_person(str(erasure.pk))
+    assert bool(api.report(further["id"])["erasedAt"]) == is_theirs
 
 
 def kinds(report: Report) -> list[str]:

@@ -107,28 +107,26 @@ def is_same_person(report: Report, other: Named) -> bool:
 
     A client may have typed the number of somebody else, whose data the subject of this
     report must not see: names have to be alike, and dates of birth the same. Somebody
-    who knows all these of another person has another address: reports share one, or
-    neither has any. Rules seldom have an address, and need none.
+    who knows all these of another person has another address, so a row with an address
+    shares one with the report. A row without one has the same date of birth in its
+    place, if the report has an address. Rules seldom have an address, and need neither.
     """
     if report == other:
         return True
-    if not _shares_address(report, other):
-        return False
-    born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
-    if all(born) and born[0] != born[1]:
-        return False
-    names = report.subject_name, other.subject_name
-    return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
-
-
-def _shares_address(report: Report, other: Named) -> bool:
     mine, theirs = (
         {address.casefold() for _, address in addresses_of(one.subject or {})}
         for one in (report, other)
     )
-    if isinstance(other, Rule) and not theirs:
-        return True
-    return bool(mine & theirs) or not (mine or theirs)
+    if theirs and mine.isdisjoint(theirs):
+        return False
+    born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
+    if all(born) and born[0] != born[1]:
+        return False
+    needs_birth = mine and not theirs and not isinstance(other, Rule)
+    if needs_birth and not all(born):
+        return False
+    names = report.subject_name, other.subject_name
+    return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
 
 
 def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:
