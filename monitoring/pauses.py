@@ -62,9 +62,14 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
     return paused
 
 
-def pause_for_withdrawal(report: Report) -> None:
-    """Pause all rules on this report's subject, who withdrew consent."""
-    ids = _pause_for_subject(report, PauseReason.CONSENT_WITHDRAWN)
+def pause_for_withdrawal(
+    report: Report, is_theirs: Callable[[Rule], bool] = lambda rule: True
+) -> None:
+    """Pause the rules on this report's subject, who withdrew consent.
+
+    `is_theirs` tells them from rules on others whose number a client mistyped.
+    """
+    ids = _pause_for_subject(report, PauseReason.CONSENT_WITHDRAWN, is_theirs)
     at = now()
     for run in locked_reports().filter(_runs_under_way(ids)).order_by("pk"):
         account = account_of(run.workspace, run.environment)

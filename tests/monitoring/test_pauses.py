@@ -116,6 +116,19 @@ def test_withdrawal_pauses_all_rules_on_the_subject(api: Api, another_api: Api):
         assert standing(rule) == ("ACTIVE", "")
 
 
+def test_withdrawal_spares_rules_on_somebody_with_the_same_number(api: Api):
+    ours = store_rule(api)
+    strangers = [
+        store_rule(api, subject=person(**details)["subject"])
+        for details in ({"fullName": "Peter Otieno"}, {"email": "another@kamau.test"})
+    ]
+
+    withdrawn(api, email="wanjiku@kamau.test")
+
+    assert standing(ours) == ("PAUSED", "CONSENT_WITHDRAWN")
+    assert [standing(rule) for rule in strangers] == [("ACTIVE", "")] * 2
+
+
 def test_withdrawal_in_the_other_environment_pauses_nothing(api: Api, live_api: Api):
     rule = store_rule(live_api)
     withdrawn(api)

@@ -75,7 +75,7 @@ STOPPABLE_STATUSES = {
 # `Evidence.confirmed_by` if staff withdraw for a subject who has asked them to.
 CONFIRMED_BY_STAFF = "STAFF"
 ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
-# Called with the report in the transaction of a withdrawal; monitoring adds a hook.
+# Called with the report in the transaction of a withdrawal; `privacy` adds hooks.
 withdrawal_hooks: list[Callable[[Report], None]] = []
 
 

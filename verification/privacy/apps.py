@@ -9,8 +9,8 @@ class PrivacyConfig(AppConfig):
     def ready(self) -> None:
         from verification.consents.decisions import withdrawal_hooks
         from verification.privacy.corrections import stop_reruns
-        from verification.privacy.objections import newest_objections
+        from verification.privacy.objections import newest_objections, pause_rules
         from verification.reports.objections import objection_hooks
 
-        withdrawal_hooks.append(stop_reruns)
+        withdrawal_hooks += [pause_rules, stop_reruns]
         objection_hooks.append(newest_objections)

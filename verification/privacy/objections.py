@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
 
 from monitoring.models import Rule, RuleStatus
-from monitoring.pauses import pause_for_objection
+from monitoring.pauses import pause_for_objection, pause_for_withdrawal
 from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
 from verification.consents.decisions import STOPPABLE_STATUSES
@@ -81,6 +82,11 @@ def object_to_use(
     _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
+
+
+def pause_rules(report: Report) -> None:
+    """Pause the rules on the person who withdraws the consent of this report."""
+    pause_for_withdrawal(report, partial(is_same_person, report))
 
 
 def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
