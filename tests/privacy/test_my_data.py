@@ -190,6 +190,17 @@ def test_consent_that_waits_keeps_its_link(paying_api: Api):
     assert Consent.objects.get(report=made["id"]).generation == 1
 
 
+def test_link_opens_data_even_if_a_newer_report_waits_for_consent(
+    known: Report, paying_api: Api
+):
+    paying_api.create({**person(email=EMAIL, **BORN), "consent": HOSTED})
+    ask()
+    answer()
+
+    (message,) = messages()
+    assert message.report_id == known.pk
+
+
 def test_person_who_is_not_the_subject_gets_no_link(paying_api: Api):
     item = {**person(email=EMAIL, **BORN), "consent": HOSTED}
     visitor = Visitor(paying_api.create(item)["consentState"]["consentUrl"])

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from verification import links
 from verification.consents.links import AccessNotSendable, renew_access_link
@@ -94,16 +96,29 @@ class _Link:
 
 
 def _links(typed: Typed) -> Iterator[_Link]:
-    """Yield a link for each client that holds a report about this person."""
+    """Yield a link for each client that holds a report about this person.
+
+    It is the newest that opens data; if there is none, of a consent that waits.
+    """
     known = _known_reports(typed)
-    done: set[UUID] = set()
-    for report_id, workspace_id in known:
-        if workspace_id in done:
-            continue
-        report = locked_reports().get(pk=report_id)
-        if url := _url(report):
-            done.add(workspace_id)
-            yield _Link(report, one_line(report.workspace.requester.name), url)
+    for _, rows in groupby(known, key=lambda row: row[1]):
+        ids = [report_id for report_id, _ in rows]
+        waiting = set(_waiting(ids))
+        for report_id in sorted(ids, key=waiting.__contains__):
+            report = locked_reports().get(pk=report_id)
+            if url := _url(report):
+                yield _Link(report, one_line(report.workspace.requester.name), url)
+                break
+
+
+def _waiting(report_ids: list[UUID]) -> QuerySet[Consent, UUID]:
+    """Return which of these reports wait for the consent of their subject."""
+    waiting = Consent.objects.filter(
+        report__in=report_ids,
+        report__completed_at=None,
+        status=ConsentStatus.PENDING,
+    )
+    return waiting.values_list("report_id", flat=True)
 
 
 def _known_reports(typed: Typed) -> list[tuple[UUID, UUID]]:
