@@ -47,6 +47,14 @@ def order(api: Api, **subject: Any) -> Report:
     return Report.objects.get(pk=made["id"])
 
 
+def baobab() -> Api:
+    """Return another client in production."""
+    workspace = create_workspace(name="Baobab", owner_email="o@baobab.test")
+    approve_workspace(workspace, "Baobab Bank Limited")
+    top_up(workspace, "production", 1_000_000, actor="tests", note="")
+    return Api(workspace, "production")
+
+
 def ask(number: str = NUMBER, address: str = EMAIL, country: str = "KE", **more: Any):
     typed = {"number": number, "address": address, "country": country}
     return Client(**more).post("/my-data", typed)
@@ -110,10 +118,7 @@ def test_spelling_of_number_and_address_makes_no_difference(
 
 def test_each_client_has_one_link(known: Report, paying_api: Api):
     newest = order(paying_api, fullName="Wanjiku Njeri Kamau")
-    other = create_workspace(name="Baobab", owner_email="o@baobab.test")
-    approve_workspace(other, "Baobab Bank Limited")
-    top_up(other, "production", 1_000_000, actor="tests", note="")
-    of_other = order(Api(other, "production"))
+    of_other = order(baobab())
 
     ask()
     answer()
@@ -122,6 +127,16 @@ def test_each_client_has_one_link(known: Report, paying_api: Api):
     assert set(links_of(message)) == {"Acacia Lenders", "Baobab Bank Limited"}
     changed = Consent.objects.exclude(token_digest=None)
     assert {one.report_id for one in changed} == {newest.pk, of_other.pk}
+
+
+def test_client_that_knows_another_address_is_not_named(known: Report):
+    order(baobab(), email="another@kamau.test")
+
+    ask()
+    answer()
+
+    (message,) = messages()
+    assert set(links_of(message)) == {"Acacia Lenders"}
 
 
 @pytest.mark.parametrize(
@@ -231,10 +246,7 @@ def test_suspended_client_does_not_hide_the_data(known: Report):
 def test_links_in_sms_go_out_one_by_one(paying_api: Api, settings: Any):
     settings.AFRICASTALKING_USERNAME, settings.AFRICASTALKING_API_KEY = "acacia", "key"
     order(paying_api, phone="+254712345678")
-    other = create_workspace(name="Baobab", owner_email="o@baobab.test")
-    approve_workspace(other, "Baobab Bank Limited")
-    top_up(other, "production", 1_000_000, actor="tests", note="")
-    order(Api(other, "production"), phone="+254712345678")
+    order(baobab(), phone="+254712345678")
     ask(address="0712345678")
 
     answer()
