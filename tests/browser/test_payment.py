@@ -6,9 +6,8 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import HOSTED_PAGE_BYTES, LOADED, SCREENSHOTS
 from tests.browser.test_consent import sees, tab_to, wait_for
-from tests.browser.test_weight import LOADED, PAGE_BYTES
 from tests.world.clients import HOSTED, person
 from tests.world.orders import PAYER
 from tests.world.refunds import BY_SHELL
@@ -357,7 +356,7 @@ def test_heaviest_page_is_light(page, owed):
     loaded = page.evaluate(LOADED)
 
     assert any(url.endswith("hosted.css") for url in loaded)
-    assert 5000 < sum(loaded.values()) < PAGE_BYTES
+    assert 5000 < sum(loaded.values()) < HOSTED_PAGE_BYTES
 
 
 @pytest.fixture
