@@ -1,4 +1,7 @@
-"""Two hosts, and a PostgreSQL with its synchronous standby, each on its own machine."""
+"""Two hosts, and a PostgreSQL with its synchronous standby, each on its own machine.
+
+The tests may run in any order; after the failover the former standby serves the others.
+"""
 
 import logging
 import threading
@@ -35,7 +38,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_tools()), reason=missing_tools()),
 ]
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 BATCH = 20
 log = logging.getLogger(__name__).warning
 # Work goes on within this time after each fault.
@@ -288,7 +291,7 @@ def test_host_that_is_cut_off_costs_nothing(machines, order):
 
     cut.machine.cut()
     took = wait_for_progress(machines, load)
-    time.sleep(15)
+    time.sleep(10)
     cut.machine.connect()
 
     doubts = assert_nothing_is_lost_or_twice(machines, load)
@@ -322,20 +325,32 @@ def test_web_servers_restart_one_after_another_unnoticed(machines, order):
     assert set(load.seen) <= {"503", "refused"}
 
 
-@pytest.mark.skipif(not Path(FAKETIME).exists(), reason="needs libfaketime")
-def test_clock_that_is_wrong_by_five_minutes_changes_nothing(machines, order):
-    _, wrong = machines.hosts
-    wrong.stop_web()
-    wrong.stop_jobs()
-    wrong.set_environment(LD_PRELOAD=FAKETIME, FAKETIME="+300", DONT_FAKE_MONOTONIC="1")
-    wrong.start_web()
-    wrong.start_jobs()
+@pytest.fixture
+def wrong_clock(machines: Machines) -> Iterator[Host]:
+    """Run the second host with a clock that is five minutes fast."""
+    host = machines.hosts[1]
 
+    def restart(**variables: str) -> None:
+        host.stop_web()
+        host.stop_jobs()
+        host.set_environment(**variables)
+        host.start_web()
+        host.start_jobs()
+
+    restart(LD_PRELOAD=str(FAKETIME), FAKETIME="+300", DONT_FAKE_MONOTONIC="1")
+    yield host
+    restart(LD_PRELOAD="")
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime")
+def test_clock_that_is_wrong_by_five_minutes_changes_nothing(
+    machines, wrong_clock, order
+):
     load = order(80_000_009, 200)
 
     assert assert_nothing_is_lost_or_twice(machines, load) == 0
     assert set(load.seen) == set()
-    assert "this machine's clock is +300 s off" in wrong.log()
+    assert "this machine's clock is +300 s off" in wrong_clock.log()
     with machines.hosts[0].connect() as connection:
         ahead = connection.execute(AHEAD, [load.workspace] * 2).fetchone()
     assert ahead == (0, 0)
