@@ -15,7 +15,7 @@ from tests.checks.conftest import paying_api as paying_api
 from tests.console.conftest import owner as owner
 from tests.golive.files import pdf
 from tests.hosted.conftest import ask as ask
-from tests.world.clients import ATTESTED, Api, person
+from tests.world.clients import ATTESTED, Api, erase, person, request_erasure
 from tests.world.corrections import (
     MISTYPED,
     REASON,
@@ -26,7 +26,6 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.employer import ANSWERS, EVIDENCE, NOT_EMPLOYED, create_reference
-from tests.world.erasures import erase, request_erasure
 from tests.world.members import create_member
 from tests.world.orders import SLOW, movements, two_checks
 from tests.world.payments import end_checkout, open_page
