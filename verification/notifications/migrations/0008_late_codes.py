@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("notifications", "0007_access_links"),
+        ("notifications", "0003_messages_about_rights"),
     ]
 
     operations = [
