@@ -36,11 +36,13 @@ from verification.payments.refunds import send_refunds
 from verification.payments.registry import provider_named
 from verification.privacy import erasure as erasure_module
 from verification.privacy.erasure import (
+    ErasureHeld,
     erase_person,
     resume_erasures,
     sweep_erasures,
 )
 from verification.privacy.erasure import request_erasure as ask
+from verification.privacy.holds import hold
 from verification.privacy.models import (
     Correction,
     Erasure,
@@ -151,6 +153,58 @@ def test_person_does_not_erase_somebody_whose_number_a_client_mistyped(api: Api)
     assert asked.rule_ids == [UUID(mine)]
     left = Rule.objects.values_list("pk", flat=True)
     assert {str(pk) for pk in left} == {*strangers}
+
+
+def test_wider_erasure_does_not_wait_for_that_of_a_person(api: Api):
+    own, stranger = (
+        made["id"] for made in api.create(person(), person(fullName="Peter Otieno"))
+    )
+    narrow = ask(own, Origin.SUBJECT, requested_by="subject")
+    assert ask(own, Origin.SUBJECT, requested_by="subject") == narrow
+    other = ask(stranger, Origin.SUBJECT, requested_by="subject")
+
+    wide = ask(own, Origin.CLIENT, requested_by="key")
+
+    assert len({narrow.pk, other.pk, wide.pk}) == 3
+    assert ask(stranger, Origin.STAFF, requested_by="staff") == wide
+    erase_person(str(narrow.pk))
+    assert api.report(stranger)["erasedAt"] is None
+    erase_person(str(wide.pk))
+    assert api.report(stranger)["erasedAt"] is not None
+
+
+def test_wider_erasure_stands_for_that_of_a_person(api: Api):
+    own = api.create(person())["id"]
+    wide = ask(own, Origin.CLIENT, requested_by="key")
+
+    assert ask(own, Origin.SUBJECT, requested_by="subject") == wide
+
+
+def test_hold_on_the_report_of_a_stranger_does_not_stop_a_person(api: Api):
+    own, stranger = (
+        made["id"] for made in api.create(person(), person(fullName="Peter Otieno"))
+    )
+    hold(UUID(stranger), "A court asks", now() + timedelta(days=1), by="staff grace")
+
+    with pytest.raises(ErasureHeld):
+        ask(own, Origin.CLIENT, requested_by="key")
+    erasure = ask(own, Origin.SUBJECT, requested_by="subject")
+    erase_person(str(erasure.pk))
+
+    assert api.report(own)["erasedAt"] is not None
+    assert api.report(stranger)["erasedAt"] is None
+
+
+def test_one_refusal_a_day_is_in_the_register(api: Api):
+    own = api.create(person())["id"]
+    hold(UUID(own), "A court asks", now() + timedelta(days=1), by="staff grace")
+
+    for origin in [Origin.SUBJECT, Origin.CLIENT, Origin.SUBJECT, Origin.CLIENT]:
+        with pytest.raises(ErasureHeld):
+            ask(own, origin, requested_by="somebody")
+
+    refused = SubjectRequest.objects.filter(outcome="REFUSED")
+    assert sorted(r.origin for r in refused) == ["CLIENT", "SUBJECT"]
 
 
 def test_register_has_the_request_and_its_answer(api: Api):

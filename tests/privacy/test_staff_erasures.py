@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.world.clients import Api, person
+from tests.world.clients import Api, person, request_erasure
 from tests.world.staff import change_url, list_url
 from verification.backoffice.approvals import StaffActor
 from verification.privacy import staff_erasures
@@ -38,6 +38,22 @@ def test_person_is_erased_in_all_workspaces(api: Api, another_api: Api):
     assert (row.status, row.person) == ("APPROVED", None)
     origins = Erasure.objects.values_list("request__origin", "staff_erasure")
     assert set(origins) == {("STAFF", row.pk)}
+
+
+def test_workspaces_whose_erasure_had_begun_are_listed(
+    api: Api, another_api: Api, superuser: Client
+):
+    first, _ = api.create(person()), another_api.create(person())
+    begun = request_erasure(api, first["id"])
+    row = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+
+    staff_erasures.approve(row.pk, by=WANGARI)
+
+    row.refresh_from_db()
+    assert [str(pk) for pk in row.earlier_erasures] == [begun["id"]]
+    page = superuser.get(change_url(row)).content.decode()
+    assert "Begun by another request" in page
+    assert f"{api.workspace} (sandbox)" in page
 
 
 def test_subject_of_a_report_is_erased_in_its_workspace(api: Api, another_api: Api):

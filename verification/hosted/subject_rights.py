@@ -55,7 +55,7 @@ def objected(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Ask, then request the erasure; the next page shows its progress."""
     report, path = visited.consent.report, subject_pages.path_of(visited.consent.pk)
-    if report.erased_at or waiting_erasure(report.subject_id):
+    if report.erased_at or waiting_erasure(report):
         return see_other(f"{path}deletion")
     if request.method != "POST":
         return render_page(request, "data/delete", data_context(visited))
@@ -70,7 +70,8 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @subject_required
 def held(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Say that a hold of staff keeps the reports, without its reason."""
-    if not Person.of(visited.consent.report).is_held:
+    report = visited.consent.report
+    if not Person.of(report).is_held(report):
         return subject_pages.redirect(visited.consent.pk)
     return render_page(request, "data/held", data_context(visited))
 
@@ -80,7 +81,7 @@ def held(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 def deletion(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Show that the erasure is under way; at its end, the certificate."""
     report = visited.consent.report
-    if report.erased_at is None and waiting_erasure(report.subject_id) is None:
+    if report.erased_at is None and waiting_erasure(report) is None:
         return subject_pages.redirect(visited.consent.pk)
     erasure = erasure_of(report)
     if report.erased_at and (erasure is None or erasure.ended_at):

@@ -1082,8 +1082,19 @@ class StaffErasureAdmin(ApprovalAdmin):
         "decided_by",
         "decided_at",
         "created_at",
+        "begun_by_others",
     ]
     personal_fields = ("person",)
+
+    @admin.display(description="Begun by another request before")
+    def begun_by_others(self, row):
+        earlier = Erasure.objects.filter(pk__in=row.earlier_erasures)
+        rows = earlier.select_related("request__workspace").order_by("pk")
+        links = [
+            (link(one, one.number), one.request.workspace, one.request.environment)
+            for one in rows
+        ]
+        return format_html_join(", ", "{} {} ({})", links) or "-"
 
     def has_add_permission(self, request):
         return request.user.has_perm("privacy.add_stafferasure")

@@ -323,7 +323,7 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
     if subject:
         if not {report.subject_id, subject.id} <= people:
             raise CorrectionRefused(Obstacle.CHANGED)
-        if waiting_erasure(report.subject_id):
+        if waiting_erasure(report):
             raise CorrectionRefused(Obstacle.ERASED)
         _set_subject(report, subject, new)
         if question:

@@ -31,6 +31,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
+from verification.notifications.recipients import count_today
 from verification.privacy import certificates, journal
 from verification.privacy.access import is_same_person
 from verification.privacy.models import (
@@ -120,9 +121,17 @@ class Person:
             subject_id=self.subject_id,
         )
 
-    @property
-    def is_held(self) -> bool:
-        return Hold.objects.open(now()).filter(report__in=self.reports).exists()
+    def is_held(self, asked_by: Report | None = None) -> bool:
+        """Return whether staff hold a report about the person.
+
+        `asked_by` is the report on whose page the person asks: others with the same
+        number may be about somebody else.
+        """
+        holds = Hold.objects.open(now()).filter(report__in=self.reports)
+        return any(
+            asked_by is None or is_same_person(asked_by, held.report)
+            for held in holds.select_related("report")
+        )
 
 
 def request_erasure(report_id: UUID, origin: Origin, *, requested_by: str) -> Erasure:
@@ -141,7 +150,9 @@ def request_erasure(report_id: UUID, origin: Origin, *, requested_by: str) -> Er
 
 @transaction.atomic
 def refuse_request(report: Report, origin: Origin, requested_by: str) -> None:
-    """Enter a request that a hold refuses in the register, with its answer."""
+    """Enter a request that a hold refuses in the register, once a day for a person."""
+    if not count_today(f"erasure-refused:{origin}:{report.subject_id}", 1):
+        return
     request = open_request(
         RequestKind.ERASURE, origin, requested_by=requested_by, report=report
     )
@@ -172,11 +183,13 @@ def open_erasure(
 ) -> Erasure:
     """Enter an erasure and schedule it; the caller holds `lock_person`.
 
-    Returns the one that waits, if there is one. Raises ErasureHeld.
+    Returns one that waits and erases all that this one would. Raises ErasureHeld.
     """
-    if earlier := waiting_erasure(person.subject_id):
-        return earlier
-    if person.is_held:
+    asked_by = report if origin == Origin.SUBJECT else None
+    for earlier in _waiting(person.subject_id):
+        if covers(earlier, asked_by):
+            return earlier
+    if person.is_held(asked_by):
         raise ErasureHeld
     request = open_request(
         RequestKind.ERASURE,
@@ -192,10 +205,30 @@ def open_erasure(
     return erasure
 
 
-def waiting_erasure(subject_id: UUID) -> Erasure | None:
-    """Return the erasure of this person that has not ended."""
+def waiting_erasure(report: Report) -> Erasure | None:
+    """Return an erasure that has not ended, and erases this report."""
+    waiting = _waiting(report.subject_id)
+    return next((erasure for erasure in waiting if covers(erasure, report)), None)
+
+
+def covers(erasure: Erasure, report: Report | None) -> bool:
+    """Return whether the erasure is that of the report's person, or of the number.
+
+    `report` is None for everybody with the number. Once the erasure has found its
+    reports, their details may be gone.
+    """
+    request = erasure.request
+    if request.origin != Origin.SUBJECT:
+        return True
+    if report is None or request.report is None:
+        return False
+    is_found = report.pk in erasure.report_ids
+    return is_found or is_same_person(request.report, report)
+
+
+def _waiting(subject_id: UUID) -> QuerySet[Erasure]:
     waiting = Erasure.objects.filter(ended_at=None, request__subject_id=subject_id)
-    return waiting.select_related("request").first()
+    return waiting.select_related("request__report").order_by("pk")
 
 
 def erasure_of(report: Report) -> Erasure | None:

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from verification.privacy.models import Erasure, Hold, Holds
+from verification.privacy.erasure import waiting_erasure
+from verification.privacy.models import Hold, Holds
 from verification.reports.models import Report
 from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
@@ -34,8 +35,7 @@ def hold(report_id: UUID, reason: str, ends_at: datetime, *, by: str) -> Hold:
     at = now()
     if report.erased_at is not None:
         raise HoldRefused("The report is erased: there is nothing to hold.")
-    erasures = Erasure.objects.filter(request__subject_id=report.subject_id)
-    if erasures.filter(ended_at=None).exists():
+    if waiting_erasure(report):
         raise HoldRefused("The subject is being erased, so it is too late to hold it.")
     if not at < ends_at <= at + timedelta(days=MAX_DAYS + 1):
         raise HoldRefused("A hold ends in the future, within five years.")

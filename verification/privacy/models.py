@@ -327,6 +327,10 @@ class StaffErasure(models.Model):
     # How many reports were found, and in how many workspaces.
     report_count = models.PositiveIntegerField()
     workspace_count = models.PositiveIntegerField()
+    # Erasures that another request had begun when this one was approved.
+    earlier_erasures = ArrayField(
+        models.UUIDField(), default=list, db_default=[], editable=False
+    )
     reason = models.CharField(max_length=500)
     status = models.CharField(max_length=9, choices=Status, default=Status.REQUESTED)
     requested_by = models.CharField(max_length=100)

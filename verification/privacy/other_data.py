@@ -130,7 +130,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "privacy_signingkey": CODES,
     "privacy_stafferasure": {
         DECIDED: "person",
-        CODES: "status",
+        CODES: "status earlier_erasures",
         STAFF: "reason",
         ACTORS: "requested_by decided_by",
     },

@@ -62,7 +62,7 @@ def _save(
 ) -> StaffErasure:
     if not people:
         raise StaffErasureRefused("No report or rule is about this person.")
-    if any(person.is_held for person in people):
+    if any(person.is_held() for person in people):
         raise StaffErasureRefused("A report about this person is held.")
     row.report_count = sum(person.reports.count() for person in people)
     row.workspace_count = len({person.workspace.pk for person in people})
@@ -82,7 +82,7 @@ def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
     for person in sorted(people, key=lambda one: one.subject_id):
         lock_person(person.subject_id)
         try:
-            open_erasure(
+            erasure = open_erasure(
                 person,
                 Origin.STAFF,
                 row.requested_by,
@@ -91,6 +91,8 @@ def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
             )
         except ErasureHeld as e:
             raise StaffErasureRefused("A report about this person is held.") from e
+        if erasure.staff_erasure_id != row.pk:
+            row.earlier_erasures.append(erasure.pk)
     row.status, row.person = StaffErasure.Status.APPROVED, None
     row.save()
     return row
