@@ -144,7 +144,7 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
     rows = rows.select_related("request", "result__definition")
     for one in rows.prefetch_related("reruns__result"):
         corrections[one.report_id].append(one)
-    holds = Hold.objects.filter(report__in=reports, released_at=None, ends_at__gt=at)
+    holds = Hold.objects.open(at).filter(report__in=reports)
     held = set(holds.values_list("report", flat=True))
     recipients = recipients_of(reports)
     return [

@@ -442,14 +442,14 @@ class HoldableReportAdmin(ReportAdmin):
         report = more["obj"]
         context["kept_until"] = kept_until(report)
         if request.user.has_perm("privacy.view_hold"):
-            context["open_holds"] = list(holds.open_holds(report, now()))
+            context["open_holds"] = list(report.holds.open(now()))
         return super().render_change_form(request, context, *arguments, **more)
 
     def has_hold_permission(self, request, object_id=None):
         if not request.user.has_perm("privacy.add_hold"):
             return False
         report = self.get_object(request, object_id) if object_id else None
-        held = report and holds.open_holds(report, now()).exists()
+        held = report and report.holds.open(now()).exists()
         return report is not None and report.erased_at is None and not held
 
     @action(

@@ -27,7 +27,6 @@ from django.db.models import Q, QuerySet
 
 from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
 from verification.checks.events import erased_event
-from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
@@ -35,9 +34,6 @@ from verification.notifications.recipients import count_today
 from verification.privacy import certificates, journal
 from verification.privacy.access import is_same_person
 from verification.privacy.models import (
-    OPEN_CORRECTIONS,
-    Correction,
-    CorrectionStatus,
     Erasure,
     Hold,
     Origin,
@@ -341,7 +337,6 @@ def _erase_batch(erasure: Erasure) -> int:
         return 0
     at, ids = now(), [report.pk for report in reports]
     _end_reports([report for report in reports if not report.is_ended], at)
-    _withdraw_corrections(ids, at)
     _count(erasure, erase_reports(ids, at), reports=len(ids))
     # In this transaction, so that each report has one.
     origin = erasure.request.origin
@@ -359,24 +354,6 @@ def _end_reports(reports: Sequence[Report], at: datetime) -> None:
     client = Client(workspace, account, ACTOR)
     for report in reports:
         end_report(client, report, ReportStatus.CANCELLED, TRIGGER, at)
-
-
-def _withdraw_corrections(report_ids: Sequence[UUID], at: datetime) -> None:
-    """Withdraw open corrections, and stop their re-runs."""
-    opened = Correction.objects.filter(
-        report__in=report_ids, status__in=OPEN_CORRECTIONS
-    )
-    for correction in opened.select_for_update(of=("self",)).select_related("request"):
-        correction.status = CorrectionStatus.WITHDRAWN
-        correction.decided_by, correction.decided_at = ACTOR, at
-        correction.save(update_fields=["status", "decided_by", "decided_at"])
-        with suppress(AlreadyAnswered):
-            answer_request(correction.request, Outcome.WITHDRAWN)
-    uncalled = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
-    reruns = CheckResult.every.filter(uncalled, report__in=report_ids)
-    reruns.exclude(revision=0).update(
-        status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
-    )
 
 
 def _count(erasure: Erasure, erased: Counter[str], *, reports: int) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import transaction
 
 from verification.privacy.erasure import waiting_erasure
-from verification.privacy.models import Hold, Holds
+from verification.privacy.models import Hold
 from verification.reports.models import Report
 from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
@@ -39,7 +39,7 @@ def hold(report_id: UUID, reason: str, ends_at: datetime, *, by: str) -> Hold:
         raise HoldRefused("The subject is being erased, so it is too late to hold it.")
     if not at < ends_at <= at + timedelta(days=MAX_DAYS + 1):
         raise HoldRefused("A hold ends in the future, within five years.")
-    if open_holds(report, at).exists():
+    if report.holds.open(at).exists():
         raise HoldRefused("The report is held already. Release that hold first.")
     return Hold.objects.create(
         report=report, reason=reason, ends_at=ends_at, held_by=by, created_at=at
@@ -58,8 +58,3 @@ def release(hold_id: UUID, *, by: str) -> Hold:
     held.released_at, held.released_by = now(), by
     held.save(update_fields=["released_at", "released_by"])
     return held
-
-
-def open_holds(report: Report, at: datetime) -> Holds:
-    """Return the holds that keep this report."""
-    return Hold.objects.open(at).filter(report=report)
