@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,17 @@ def trace_statement(
     }
     with span(name, given, kind="CLIENT"):
         return execute(sql, params, many, context)
+
+
+def preload() -> None:
+    """Load the library, which takes a second, before processes are forked."""
+    if _is_on():
+        for module in (
+            "exporter.otlp.proto.http.trace_exporter",
+            "sdk.trace.export",
+            "trace.propagation.tracecontext",
+        ):
+            import_module(f"opentelemetry.{module}")
 
 
 def flush() -> None:

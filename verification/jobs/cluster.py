@@ -185,6 +185,7 @@ def preload() -> None:
     """Load what jobs need before anything is forked, so that workers share it."""
     for function in SCHEDULES:
         import_module(function.rpartition(".")[0])
+    tracing.preload()
     gc.collect()
     # The collector skips frozen objects; it would write to them and so copy shared
     # memory.
