@@ -46,6 +46,11 @@ def database_url(user: str, name: str) -> str:
         ("run", {"HOST": "10.1.2.3"}, "remove HOST, or DEBUG and set the secrets"),
         ("run", {"PORT": "99999"}, "set HOST to an address of this machine and PORT"),
         ("run", {"DATABASE_URL": "mysql://db/x"}, "write postgresql://user:password@"),
+        (
+            "run",
+            {"DATABASE_URL": "", "DATABASE_DIRECT_URL": "postgresql://away/x"},
+            "needs DATABASE_URL; set both",
+        ),
         ("jobs", {"FIELD_KEYS": "k1:short"}, "docs/configuration.md"),
         ("migrate", {"LOOKUP_KEY": "short"}, "docs/configuration.md"),
         ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),

@@ -118,7 +118,7 @@ def _warnings() -> Iterator[Warning]:
         text = "SMS_FROM is not set: SMS come from a shared number."
         yield _warning("W009", text, "Register a sender and name it.")
     if _is_database_in_the_clear():
-        text = "DATABASE_URL has no sslmode: the connection may be in the clear."
+        text = "A DATABASE_URL has no sslmode: its connection may be in the clear."
         yield _warning("W010", text, "Append ?sslmode=verify-full.")
     is_encrypted = settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL
     if settings.EMAIL_HOST not in LOCAL_HOSTS and not is_encrypted:
@@ -172,10 +172,13 @@ def _is_address(text: str) -> bool:
 
 
 def _is_database_in_the_clear() -> bool:
-    parts = conninfo_to_dict(settings.DATABASE_URL)
-    hosts = str(parts.get("host") or "").split(",")
-    is_remote = any(h and h[0] != "/" and h not in LOCAL_HOSTS for h in hosts)
-    return is_remote and parts.get("sslmode") not in SAFE_MODES
+    for url in (settings.DATABASE_URL, settings.DATABASE_DIRECT_URL):
+        parts = conninfo_to_dict(url)
+        hosts = str(parts.get("host") or "").split(",")
+        is_remote = any(h and h[0] != "/" and h not in LOCAL_HOSTS for h in hosts)
+        if is_remote and parts.get("sslmode") not in SAFE_MODES:
+            return True
+    return False
 
 
 def _error(number: str, text: str, way_out: str) -> Error:

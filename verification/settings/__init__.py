@@ -179,6 +179,8 @@ TEMPLATES = [
 
 if embedded.is_used() and (_refusal := missing_extra("embedded")):
     raise ImproperlyConfigured(_refusal)
+if embedded.is_used() and optional_secret("DATABASE_DIRECT_URL"):
+    raise ImproperlyConfigured("DATABASE_DIRECT_URL needs DATABASE_URL; set both.")
 DATABASE_URL = primary_url(optional_secret("DATABASE_URL") or embedded.url(DATA_DIR))
 # The database without a pooler. Commands use it, the job cluster included, because they
 # need what some poolers lack: LISTEN, locks of a session, and long statements.
