@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ COMPLETE = {
     "EMAIL_HOST": "mail.acacia.test",
     "EMAIL_USE_TLS": True,
     "OPERATOR_ALERTS": ["ops@acacia.test"],
+    "DATA_DIR": Path("/var/lib/verification"),
     "METRICS_TOKEN": "correct horse battery staple",
     "CLAMAV": ("clamav", 3310),
     "PROVIDERS": {"metropol": ("path", {"url": "https://api.metropol.test"})},
@@ -87,6 +89,7 @@ def test_complete_configuration_has_no_complaint(complete: Any):
         ("PAYMENT_PROVIDERS", {}, "W008"),
         ("SMS_FROM", "", "W009"),
         ("DATABASE_URL", "postgresql://u:p@db.acacia.test/v", "W010"),
+        ("DATA_DIR", configured.BASE_DIR / ".data", "W016"),
         ("AFRICASTALKING_API_KEY", "", "W015"),
         ("EMAIL_USE_TLS", False, "W013"),
         ("METRICS_TOKEN", "guess me", "W014"),

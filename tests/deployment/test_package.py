@@ -107,6 +107,7 @@ def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "tests.pth").write_text(sysconfig.get_path("purelib"))
     name, port = f"{connection.settings_dict['NAME']}_wheel", free_port()
+    away = "postgresql://127.0.0.1:1/away"
     variables = {
         **{n: v for n, v in os.environ.items() if not n.startswith(("DJANGO", "PYTH"))},
         **GIVEN,
@@ -122,7 +123,9 @@ def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
         done = subprocess.run(
             [str(environment / "bin" / "verification"), *arguments],
             cwd=tmp_path,
-            env=variables,
+            # Commands use the direct address.
+            env=variables
+            | {"DATABASE_URL": away, "DATABASE_DIRECT_URL": variables["DATABASE_URL"]},
             capture_output=True,
             text=True,
             check=False,

@@ -124,6 +124,9 @@ def _warnings() -> Iterator[Warning]:
     if settings.EMAIL_HOST not in LOCAL_HOSTS and not is_encrypted:
         text = "EMAIL_URL has no TLS: links in messages travel in the clear."
         yield _warning("W013", text, "Write submission://…, or append ?tls=True.")
+    if settings.DATA_DIR.is_relative_to(settings.BASE_DIR):
+        text = "DATA_DIR is not set: an upgrade may remove the documents."
+        yield _warning("W016", text, "Name a folder apart from the program.")
     if settings.METRICS_TOKEN and len(settings.METRICS_TOKEN) < MIN_TOKEN:
         text = (
             f"METRICS_TOKEN has fewer than {MIN_TOKEN} characters: it can be guessed."

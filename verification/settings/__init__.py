@@ -187,9 +187,10 @@ DATABASE_URL = primary_url(optional_secret("DATABASE_URL") or embedded.url(DATA_
 DATABASE_DIRECT_URL = (
     primary_url(optional_secret("DATABASE_DIRECT_URL")) or DATABASE_URL
 )
-IS_DIRECT = (
-    DATABASE_DIRECT_URL != DATABASE_URL and Path(sys.argv[0]).name == "manage.py"
-)
+IS_DIRECT = DATABASE_DIRECT_URL != DATABASE_URL and Path(sys.argv[0]).name in {
+    "manage.py",
+    "verification",
+}
 DATABASES: dict[str, Any] = {
     "default": database_settings("DATABASE_DIRECT_URL", DATABASE_DIRECT_URL)
     if IS_DIRECT
