@@ -1,0 +1,321 @@
+"""Admin pages of corrections, where staff decide them."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import admin
+from django.http import Http404
+from django.template.defaultfilters import filesizeformat
+from django.urls import path, reverse
+from django.utils.html import format_html, format_html_join
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.widgets import (
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from verification.backoffice import audit
+from verification.backoffice.model_admin import choice_filter
+from verification.backoffice.widgets import (
+    Facts,
+    FactsForm,
+    dialog,
+    link,
+    link_by_id,
+    table,
+)
+from verification.documents.report import as_text, humanise_name
+from verification.golive.admin import ReviewAdmin
+from verification.golive.documents import download
+from verification.privacy.admin.retention import RowsOfReportsAdmin
+from verification.privacy.corrections import (
+    CorrectionRefused,
+    confirm,
+    correct,
+    correctable_details,
+    rerun,
+    results_with_same_finding,
+    take,
+)
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    CorrectionStatus,
+)
+from verification.reports.request import InvalidRequest
+from verification.values.clock import now
+from verification.values.local_time import format_nairobi
+
+CorrectionFilter = choice_filter(
+    "state",
+    "state",
+    {
+        "open": ("open", lambda rows: rows.filter(status__in=OPEN_CORRECTIONS)),
+        "overdue": (
+            "overdue",
+            lambda rows: rows.filter(
+                status__in=OPEN_CORRECTIONS, request__due_at__lt=now()
+            ),
+        ),
+    },
+)
+
+
+class RerunForm(FactsForm):
+    """Details of the subject to ask with; an empty field keeps that of the report.
+
+    The name and the number together would be somebody else, and are refused.
+    """
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        for name in correctable_details(self._correction()):
+            self.fields[name] = forms.CharField(
+                label=humanise_name(name),
+                max_length=200,
+                required=False,
+                widget=UnfoldAdminTextInputWidget,
+                help_text="Leave it empty unless it was wrong. Never change both the "
+                "name and the number.",
+            )
+
+    @property
+    def details(self) -> dict[str, str]:
+        return {n: v for n, v in self.cleaned_data.items() if v and n in self.fields}
+
+    def facts(self) -> Facts:
+        row = self._correction()
+        return [("Correction", row.request.number), ("Check", row.check_name)]
+
+    def _correction(self) -> Correction:
+        return Correction.objects.get(pk=self.object_id)
+
+
+class DecisionForm(FactsForm):
+    reason = forms.CharField(
+        max_length=1000,
+        widget=UnfoldAdminTextareaWidget,
+        help_text="The person and the client read it.",
+    )
+
+    def facts(self) -> Facts:
+        row = Correction.objects.get(pk=self.object_id)
+        return [
+            ("Correction", row.request.number),
+            ("Check", row.check_name),
+            ("Run again", row.rerun.status if row.rerun else "no"),
+        ]
+
+
+@admin.register(Correction)
+class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
+    """The queue of corrections, with their clocks."""
+
+    refusals = (CorrectionRefused, InvalidRequest)
+
+    list_display = [
+        "number",
+        "check_name",
+        "workspace",
+        "status",
+        "due",
+        "taken_by",
+        "rerun_status",
+    ]
+    list_filter = [CorrectionFilter, "status"]
+    list_select_related = ["request", "report__workspace", "rerun"]
+    search_ids = (*RowsOfReportsAdmin.search_ids, "result_id")
+    audits_opening = True
+    fields = [
+        "number",
+        "report_page",
+        "workspace",
+        "check_name",
+        "status",
+        "due",
+        "taken_by",
+        "taken_at",
+        "rerun_status",
+        "decided_by",
+        "decided_at",
+        "same_findings",
+    ]
+    personal_fields = ("said", "documents", "findings", "reason")
+    actions_detail = ["take", "run_again", "correct", "confirm", "reveal"]
+
+    @admin.display(description="Number")
+    def number(self, row):
+        return row.request.number
+
+    @admin.display(description="Due", ordering="request__due_at")
+    def due(self, row):
+        text = format_nairobi(row.due_at)
+        if not row.is_open:
+            return text
+        days = (row.due_at - now()).days
+        return f"OVERDUE since {text}" if days < 0 else f"{text}, {days} d left"
+
+    @admin.display(description="Check run again")
+    def rerun_status(self, row):
+        return row.rerun.get_status_display() if row.rerun else "-"
+
+    @admin.display(description="Reports with the same finding")
+    def same_findings(self, row):
+        others = results_with_same_finding(row.result)[:50]
+        links = ((link_by_id("reports.report", one.report_id),) for one in others)
+        return format_html_join(", ", "{}", links) or "-"
+
+    @admin.display(description="What the person says")
+    def said(self, row):
+        statement = row.statement or {}
+        return {"what": statement.get("what"), "why": statement.get("why")}
+
+    @admin.display(description="Documents")
+    def documents(self, row):
+        links = (
+            (self._document_url(one), one.name, filesizeformat(one.size))
+            for one in row.documents.order_by("id")
+        )
+        return format_html_join(", ", '<a href="{}">{}</a> ({})', links)
+
+    @admin.display(description="Findings")
+    def findings(self, row):
+        """Return the disputed finding and that of the re-run, side by side."""
+        old, new = row.result, row.rerun
+        shown = [
+            ("Result", link(old, "Open"), link(new, "Open") if new else "-"),
+            ("Status", old.status, new.status if new else "-"),
+            ("Score", _score_text(old), _score_text(new)),
+            ("Asked with", "The report", _changes_text(row)),
+            *_compared(old.finding or {}, (new and new.finding) or {}),
+        ]
+        compared = table(["", "Disputed", "Run again"], shown)
+        return format_html('<div class="compared">{}</div>', compared)
+
+    @admin.display(description="Reason of the decision")
+    def reason(self, row):
+        return row.reason
+
+    def get_urls(self):
+        document = path(
+            "<uuid:correction_id>/documents/<uuid:document_id>",
+            self.admin_site.admin_view(self.document),
+            name="privacy_correction_document",
+        )
+        return [document, *super().get_urls()]
+
+    def document(self, request, correction_id, document_id):
+        """Answer with a document during a reveal, and record it in the audit trail."""
+        row = self.get_revealed_row(request, correction_id)
+        wanted = row.documents.filter(pk=document_id).first()
+        if wanted is None:
+            raise Http404
+        audit.record("correction.document-read", audit.actor_of(request), row)
+        return download(wanted, f"correction-{row.request.number}")
+
+    def _document_url(self, document):
+        arguments = [document.correction_id, document.pk]
+        return reverse("admin:privacy_correction_document", args=arguments)
+
+    def has_take_permission(self, request, object_id=None):
+        return self._is(request, object_id, CorrectionStatus.OPEN)
+
+    def has_review_permission(self, request, object_id=None):
+        return self._is(request, object_id, CorrectionStatus.IN_REVIEW)
+
+    def _is(self, request, object_id, status):
+        """Return whether the page offers a verb; the verb itself refuses, too."""
+        row = self.changeable_row(request, object_id)
+        match = request.resolver_match
+        is_dialog = not (match and match.url_name.endswith("_change"))
+        return row is not None and (is_dialog or row.status == status)
+
+    @action(
+        description="Take for review",
+        icon="front_hand",
+        permissions=["take"],
+        dialog=dialog(
+            "Take this correction",
+            "The client and the person see that it is in review.",
+            "Take it",
+        ),
+    )
+    def take(self, request, form, object_id):
+        return self.decide(request, object_id, take, "It is in review.")
+
+    @action(
+        description="Run the check again",
+        icon="replay",
+        permissions=["review"],
+        dialog=dialog(
+            "Run the check again",
+            "It is free for the client, and changes nothing until it is accepted. We "
+            "write to you when it has ended.",
+            "Run it again",
+            RerunForm,
+        ),
+    )
+    def run_again(self, request, form, object_id):
+        done = "The check runs again."
+        return self.decide(request, object_id, rerun, done, form.details)
+
+    @action(
+        description="Accept the new finding",
+        icon="check_circle",
+        variant=ActionVariant.SUCCESS,
+        permissions=["review"],
+        dialog=dialog(
+            "Correct the report",
+            "The new finding takes the place of the disputed one, and the report's "
+            "score follows. The person and the client are told. It cannot be undone.",
+            "Correct it",
+            DecisionForm,
+        ),
+    )
+    def correct(self, request, form, object_id):
+        reason, done = form.cleaned_data["reason"], "The report is corrected."
+        return self.decide(request, object_id, correct, done, reason)
+
+    @action(
+        description="Confirm the disputed finding",
+        icon="gavel",
+        permissions=["review"],
+        dialog=dialog(
+            "Confirm the finding",
+            "It stays as it is. The person reads the reason, and may complain to the "
+            "Data Protection Commissioner.",
+            "Confirm it",
+            DecisionForm,
+        ),
+    )
+    def confirm(self, request, form, object_id):
+        reason, done = form.cleaned_data["reason"], "The finding is confirmed."
+        return self.decide(request, object_id, confirm, done, reason)
+
+
+def _score_text(result):
+    if result is None or result.score is None:
+        return "-"
+    return f"{result.score} ({result.risk_level})"
+
+
+def _changes_text(correction):
+    asked = correction.rerun.inputs if correction.rerun else None
+    known = correction.report.subject or {}
+    changed = {k: v for k, v in (asked or {}).items() if known.get(k) != v}
+    return as_text(changed) or "The report"
+
+
+def _compared(old, new):
+    """Return a row for the summary, the flags and each field of two findings."""
+    yield "Summary", old.get("summary") or "-", new.get("summary") or "-"
+    yield (
+        "Flags",
+        *(as_text([f["code"] for f in x.get("flags", ())]) for x in (old, new)),
+    )
+    before, after = old.get("details") or {}, new.get("details") or {}
+    for name in dict.fromkeys([*before, *after]):
+        texts = as_text(before.get(name)), as_text(after.get(name))
+        if any(texts):
+            yield humanise_name(name), *texts

@@ -1,0 +1,350 @@
+"""Admin pages of the register of requests: entry, answer, and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date, datetime, time, timedelta
+from tempfile import SpooledTemporaryFile
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import FileResponse
+from django.shortcuts import redirect
+from django.urls import path
+from django.utils.timezone import localdate
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.widgets import (
+    UnfoldAdminDateWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from verification.backoffice import audit
+from verification.backoffice.approvals import staff_actor
+from verification.backoffice.model_admin import (
+    DateRangeFilter,
+    ReadOnlyAdmin,
+    choice_filter,
+    exact_filter,
+    is_uuid,
+)
+from verification.backoffice.widgets import (
+    Facts,
+    FactsForm,
+    dialog,
+    link,
+)
+from verification.db.ids import filter_by_number
+from verification.privacy.models import (
+    Origin,
+    Outcome,
+    RequestKind,
+    SubjectRequest,
+)
+from verification.privacy.requests import (
+    AlreadyAnswered,
+    answer_request,
+    open_request,
+)
+from verification.reports.models import Report
+from verification.values.clock import now
+from verification.values.formats import escape_formula
+from verification.values.local_time import NAIROBI, format_nairobi, nairobi_text
+from workspaces.models import Environment, Workspace
+
+# A letter may have come some time before it is entered.
+MAX_DAYS_BACK = 365
+# A larger CSV file goes to disk.
+MAX_BYTES_IN_MEMORY = 1 << 20
+CSV_HEADINGS = (
+    "number",
+    "kind",
+    "origin",
+    "workspace",
+    "environment",
+    "report",
+    "received",
+    "due",
+    "answered",
+    "outcome",
+    "overdue",
+    "reason",
+    "requestedBy",
+)
+
+StateFilter = choice_filter(
+    "state",
+    "state",
+    {
+        "open": ("open", lambda rows: rows.open()),
+        "overdue": ("overdue", lambda rows: rows.overdue()),
+        "answered": ("answered", lambda rows: rows.filter(answered_at__isnull=False)),
+    },
+)
+
+
+class RequestForm(forms.ModelForm):
+    """A request that came by letter, telephone or at the counter."""
+
+    kind = forms.ChoiceField(
+        choices=RequestKind.choices, widget=UnfoldAdminSelectWidget
+    )
+    received_on = forms.DateField(
+        initial=localdate,
+        widget=UnfoldAdminDateWidget,
+        help_text="The clock runs from this day.",
+    )
+    report = forms.CharField(
+        required=False,
+        max_length=36,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Its number or id, if the person names one.",
+    )
+    workspace = forms.ModelChoiceField(
+        Workspace.objects.order_by("name"),
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        help_text="The client, if the request is about one and names no report.",
+    )
+    text = forms.CharField(
+        label="What the person asks for",
+        max_length=2000,
+        widget=UnfoldAdminTextareaWidget,
+        help_text="With the person's name and address. It is encrypted.",
+    )
+
+    class Meta:
+        model = SubjectRequest
+        fields = ["kind"]
+
+    def clean_received_on(self) -> date:
+        day: date = self.cleaned_data["received_on"]
+        if not localdate() - timedelta(days=MAX_DAYS_BACK) <= day <= localdate():
+            raise ValidationError("Choose a day of the last twelve months.")
+        return day
+
+    def clean_report(self) -> Report | None:
+        typed = self.cleaned_data["report"].strip()
+        if not typed:
+            return None
+        reports = filter_by_number(Report.objects.all(), "R", typed)
+        if reports is None and is_uuid(typed):
+            reports = Report.objects.filter(pk=typed)
+        found = reports.first() if reports is not None else None
+        if found is None:
+            raise ValidationError("There is no such report.")
+        return found
+
+    def open_request(self, by: str) -> SubjectRequest:
+        typed, received_at = self.cleaned_data, now()
+        if typed["received_on"] != localdate():
+            received_at = datetime.combine(typed["received_on"], time(), NAIROBI)
+        return open_request(
+            RequestKind(typed["kind"]),
+            Origin.STAFF,
+            requested_by=by,
+            report=typed["report"],
+            workspace=typed["workspace"],
+            details={"request": typed["text"]},
+            received_at=received_at,
+        )
+
+
+class AnswerForm(FactsForm):
+    outcome = forms.ChoiceField(choices=Outcome.choices, widget=UnfoldAdminSelectWidget)
+    reason = forms.CharField(
+        required=False,
+        max_length=audit.MAX_REASON_LENGTH,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="A refusal needs one. It names no person.",
+    )
+
+    def facts(self) -> Facts:
+        row = SubjectRequest.objects.get(pk=self.object_id)
+        return [
+            ("Request", f"{row.number}: {row.get_kind_display()}"),
+            ("Received", format_nairobi(row.received_at)),
+            ("Due", format_nairobi(row.due_at)),
+        ]
+
+    def clean(self):
+        cleaned = super().clean() or {}
+        if cleaned.get("outcome") == Outcome.REFUSED and not cleaned.get("reason"):
+            self.add_error("reason", "Say why it is refused.")
+        return cleaned
+
+
+@admin.register(SubjectRequest)
+class SubjectRequestAdmin(ReadOnlyAdmin):
+    """The register. Pages and verbs write it; staff add what came by other ways."""
+
+    list_display = [
+        "number",
+        "kind",
+        "origin",
+        "workspace",
+        "received_at",
+        "due",
+        "answered_at",
+        "outcome",
+    ]
+    list_filter = [
+        StateFilter,
+        "kind",
+        "environment",
+        exact_filter("workspace_id", "workspace's id", is_uuid=True),
+        ("received_at", DateRangeFilter),
+    ]
+    list_filter_submit = True
+    list_select_related = ["workspace"]
+    list_before_template = "admin/register_export.html"
+    search_ids = ("id", "report_id", "workspace_id")
+    fields = [
+        "number",
+        "kind",
+        "origin",
+        "workspace",
+        "environment",
+        "report_page",
+        "requested_by",
+        "received_at",
+        "due",
+        "reminded_at",
+        "overdue_notified_at",
+        "answered_at",
+        "outcome",
+        "reason",
+    ]
+    personal_fields = ("details",)
+    actions_detail = ["answer", "reveal"]
+
+    @admin.display(description="Due", ordering="due_at")
+    def due(self, row):
+        """Return the deadline, and how far away it is while nobody has answered."""
+        text = format_nairobi(row.due_at)
+        if row.answered_at or row.environment == Environment.SANDBOX:
+            return text
+        days = (row.due_at - now()).days
+        return f"OVERDUE since {text}" if row.is_overdue else f"{text}, {days} d left"
+
+    @admin.display(description="Report")
+    def report_page(self, row):
+        return link(row.report, row.report.number) if row.report else "-"
+
+    def get_search_results(self, request, queryset, search_term):
+        """Search by the number of a request or report too."""
+        own = filter_by_number(queryset, "D", search_term)
+        if own is not None:
+            return own, False
+        reports = filter_by_number(Report.objects.all(), "R", search_term)
+        if reports is not None:
+            return queryset.filter(report__in=reports), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def get_urls(self):
+        export = path(
+            "register.csv",
+            self.admin_site.admin_view(self.export),
+            name="privacy_subjectrequest_csv",
+        )
+        return [export, *super().get_urls()]
+
+    def export(self, request):
+        """Return the list, as it is filtered, as CSV."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            rows = self.get_changelist_instance(request).queryset
+        except IncorrectLookupParameters:
+            return redirect("admin:privacy_subjectrequest_changelist")
+        # The audit trail keeps the names of the filters, as searches may be personal.
+        filters = sorted(name for name, value in request.GET.items() if value)
+        actor = audit.actor_of(request)
+        audit.record("register.exported", actor, request.user, fields=filters)
+        name = f"register-{localdate():%Y-%m-%d}.csv"
+        return FileResponse(_csv_file(rows), as_attachment=True, filename=name)
+
+    def has_add_permission(self, request):
+        return request.user.has_perm("privacy.add_subjectrequest")
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if not change:
+            kwargs["form"] = RequestForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        own = [*RequestForm.base_fields]
+        return super().get_fields(request, obj) if obj else own
+
+    def save_model(self, request, obj, form, change):
+        opened = form.open_request(staff_actor(request).name)
+        obj.pk = opened.pk
+        obj.refresh_from_db()
+
+    def has_answer_permission(self, request, object_id=None):
+        """Return whether staff answer by hand, and not on a page of its own."""
+        row = self.changeable_row(request, object_id)
+        has_page = hasattr(row, "correction") or hasattr(row, "erasure")
+        return row is not None and row.answered_at is None and not has_page
+
+    @action(
+        description="Answer",
+        icon="task_alt",
+        variant=ActionVariant.SUCCESS,
+        permissions=["answer"],
+        dialog=dialog(
+            "Record the answer",
+            "Tell the person first. The answer stays in the register, with the time.",
+            "Record it",
+            AnswerForm,
+        ),
+    )
+    def answer(self, request, form, object_id):
+        row, typed = self.get_row(request, object_id), form.cleaned_data
+        outcome, reason = Outcome(typed["outcome"]), typed["reason"]
+        return self.run_audited(
+            request,
+            row,
+            lambda: answer_request(row, outcome, reason=reason),
+            f"{row.number} is answered: {outcome.label}.",
+            audited="answered",
+            change=f"answered: {outcome.label}",
+            reason=reason,
+            refusals=AlreadyAnswered,
+        )
+
+
+def _csv_file(rows):
+    """Return the complete CSV file (RFC 4180), as statements do."""
+    file = SpooledTemporaryFile(max_size=MAX_BYTES_IN_MEMORY)  # noqa: SIM115
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(CSV_HEADINGS)
+    writer.writerows(map(_csv_row, rows.select_related("workspace").iterator()))
+    text.detach()
+    file.seek(0)
+    return file
+
+
+def _csv_row(row):
+    cells = (
+        row.number,
+        row.kind,
+        row.origin,
+        row.workspace.name if row.workspace else "",
+        row.environment,
+        str(row.report_id or ""),
+        nairobi_text(row.received_at),
+        nairobi_text(row.due_at),
+        nairobi_text(row.answered_at) if row.answered_at else "",
+        row.outcome,
+        "yes" if row.is_overdue else "no",
+        row.reason,
+        row.requested_by,
+    )
+    return [escape_formula(cell) for cell in cells]

@@ -1,0 +1,371 @@
+"""Admin pages of the retention: holds, disclosures and runs.
+
+They also add holds and erasures to the pages of reports, and the retention to those of
+workspaces.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.utils.timezone import localdate
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.widgets import (
+    UnfoldAdminDateWidget,
+    UnfoldBooleanWidget,
+)
+
+from verification.backoffice.approvals import staff_actor
+from verification.backoffice.model_admin import (
+    DateRangeFilter,
+    ReadOnlyAdmin,
+    choice_filter,
+    exact_filter,
+)
+from verification.backoffice.widgets import (
+    Facts,
+    ReasonForm,
+    dialog,
+)
+from verification.db.ids import filter_by_number
+from verification.privacy import holds
+from verification.privacy.erasure import ReportErased
+from verification.privacy.models import (
+    Disclosure,
+    Hold,
+    Origin,
+    RetentionRun,
+)
+from verification.privacy.objections import object_to_use
+from verification.privacy.retention import MAX_COUNT, count_expired, kept_until
+from verification.privacy.staff_erasures import (
+    StaffErasureRefused,
+    request_for_report,
+)
+from verification.reports.admin import ReportAdmin
+from verification.reports.models import Report
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI
+from workspaces.admin import WorkspaceAdmin
+from workspaces.models import Environment, Workspace
+
+RETENTION_FIELDS = {
+    Environment.PRODUCTION: "retention_days",
+    Environment.SANDBOX: "sandbox_retention_days",
+}
+
+
+class HoldForm(ReasonForm):
+    ends_on = forms.DateField(
+        widget=UnfoldAdminDateWidget,
+        help_text="The last day, at most five years away.",
+    )
+
+    def facts(self) -> Facts:
+        report = Report.objects.select_related("workspace").get(pk=self.object_id)
+        kept = report.workspace.retention_of(report.environment, report.created_at)
+        return [
+            ("Report", report.number),
+            ("Workspace", report.workspace.name),
+            ("Kept anyway", f"{kept.days} days after its end"),
+        ]
+
+    def clean_ends_on(self) -> date:
+        day: date = self.cleaned_data["ends_on"]
+        last = localdate() + timedelta(days=holds.MAX_DAYS)
+        if not localdate() <= day <= last:
+            raise ValidationError("Choose a day from today to five years from now.")
+        return day
+
+    @property
+    def ends_at(self) -> datetime:
+        return datetime.combine(self.cleaned_data["ends_on"], time.max, NAIROBI)
+
+
+admin.site.unregister(Report)
+
+
+@admin.register(Report)
+class HoldableReportAdmin(ReportAdmin):
+    """The page of a report with the holds, which its own package does not know."""
+
+    actions_detail = [
+        *ReportAdmin.actions_detail,
+        "hold",
+        "enter_objection",
+        "erase_subject",
+    ]
+
+    def render_change_form(self, request, context, *arguments, **more):
+        report = more["obj"]
+        context["kept_until"] = kept_until(report)
+        if request.user.has_perm("privacy.view_hold"):
+            context["open_holds"] = list(report.holds.open(now()))
+        return super().render_change_form(request, context, *arguments, **more)
+
+    def has_hold_permission(self, request, object_id=None):
+        if not request.user.has_perm("privacy.add_hold"):
+            return False
+        report = self.get_object(request, object_id) if object_id else None
+        held = report and report.holds.open(now()).exists()
+        return report is not None and report.erased_at is None and not held
+
+    @action(
+        description="Hold",
+        icon="lock_clock",
+        permissions=["hold"],
+        dialog=dialog(
+            "Hold this report",
+            "It is kept until this day, even if its retention ends before. Release it "
+            "earlier on the list of holds.",
+            "Hold it",
+            HoldForm,
+        ),
+    )
+    def hold(self, request, form, object_id):
+        report = self.get_row(request, object_id)
+        reason, by = form.cleaned_data["reason"], staff_actor(request).name
+        return self.run_audited(
+            request,
+            report,
+            lambda: holds.hold(report.pk, reason, form.ends_at, by=by),
+            f"The report is held until {form.cleaned_data['ends_on']}.",
+            audited="held",
+            reason=reason,
+            refusals=holds.HoldRefused,
+        )
+
+    def has_rights_permission(self, request, object_id=None):
+        if not request.user.has_perm("privacy.add_stafferasure"):
+            return False
+        report = self.get_object(request, object_id) if object_id else None
+        return report is not None and report.erased_at is None
+
+    @action(
+        description="Enter an objection",
+        icon="front_hand",
+        permissions=["rights"],
+        dialog=dialog(
+            "Enter an objection of the subject",
+            "All reports about the person in this workspace are restricted: results "
+            "are not reused, webhooks not sent again, and monitoring pauses.",
+            "Enter it",
+            ReasonForm,
+        ),
+    )
+    def enter_objection(self, request, form, object_id):
+        report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        by = staff_actor(request).name
+        return self.run_audited(
+            request,
+            report,
+            lambda: object_to_use(
+                report.pk, Origin.STAFF, requested_by=by, reason=reason
+            ),
+            "The reports about this person are restricted.",
+            audited="objected",
+            change="objection entered",
+            reason=reason,
+            refusals=ReportErased,
+        )
+
+    @action(
+        description="Erase the subject",
+        icon="delete_forever",
+        permissions=["rights"],
+        variant=ActionVariant.DANGER,
+        dialog=dialog(
+            "Erase the subject of this report",
+            "It is for all reports about the person in this workspace and environment. "
+            "Another member of staff has to approve it.",
+            "Request it",
+            ReasonForm,
+        ),
+    )
+    def erase_subject(self, request, form, object_id):
+        report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        return self.run_audited(
+            request,
+            report,
+            lambda: request_for_report(report.pk, reason, by=staff_actor(request)),
+            "The erasure waits for another member of staff.",
+            audited="erasure-requested",
+            reason=reason,
+            refusals=StaffErasureRefused,
+        )
+
+
+class RetentionForm(forms.ModelForm):
+    """The page of a workspace, with its retention."""
+
+    erases = forms.BooleanField(
+        label="Erase old reports",
+        required=False,
+        widget=UnfoldBooleanWidget,
+        help_text="Tick it if the form says that fewer days erase reports.",
+    )
+
+    def clean(self):
+        """Refuse fewer days until staff have read how many reports they erase."""
+        cleaned = super().clean() or {}
+        saved = Workspace.objects.get(pk=self.instance.pk)
+        for environment, field in RETENTION_FIELDS.items():
+            days = cleaned.get(field)
+            if days is None or days >= saved.retention(environment).days:
+                continue
+            count = count_expired(saved, environment, days)
+            if count and not cleaned.get("erases"):
+                number = f"over {MAX_COUNT:,}" if count > MAX_COUNT else f"{count:,}"
+                warning = f"{number} {environment} reports will be erased within hours."
+                self.add_error(field, f"{warning} Tick the box below and save again.")
+        return cleaned
+
+
+admin.site.unregister(Workspace)
+
+
+@admin.register(Workspace)
+class RetainingWorkspaceAdmin(WorkspaceAdmin):
+    """The page of a customer with its retention, which its own package only stores."""
+
+    fields = [*WorkspaceAdmin.fields, *RETENTION_FIELDS.values(), "erases"]
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if change and self.has_change_permission(request, obj):
+            kwargs["form"] = RetentionForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        fields = super().get_fields(request, obj)
+        may = obj is None or self.has_change_permission(request, obj)
+        return fields if may else [f for f in fields if f != "erases"]
+
+    def save_model(self, request, obj, form, change):
+        if change and not {*form.changed_data}.isdisjoint(RETENTION_FIELDS.values()):
+            obj.change_retention(obj.retention_days, obj.sandbox_retention_days)
+        super().save_model(request, obj, form, change)
+
+    def construct_change_message(self, request, form, formsets, add=False):
+        # A tick is no change of the row.
+        form.changed_data = [f for f in form.changed_data if f != "erases"]
+        return super().construct_change_message(request, form, formsets, add)
+
+
+HoldFilter = choice_filter(
+    "state",
+    "state",
+    {
+        "open": ("open", lambda rows: rows.open(now())),
+        "over": ("over", lambda rows: rows.exclude(pk__in=rows.open(now()))),
+    },
+)
+
+
+class RowsOfReportsAdmin(ReadOnlyAdmin):
+    """Rows that belong to a report; the search takes its number, too."""
+
+    list_select_related = ["report__workspace"]
+    search_ids: tuple[str, ...] = ("id", "report_id", "report__workspace_id")
+
+    @admin.display(description="Workspace")
+    def workspace(self, row):
+        return row.report.workspace
+
+    def get_search_results(self, request, queryset, search_term):
+        reports = filter_by_number(Report.objects.all(), "R", search_term)
+        if reports is not None:
+            return queryset.filter(report__in=reports), False
+        return super().get_search_results(request, queryset, search_term)
+
+
+@admin.register(Hold)
+class HoldAdmin(RowsOfReportsAdmin):
+    list_display = ["id", "report_page", "workspace", "ends_at", "held_by", "is_open"]
+    list_filter = [HoldFilter]
+    fields = [
+        "report_page",
+        "workspace",
+        "reason",
+        "held_by",
+        "created_at",
+        "ends_at",
+        "released_by",
+        "released_at",
+    ]
+    actions_detail = ["release"]
+
+    @admin.display(boolean=True, description="Open")
+    def is_open(self, row):
+        return row.is_open
+
+    def has_release_permission(self, request, object_id=None):
+        row = self.changeable_row(request, object_id)
+        return row is not None and row.is_open
+
+    @action(
+        description="Release",
+        icon="lock_open",
+        permissions=["release"],
+        dialog=dialog(
+            "Release this hold",
+            "If the retention of the report is over, it is erased within the hour. "
+            "That cannot be undone.",
+            "Release it",
+            ReasonForm,
+        ),
+    )
+    def release(self, request, form, object_id):
+        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        return self.run_audited(
+            request,
+            row,
+            lambda: holds.release(row.pk, by=staff_actor(request).name),
+            "The hold is released.",
+            audited="released",
+            reason=reason,
+            refusals=holds.HoldRefused,
+        )
+
+
+@admin.register(Disclosure)
+class DisclosureAdmin(RowsOfReportsAdmin):
+    """Who has read which report. Receivers and staff have lists of their own."""
+
+    list_display = [
+        "last_at",
+        "report_page",
+        "workspace",
+        "channel",
+        "recipient",
+        "first_at",
+    ]
+    list_filter = [
+        "channel",
+        "report__environment",
+        exact_filter("recipient", "recipient"),
+        exact_filter("report__workspace_id", "workspace's id", is_uuid=True),
+        ("last_at", DateRangeFilter),
+    ]
+    list_filter_submit = True
+    fields = [
+        "report_page",
+        "workspace",
+        "channel",
+        "recipient",
+        "first_at",
+        "last_at",
+    ]
+
+
+@admin.register(RetentionRun)
+class RetentionRunAdmin(ReadOnlyAdmin):
+    list_display = ["created_at", "workspace", "environment", "before", "report_count"]
+    list_filter = ["environment", ("created_at", DateRangeFilter)]
+    list_filter_submit = True
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    fields = ["id", "workspace", "environment", "before", "report_count", "created_at"]
