@@ -8,8 +8,16 @@ def test_something(bucket):
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
 
 import pytest
+from django.test import override_settings
+from environs import Env
+
+from verification.settings import STORAGES
+from verification.settings.connections import document_storage
 
 
 class FakeBucket:
@@ -42,6 +50,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(200)
 
     def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        if "delimiter" in query:
+            self._list(query["prefix"][0])
+            return
         found = self.bucket.objects.get(self._path)
         self._answer(404 if found is None else 200, found or b"")
 
@@ -53,6 +65,27 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.bucket.objects.pop(self._path, None)
         self._answer(204)
+
+    def _list(self, prefix: str) -> None:
+        """Answer the objects right under a prefix, and the folders."""
+        names = [
+            path.removeprefix(f"{self._path}/")
+            for path in sorted(self.bucket.objects)
+            if path.startswith(f"{self._path}/{prefix}")
+        ]
+        rests = {name: name.removeprefix(prefix).partition("/") for name in names}
+        files = [name for name, (_, slash, _) in rests.items() if not slash]
+        folders = sorted({f"{prefix}{n}/" for n, slash, _ in rests.values() if slash})
+        parts = [f"<Contents><Key>{escape(name)}</Key></Contents>" for name in files]
+        parts += [
+            f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
+            for name in folders
+        ]
+        text = (
+            f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+            f"<IsTruncated>false</IsTruncated>{''.join(parts)}</ListBucketResult>"
+        )
+        self._answer(200, text.encode())
 
     @property
     def _path(self) -> str:
@@ -89,3 +122,22 @@ class Handler(BaseHTTPRequestHandler):
 def bucket() -> Iterator[FakeBucket]:
     with FakeBucket() as fake:
         yield fake
+
+
+@pytest.fixture
+def in_bucket(
+    bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[FakeBucket]:
+    """Configure the storage of documents by environment variables."""
+    for name, value in {
+        "DOCUMENTS_BUCKET": "kyb",
+        "DOCUMENTS_S3_URL": bucket.url,
+        "DOCUMENTS_S3_REGION": "af-south-1",
+        "DOCUMENTS_S3_ADDRESSING": "path",
+        "DOCUMENTS_S3_ACCESS_KEY": "AKIATEST",
+        "DOCUMENTS_S3_SECRET_KEY": "of no worth",
+    }.items():
+        monkeypatch.setenv(name, value)
+    kept = {**STORAGES, "documents": document_storage(Env(), tmp_path)}
+    with override_settings(STORAGES=kept):
+        yield bucket

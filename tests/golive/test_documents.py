@@ -13,35 +13,17 @@ from typing import Any
 import pytest
 from cryptography.exceptions import InvalidTag
 from django.core.exceptions import ImproperlyConfigured
-from django.test import override_settings
 from environs import Env
 
 from tests.fakes.buckets import bucket as bucket
+from tests.fakes.buckets import in_bucket as in_bucket
 from tests.golive.applications import draft
 from tests.golive.files import pdf, picture
 from verification.golive import documents
 from verification.golive.documents import delete_unused, read_content, store
 from verification.golive.inspection import Busy, Fault, Unacceptable, inspect
 from verification.golive.models import Document
-from verification.settings import STORAGES
-from verification.settings.connections import document_storage, scanner_address
-
-
-@pytest.fixture
-def in_bucket(bucket, monkeypatch, tmp_path):
-    """Configure the storage by environment variables."""
-    for name, value in {
-        "DOCUMENTS_BUCKET": "kyb",
-        "DOCUMENTS_S3_URL": bucket.url,
-        "DOCUMENTS_S3_REGION": "af-south-1",
-        "DOCUMENTS_S3_ADDRESSING": "path",
-        "DOCUMENTS_S3_ACCESS_KEY": "AKIATEST",
-        "DOCUMENTS_S3_SECRET_KEY": "of no worth",
-    }.items():
-        monkeypatch.setenv(name, value)
-    kept = {**STORAGES, "documents": document_storage(Env(), tmp_path)}
-    with override_settings(STORAGES=kept):
-        yield bucket
+from verification.settings.connections import scanner_address
 
 
 def document(stored) -> Document:

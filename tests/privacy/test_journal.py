@@ -8,13 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.core.files.storage import storages
 from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.utils.timezone import now
 
 from monitoring.models import Rule
+from tests.fakes.buckets import FakeBucket
+from tests.fakes.buckets import bucket as bucket
+from tests.fakes.buckets import in_bucket as in_bucket
+from tests.golive.files import pdf
 from tests.world.clients import Api, erase, person, request_erasure
 from tests.world.rules import create_rule
+from verification.backups.archive import copy_documents, restore_documents
+from verification.golive.documents import store
 from verification.privacy import erasure as erasures
 from verification.privacy import journal
 from verification.privacy.erasure import erase_person
@@ -215,3 +222,51 @@ def test_unreadable_file_fails_the_command_and_not_the_others(
         replay()
 
     assert api.report(ended)["erasedAt"] is not None
+
+
+def test_journal_in_a_bucket_is_replayed(
+    api: Api, ended: str, in_bucket: FakeBucket
+) -> None:
+    with restored():
+        erasure = erase(api, ended)
+    (path,) = in_bucket.objects
+    assert path == f"/kyb/erasures/{erasure.created_at:%Y-%m}/{erasure.pk}.json"
+
+    assert replay() == "1 files of the journal replayed.\n"
+
+    assert api.report(ended)["subject"] is None
+    assert replay() == "0 files of the journal replayed.\n"
+
+
+def test_backup_takes_documents_and_journal_out_of_a_bucket(
+    api: Api, ended: str, in_bucket: FakeBucket, tmp_path: Path
+) -> None:
+    stored = store(pdf())
+    erase(api, ended)
+
+    copy_documents(storages["documents"], tmp_path / "copy")
+
+    copied = {
+        f"/kyb/{file.relative_to(tmp_path / 'copy')}": file.read_bytes()
+        for file in (tmp_path / "copy").rglob("*")
+        if file.is_file()
+    }
+    assert copied == in_bucket.objects
+    assert f"/kyb/{stored.name}" in copied
+    assert len(copied) == 2
+
+
+def test_restore_puts_documents_into_a_bucket_and_keeps_newer_ones(
+    in_bucket: FakeBucket, tmp_path: Path
+) -> None:
+    for name in ("erasures/2026-11/old.json", "documents/sealed"):
+        (tmp_path / "copy" / name).parent.mkdir(parents=True)
+        (tmp_path / "copy" / name).write_bytes(b"of the backup")
+    in_bucket.objects["/kyb/documents/sealed"] = b"newer"
+
+    restore_documents(tmp_path / "copy", storages["documents"])
+
+    assert in_bucket.objects == {
+        "/kyb/erasures/2026-11/old.json": b"of the backup",
+        "/kyb/documents/sealed": b"newer",
+    }

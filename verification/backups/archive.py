@@ -138,7 +138,7 @@ def _write_parts(folder: Path, at: datetime) -> int:
         rows, keys = _count_rows(db), _field_key_ids(db)
         migrations: dict[str, str] = dict(db.execute(LAST_MIGRATIONS).fetchall())
         version = int(_value(db, "SHOW server_version_num"))
-    _copy_documents(storages["documents"], folder / "documents")
+    copy_documents(storages["documents"], folder / "documents")
     manifest = Manifest(
         format=FORMAT,
         version=settings.VERSION,
@@ -211,12 +211,7 @@ def restore_backup(folder: Path, manifest: Manifest) -> None:
         *(f"--jobs={JOBS}", "--no-owner", "--no-privileges", "--exit-on-error"),
         *("--dbname", _connection()["PGDATABASE"], str(folder / "database")),
     )
-    storage = storages["documents"]
-    for path in sorted((folder / "documents").rglob("*")):
-        name = str(path.relative_to(folder / "documents"))
-        if path.is_file() and not storage.exists(name):
-            with path.open("rb") as content:
-                storage.save(name, File(content))
+    restore_documents(folder / "documents", storages["documents"])
     connection.close()
     _require_same_rows(manifest)
 
@@ -295,7 +290,17 @@ def _field_key_ids(db: psycopg.Connection[Any]) -> set[str]:
     return found
 
 
-def _copy_documents(storage: Storage, target: Path, folder: str = "") -> None:
+def restore_documents(source: Path, storage: Storage) -> None:
+    """Save the files that the storage lacks: what it has is newer."""
+    for path in sorted(source.rglob("*")):
+        name = str(path.relative_to(source))
+        if path.is_file() and not storage.exists(name):
+            with path.open("rb") as content:
+                storage.save(name, File(content))
+
+
+def copy_documents(storage: Storage, target: Path, folder: str = "") -> None:
+    """Copy all files of the storage into a folder."""
     try:
         folders, names = storage.listdir(folder)
     except FileNotFoundError:
@@ -310,7 +315,7 @@ def _copy_documents(storage: Storage, target: Path, folder: str = "") -> None:
             # It was erased since it was listed.
             (target / path).unlink(missing_ok=True)
     for name in folders:
-        _copy_documents(storage, target, f"{folder}/{name}" if folder else name)
+        copy_documents(storage, target, f"{folder}/{name}" if folder else name)
 
 
 def _digests(folder: Path) -> Iterator[tuple[str, str]]:
