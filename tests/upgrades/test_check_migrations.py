@@ -139,3 +139,16 @@ def test_each_operation_without_a_transaction_has_its_migration(
     add_migration("0009_indexes", *two, atomic=False)
 
     assert "Give each a migration" in refusal()
+
+
+def test_migration_that_has_replaced_released_ones_is_known(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = MigrationLoader(None)
+    app, name = next(
+        old for m in loader.disk_migrations.values() for old in reversed(m.replaces)
+    )
+    released = dict(loader.graph.leaf_nodes()) | {app: name}
+    monkeypatch.setattr(check_migrations, "newest_release", lambda: ("1.4.0", released))
+
+    check()

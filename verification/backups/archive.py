@@ -243,7 +243,9 @@ def open_sealed_values() -> int:
 
 
 def _require_known_migrations(manifest: Manifest) -> None:
-    known = MigrationLoader(None).disk_migrations
+    known: set[tuple[str, str]] = set()
+    for key, migration in MigrationLoader(None).disk_migrations.items():
+        known |= {key, *migration.replaces}
     for app, name in manifest.migrations.items():
         if (app, name) not in known:
             raise BackupError(

@@ -62,11 +62,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         version, released = newest_release()
-        loader = MigrationLoader(connection, replace_migrations=False)
+        # The files count, whatever is applied here.
+        loader = MigrationLoader(None)
+        loader.connection = connection
         known = {
             ancestor
-            for app, name in released.items()
-            for ancestor in loader.graph.forwards_plan((app, name))
+            for key in _last_migrations(loader, released)
+            for ancestor in loader.graph.forwards_plan(key)
         }
         ours = {app.label for app in apps.get_app_configs() if _is_ours(app)}
         new = [key for key in sorted(loader.graph.nodes) if key not in known]
@@ -91,6 +93,17 @@ def newest_release() -> tuple[str, dict[str, str]]:
     with tarfile.open(dumps[version]) as dump:
         manifest = json.load(cast("IO[bytes]", dump.extractfile("manifest.json")))
     return version, manifest["migrations"]
+
+
+def _last_migrations(
+    loader: MigrationLoader, released: dict[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the released migrations, or those that have replaced them since."""
+    for key in released.items():
+        replacing = (k for k, m in loader.disk_migrations.items() if key in m.replaces)
+        last = next(replacing, key)
+        if last in loader.graph.nodes:
+            yield last
 
 
 def _is_ours(app: AppConfig) -> bool:
