@@ -153,7 +153,7 @@ class NotWithdrawable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the person calls wrong, and why; `language` is that of the page."""
+    """The words of the subject about a finding; `language` is that of the page."""
 
     what: str
     why: str
@@ -552,7 +552,7 @@ def _supersede(
     rows = CheckResult.every.filter(report=report, name=old.name)
     origin = old.reused_from_id or old.pk
     CheckResult.every.filter(pk__in=[origin, old.pk]).update(question=None)
-    # In this order, because no two rows may have the same revision.
+    # The old row moves first: no two rows may have the same revision.
     rows.filter(pk=old.pk).update(revision=_next_revision(rows))
     rows.filter(pk=new.pk).update(revision=0, question=question)
     for baseline in Baseline.objects.filter(result_id=old.pk):
@@ -615,7 +615,7 @@ def _record(
     actor: str,
     at: datetime,
 ) -> None:
-    """Write the timeline and the event, and date the report's document anew."""
+    """Write the timeline and the event, and mark the report as changed."""
     is_opened = name == Event.Name.CORRECTION_OPENED
     label = "opened" if is_opened else correction.status.lower()
     record_note(report, f"correction {label}", actor, at)

@@ -1,4 +1,4 @@
-"""Who has received a report: keys and members of the client, receivers, staff.
+"""Recipients of reports: keys and members of the client, receivers, staff.
 
 A read by a key or a member is a Disclosure. Deliveries of webhooks have attempts, and
 pages that staff opened are in the audit trail.
@@ -57,7 +57,7 @@ _recorded: dict[Row, float] = {}
 
 
 class RecipientKind(StrEnum):
-    """How somebody received a report."""
+    """The way in which a recipient received a report."""
 
     API = "API"
     PDF = "PDF"

@@ -306,7 +306,7 @@ def _find(erasure: Erasure) -> None:
 
 
 def _is_theirs(erasure: Erasure, row: Report | Rule) -> bool:
-    """Return whether a row with the person's number is about the person who asks.
+    """Return whether a row with the person's number is about the requester.
 
     A client may have typed the number of somebody else. Clients and staff erase by the
     number; a person erases what the page shows to them. Once their reports are noted,
@@ -338,7 +338,7 @@ def _erase_batch(erasure: Erasure) -> int:
     at, ids = now(), [report.pk for report in reports]
     _end_reports([report for report in reports if not report.is_ended], at)
     _count(erasure, erase_reports(ids, at), reports=len(ids))
-    # In this transaction, so that each report has one.
+    # This transaction ends the batch, so each report has one event.
     origin = erasure.request.origin
     events = [erased_event(report, origin, erasure.pk, at) for report in reports]
     insert(event_rows(events, at))
@@ -360,7 +360,7 @@ def _count(erasure: Erasure, erased: Counter[str], *, reports: int) -> None:
     """Add what this transaction erases, for the certificate."""
     row = Erasure.objects.select_for_update(of=("self",)).get(pk=erasure.pk)
     if row.ended_at is not None:
-        # The certificate is written. What comes later shows in the log.
+        # The certificate is written. The log has later reports.
         if reports:
             logger.warning("erasure %s found %s late reports", row.pk, reports)
         return

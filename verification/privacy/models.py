@@ -32,7 +32,7 @@ class RequestKind(models.TextChoices):
 
 
 class Origin(models.TextChoices):
-    """Where the request came in."""
+    """The way by which a request came in."""
 
     SUBJECT = "SUBJECT", "The subject's page"
     MY_DATA = "MY_DATA", "The page /my-data"
@@ -84,7 +84,7 @@ class SubjectRequest(models.Model):
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="subject_requests"
     )
-    # What the subject typed, such as {number, address} of /my-data, or a reason.
+    # Texts of the subject, such as {number, address} of /my-data, or a reason.
     details = EncryptedJSONField(null=True)
     requested_by = models.CharField(max_length=100)
     received_at = models.DateTimeField(default=now, editable=False)
@@ -193,7 +193,7 @@ class Correction(models.Model):
         CheckResult, models.DO_NOTHING, null=True, related_name="+", db_index=False
     )
     taken_by = models.CharField(max_length=100, blank=True)
-    # Who is told that a re-run has ended.
+    # This reviewer gets the message that a re-run has ended.
     taken_by_user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         models.SET_NULL,
@@ -324,7 +324,7 @@ class StaffErasure(models.Model):
     )
     # {subjectType, country, and one document number}; null once it is decided.
     person = EncryptedJSONField(null=True)
-    # How many reports were found, and in how many workspaces.
+    # The number of reports found, and of their workspaces.
     report_count = models.PositiveIntegerField()
     workspace_count = models.PositiveIntegerField()
     # Erasures that another request had begun when this one was approved.
@@ -532,7 +532,7 @@ class Hold(models.Model):
 
 
 class Channel(models.TextChoices):
-    """How a recipient received a report."""
+    """The way in which a recipient received a report."""
 
     API = "API", "API"
     PDF = "PDF", "PDF document"

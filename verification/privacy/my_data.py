@@ -2,7 +2,8 @@
 
 The page stores the request, whatever it names, and says the same to everybody. This
 job then looks for reports in production that know both the number and the address, and
-sends the links to that address alone. So the page tells nobody who is known here.
+sends the links to that address alone. So the page does not disclose whether a person
+is known.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SUBJECT_IDS_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a person typed; `address` is an e-mail address, or a number in E.164."""
+    """The form of a person; `address` is an e-mail address, or a number in E.164."""
 
     country: str
     number: str

@@ -1,4 +1,4 @@
-"""Objection: the person stops monitoring and further use of what was found.
+"""Objection: the person stops monitoring and further use of findings.
 
 All reports about the person in the workspace and environment are restricted: their
 results are not reused, their events are not sent again, and rules on the person pause

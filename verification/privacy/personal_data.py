@@ -5,7 +5,7 @@ payer and referee. Retention, the erasure of a person, the certificate and the r
 processing use this list. A test fails if a column of the database is neither here nor
 in the list of columns without such data.
 
-What is left of an erased report is its skeleton: ids, checks, states, times and prices.
+The skeleton of an erased report stays: ids, checks, states, times and prices.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ TABLES = [
             "risk_level": "'UNKNOWN'",
             "failure_message": "''",
             "erased_at": "COALESCE(t.erased_at, %(at)s)",
-            # Clients that read what has changed find the erasure.
+            # Clients that read changed reports find the erasure.
             "updated_at": "GREATEST(t.updated_at, COALESCE(t.erased_at, %(at)s))",
         },
     ),
@@ -255,7 +255,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
 
 @job
 def refresh_statistics() -> None:
-    """Let PostgreSQL sample the tables anew: its statistics quote erased values.
+    """Let PostgreSQL sample the tables again: its statistics quote erased values.
 
     Schedule it after an erasure. It logs the tables that its role may not analyze.
     """

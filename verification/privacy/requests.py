@@ -1,6 +1,6 @@
 """The register of data subjects' requests: open them, answer them, keep their clocks.
 
-Each right that a person uses is an entry, whoever sends it in. The deadlines are
+Each use of a right is an entry, from a page, the API or staff. The deadlines are
 settings: SUBJECT_REQUEST_DAYS names the days for each kind, and where they come from.
 Before and after a deadline the data protection officer gets an e-mail, and so does the
 owner of the workspace whose correction waits. It names numbers of requests only.
@@ -28,9 +28,9 @@ from verification.values.clock import now
 from verification.values.local_time import format_nairobi, utc_text
 from workspaces.models import Environment, Workspace
 
-# How long before a deadline the first e-mail goes out.
+# The first e-mail goes out so long before a deadline.
 NOTICE = timedelta(days=3)
-# What a person typed is kept for so long after the answer, for questions about it.
+# The typed details are kept so long after the answer, for questions about it.
 DETAILS_RETENTION = timedelta(days=90)
 # One run writes about this many requests, and the next one about the others.
 MAX_REMINDED = 100

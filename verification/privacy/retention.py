@@ -51,7 +51,7 @@ UNENDED = (
     ReportStatus.RUNNING,
     ReportStatus.PARTIAL,
 )
-# Whoever shortens a retention reads how many reports that erases, up to this number.
+# Pages that shorten a retention announce up to this number of reports.
 MAX_COUNT = 10_000
 
 
@@ -96,7 +96,7 @@ def _cutoffs(at: datetime) -> Iterator[Cutoff]:
 
 @dataclass(frozen=True, slots=True)
 class Cutoff:
-    """What ended before a time in a workspace and environment: its retention is over.
+    """The reports of a workspace and environment whose retention is over at a time.
 
     If `made_before` is set, only reports from before then.
     """

@@ -110,7 +110,7 @@ def reject(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
 
 @job
 def erase_undecided() -> None:
-    """Reject requests that nobody has decided in time, and erase whom they name."""
+    """Reject requests that nobody has decided in time, and erase their numbers."""
     old = StaffErasure.objects.filter(
         status=StaffErasure.Status.REQUESTED, created_at__lt=now() - TIME_TO_DECIDE
     )
