@@ -143,7 +143,9 @@ def look(page):
         page.evaluate("document.adoptedStyleSheets = []")
         page.set_viewport_size(PHONE)
         loaded = page.evaluate(LOADED)
-        if any(url.endswith("hosted.css") for url in loaded):
+        # The mailbox of development has as many messages as there are.
+        is_hosted = any(url.endswith("hosted.css") for url in loaded)
+        if is_hosted and "/dev/mail" not in page.url:
             assert 5000 < sum(loaded.values()) < HOSTED_PAGE_BYTES
 
     return at

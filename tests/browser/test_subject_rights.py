@@ -19,7 +19,8 @@ RELEASE = (
     "UPDATE privacy_hold SET released_at = now(), released_by = 'staff'"
     " WHERE report_id = %s"
 )
-MISTYPED = "90000002"
+# A person in each test: the page of one shows all reports about them.
+OBJECTOR, TYPIST, SENDER = ({"idNumber": f"7130000{n}"} for n in range(3))
 DONE = "Your details were deleted"
 # The text of the label or of the element itself
 FOCUSED = "e => (e.labels?.[0] ?? e).innerText"
@@ -49,7 +50,7 @@ def wait_for_the_end(page):
 def test_subject_objects_and_has_everything_deleted(
     page, ask, look_in_both, client, service
 ):
-    report = grant(page, ask, client)
+    report = grant(page, ask, client, subject=OBJECTOR)
     follow(page, "See what was found about you")
     follow(page, "Object to further use")
     look_in_both("objection")
@@ -87,7 +88,7 @@ def test_subject_objects_and_has_everything_deleted(
     for _ in range(8):
         page.go_back()
         assert "Wanjiku" not in page.content()
-        assert "12345678" not in page.content()
+        assert OBJECTOR["idNumber"] not in page.content()
         sees(page, re.compile(f"{DONE}|Taarifa zako zilifutwa"))
 
 
@@ -95,8 +96,7 @@ def test_subject_deletes_by_keyboard_without_javascript(
     page, browser, ask, client, service
 ):
     """A correction on the way: the form and its document need no script either."""
-    subject = {"idNumber": MISTYPED}
-    report = grant(page, ask, client, subject=subject, checksRequested=["IDENTITY"])
+    report = grant(page, ask, client, subject=TYPIST, checksRequested=["IDENTITY"])
     page = browser.new_context(java_script_enabled=False, viewport=PHONE).new_page()
     page.goto(link_of(report))
 
@@ -183,8 +183,7 @@ def test_links_that_show_no_data_say_why(page, ask, look_in_both, client, servic
 def test_refusals_of_large_and_frequent_forms_say_what_to_do(
     page, ask, look_in_both, look, client, service
 ):
-    subject = {"idNumber": MISTYPED}
-    grant(page, ask, client, subject=subject, checksRequested=["IDENTITY"])
+    grant(page, ask, client, subject=SENDER, checksRequested=["IDENTITY"])
     follow(page, "See what was found about you")
     follow(page, "This is wrong")
     large = {"name": "id.pdf", "mimeType": "application/pdf"}
