@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -61,25 +61,56 @@ def _figures(run: Run, rounds: int, loops: int) -> Iterator[Figure]:
 
 
 class Run:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self._folder = folder
         self._port = free_port()
+        self._environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "verification.settings",
+            "DATABASE_URL": "",
+            "DATA_DIR": str(folder),
+            "PORT": str(self._port),
+            "DEBUG": "True",
+            "DEMO": "0",
+            **environment,
+        }
         self._process: psutil.Popen | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self._port}"
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command on this service; return its output."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=settings.BASE_DIR,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the running processes of the service, the database's first."""
+        found = []
+        with suppress(OSError, IndexError, psutil.Error):
+            database = self._part("database")
+            found += [database, *database.children(recursive=True)]
+        with suppress(psutil.Error):
+            assert self._process
+            found += [self._process, *self._process.children(recursive=True)]
+        return [process for process in found if _is_alive(process)]
+
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def start(self) -> None:
         with (self._folder / "log").open("a") as log:
             self._process = psutil.Popen(
                 [sys.executable, "manage.py", "run"],
                 cwd=settings.BASE_DIR,
-                env=os.environ
-                | {
-                    "DJANGO_SETTINGS_MODULE": "verification.settings",
-                    "DATABASE_URL": "",
-                    "DATA_DIR": str(self._folder),
-                    "PORT": str(self._port),
-                    "DEBUG": "True",
-                    "DEMO": "0",
-                },
+                env=self._environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
