@@ -15,6 +15,7 @@ from verification.jobs.broker import (
     WakeUpBroker,
     retry_soon,
 )
+from verification.jobs.cluster import _retry
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import cluster_name, schedule_job
 
@@ -256,6 +257,32 @@ def test_broker_reconnects(broker):
     cut_off()
 
     assert len(dequeue(broker)) == 1
+
+
+def test_job_whose_claim_was_lost_is_claimed_again(broker):
+    broker.do_housekeeping()
+    schedule_job(NOTHING, 1)
+    # The server has committed this claim, and the connection ends before its answer.
+    (lost,) = broker.claim()
+    cut_off()
+
+    ((job_id, _),) = dequeue(broker)
+
+    assert job_id == lost.id
+
+
+def test_failed_job_waits_for_the_database_to_be_due_again(broker, monkeypatch):
+    schedule_job(NOTHING, 1)
+    (job,) = broker.claim()
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "HOST", "/nowhere")
+    back = threading.Timer(0.6, monkeypatch.undo)
+    back.start()
+
+    _retry(job.id, patience=10)
+
+    back.join()
+    assert Job.objects.get().due_at < timezone.now() + timedelta(seconds=5)
 
 
 def test_broker_beats_while_the_database_is_away(broker, monkeypatch):

@@ -145,6 +145,8 @@ class WakeUpBroker(Broker):
         except psycopg.Error as e:
             logger.warning("jobs cannot be claimed: %s", type(e).__name__)
             self.close()
+            # The server may have claimed jobs and lost the answer.
+            self._settled, self._housekeeping_at = False, 0.0
             time.sleep(RECONNECT_SECONDS)
             return []
         return [job.package() for job in jobs]

@@ -34,7 +34,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any
 
 from django.core.management import call_command
-from django.db import DatabaseError, OperationalError, connection, connections
+from django.db import Error, OperationalError, connection, connections
 from django_q import cluster
 from django_q import worker as django_q_worker
 from django_q.signals import post_execute_in_worker, pre_execute
@@ -63,6 +63,9 @@ GRACE_SECONDS = 10
 MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10
 ROUND_SECONDS = 0.25
+# A worker whose job failed waits this long for a database that is away: it may have
+# crashed and recover, and the job would wait for its lease otherwise.
+DATABASE_SECONDS = 30
 # Hundreds of threads share these arenas; glibc's 16 would all fill up.
 ARENAS = 2
 logger = logging.getLogger(__name__)
@@ -231,7 +234,7 @@ def _retry_failed(task: dict[str, Any], **kwargs: Any) -> None:
         return
     task["result"] = failure.text
     if task["ack_id"] != BEAT_ID:
-        _retry(task["ack_id"])
+        _retry(task["ack_id"], DATABASE_SECONDS)
 
 
 # The span of the job that this worker runs.
@@ -254,11 +257,18 @@ def _end_span(task: dict[str, Any], **kwargs: Any) -> None:
     _span.__exit__(None, None, None)
 
 
-def _retry(job_id: int) -> None:
-    try:
-        retry_soon(job_id)
-    except DatabaseError:
-        logger.warning("job %s runs again when its lease ends", job_id)
+def _retry(job_id: int, patience: float = 0) -> None:
+    """Make the job due soon; wait so many seconds for a database that is away."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return retry_soon(job_id)
+        except Error:
+            connection.close()
+            if time.monotonic() >= deadline:
+                logger.warning("job %s runs again when its lease ends", job_id)
+                return None
+            time.sleep(ROUND_SECONDS)
 
 
 class Sentinel(cluster.Sentinel):
