@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
+from django_q.models import Schedule
 from django_q.tasks import async_task
 
 from tests.world.logs import log_lines as log_lines
@@ -172,6 +173,26 @@ def test_failed_job_runs_again_before_its_lease_ends(broker):
     assert broker.claim() == []
     time.sleep(1.1)
     assert len(broker.claim()) == 1
+
+
+def test_schedules_go_on_when_the_clock_was_set_back(broker):
+    minute, day = (
+        Schedule.objects.create(
+            func=f"{NOTHING}{minutes}",
+            schedule_type=Schedule.MINUTES,
+            minutes=minutes,
+            next_run=timezone.now() + timedelta(minutes=due),
+        )
+        for minutes, due in ((1, 60), (1440, 1400))
+    )
+
+    broker.do_housekeeping()
+
+    before = day.next_run
+    for schedule in (minute, day):
+        schedule.refresh_from_db()
+    assert minute.next_run < timezone.now() + timedelta(minutes=2)
+    assert day.next_run == before
 
 
 def test_new_pusher_takes_back_the_jobs_of_its_cluster(broker, make_broker):

@@ -71,6 +71,11 @@ WHERE claimed_by <> '' AND due_at > now() AND gave_up_at IS NULL AND NOT EXISTS 
     WHERE cluster = claimed_by AND beat_at > now() - %s * interval '1 second'
 )
 """
+# After the database's clock was set back, schedules would pause for as long.
+PULL_SCHEDULES = """
+UPDATE django_q_schedule SET next_run = now() + minutes * interval '1 minute'
+WHERE next_run > now() + (minutes + 1) * interval '1 minute'
+"""
 # The more attempts, the longer the wait: 1, 4, 9 and 16 seconds.
 RETRY_SOON = """
 UPDATE jobs_job SET due_at = now() + attempts * attempts * interval '1 second'
@@ -235,6 +240,7 @@ class WakeUpBroker(Broker):
             conn.execute(queue.WRITE_HEARTBEAT, [cluster_name()])
             conn.execute(TAKE_BACK, [cluster_name()])
             self._settled = True
+        conn.execute(PULL_SCHEDULES)
         conn.execute(TAKE_FROM_DEAD, [DEAD_AFTER_SECONDS])
         for id, function in conn.execute(GIVE_UP, [MAX_ATTEMPTS]).fetchall():
             logger.error("gave up job %s: %s", id, function)
