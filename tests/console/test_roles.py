@@ -7,7 +7,7 @@ from django.utils.timezone import now
 
 from tests.golive.applications import draft
 from tests.golive.files import pdf
-from tests.world.clients import HOSTED, Api, person
+from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import STATEMENT
 from tests.world.deliveries import configure_receiver
@@ -35,6 +35,7 @@ TABLE = {
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),
     "reports-data-link": (None, MANAGERS),
+    "erasures-certificate": (ALL, None),
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
     "corrections-document": (MANAGERS, None),
@@ -94,8 +95,11 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
     correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
     members.invite(owner.member, "new@people.test", Role.VIEWER)
     api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
+    erased = api.create(person(idNumber="22222222"))["id"]
+    api.work()
     return {
         "key": api.key.pk,
+        "erasure": erase(api, erased).pk,
         "report": report,
         "delivery": Delivery.objects.order_by("pk")[0].pk,
         "alert": alert.pk,
@@ -199,7 +203,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
 
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_pages_are_not_cached_and_have_no_script(rows, owner, language):
-    files = ("-pdf", "-csv", "-document")
+    files = ("-pdf", "-csv", "-document", "-certificate")
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
             continue

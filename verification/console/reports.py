@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
@@ -87,14 +87,17 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
 
 
 @member_required()
-def certificate(place: Place, report: UUID) -> HttpResponse:
-    """Return the certificate of the erasure that erased the report."""
-    erasure = _ended_erasure(_get_report(place, report))
-    if erasure is None:
-        raise Http404
-    name = f'attachment; filename="{erasure.number}.pdf"'
+def certificate(place: Place, erasure: UUID) -> HttpResponse:
+    """Return the certificate of an erasure that has ended."""
+    found = Erasure.objects.select_related("request__workspace").get(
+        pk=erasure,
+        request__workspace=place.workspace,
+        request__environment=place.environment,
+        ended_at__isnull=False,
+    )
+    name = f'attachment; filename="{found.number}.pdf"'
     return HttpResponse(
-        certificate_pdf(erasure, get_language() or "en"),
+        certificate_pdf(found, get_language() or "en"),
         content_type="application/pdf",
         headers={"Content-Disposition": name},
     )

@@ -42,9 +42,9 @@ PAGES = [
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
     path(
-        "reports/<uuid:report>/certificate",
+        "erasures/<uuid:erasure>/certificate",
         reports.certificate,
-        name="reports-certificate",
+        name="erasures-certificate",
     ),
     path("corrections/", corrections.listing, name="corrections"),
     path(
