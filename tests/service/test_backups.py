@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -182,3 +183,28 @@ def test_drill_restores_and_leaves_nothing(backup: Path, service: Service):
     with service.connect() as db:
         left = "SELECT count(*) FROM pg_database WHERE datname LIKE '%drill%'"
         assert db.execute(left).fetchone()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "advice"),
+    [
+        ("restore_drill", {}, "may not create databases"),
+        ("backup", {"DATABASE_URL": "postgresql://127.0.0.1:1/x"}, "cannot be read"),
+    ],
+)
+def test_refusal_is_one_sentence(
+    service: Service, tmp_path: Path, command: str, variables: Any, advice: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", command, str(tmp_path)],
+        cwd=settings.BASE_DIR,
+        env=service.environment | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    (said,) = done.stderr.splitlines()
+    assert advice in said
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from verification.backups.archive import BackupError, write_backup
@@ -20,6 +21,9 @@ class Command(BaseCommand):
             self.stdout.write(str(write_backup(options["dir"])))
         except BackupError as e:
             raise CommandError(str(e)) from e
+        except psycopg.Error as e:
+            reason = str(e).partition("\n")[0]
+            raise CommandError(f"The database cannot be read: {reason}.") from e
         except FileExistsError as e:
             raise CommandError(f"{e.filename} exists; try again in a second.") from e
         except OSError as e:

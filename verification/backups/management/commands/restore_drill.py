@@ -28,7 +28,13 @@ class Command(BaseCommand):
         began = time.monotonic()
         database = sql.Identifier(name)
         with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
-            server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+            try:
+                server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+            except psycopg.errors.InsufficientPrivilege:
+                raise CommandError(
+                    "The role of DATABASE_URL may not create databases; give it the "
+                    "right: ALTER ROLE ... CREATEDB"
+                ) from None
             try:
                 done = self._restore(options["folder"], name)
             finally:
