@@ -33,7 +33,7 @@ FIRST = [
     "sources",
     "monitoring",
 ]
-# It takes an hour.
+# It takes more than half an hour.
 LONG = "kills"
 NOT_BENCHES = {
     "__main__",
