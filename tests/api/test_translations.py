@@ -10,7 +10,16 @@ from django.conf import settings
 from verification.api.problem_kinds import PROBLEM_KINDS
 
 CATALOGUE = Path(settings.BASE_DIR, "verification/api/locale/sw/LC_MESSAGES/django.po")
-PAGES = ["landing", "403", "404", "500", "503", "problems/index", "problems/detail"]
+PAGES = [
+    "landing",
+    "403",
+    "404",
+    "500",
+    "503",
+    "503_overloaded",
+    "problems/index",
+    "problems/detail",
+]
 MARKED = re.compile(r"""{% translate (?:"([^"]+)"|'([^']+)') %}""")
 
 

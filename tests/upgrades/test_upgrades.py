@@ -53,7 +53,9 @@ def upgraded(
 ) -> Iterator[Upgraded]:
     folder = tmp_path_factory.mktemp("upgrade")
     with tarfile.open(request.param) as dump:
-        dump.extractall(folder / "backup", filter="data")
+        # The argument `filter` is younger than Python 3.11.
+        dump.extraction_filter = getattr(tarfile, "data_filter", None)
+        dump.extractall(folder / "backup")  # noqa: S202
     name = f"{DATABASE}_{os.getpid()}"
     documents = folder / "documents"
     server = database_url("postgres", "postgres")
