@@ -197,6 +197,22 @@ def test_message_is_retried_when_the_server_is_down(
     assert (row.status, row.error) == ("SENT", "")
 
 
+@pytest.mark.parametrize(
+    ("waited", "rest"), [(0, 5), (20, 20), (600, 60)], ids=["short", "longer", "long"]
+)
+def test_rest_grows_with_the_absence_of_the_mail_server(
+    settings: Any, mail_server: MailServer, waited: int, rest: int
+):
+    row = enqueue(email_message())
+    Notification.objects.update(created_at=now() - timedelta(seconds=waited))
+    settings.EMAIL_PORT = 1
+
+    send_due_notifications()
+
+    row.refresh_from_db()
+    assert round((row.next_attempt_at - now()).total_seconds()) in (rest, rest - 1)
+
+
 def test_messages_outlast_a_day_without_the_mail_server(
     settings: Any, mail_server: MailServer, log_lines: LogLines
 ):

@@ -56,8 +56,9 @@ LEASE = timedelta(seconds=150)
 # One job sends for this long; the next one continues.
 RUN_SECONDS = 60
 # While the mail server is away, one e-mail tries after each rest. It counts no attempt,
-# and all others wait with it.
-REST = timedelta(minutes=1)
+# and all others wait with it. The longer it has waited, the longer is the rest.
+SHORTEST_REST = timedelta(seconds=5)
+LONGEST_REST = timedelta(minutes=1)
 # An e-mail that has waited this long for the mail server fails.
 MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
@@ -78,7 +79,7 @@ def send_due_notifications() -> None:
             outcome = attempt(claimed, mailer)
             record(claimed, outcome)
             if outcome.is_away:
-                _postpone_emails(now() + REST)
+                _postpone_emails(now() + _rest(claimed))
     schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
 
 
@@ -108,6 +109,12 @@ def _rest_end() -> datetime | None:
         leased_until=None,
     )
     return away.aggregate(first=Min("next_attempt_at"))["first"]
+
+
+def _rest(notification: Notification) -> timedelta:
+    """Return the time until the next try, if this e-mail found no mail server."""
+    waited = now() - notification.created_at
+    return min(max(waited, SHORTEST_REST), LONGEST_REST)
 
 
 def _postpone_emails(until: datetime) -> None:
@@ -159,7 +166,8 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     attempts = notification.attempts
     if outcome.is_away:
         attempts -= 1
-        wait = REST if notification.created_at + MAX_WAIT > at else None
+        is_too_old = notification.created_at + MAX_WAIT <= at
+        wait = None if is_too_old else _rest(notification)
     if wait and notification.kind in CODE_KINDS:
         # A late code does not work.
         in_time = notification.created_at + CODE_LIFETIME > at + wait
