@@ -251,7 +251,7 @@ def test_watchers_are_answered_when_no_thread_is_free(path):
     ],
 )
 def test_many_refusals_are_brief(monkeypatch, path, content_type):
-    monkeypatch.setattr(gateway, "MAX_REFUSALS", 0)
+    monkeypatch.setattr(gateway, "MAX_OVERLOAD_REFUSALS", 0)
     sent = []
 
     async def send(message):

@@ -44,8 +44,10 @@ MAX_WAITING = 256
 WEIGHT = 1 / 16
 # A client that stops reading an answer in pieces gives its thread back after this.
 PIECE_SECONDS = 30
-# Above this number of refusals at one time, a refusal does not go through Django.
-MAX_REFUSALS = 8
+# Above these numbers of refusals at one time, a refusal does not go through Django. The
+# service has less time for pages while it is overloaded.
+MAX_REFUSALS = 32
+MAX_OVERLOAD_REFUSALS = 8
 # Clients that are refused together do not come back together.
 RETRY_AFTER_SECONDS = 2, 8
 # The headers of a brief refusal, which passes no middleware.
@@ -136,7 +138,8 @@ class Gateway:
         return await self._run(threads, environ, send)
 
     async def _refuse(self, environ: Environ, code: str, send: Send) -> Response:
-        if self.refusals >= MAX_REFUSALS:
+        most = MAX_OVERLOAD_REFUSALS if code == "overloaded" else MAX_REFUSALS
+        if self.refusals >= most:
             return self.refuse_briefly(environ)
         self.refusals += 1
         try:
