@@ -42,6 +42,11 @@ REVIEWER = (
     f"E.objects.create(user=u, email={STAFF!r}, verified=True, primary=True)"
 )
 
+END_REST = """
+UPDATE notifications_notification SET next_attempt_at = now()
+WHERE next_attempt_at > now() AND leased_until IS NULL
+"""
+
 
 @pytest.fixture
 def mailbox(service, smile_id) -> Iterator[MailServer]:
@@ -55,6 +60,9 @@ def mailbox(service, smile_id) -> Iterator[MailServer]:
             SMILE_ID_URL=smile_id.url,
             SOURCE_DEV_HOSTS=smile_id.host,
         )
+        with service.connect() as connection:
+            # E-mails of tests without a mail server rest, and others with them.
+            connection.execute(END_REST)
         yield server
     restart(service, EMAIL_URL="", SMILE_ID_PARTNER_ID="", SMILE_ID_API_KEY="")
 
