@@ -243,6 +243,26 @@ def test_watchers_are_answered_when_no_thread_is_free(path):
     assert run(watch()) == (200, b"")
 
 
+def test_refusals_that_are_slow_end_in_answers():
+    def slow(environ, start_response):
+        time.sleep(0.2)
+        return echo(environ, start_response)
+
+    async def refuse_many():
+        gate = Gateway(slow, max_waiting=0)
+        statuses = []
+
+        async def send(message):
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        for _ in range(2):
+            visits = (gate(scope("/", method="GET"), None, send) for _ in range(8))
+            await asyncio.gather(*visits)
+        return statuses
+
+    assert len(run(refuse_many())) == 16
+
+
 @pytest.mark.parametrize(
     ("path", "content_type"),
     [

@@ -145,6 +145,9 @@ class Gateway:
         try:
             refusal = {**environ, REFUSAL: code, "wsgi.input": io.BytesIO()}
             return await self._run(self.reserve_thread, refusal, send)
+        except _RequestRefused:
+            # The thread for refusals is busy as well.
+            return self.refuse_briefly(environ)
         finally:
             self.refusals -= 1
 
