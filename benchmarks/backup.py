@@ -25,7 +25,7 @@ MINUTE = 60
 RANDOM = " || ".join(["uuid_send(gen_random_uuid())"] * 38)
 FINDINGS = f"UPDATE checks_checkresult SET finding = '\\x01026b31' || {RANDOM}"  # noqa: S608
 
-# The charges that `workspace_rows` leaves out, and the credit of those that failed.
+# `workspace_rows` writes no ledger: add each charge, and the credit of failed checks.
 ENTRIES = """
 INSERT INTO workspaces_ledgerentry (id, account_id, kind, amount, report_id, result_id,
     attempt, note, actor, created_at)

@@ -53,7 +53,8 @@ def recovery(service: Service, rounds: int = 3) -> Iterator[Figure]:
 
 def _figures(run: Run, rounds: int, loops: int) -> Iterator[Figure]:
     beside = f" beside {loops} busy loops" if loops else ""
-    # In turn, because the supervisor gives up after three starts of one in a minute.
+    # The kills take turns, because the supervisor gives up after three starts of one
+    # part in a minute.
     taken = [{name: run.kill(name) for name in PARTS} for _ in range(rounds)]
     for name in PARTS:
         seconds = [of_round[name] for of_round in taken]

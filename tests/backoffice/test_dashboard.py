@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils.timezone import now
 
+import verification
 from tests.golive.applications import submitted
 from tests.world.clients import person
 from tests.world.deliveries import configure_receiver
@@ -244,3 +245,9 @@ def test_charts_have_a_label_and_accept_no_data():
 def test_new_ids_are_above_the_first_id_of_now():
     assert first_id(now()) <= uuid7()
     assert first_id(now() + timedelta(seconds=2)) > uuid7()
+
+
+def test_menu_shows_the_version(superuser: Client):
+    page = superuser.get("/admin/").content.decode()
+
+    assert f"Back office {verification.__version__}" in page

@@ -107,7 +107,7 @@ class Machines:
         first.manage("migrate", "--verbosity=0")
         first.manage("setup_checks")
         first.manage("setup_schedules")
-        # From here on nothing is acknowledged that the standby does not have.
+        # From here on the primary acknowledges only what the standby has.
         with self.primary.connect() as server:
             server.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
             server.execute("SELECT pg_reload_conf()")

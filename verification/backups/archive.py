@@ -83,7 +83,7 @@ class BackupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds, and what is needed to use it."""
+    """The contents of a backup, and the keys and version that a restore needs."""
 
     format: int
     version: str

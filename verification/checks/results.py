@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 class Completed:
     """The source answered. `finding` is {summary, flags, details, evidence}.
 
-    It is None if the subject was erased meanwhile.
+    It is None after an erasure of the subject.
     """
 
     score: int | None

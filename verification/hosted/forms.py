@@ -210,7 +210,7 @@ class ReasonForm(forms.Form):
 
 
 class MyDataForm(forms.Form):
-    """What a person types who asks for links to their data."""
+    """The form by which a person asks for links to their data."""
 
     number = TextField(
         min_length=3,

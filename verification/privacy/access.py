@@ -284,7 +284,7 @@ def _correction_json(correction: Correction, report: Report) -> dict[str, Any]:
             }
             for rerun in correction.reruns.all()
         ],
-        # What was found before the correction.
+        # The finding before the correction.
         "supersededResult": _result_json(correction.result, report, is_disputed=False)
         if is_corrected
         else None,

@@ -33,7 +33,7 @@ TIME_TO_DECIDE = timedelta(days=30)
 
 
 class StaffErasureRefused(DecisionRefused):
-    """The erasure is not requested or not approved; the text says why."""
+    """The erasure is refused; the text says why."""
 
 
 @transaction.atomic

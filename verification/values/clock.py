@@ -20,7 +20,7 @@ def now() -> datetime:
 
 
 def follow_database() -> None:
-    """Correct the clock of this process and those that it forks."""
+    """Correct the clock of this process and of its later forks."""
     global _follows
     _follows = True
 

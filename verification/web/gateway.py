@@ -56,7 +56,7 @@ BRIEF_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 LIVENESS_PATH = "/healthz"
-# Who watches the service gets an answer while it is overloaded.
+# Monitoring gets an answer while the service is overloaded.
 WATCHER_PATHS = {"/readyz", "/metrics"}
 MAX_WATCHERS = 16
 # The key in the environ under which `RefusalMiddleware` finds the problem's code.

@@ -180,7 +180,7 @@ class DatabaseCollector(Collector):
         if age is not None:
             text = "Seconds since work last flowed through a job cluster."
             yield _gauge("job_heartbeat_age_seconds", text, age)
-        # While the database is away, the counts of requests are told all the same.
+        # While the database is away, the counts of requests are still in the answer.
         if parts["database"] == parts["migrations"] == "ok":
             try:
                 yield from list(_database_figures())
