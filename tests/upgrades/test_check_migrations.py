@@ -131,6 +131,86 @@ def test_migration_may_say_why_a_rule_is_wrong(add_migration: AddMigration) -> N
     assert "backups.0010_wider: " in refusal()
 
 
+PYTHON = "migrations.RunPython(lambda apps, schema_editor: 1 / 0)"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE b SET c = 1",
+        "DELETE FROM b",
+        "INSERT INTO b SELECT * FROM c",
+        "TRUNCATE b",
+        "LOCK TABLE b",
+        "WITH gone AS (DELETE FROM b RETURNING *) SELECT count(*) FROM gone",
+        "DO $$ BEGIN UPDATE b SET c = 1, END $$",
+        "SELECT refill()",
+        "SET lock_timeout = 0",
+        "CREATE TABLE d (e text DEFAULT $$-- a; b$$); /* fill */ UPDATE b SET c = 1",
+    ],
+)
+def test_migration_that_changes_rows_or_locks_is_refused(
+    add_migration: AddMigration, statement: str
+) -> None:
+    add_migration("0009_fill", RUN.format(statement))
+
+    said = refusal()
+
+    assert (
+        "defines nothing; a job changes rows, batch by batch. (no-definition)" in said
+    )
+
+
+def test_operation_that_fills_rows_by_itself_is_refused(
+    add_migration: AddMigration,
+) -> None:
+    add_migration("0009_null", COLUMN.format("TextField(null=True)"))
+    add_migration(
+        "0010_filled",
+        "migrations.AlterField('backup', 'place', models.TextField(default=''))",
+    )
+
+    assert '0010_filled: \'UPDATE "backups_backup" SET' in refusal()
+
+
+def test_definition_of_a_function_that_changes_rows_is_accepted(
+    add_migration: AddMigration,
+) -> None:
+    body = "BEGIN UPDATE b SET c = 1; DELETE FROM d; RETURN NEW; END"
+    add_migration(
+        "0009_function",
+        RUN.format(
+            f"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $f${body}$f$"
+        ),
+    )
+
+    check()
+
+
+def test_migration_in_python_is_refused_and_not_run(
+    add_migration: AddMigration,
+) -> None:
+    add_migration("0009_python", PYTHON)
+    assert "0009_python: RunPython may take any time; write a job." in refusal()
+
+    add_migration("0010_inside", f"migrations.SeparateDatabaseAndState([{PYTHON}])")
+
+    assert "0010_inside: take RunPython out of" in refusal()
+
+
+def test_small_change_of_rows_says_why_it_is_allowed(
+    add_migration: AddMigration,
+) -> None:
+    change = RUN.format("UPDATE b SET c = 1")
+    reasons = {"no-definition": "At most ten rows.", "runs-python": "The same."}
+    add_migration("0009_few", change, PYTHON, allowed=reasons)
+    check()
+
+    add_migration("0010_silent", change, allowed={"no-definition": " "})
+
+    assert "0010_silent: " in refusal()
+
+
 def test_each_operation_without_a_transaction_has_its_migration(
     add_migration: AddMigration,
 ) -> None:

@@ -1,9 +1,11 @@
 """Refuse migrations that would stop the service, or the version before it.
 
-Squawk reads their SQL. Migrations that the newest release has are left out: its dump in
-`tests/upgrades` lists them. A migration that removes something is accepted if its name
-ends with a released version that can run without it, as in
-`0012_drop_colour_needs_1_1_0`. One that Squawk misjudges says why:
+Squawk reads their SQL, and a migration only defines: it runs no Python, changes no rows
+and takes no lock by itself, because a job does such work in batches. Migrations that
+the newest release has are left out: its dump in `tests/upgrades` lists them. A
+migration that removes something is accepted if its name ends with a released version
+that can run without it, as in `0012_drop_colour_needs_1_1_0`. A migration that a rule
+misjudges names the rule and the reason:
 
     class Migration(migrations.Migration):
         allowed = {"changing-column-type": "A longer varchar is not rewritten."}
@@ -24,6 +26,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations import SeparateDatabaseAndState
+from django.db.migrations.operations.base import Operation
 
 from verification.db.startup import needed_version, parse_version
 
@@ -54,6 +58,19 @@ REMOVALS = {
     "ban-drop-table",
 }
 FRAME = re.compile(r"^(BEGIN|COMMIT);$", re.MULTILINE)
+# Rules of our own, which Squawk lacks
+RUNS_PYTHON, NO_DEFINITION = "runs-python", "no-definition"
+# `SET` alone could lift the limits of `migrate`.
+DEFINITION = re.compile(
+    r"(ALTER|COMMENT ON|CREATE|DROP|GRANT|REVOKE|SET CONSTRAINTS)\b", re.IGNORECASE
+)
+COMMENT_OR_QUOTED = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/)"
+    r"|(?P<quote>\$\w*\$).*?(?P=quote)"
+    r"|'(?:[^']|'')*'"
+    r'|"(?:[^"]|"")*"',
+    re.DOTALL,
+)
 
 
 class Command(BaseCommand):
@@ -115,7 +132,8 @@ def _find_faults(
 ) -> Iterator[str]:
     app, name = key
     migration = loader.graph.nodes[key]
-    allowed: dict[str, str] = getattr(migration, "allowed", {})
+    reasons: dict[str, str] = getattr(migration, "allowed", {})
+    allowed = {rule for rule, reason in reasons.items() if reason.strip()}
     needed = needed_version(name)
     if needed > parse_version(released):
         yield f"{app}.{name}: that version is not released, so {released} still runs."
@@ -124,17 +142,46 @@ def _find_faults(
             f"{app}.{name}: several operations without a transaction; if the second "
             "fails, the first cannot be repeated. Give each a migration."
         )
-    for rule, message in _ask_squawk(loader, migration):
+    if any(_hides_python(operation) for operation in migration.operations):
+        # Django would run it to collect the SQL.
+        yield f"{app}.{name}: take RunPython out of SeparateDatabaseAndState."
+        return
+    sql = FRAME.sub("", "\n".join(loader.collect_sql([(migration, False)])))
+    for rule, message in (*_find_changes(migration, sql), *_ask_squawk(migration, sql)):
         if rule not in allowed and not (needed and rule in REMOVALS):
             yield f"{app}.{name}: {message} ({rule})"
 
 
-def _ask_squawk(
-    loader: MigrationLoader, migration: Migration
-) -> Iterator[tuple[str, str]]:
+def _hides_python(operation: Operation) -> bool:
+    """Return whether an operation inside this one runs Python."""
+    return isinstance(operation, SeparateDatabaseAndState) and any(
+        not inner.reduces_to_sql or _hides_python(inner)
+        for inner in operation.database_operations
+    )
+
+
+def _find_changes(migration: Migration, sql: str) -> Iterator[tuple[str, str]]:
+    """Yield what a migration does besides defining tables: such work is a job's."""
+    for operation in migration.operations:
+        if not operation.reduces_to_sql:
+            name = type(operation).__name__
+            yield RUNS_PYTHON, f"{name} may take any time; write a job."
+    for statement in _split(sql):
+        if not DEFINITION.match(statement):
+            what = f"{statement[:60]!r} defines nothing"
+            yield NO_DEFINITION, f"{what}; a job changes rows, batch by batch."
+
+
+def _split(sql: str) -> list[str]:
+    """Return the statements without comments."""
+    statements = COMMENT_OR_QUOTED.sub(
+        lambda found: " " if found["comment"] else found[0].replace(";", ","), sql
+    ).split(";")
+    return [text for statement in statements if (text := " ".join(statement.split()))]
+
+
+def _ask_squawk(migration: Migration, sql: str) -> Iterator[tuple[str, str]]:
     """Yield the rules that the SQL of a migration breaks, with what Squawk says."""
-    plan = [(migration, False)]
-    statements = FRAME.sub("", "\n".join(loader.collect_sql(plan)))
     frame = "assume-in-transaction" if migration.atomic else "no-assume-in-transaction"
     done = subprocess.run(  # noqa: S603
         [
@@ -142,7 +189,7 @@ def _ask_squawk(
             *(f"--exclude={','.join(LEFT_OUT)}", f"--pg-version={OLDEST_POSTGRESQL}"),
             *(f"--{frame}", "--reporter=json", "--stdin-filepath=migration.sql"),
         ],
-        input=statements,
+        input=sql,
         capture_output=True,
         text=True,
         check=False,
