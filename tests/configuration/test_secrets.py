@@ -10,7 +10,12 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from verification.settings.secrets import field_keys, lookup_key, secret_key
+from verification.settings.secrets import (
+    field_keys,
+    lookup_key,
+    optional_secret,
+    secret_key,
+)
 
 NAMES = ["SECRET_KEY", "FIELD_KEYS", "LOOKUP_KEY"]
 READERS = dict(zip(NAMES, [secret_key, field_keys, lookup_key], strict=True))
@@ -61,11 +66,32 @@ def test_secret_is_read_from_its_file(name, tmp_path, environment):
     assert READERS[name](tmp_path, development=False) == from_environment
 
 
-def test_environment_variable_wins_over_the_file(tmp_path, environment):
-    environment.setenv("SECRET_KEY", GIVEN["SECRET_KEY"])
-    environment.setenv("SECRET_KEY_FILE", "/nowhere")
+@pytest.mark.parametrize("name", NAMES)
+def test_secret_that_is_set_twice_is_refused(name, tmp_path, environment):
+    environment.setenv(name, GIVEN[name])
+    environment.setenv(f"{name}_FILE", "/nowhere")
 
-    assert secret_key(tmp_path, development=False) == GIVEN["SECRET_KEY"]
+    with pytest.raises(ImproperlyConfigured) as refused:
+        READERS[name](tmp_path, development=False)
+
+    twice = f"{name} and {name}_FILE are both set; remove one of them."
+    assert str(refused.value) == twice
+
+
+def test_optional_secret_that_is_set_twice_is_refused(environment):
+    environment.setenv("EMAIL_URL", "smtp://mail.test")
+    environment.setenv("EMAIL_URL_FILE", "/nowhere")
+
+    with pytest.raises(ImproperlyConfigured, match="EMAIL_URL and EMAIL_URL_FILE"):
+        optional_secret("EMAIL_URL")
+
+
+def test_empty_variable_leaves_the_secret_to_the_file(tmp_path, environment):
+    (tmp_path / "secret").write_text("from the file")
+    environment.setenv("EMAIL_URL", "")
+    environment.setenv("EMAIL_URL_FILE", str(tmp_path / "secret"))
+
+    assert optional_secret("EMAIL_URL") == "from the file"
 
 
 def test_missing_or_empty_secret_file_is_refused(tmp_path, environment):

@@ -78,11 +78,13 @@ def signing_key() -> bytes:
 
 
 def optional_secret(name: str) -> str:
-    """Return an optional secret, or "" if it is not set."""
-    if value := os.environ.get(name):
-        return value
-    path = os.environ.get(f"{name}_FILE")
-    return _from_file(name, Path(path)) if path else ""
+    """Return the secret, from `NAME` or the file that `NAME_FILE` names, or ""."""
+    value, path = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
+    if value and path:
+        raise ImproperlyConfigured(
+            f"{name} and {name}_FILE are both set; remove one of them."
+        )
+    return _from_file(name, Path(path)) if path else value
 
 
 def _random_key() -> str:
@@ -113,10 +115,8 @@ def _key_bytes(name: str, encoded: str) -> bytes:
 
 
 def _read(name: str, data_dir: Path, development: bool, make: Callable[[], str]) -> str:
-    if value := os.environ.get(name):
+    if value := optional_secret(name):
         return value
-    if path := os.environ.get(f"{name}_FILE"):
-        return _from_file(name, Path(path))
     require_secrets(development=development)
     return _development_secret(data_dir, name.lower(), make)
 
