@@ -47,6 +47,20 @@ class Elsewhere:
         )
 
 
+def run(
+    service: Service, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a management command as the role of the service, which may fail."""
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=settings.BASE_DIR,
+        env=service.environment | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.fixture
 def elsewhere(service: Service, tmp_path: Path) -> Iterator[Elsewhere]:
     with service.connect() as server:
@@ -87,6 +101,33 @@ def test_backup_holds_no_key(backup: Path, service: Service):
         if path.is_file():
             content = path.read_bytes()
             assert not [s for s in secrets if s and s.encode() in content], path
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"k1": b"w"}, "FIELD_KEYS has another key as k1"),
+        ({"k1": b"f"}, "FIELD_KEYS lacks k2"),
+        ({"k1": b"f", "k2": b"w"}, "k2 in FIELD_KEYS does not open"),
+    ],
+    ids=["another first", "a lacking second", "another second"],
+)
+def test_backup_with_wrong_keys_writes_nothing(
+    service: Service, tmp_path: Path, keys: dict[str, bytes], reason: str
+) -> None:
+    ring = [f"{id}:{base64.b64encode(key * 32).decode()}" for id, key in keys.items()]
+    with service.connect() as db:
+        sealed = b"\x01\x02k2" + bytes(40)
+        db.execute("INSERT INTO backoffice_keyprobe VALUES (2, %s)", [sealed])
+        try:
+            done = run(service, "backup", str(tmp_path), FIELD_KEYS=",".join(ring))
+        finally:
+            db.execute("DELETE FROM backoffice_keyprobe WHERE id = 2")
+
+    assert done.returncode == 1
+    (said,) = done.stderr.splitlines()
+    assert reason in said
+    assert not list(tmp_path.iterdir())
 
 
 def test_restore_refuses_a_database_with_tables(backup: Path, elsewhere: Elsewhere):
@@ -195,14 +236,7 @@ def test_drill_restores_and_leaves_nothing(backup: Path, service: Service):
 def test_refusal_is_one_sentence(
     service: Service, tmp_path: Path, command: str, variables: Any, advice: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "manage.py", command, str(tmp_path)],
-        cwd=settings.BASE_DIR,
-        env=service.environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(service, command, str(tmp_path), **variables)
 
     assert done.returncode == 1
     (said,) = done.stderr.splitlines()

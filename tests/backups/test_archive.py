@@ -1,0 +1,192 @@
+"""Backups of the tests' database, and documents that come back from one."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.storage import FileSystemStorage
+from django.db import connection
+
+from tests.configuration.test_refusals_to_start import database_url
+from verification.backups.archive import (
+    BackupError,
+    read_backup,
+    restore_documents,
+    write_backup,
+)
+from verification.db import embedded
+
+CONTENT = b"the content of a sealed document"
+# It notes how it was called, and does what it should.
+SHIM = """#!/bin/sh
+echo "$@" "password in the environment: $PGPASSWORD" >> {log}
+exec {program} "$@"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _everybody_reads() -> Any:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def url(db: None, settings: Any, tmp_path: Path) -> str:
+    """Name the tests' database for backups; return its URL."""
+    settings.STORAGES = settings.STORAGES | {"documents": storage_of(tmp_path / "docs")}
+    (tmp_path / "docs/erasures/2026-11").mkdir(parents=True)
+    (tmp_path / "docs/erasures/2026-11/a.json").write_bytes(b"{}")
+    url = database_url("postgres", connection.settings_dict["NAME"])
+    settings.DATABASE_DIRECT_URL = url
+    return url
+
+
+def storage_of(folder: Path) -> dict[str, Any]:
+    return {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": folder},
+    }
+
+
+def put(folder: Path, **files: bytes) -> None:
+    for name, content in files.items():
+        path = folder / "erasures" / name if name.startswith("j_") else folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def test_only_the_owner_can_read_a_backup(url: str, tmp_path: Path):
+    made = write_backup(tmp_path / "new" / "backups")
+
+    paths = [made.parent, made, *made.rglob("*")]
+    assert {p.stat().st_mode & 0o777 for p in paths if p.is_dir()} == {0o700}
+    assert {p.stat().st_mode & 0o777 for p in paths if p.is_file()} == {0o600}
+    assert (made / "documents/erasures/2026-11/a.json").is_file()
+
+
+def test_backup_has_its_name_when_all_of_it_is_on_the_disk(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    before: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def noted_fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def noted_rename(path: Path, target: Path) -> Path:
+        before.extend(synced)
+        synced.clear()
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(Path, "rename", noted_rename)
+    made = write_backup(tmp_path)
+
+    partial = Path(f"{made}.partial")
+    parts = {str(partial / path.relative_to(made)) for path in made.rglob("*")}
+    assert len(parts) > 10
+    assert {*parts, str(partial), str(tmp_path)} <= set(before)
+    assert synced == [str(tmp_path)]
+
+
+def test_programs_get_all_parameters_of_the_url(
+    url: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They use the server that has the snapshot, and nobody sees the password."""
+    host = connection.settings_dict["HOST"]
+    settings.DATABASE_DIRECT_URL = (
+        f"postgresql://postgres:sesame@/{connection.settings_dict['NAME']}"
+        f"?host=127.0.0.1,{host}&port=1,5432&target_session_attrs=read-write"
+        "&sslmode=prefer&keepalives_idle=7&tcp_user_timeout=9000"
+        "&options=-c%20work_mem%3D5MB"
+    )
+    log, shim = tmp_path / "log", tmp_path / "bin" / "pg_dump"
+    shim.parent.mkdir()
+    shim.write_text(SHIM.format(log=log, program=embedded.programs() / "pg_dump"))
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+
+    write_backup(tmp_path / "backups")
+
+    call = log.read_text().splitlines()[-1]
+    for part in (
+        "target_session_attrs=read-write",
+        "sslmode=prefer",
+        "keepalives_idle=7",
+        "tcp_user_timeout=9000",
+        "options='-c work_mem=5MB'",
+        f"host={host} ",
+    ):
+        assert part in call
+    assert "127.0.0.1" not in call
+    assert call.count("sesame") == 1
+    assert call.endswith("password in the environment: sesame")
+
+
+@pytest.mark.parametrize(
+    "manifest", [{"format": 2}, {"format": 2, "parts": ["database"]}]
+)
+def test_format_of_a_later_version_is_named(tmp_path: Path, manifest: Any):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+
+    with pytest.raises(BackupError, match="has format 2, and this version reads 1"):
+        read_backup(tmp_path)
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": 1}'])
+def test_folder_without_a_manifest_is_no_backup(tmp_path: Path, manifest: str):
+    (tmp_path / "manifest.json").write_text(manifest)
+
+    with pytest.raises(BackupError, match="is no backup"):
+        read_backup(tmp_path)
+
+
+def test_restore_replaces_copies_that_were_interrupted(tmp_path: Path):
+    documents = FileSystemStorage(tmp_path / "documents")
+    put(tmp_path / "backup", half=CONTENT, empty=CONTENT, j_half=CONTENT, lacks=CONTENT)
+    put(tmp_path / "documents", half=CONTENT[:9], empty=b"", j_half=CONTENT[:9])
+
+    assert restore_documents(tmp_path / "backup", documents) == []
+
+    files = [p for p in (tmp_path / "documents").rglob("*") if p.is_file()]
+    assert len(files) == 4
+    assert {path.read_bytes() for path in files} == {CONTENT}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_restore_names_documents_that_differ_and_keeps_them(tmp_path: Path):
+    documents = FileSystemStorage(tmp_path / "documents")
+    put(tmp_path / "backup", same=CONTENT, longer=CONTENT, other=CONTENT)
+    put(tmp_path / "documents", same=CONTENT, longer=CONTENT + b"!", other=b"other")
+
+    found = restore_documents(tmp_path / "backup", documents)
+
+    assert found == ["longer", "other"]
+    assert (tmp_path / "documents/longer").read_bytes() == CONTENT + b"!"
+    assert (tmp_path / "documents/other").read_bytes() == b"other"
+
+
+def test_interrupted_restore_leaves_no_half_of_a_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = FileSystemStorage(tmp_path / "documents")
+    put(tmp_path / "backup", one=CONTENT)
+
+    def interrupt(*paths: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        restore_documents(tmp_path / "backup", documents)
+    monkeypatch.undo()
+    assert not documents.exists("one")
+    assert restore_documents(tmp_path / "backup", documents) == []
+
+    (kept,) = (tmp_path / "documents").iterdir()
+    assert kept.name == "one"
+    assert kept.read_bytes() == CONTENT
