@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from monitoring.models import Rule, RuleStatus
@@ -95,6 +95,9 @@ def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
     The subject is known by the number; a person objected for the rows that are theirs,
     as far as the report on whose page they did so still tells.
     """
+    # Each order asks, and hardly a subject has objected.
+    if not _have_objected({row.subject_id for row in rows}):
+        return [None] * len(rows)
     requests = SubjectRequest.objects.filter(
         kind=RequestKind.OBJECTION,
         outcome=Outcome.DONE,
@@ -109,6 +112,20 @@ def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
         )
         for row in rows
     ]
+
+
+def _have_objected(subject_ids: set[UUID]) -> bool:
+    """Return whether one of the subjects has objected, in a statement without the ORM.
+
+    Django takes as long to write this query as for the rest of the order.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT FROM privacy_subjectrequest
+            WHERE kind = 'OBJECTION' AND subject_id = ANY(%s) LIMIT 1""",
+            [list(subject_ids)],
+        )
+        return cursor.fetchone() is not None
 
 
 def _is_by(request: SubjectRequest, row: Named) -> bool:
