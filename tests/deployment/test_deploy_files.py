@@ -11,6 +11,7 @@ import yaml
 from django.conf import settings
 
 from tests.docs.test_configuration import DOCUMENTED, ROWS
+from verification.jobs.cluster import GRACE_SECONDS
 from verification.settings.secrets import field_keys, lookup_key, secret_key
 
 DEPLOY = settings.BASE_DIR / "deploy"
@@ -170,6 +171,15 @@ def test_systemd_accepts_the_units(machine: Path):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(names) == 6
+
+
+def test_systemd_lets_jobs_end_before_it_kills_them():
+    unit = (DEPLOY / "systemd" / "verification-jobs.service").read_text()
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+
+    # Only the supervisor gets SIGTERM; it stops the others in their order.
+    assert "\nKillMode=mixed\n" in unit
+    assert int(seconds) >= GRACE_SECONDS + 5
 
 
 def test_systemd_finds_the_services_confined(machine: Path):

@@ -22,6 +22,9 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
+from tests.fakes.metropol import PRIVATE, PUBLIC
+from tests.fakes.metropol import metropol as metropol
+from tests.world.clients import person
 from tests.world.service import free_port
 from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
@@ -38,7 +41,7 @@ SECONDS_TO_RECOVER = 15
 class Run:
     """`manage.py run` on a port and in a folder of its own."""
 
-    def __init__(self, folder: Path, demo: str = "0") -> None:
+    def __init__(self, folder: Path, demo: str = "0", **variables: str) -> None:
         kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
         self._data = folder / "data"
         self._environment = kept | {
@@ -46,6 +49,7 @@ class Run:
             "PORT": str(free_port()),
             "DATA_DIR": str(self._data),
             "DEMO": demo,
+            **variables,
         }
         self._output = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
@@ -132,11 +136,18 @@ class Run:
         pid_file = self._data / "postgres" / "postmaster.pid"
         return psutil.Process(int(pid_file.read_text().split()[0]))
 
-    def interrupt(self) -> int:
-        """Press Ctrl-C; return the exit code."""
+    def press_ctrl_c(self) -> None:
         assert self._process
         self._process.send_signal(signal.SIGINT)
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C; return the exit code."""
+        self.press_ctrl_c()
+        assert self._process
         return self._process.wait(15)
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         if self._process and self._process.poll() is None:
@@ -191,6 +202,43 @@ def test_welcome_links_log_in_on_this_machine_alone(run: Run):
             answer = _opened(url, **headers)
             assert answer.status_code == 404
             assert not answer.cookies
+
+
+def test_second_ctrl_c_does_not_wait_for_a_paid_call(metropol):
+    metropol.anybody, metropol.faults.slow = (700, "003"), 20
+    with TemporaryDirectory() as name:
+        run = Run(
+            Path(name),
+            METROPOL_PUBLIC_KEY=PUBLIC,
+            METROPOL_PRIVATE_KEY=PRIVATE,
+            METROPOL_URL=f"{metropol.url}/v2_1",
+            SOURCE_DEV_HOSTS=metropol.host,
+        )
+        try:
+            url, _ = _service(run.start())
+            live = "--environment=production"
+            made = run.manage("create_workspace", "Acacia", "--owner=a@acacia.test")
+            workspace = json.loads(made)["workspaceId"]
+            made = run.manage("create_key", workspace, live, "--force")
+            run.manage("top_up", workspace, live, "--amount=1000")
+            items = [{**person(), "checksRequested": ["CRB_SCORE"]}]
+            body = json.dumps({"reports": items}).encode()
+            _answer(url, json.loads(made)["key"], body)
+            while not metropol.seen:
+                time.sleep(0.1)
+            called_at = time.monotonic()
+
+            run.press_ctrl_c()
+            while "Ctrl-C again stops at once" not in run.output():
+                assert run.is_running()
+                time.sleep(0.1)
+            assert run.interrupt() == 0
+            ended_at = time.monotonic()
+        finally:
+            run.kill()
+            embedded.stop(Path(name) / "data")
+
+    assert ended_at - called_at < metropol.faults.slow
 
 
 @pytest.mark.timeout(400)

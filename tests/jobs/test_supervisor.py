@@ -1,5 +1,6 @@
 import os
 import random
+import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -67,6 +68,15 @@ def seconds_until_done(jobs, id, limit=RECOVERY_SECONDS):
         assert time.monotonic() - started_at < limit, jobs.log()[-3000:]
         time.sleep(0.02)
     return time.monotonic() - started_at
+
+
+def until_begun(jobs, *ids):
+    deadline = time.monotonic() + RECOVERY_SECONDS
+    while not all(job(jobs, id)[0] for id in ids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # They were claimed; a worker takes them within a moment.
+    time.sleep(0.2)
 
 
 def settle(jobs):
@@ -252,10 +262,7 @@ def test_killed_supervisor_leaves_no_process(jobs):
 
 def test_job_of_a_killed_worker_runs_again_soon(jobs):
     id = enqueue(jobs, "sleep", "[1]")
-    deadline = time.monotonic() + 5
-    while not job(jobs, id)[0] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.2)
+    until_begun(jobs, id)
 
     kill(part(jobs, "worker"), part(jobs, "other worker"))
 
@@ -281,6 +288,36 @@ def test_running_job_ends_before_the_cluster_stops(jobs):
 
     assert job(jobs, id) is None
     assert orphans(jobs) == []
+
+
+def test_stopping_cluster_leaves_waiting_jobs_to_others(jobs):
+    running = [enqueue(jobs, "sleep", "[3]") for _ in range(2)]
+    until_begun(jobs, *running)
+    waiting = [enqueue(jobs, "nothing", f"[{number}]") for number in range(30)]
+    until_begun(jobs, waiting[0])
+
+    jobs.stop_jobs()
+
+    assert [job(jobs, id) for id in running] == [None, None]
+    assert {job(jobs, id) for id in waiting} == {(0, None)}
+    with jobs.connect() as connection:
+        claimed = "SELECT count(*) FROM jobs_job WHERE claimed_by <> ''"
+        assert connection.execute(claimed).fetchone() == (0,)
+
+
+def test_second_ctrl_c_does_not_wait_for_running_jobs(jobs):
+    until_begun(jobs, enqueue(jobs, "sleep", "[9]"))
+    supervisor = part(jobs, "supervisor")
+
+    supervisor.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert is_alive(supervisor)
+    supervisor.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    jobs.stop_jobs()
+
+    assert time.monotonic() - began < 2
+    assert "does not wait longer for running jobs" in jobs.log()
 
 
 @pytest.mark.timeout(240)

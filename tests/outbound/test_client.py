@@ -9,6 +9,7 @@ import requests
 
 from tests.world.receiver import HOST, Authority, Receiver, Script
 from tests.world.receiver import authority as authority
+from verification.jobs.cluster import GRACE_SECONDS
 from verification.outbound import client
 from verification.outbound.targets import Blocked
 
@@ -252,6 +253,12 @@ def test_next_call_has_its_own_deadline(server: Receiver, session: Session):
 
     assert calls.get(server.url()).status_code == 200
     assert server.connections == 1
+
+
+def test_no_call_may_outlast_the_stop_of_a_job_cluster():
+    client.create_session(seconds=GRACE_SECONDS - 10)
+    with pytest.raises(ValueError, match="30 seconds at most"):
+        client.create_session(seconds=GRACE_SECONDS)
 
 
 BOMB = gzip.compress(bytes(10_000_000))

@@ -3,6 +3,7 @@
 import random
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -154,6 +155,36 @@ def test_lost_paid_answer_is_not_paid_for_again(asking, smile_id, metropol):
 
     both = assert_nothing_was_paid_twice(asking, client, smile_id, metropol, 2)
     assert both == 2
+
+
+@pytest.mark.timeout(240)
+def test_stopping_cluster_waits_for_a_paid_answer_and_calls_nobody(asking, metropol):
+    client = Client(asking, "production")
+    asking.manage(
+        "top_up", client.workspace, "--environment=production", "--amount=100000"
+    )
+    metropol.faults.slow = 13
+    order(client, 51000009, 1, ["CRB_SCORE"])
+    until(lambda: metropol.seen, asking)
+    waits = "waits up to 40 seconds for verification.checks.engine.run_due_checks"
+    before = asking.log().count(waits)
+
+    with ThreadPoolExecutor(1) as operator:
+        stopped = operator.submit(asking.stop_jobs)
+        until(lambda: asking.log().count(waits) > before, asking)
+        order(client, 51000019, 1, ["CRB_SCORE"])
+        stopped.result()
+
+    assert rows(asking, client, DOUBTS) == [(0,)]
+    assert len(metropol.seen) == 1
+    assert sorted(row[1] for row in rows(asking, client, ENDED)) == [
+        "COMPLETED",
+        "PENDING",
+    ]
+    metropol.faults.slow = 0
+    asking.start_jobs()
+    until(lambda: rows(asking, client, LEFT) == [(0,)], asking)
+    assert rows(asking, client, ENDED) == [("CRB_SCORE", "COMPLETED", "", 2)]
 
 
 @pytest.mark.timeout(900)

@@ -50,7 +50,7 @@ SERVED = (
     "tests/service/",
 )
 READY_SECONDS = 40
-STOP_SECONDS = 20
+STOP_SECONDS = 45
 
 
 class Service:

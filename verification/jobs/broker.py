@@ -81,6 +81,12 @@ RETRY_SOON = """
 UPDATE jobs_job SET due_at = now() + attempts * attempts * interval '1 second'
 WHERE id = %s AND gave_up_at IS NULL
 """
+# A job that a stopping cluster has claimed and not begun: another one runs it at once,
+# and its attempt does not count.
+GIVE_BACK = """
+UPDATE jobs_job SET due_at = now(), claimed_by = '', attempts = attempts - 1
+WHERE id = %s AND claimed_by = %s AND gave_up_at IS NULL
+"""
 # A job that this version does not know goes to other clusters, which may be of a newer
 # one: after 1, 4, 9 and 16 minutes. Then it is given up, where an operator sees it.
 LEAVE_TO_OTHERS = """
@@ -264,3 +270,9 @@ def retry_soon(job_id: int) -> None:
     """Make a job whose run failed or died due before its lease ends."""
     with connection.cursor() as cursor:
         cursor.execute(RETRY_SOON, [job_id])
+
+
+def give_back(job_id: int) -> None:
+    """Leave a claimed job that has not begun to other clusters."""
+    with connection.cursor() as cursor:
+        cursor.execute(GIVE_BACK, [job_id, cluster_name()])

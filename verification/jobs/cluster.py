@@ -27,7 +27,8 @@ import socket
 import struct
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from multiprocessing.context import ForkProcess
@@ -44,10 +45,11 @@ from verification import tracing
 from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs import processes
 from verification.jobs import queue as job_queue
-from verification.jobs.broker import BEAT_ID, retry_soon
+from verification.jobs.broker import BEAT_ID, give_back, retry_soon
 from verification.jobs.processes import LoadAdjustedClock, SharedFlag
 from verification.jobs.queue import cluster_name
 from verification.jobs.schedules import SCHEDULES
+from verification.outbound.client import LONGEST_SECONDS
 from verification.values import clock
 from verification.web.log import traceback_without_messages
 
@@ -59,7 +61,8 @@ STALE_SECONDS = 6
 # The sentinel's round holds the scheduler's queries, which may wait for a lock.
 SENTINEL_STALE_SECONDS = 45
 STARTING_SECONDS = 30
-GRACE_SECONDS = 10
+# A running job may wait for the answer of one call, and then it records the answer.
+GRACE_SECONDS = LONGEST_SECONDS + 10
 MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10
 ROUND_SECONDS = 0.25
@@ -77,7 +80,7 @@ class Supervisor:
         # once.
         self._cluster = cluster or f"{socket.gethostname()}-{os.urandom(4).hex()}"
         self._clock = LoadAdjustedClock()
-        self._stopping = False
+        self._stopping = self._hurrying = False
         self._pause = 0.0
         self._worked = False
         self._process: ForkProcess
@@ -86,8 +89,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Run clusters until `stop` or a signal; return when the last one has ended."""
-        for sign in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sign, lambda *_: self.stop())
+        signal.signal(signal.SIGTERM, lambda *_: self.stop())
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
         processes.adopt_orphans()
         preload()
         while not self._stopping:
@@ -102,6 +105,11 @@ class Supervisor:
 
     def stop(self) -> None:
         self._stopping = True
+
+    def _interrupt(self) -> None:
+        """Stop; a second Ctrl-C does not wait for running jobs."""
+        self._hurrying = self._stopping
+        self.stop()
 
     def _start(self) -> None:
         self._pipe, theirs = os.pipe()
@@ -166,7 +174,13 @@ class Supervisor:
         """Stop the cluster after its workers have finished their jobs."""
         self._process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
-        while not processes.has_ended(self._process) and time.monotonic() < deadline:
+        while not processes.has_ended(self._process):
+            if self._hurrying or time.monotonic() > deadline:
+                logger.warning(
+                    "job cluster: does not wait longer for running jobs; they are "
+                    "killed, run again, and may leave calls in doubt"
+                )
+                return
             time.sleep(0.05)
 
     def _kill(self) -> None:
@@ -271,6 +285,16 @@ def _retry(job_id: int, patience: float = 0) -> None:
             time.sleep(ROUND_SECONDS)
 
 
+def _give_back(job_id: int) -> None:
+    if job_id == BEAT_ID:
+        return
+    try:
+        give_back(job_id)
+    except Error:
+        connection.close()
+        logger.warning("job %s runs again when its lease ends", job_id)
+
+
 class Sentinel(cluster.Sentinel):
     def start(self) -> None:
         # Before anything is forked. An idle worker that is killed holds the lock of
@@ -281,6 +305,21 @@ class Sentinel(cluster.Sentinel):
         self.event_out = job_queue.stopping = SharedFlag()
         self.broker.on_sentinel_round = self._report
         super().start()
+
+    def stop(self) -> None:
+        """End after the running jobs, and leave those that wait to other clusters."""
+        self.event_out.set()
+        jobs = [p.timer.function for p in self.pool if p.timer.job > 0]
+        if jobs:
+            names = ", ".join(sorted(jobs))
+            text = "job cluster: stops, and waits up to %d seconds for %s"
+            logger.info(text, GRACE_SECONDS, names)
+        # A pusher that has claimed jobs would wait until a worker takes them.
+        while self.pusher.is_alive():
+            for task in self.task_queue.drain():
+                _give_back(task["ack_id"])
+            time.sleep(ROUND_SECONDS)
+        super().stop()
 
     def spawn_worker(self) -> None:
         # A worker that is killed may hold the lock of django-q2's timer.
@@ -310,8 +349,11 @@ class Inbox:
     def get(self) -> Any:
         self._slot.job = 0
         task = self._queue.get()
+        while isinstance(task, dict) and job_queue.stopping.is_set():
+            _give_back(task["ack_id"])
+            task = self._queue.get()
         if isinstance(task, dict):
-            self._slot.job = task["ack_id"]
+            self._slot.function, self._slot.job = task["func"], task["ack_id"]
         return task
 
 
@@ -341,6 +383,13 @@ class MessageQueue:
         # Only our own processes hold the other end.
         return pickle.loads(self._out.recv(MESSAGE_BYTES))  # noqa: S301
 
+    def drain(self) -> Iterator[Any]:
+        """Yield the messages that no other process has taken."""
+        with suppress(BlockingIOError):
+            while True:
+                message = self._out.recv(MESSAGE_BYTES, socket.MSG_DONTWAIT)
+                yield pickle.loads(message)  # noqa: S301
+
     def empty(self) -> bool:
         return not select.select([self._out], [], [], 0)[0]
 
@@ -355,13 +404,15 @@ class MessageQueue:
 
 
 class WorkerTimer:
-    """One worker's timer, as django-q2 uses it, and the id of the job it runs."""
+    """One worker's timer, as django-q2 uses it, and the job that it runs."""
 
     _timer = struct.Struct("d")
     _job = struct.Struct("q")
+    _function = struct.Struct("200p")
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, self._timer.size + self._job.size)
+        size = self._timer.size + self._job.size + self._function.size
+        self._memory = mmap.mmap(-1, size)
         self.value = -1.0
 
     @property
@@ -380,6 +431,17 @@ class WorkerTimer:
     @job.setter
     def job(self, id: int) -> None:
         self._job.pack_into(self._memory, self._timer.size, id)
+
+    @property
+    def function(self) -> str:
+        at = self._timer.size + self._job.size
+        (name,) = self._function.unpack_from(self._memory, at)
+        return bytes(name).decode()
+
+    @function.setter
+    def function(self, path: str) -> None:
+        at = self._timer.size + self._job.size
+        self._function.pack_into(self._memory, at, path.encode())
 
     def get_lock(self) -> AbstractContextManager[None]:
         return nullcontext()

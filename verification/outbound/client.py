@@ -51,6 +51,8 @@ from verification.outbound.proxy import MAX_HEAD_BYTES, Answer, Proxy, ProxyErro
 logger = logging.getLogger(__name__)
 
 SECONDS = 20.0
+# No call may take longer, because a job cluster that stops waits for its calls.
+LONGEST_SECONDS = 30.0
 MAX_BODY_BYTES = 2 * 1024 * 1024
 CHUNK = 65536
 # Open connections to one host: as many as threads that call it at once.
@@ -75,6 +77,8 @@ def create_session(
     limit: int = MAX_BODY_BYTES,
 ) -> requests.Session:
     """Make a session for one other system; threads may share it."""
+    if seconds > LONGEST_SECONDS:
+        raise ValueError(f"A call may take {LONGEST_SECONDS:.0f} seconds at most.")
     session = _Session()
     session.trust_env = False
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))

@@ -24,7 +24,7 @@ from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
 from verification.db import embedded, startup
 from verification.jobs import processes, queue
-from verification.jobs.cluster import Supervisor, preload
+from verification.jobs.cluster import GRACE_SECONDS, Supervisor, preload
 from verification.jobs.processes import LoadAdjustedClock, parent_death_hook
 from verification.web import server
 from verification.web.server import HOST
@@ -32,7 +32,10 @@ from verification.web.server import HOST
 READY_SECONDS = 60
 # A process that was killed a moment ago may still hold folder and port.
 RELEASE_SECONDS = 2
-STOP_SECONDS = 15
+# The jobs have the longest stop; afterwards the parts that are left are killed.
+STOP_SECONDS = GRACE_SECONDS + 3
+# A stop that takes longer says why.
+QUIET_SECONDS = 2
 DISK_SECONDS = 5
 # A part that ends this often within a minute does not work at all.
 MAX_RESTARTS = 3
@@ -41,6 +44,10 @@ ORDER = settings.BASE_DIR / "docs" / "order.json"
 # Ten rows of 80 columns; the commands work as they are copied.
 WELCOME = """  The service runs at {url}; Ctrl-C stops it.
 """
+WAITING = (
+    f"  Waits up to {GRACE_SECONDS:.0f} seconds for running jobs; "
+    "Ctrl-C again stops at once."
+)
 DEMO = r"""  Console   {ownerUrl}
   Admin     {staffUrl}
   Messages  {url}/dev/mail
@@ -100,17 +107,17 @@ class Part:
         if self._process is not None:
             self._process.terminate()
 
-    def wait(self, deadline: float) -> None:
-        if self._process is None:
-            return
-        self._process.join(max(0, deadline - time.monotonic()))
-        if not self.has_ended():
+    def kill(self) -> None:
+        """Kill the process and its group, unless it has ended."""
+        if self._process is not None and not self.has_ended():
             processes.kill_group(self._process)
 
 
 class Command(BaseCommand):
     help = "Runs everything in the foreground: database, web server and jobs."
     requires_system_checks: list[str] = []
+    # Set by a second Ctrl-C.
+    _hurrying = False
 
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
@@ -219,15 +226,30 @@ class Command(BaseCommand):
             part.start()
 
     def _stop(self) -> None:
-        for sign in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(sign, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, lambda *_: self._hurry())
         for part in self.parts:
             part.request_stop()
-        deadline = time.monotonic() + STOP_SECONDS
+        self._wait_for_parts()
         for part in self.parts:
-            part.wait(deadline)
+            part.kill()
         connections.close_all()
         embedded.release(settings.DATA_DIR)
+
+    def _hurry(self) -> None:
+        self._hurrying = True
+
+    def _wait_for_parts(self) -> None:
+        """Return when all parts have ended, at a second Ctrl-C, or after the time."""
+        began, is_quiet = time.monotonic(), True
+        while not (self._hurrying or all(part.has_ended() for part in self.parts)):
+            waited = time.monotonic() - began
+            if waited > STOP_SECONDS:
+                return
+            if waited > QUIET_SECONDS and is_quiet:
+                self.stderr.write(WAITING)
+                is_quiet = False
+            time.sleep(0.05)
 
 
 def _migrate() -> None:
