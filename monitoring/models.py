@@ -116,6 +116,8 @@ class Rule(models.Model):
     # The members of the interface's Subject object, and the inputs of the checks.
     subject = EncryptedJSONField()
     check_names = ArrayField(models.CharField(max_length=40))
+    # The name of the package that it was made with. Its checks may have changed since.
+    package = models.CharField(max_length=40, null=True, blank=True)  # noqa: DJ001
     cadence = models.CharField(max_length=13, choices=Cadence)
     # In the form of a report's request; null if no check needs consent.
     consent = EncryptedJSONField(null=True)

@@ -19,6 +19,7 @@ REPORT = {
     "paymentMode",
     "consentStatus",
     "checksRequested",
+    "package",
     "checkStack",
 }
 CHECK = {

@@ -13,6 +13,7 @@ from rest_framework.throttling import BaseThrottle
 
 from verification.api.problems import Problem
 from verification.backoffice import audit
+from verification.checks.packages import Packages
 from verification.payments.alerts import count_refused_access
 from verification.reports.request import MAX_CHECKS, MAX_REPORTS
 from verification.web.request import bearer_token, client_address
@@ -137,19 +138,26 @@ def count_request(request: Request, view: APIView, key: ApiKey) -> None:
         raise rate_limit_problem(rate)
 
 
-def count_checks(request: Request, view: APIView, reports: object) -> None:
+def count_checks(
+    request: Request, view: APIView, reports: object, packages: Packages
+) -> None:
     """Count a request once more for each CHECKS_PER_REQUEST checks beyond the first.
 
     The request that crosses the limit is served. Otherwise a request that alone counts
     for more than the limit could never succeed.
     """
     items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
-    requested = [i.get("checksRequested") for i in items if isinstance(i, dict)]
-    lengths = [len(names) for names in requested if isinstance(names, list)]
-    checks = sum(min(length, MAX_CHECKS) for length in lengths)
+    checks = sum(_checks_of(i, packages) for i in items if isinstance(i, dict))
     more = max(checks - 1, 0) // CHECKS_PER_REQUEST
     if more and isinstance(request.auth, ApiKey):
         _count_in_bucket(request, view, request.auth, more)
+
+
+def _checks_of(item: dict[str, Any], packages: Packages) -> int:
+    name, names = item.get("package"), item.get("checksRequested")
+    if isinstance(name, str) and name in packages:
+        names = packages[name].checks
+    return min(len(names), MAX_CHECKS) if isinstance(names, list) else 0
 
 
 def _count_in_bucket(

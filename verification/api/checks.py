@@ -1,7 +1,9 @@
-"""The catalogue of checks, and the sandbox's reserved subjects, over HTTP."""
+"""Checks, packages of checks, and the sandbox's reserved subjects, over HTTP."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
 
@@ -16,15 +18,16 @@ from verification.api.operations import (
     build_page,
     operation,
 )
-from verification.checks.models import CheckDefinition
+from verification.checks.models import CheckDefinition, CheckPackage
 from verification.providers.registry import recipient, sources_of
 from verification.providers.sandbox import list_reserved_numbers
 from verification.reports.models import SubjectType
-from verification.reports.request import no_source_reason
+from verification.reports.pricing import check_prices
+from verification.reports.request import Catalogue, catalogue, no_source_reason
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Health, Status, availability
 from verification.values import formats
-from verification.values.shapes import Money, Shape
+from verification.values.shapes import CURRENCY, Money, Shape
 from workspaces.models import Environment
 
 
@@ -90,6 +93,15 @@ class CheckDefinitionQuery(Shape):
     """The subject's country, on which `available` and `availability` depend."""
 
 
+def unavailable_reason(
+    definition: CheckDefinition | None, name: str, environment: str, country: str
+) -> str | None:
+    """Return why a check cannot be ordered, or None if it can."""
+    if definition is None or not definition.active:
+        return f"{name} is not offered at present."
+    return no_source_reason(name, environment, country) or None
+
+
 class CheckDefinitionBody(Shape):
     id: UUID
     name: str
@@ -118,15 +130,11 @@ class CheckDefinitionBody(Shape):
 
     @classmethod
     def of(cls, definition: CheckDefinition, environment: str, country: str) -> Self:
-        why = (
-            no_source_reason(definition.name, environment, country)
-            if definition.active
-            else f"{definition.name} is not offered at present."
-        )
+        why = unavailable_reason(definition, definition.name, environment, country)
         return cls.from_row(
             definition,
-            available=not why,
-            unavailable_reason=why or None,
+            available=why is None,
+            unavailable_reason=why,
             price=Money(amount=definition.price, currency=definition.currency),
             required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
             retry_policy=RetryPolicy(**definition.retry_policy),
@@ -138,6 +146,64 @@ class CheckDefinitionBody(Shape):
                 for source in sources_of(definition.name)
                 if (one := recipient(source, definition.name, "en"))
             ],
+        )
+
+
+class PackageOwner(StrEnum):
+    OPERATOR = "OPERATOR"
+    WORKSPACE = "WORKSPACE"
+
+
+class PackageBody(Shape):
+    """A named set of checks, which a report can order in place of single checks."""
+
+    id: UUID
+    name: str
+    """The value of `package` in an order. It never changes."""
+    display_name: str
+    owner: PackageOwner
+    """OPERATOR: everybody's. WORKSPACE: your own, which your members edit."""
+    checks: list[str]
+    """The checks that an order has today, in this order."""
+    subject_types: list[SubjectType]
+    """The subject types that all its checks accept."""
+    requires_consent: bool
+    price: Money
+    """The price of a report, if no earlier result is reused."""
+    available: bool
+    """Whether it can be ordered. Otherwise a check is withdrawn, or this installation
+    has no source for one in the key's environment and for subjects of `country`."""
+    unavailable_reason: str | None
+
+    @classmethod
+    def of(
+        cls,
+        package: CheckPackage,
+        definitions: Catalogue,
+        environment: str,
+        country: str,
+    ) -> Self:
+        known = [definitions[name] for name in package.checks if name in definitions]
+        reasons = (
+            unavailable_reason(definitions.get(name), name, environment, country)
+            for name in package.checks
+        )
+        why = next(filter(None, reasons), None)
+        is_of_operator = package.is_of_operator
+        return cls.from_row(
+            package,
+            owner=PackageOwner.OPERATOR if is_of_operator else PackageOwner.WORKSPACE,
+            subject_types=[
+                kind
+                for kind in SubjectType
+                if all(kind in definition.subject_types for definition in known)
+            ],
+            requires_consent=any(definition.requires_consent for definition in known),
+            price=Money(
+                amount=sum(check_prices(known, package), Decimal(0)), currency=CURRENCY
+            ),
+            available=why is None,
+            unavailable_reason=why,
         )
 
 
@@ -155,6 +221,12 @@ class CheckDefinitionPage(PageEnvelope):
     """All checks on offer, on one page."""
 
     content: list[CheckDefinitionBody]
+
+
+class PackagePage(PageEnvelope):
+    """All packages on offer, on one page."""
+
+    content: list[PackageBody]
 
 
 class ReservedSubjectPage(PageEnvelope):
@@ -203,6 +275,30 @@ class CheckDefinitionViewSet(OperationViewSet):
         return CheckDefinitionBody.of(
             definition, self.client.environment, self.query.country
         )
+
+
+class PackageViewSet(OperationViewSet):
+    """The packages that can be ordered."""
+
+    http_method_names = ["get", "head"]
+
+    @operation(
+        "listPackages",
+        "List the packages on offer",
+        scope=None,
+        query=CheckDefinitionQuery,
+        answer=PackagePage,
+        example=examples.PACKAGES,
+    )
+    def list(self, request: Request) -> PageEnvelope:
+        """List the operator's and your own packages that are active, by name."""
+        offered = CheckPackage.objects.known_to(self.client.workspace.pk)
+        definitions, where = catalogue(), self.client.environment
+        content = [
+            PackageBody.of(package, definitions, where, self.query.country)
+            for package in offered.filter(active=True)
+        ]
+        return _single_page(PackagePage, content)
 
 
 class SandboxSubjectViewSet(OperationViewSet):

@@ -76,6 +76,8 @@ class EventReport(Shape):
     payment_mode: PaymentMode
     consent_status: ConsentStatus
     checks_requested: list[str]
+    package: str | None
+    """The package that it was ordered by; its checks may have changed since."""
     check_stack: list[EventCheckStackItem]
 
 
@@ -275,6 +277,7 @@ def _report_data(
             "paymentMode": payment_mode,
             "consentStatus": "ATTESTED",
             "checksRequested": ["IDENTITY"],
+            "package": None,
             "checkStack": [
                 {
                     "checkName": "IDENTITY",

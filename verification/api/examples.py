@@ -127,6 +127,7 @@ REPORT: dict[str, Any] = {
         "email": None,
     },
     "checksRequested": ["IDENTITY"],
+    "package": None,
     "purpose": "Loan application",
     "paymentMode": "SELF",
     "checkResults": [RESULT],
@@ -292,6 +293,19 @@ DEFINITION: dict[str, Any] = {
     },
 }
 DEFINITIONS: dict[str, Any] = {**ONE_PAGE, "size": 1, "content": [DEFINITION]}
+PACKAGE: dict[str, Any] = {
+    "id": "019a5b2c-0000-7000-8000-000000000101",
+    "name": "tenant-screening",
+    "displayName": "Tenant screening",
+    "owner": "OPERATOR",
+    "checks": ["IDENTITY", "CREDITBUREAU_STATUS"],
+    "subjectTypes": ["INDIVIDUAL"],
+    "requiresConsent": True,
+    "price": {"amount": 270.0, "currency": "KES"},
+    "available": True,
+    "unavailableReason": None,
+}
+PACKAGES: dict[str, Any] = {**ONE_PAGE, "size": 1, "content": [PACKAGE]}
 RESERVED_SUBJECTS: dict[str, Any] = {
     **ONE_PAGE,
     "size": 1,

@@ -25,8 +25,9 @@ from verification.api.content import (
     refuse_body,
     refuse_unknown_parameters,
 )
+from verification.checks.packages import Packages
 from verification.reports.idempotency import IdempotencyKey, run_once
-from verification.reports.request import InvalidRequest, shape_faults
+from verification.reports.request import InvalidRequest, named_packages, shape_faults
 from verification.values.shapes import Shape
 from workspaces.models import Client, Scope
 
@@ -130,6 +131,8 @@ class OperationViewSet(GenericViewSet):
     """The query parameters in the declared shape."""
     body: Any
     """The body in the declared shape, or as JSON if the verb validates it."""
+    packages: Packages
+    """The packages that the body names, where its checks are counted."""
 
     @property
     def operation(self) -> Operation:
@@ -155,7 +158,9 @@ class OperationViewSet(GenericViewSet):
         elif request.method in {"POST", "PUT", "PATCH"}:
             refuse_body(request)
         if declared.counts_checks:
-            count_checks(request, self, self.body.get("reports"))
+            reports = self.body.get("reports")
+            self.packages = named_packages(self.client.workspace.pk, reports)
+            count_checks(request, self, reports, self.packages)
 
     def finalize_response(
         self, request: Request, response: Any, *args: Any, **kwargs: Any

@@ -321,6 +321,8 @@ class ReportBody(Shape):
     subject: SubjectBody | None
     """Null after the subject's data was erased."""
     checks_requested: list[str]
+    package: str | None = None
+    """The package that it was ordered by; its checks may have changed since."""
     purpose: str | None
     """Null after the subject's data was erased."""
     payment_mode: PaymentMode
@@ -488,6 +490,8 @@ class QuotedCheck(Shape):
 
 
 class QuotedReport(Shape):
+    package: str | None
+    """The package that named the checks."""
     price: Money
     checks: list[QuotedCheck]
     gates: list[str]
@@ -552,7 +556,9 @@ def _failure(report: Report) -> Failure | None:
 
 
 def _quoted_report(quoted: OrderQuote) -> QuotedReport:
+    package = quoted.order.package
     return QuotedReport(
+        package=package.name if package else None,
         price=_money(total(quoted.lines)),
         checks=[
             QuotedCheck(

@@ -55,6 +55,7 @@ from verification.reports.pricing import quote, total
 from verification.reports.queries import list_reports
 from verification.reports.request import (
     DraftEdit,
+    Order,
     ReportsRequest,
     catalogue,
     read_orders,
@@ -110,7 +111,7 @@ class ReportViewSet(OperationViewSet):
         return self.run_once(self._create_reports)
 
     def _create_reports(self) -> dict[str, Any]:
-        orders = read_orders(self.body, self.client.environment, catalogue())
+        orders = _read_orders(self)
         made = create_reports(self.client, orders)
         answer = CreatedReports(
             count=len(made), reports=[CreatedReport.of(one) for one in made]
@@ -219,8 +220,7 @@ class ReportViewSet(OperationViewSet):
 
         Nothing is stored.
         """
-        orders = read_orders(self.body, self.client.environment, catalogue())
-        return Quote.of(quote(self.client, orders))
+        return Quote.of(quote(self.client, _read_orders(self)))
 
     @action(detail=True, methods=["get"], url_path="consent/state")
     @operation(
@@ -381,6 +381,11 @@ class ReportViewSet(OperationViewSet):
             report.pk, Origin.CLIENT, requested_by=self.client.actor
         )
         return ErasureBody.of(erasure)
+
+
+def _read_orders(view: ReportViewSet) -> list[Order]:
+    environment = view.client.environment
+    return read_orders(view.body, environment, catalogue(), view.packages)
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:

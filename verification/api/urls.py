@@ -1,7 +1,11 @@
 from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
-from verification.api.checks import CheckDefinitionViewSet, SandboxSubjectViewSet
+from verification.api.checks import (
+    CheckDefinitionViewSet,
+    PackageViewSet,
+    SandboxSubjectViewSet,
+)
 from verification.api.corrections import CorrectionViewSet
 from verification.api.erasures import ErasureViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
@@ -17,6 +21,7 @@ router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("reports", ReportViewSet, basename="report")
 router.register("erasures", ErasureViewSet, basename="erasure")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
+router.register("packages", PackageViewSet, basename="package")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
 router.register("corrections", CorrectionViewSet, basename="correction")
 router.register("monitoring/alerts", AlertViewSet, basename="alert")

@@ -198,6 +198,7 @@ def _report_data(
             "paymentMode": report.payment_mode,
             "consentStatus": consent_status,
             "checksRequested": report.checks_requested,
+            "package": report.package,
             "checkStack": [
                 {"checkName": name, "status": status, "checkResultId": str(result_id)}
                 for name, status, result_id in stack

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -11,6 +13,12 @@ from django.utils.timezone import now
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
 from verification.reports.models import NAME_PARTS, Report, RiskLevel, SubjectType
+from workspaces.models import Workspace
+
+# The most checks that a report, a rule or a package can have.
+MAX_CHECKS = 10
+# Lower-case words with hyphens between them, such as tenant-screening.
+PACKAGE_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 
 class CheckDefinition(models.Model):
@@ -55,6 +63,81 @@ class CheckDefinition(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class PackageQuerySet(models.QuerySet["CheckPackage"]):
+    def known_to(self, workspace_id: UUID) -> PackageQuerySet:
+        """Return the packages of the operator and of the workspace, by name."""
+        known = Q(workspace=None) | Q(workspace=workspace_id)
+        return self.filter(known).order_by("name")
+
+
+class CheckPackage(models.Model):
+    """A named set of checks, which clients order in place of single checks.
+
+    It belongs to the operator, and all workspaces can order it, or to one workspace. A
+    name means one package to a workspace for ever: names do not change, packages are
+    deactivated and not deleted, and a trigger keeps a workspace from using a name of
+    the operator.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Null: the operator's.
+    workspace = models.ForeignKey(
+        Workspace,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="packages",
+        db_index=False,
+    )
+    name = models.CharField(max_length=40)
+    display_name = models.CharField(max_length=100)
+    # Names of check definitions, in the order of the report.
+    checks = ArrayField(models.CharField(max_length=40))
+    # In place of the sum of the checks' prices; null: that sum.
+    price = models.DecimalField(max_digits=10, decimal_places=2, null=True, blank=True)
+    active = models.BooleanField(default=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = PackageQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "name"],
+                nulls_distinct=False,
+                name="a_workspace_has_a_package_name_once",
+            ),
+            models.CheckConstraint(
+                name="package_name_is_a_slug",
+                condition=Q(name__regex=f"^{PACKAGE_NAME}$"),
+            ),
+            models.CheckConstraint(
+                name="package_price_is_not_negative",
+                condition=Q(price=None) | Q(price__gte=0),
+            ),
+            models.CheckConstraint(
+                name="package_has_1_to_10_checks",
+                condition=Q(checks__len__gte=1, checks__len__lte=MAX_CHECKS),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_of_operator(self) -> bool:
+        return self.workspace_id is None
+
+    def price_for(self, checks: Collection[str]) -> Decimal | None:
+        """Return the package's own price, which holds for its present checks only.
+
+        Reports and rules keep the checks that they were made with.
+        """
+        return self.price if set(checks) == set(self.checks) else None
 
 
 class ResultStatus(models.TextChoices):

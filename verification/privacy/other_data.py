@@ -45,6 +45,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "backoffice_keyprobe": CODES,
     "backoffice_lookupkey": CODES,
     "checks_checkdefinition": CODES,
+    "checks_checkpackage": CLIENT,
     "golive_application": {
         CODES: "status",
         CLIENT: "company_name details",
@@ -81,8 +82,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "monitoring_rule": {
         RULES: "subject_id subject_name search_name terms subject consent reference",
         CODES: (
-            "environment subject_type check_names cadence status pause_reason "
-            "last_error"
+            "environment subject_type check_names package cadence status "
+            "pause_reason last_error"
         ),
         ACTORS: "created_by",
     },
@@ -145,8 +146,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "reports_idempotencyrecord": {CODES: "environment", HASHES: "key fingerprint"},
     "reports_report": {
         CODES: (
-            "environment status subject_type country checks_requested payment_mode "
-            "failure_code"
+            "environment status subject_type country checks_requested package "
+            "payment_mode failure_code"
         ),
         ACTORS: "created_by",
     },

@@ -224,6 +224,7 @@ def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Rep
         search_name=subject.search_name,
         subject=subject.members,
         checks_requested=[definition.name for definition in order.definitions],
+        package=order.package.name if order.package else None,
         purpose=order.purpose,
         payment_mode=order.payment_mode,
         reuse=order.reuse,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import repeat
@@ -12,6 +13,7 @@ from uuid import UUID
 from django.db import transaction
 
 from verification.checks.models import CheckResult
+from verification.checks.packages import package_of
 from verification.consents.messages import cancel_consent_requests, consent_request
 from verification.consents.models import Consent
 from verification.db.bulk_insert import Rows, insert
@@ -55,6 +57,7 @@ from verification.reports.request import (
     InvalidRequest,
     Order,
     catalogue,
+    named_packages,
     read_order,
     validate_shape,
 )
@@ -63,7 +66,7 @@ from verification.values.clock import now
 from workspaces.models import Client
 
 # The notice shows these members. An edit of one voids a consent that was given.
-NOTICE_MEMBERS = ("subject", "checksRequested", "purpose", "paymentMode")
+NOTICE_MEMBERS = ("subject", "checksRequested", "package", "purpose", "paymentMode")
 
 
 @transaction.atomic
@@ -109,18 +112,28 @@ def _merge_edit(
     """Return the edited draft's order, or raise InvalidRequest with all its faults."""
     known = {fault.path for fault in faults}
     item = {**as_item(report), **body}
+    is_package_kept = (
+        report.package and not {"checksRequested", "package"} & body.keys()
+    )
+    if "package" in body and "checksRequested" not in body:
+        del item["checksRequested"]
     if "paymentMode" in body and "payer" not in body:
         item.pop("payer", None)
-    order = read_order(item, client.environment, catalogue(), draft=True)
+    packages = named_packages(client.workspace.pk, [item])
+    order = read_order(item, client.environment, catalogue(), packages, draft=True)
     if isinstance(order, list):
         raise InvalidRequest([*faults, *(f for f in order if f.path not in known)])
     if faults:
         raise InvalidRequest(faults)
-    return order
+    # With the checks that the draft was made with, which the package may not have now.
+    return replace(order, package=package_of(report)) if is_package_kept else order
 
 
 def as_item(report: Report) -> dict[str, Any]:
-    """Return the item of a create request that would make this report."""
+    """Return the item of a create request that would make this report.
+
+    It names the checks, as the report's package may have others now.
+    """
     item: dict[str, Any] = {
         "subject": report.subject,
         "checksRequested": report.checks_requested,
@@ -265,6 +278,7 @@ def _replace_results(report: Report, lines: list[OrderLine], at: datetime) -> No
 
 def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> None:
     report.checks_requested = [definition.name for definition in order.definitions]
+    report.package = order.package.name if order.package else None
     report.purpose, report.payment_mode = order.purpose, order.payment_mode
     report.reuse, report.updated_at = order.reuse, at
     write_subject(report, order.subject, subject_id)

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.packages import package_of
 from verification.checks.queue import schedule_checks, wake_up
 from verification.checks.results import CHECK_ENDED
 from verification.db.bulk_insert import insert
@@ -20,6 +21,7 @@ from verification.reports.models import Report, ReportStatus, Subject
 from verification.reports.objections import objected_since_consent
 from verification.reports.pricing import (
     OrderLine,
+    PriceRequest,
     charge_items,
     charge_movements,
     price,
@@ -121,8 +123,9 @@ def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
 ) -> list[OrderLine]:
     """Price the checks of a report whose subject is not erased."""
-    items = [(Subject(report.subject or {}), definitions, report.reuse)]
-    return price(items, client.workspace.pk, client.environment, at)[0].lines
+    subject, package = Subject(report.subject or {}), package_of(report)
+    request = PriceRequest(subject, definitions, report.reuse, package)
+    return price([request], client.workspace.pk, client.environment, at)[0].lines
 
 
 def _require_subject(report: Report) -> None:

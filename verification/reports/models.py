@@ -109,6 +109,8 @@ class Report(models.Model):
     # The members of the interface's Subject object, and the inputs of the checks.
     subject = EncryptedJSONField(null=True)
     checks_requested = ArrayField(models.CharField(max_length=40))
+    # The name of the package that it was ordered by. Its checks may have changed since.
+    package = models.CharField(max_length=40, null=True, blank=True)  # noqa: DJ001
     purpose = models.CharField(max_length=500)
     payment_mode = models.CharField(max_length=11, choices=PaymentMode)
     # True if its checks may reuse fresh earlier results

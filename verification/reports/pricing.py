@@ -1,6 +1,7 @@
 """Price orders, quote them, and charge the workspace.
 
-A check whose earlier result can be reused is free.
+A check whose earlier result can be reused is free. The price of a package is shared out
+among its checks, so that each check can be free or given back alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
-from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
 from verification.payments.registry import LABELS, checkout_provider, minimum_amount
 from verification.reports.models import (
@@ -32,6 +33,18 @@ from workspaces.ledger import Kind, Movement
 from workspaces.models import Client
 
 FREE = Decimal(0)
+CENT = Decimal("0.01")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRequest:
+    """The checks of one report; `reuse` allows earlier results."""
+
+    subject: Subject
+    definitions: Sequence[CheckDefinition]
+    reuse: bool
+    # The package that they were ordered by
+    package: CheckPackage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,52 +161,86 @@ def price_orders(
     orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
 ) -> list[PricedOrder]:
     """Price the orders with one query for all of them."""
-    return price(
-        [(order.subject, order.definitions, order.reuse) for order in orders],
-        workspace_id,
-        environment,
-        at,
-    )
+    requests = [
+        PriceRequest(o.subject, o.definitions, o.reuse, o.package) for o in orders
+    ]
+    return price(requests, workspace_id, environment, at)
 
 
 def price(
-    items: Sequence[tuple[Subject, Sequence[CheckDefinition], bool]],
+    requests: Sequence[PriceRequest],
     workspace_id: UUID,
     environment: str,
     at: datetime,
 ) -> list[PricedOrder]:
-    """Price items of (subject, definitions, whether earlier results may be reused)."""
     subjects = [
-        subject.in_workspace(workspace_id, environment) for subject, _, _ in items
+        request.subject.in_workspace(workspace_id, environment) for request in requests
     ]
-    # The definitions of each item with their questions
-    pairs = [
+    # The questions of each request's definitions
+    questions = [
         [
-            (d, subject.question(d.name, [entry["key"] for entry in d.required_inputs]))
-            for d in definitions
+            subject.question(d.name, [entry["key"] for entry in d.required_inputs])
+            for d in request.definitions
         ]
-        for subject, (_, definitions, _) in zip(subjects, items, strict=True)
+        for subject, request in zip(subjects, requests, strict=True)
     ]
     reusable = _reusable_results(
         [
             (question, at - timedelta(days=definition.freshness_days))
-            for own, (_, _, reuse) in zip(pairs, items, strict=True)
-            if reuse
-            for definition, question in own
+            for request, own in zip(requests, questions, strict=True)
+            if request.reuse
+            for definition, question in zip(request.definitions, own, strict=True)
         ]
     )
     priced = []
-    for subject, own, (_, _, reuse) in zip(subjects, pairs, items, strict=True):
-        results = reusable if reuse else {}
-        lines = [_line(d, question, results.get(question)) for d, question in own]
+    for subject, own, request in zip(subjects, questions, requests, strict=True):
+        results = reusable if request.reuse else {}
+        prices = check_prices(request.definitions, request.package)
+        lines = [
+            _line(definition, question, price, results.get(question))
+            for definition, question, price in zip(
+                request.definitions, own, prices, strict=True
+            )
+        ]
         priced.append(PricedOrder(subject, lines))
     return priced
 
 
+def check_prices(
+    definitions: Sequence[CheckDefinition], package: CheckPackage | None
+) -> list[Decimal]:
+    """Return the price of each check: its own, or its share of the package's price."""
+    prices = [definition.price for definition in definitions]
+    if package is None:
+        return prices
+    amount = package.price_for([definition.name for definition in definitions])
+    return prices if amount is None else share_out(amount, prices)
+
+
+def share_out(amount: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
+    """Split an amount by weights into whole cents, which add up to it exactly.
+
+    Each share is rounded down; the cents that are left go to the largest remainders,
+    the first of equal ones. Weights that are all zero count as equal.
+    """
+    if not any(weights):
+        weights = [Decimal(1)] * len(weights)
+    whole = sum(weights)
+    cents = [divmod(amount / CENT * weight, whole) for weight in weights]
+    shares = [share for share, _ in cents]
+    by_remainder = sorted(range(len(cents)), key=lambda number: -cents[number][1])
+    for number in by_remainder[: int(amount / CENT - sum(shares))]:
+        shares[number] += 1
+    return [share * CENT for share in shares]
+
+
 def _line(
-    definition: CheckDefinition, question: bytes, reused_from_id: UUID | None
+    definition: CheckDefinition,
+    question: bytes,
+    price: Decimal,
+    reused_from_id: UUID | None,
 ) -> OrderLine:
-    price = FREE if reused_from_id else definition.price
+    price = FREE if reused_from_id else price
     return OrderLine(definition, question, price, reused_from_id)
 
 

@@ -8,9 +8,16 @@ every fault of a request.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Annotated, Any
 from uuid import UUID
@@ -19,7 +26,8 @@ from django.db import connection
 from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 
-from verification.checks.models import CheckDefinition
+from verification.checks.models import MAX_CHECKS, CheckDefinition, CheckPackage
+from verification.checks.packages import NO_PACKAGES, Packages, find_packages
 from verification.consents.models import (
     Consent,
     challenge_for_subject,
@@ -45,7 +53,6 @@ _cached_catalogue: tuple[str, Catalogue] | None = None
 # create its reports.
 MAX_FAULTS = 100
 MAX_REPORTS = 500
-MAX_CHECKS = 10
 TEXT_LIMIT = 200
 # The largest integer that every JSON reader keeps exact
 MAX_NUMBER = 2**53 - 1
@@ -163,13 +170,18 @@ class PayerInput(RequestShape):
     phone: formats.Phone | None = None
 
 
+CheckNames = Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
+PackageName = Annotated[str, Field(min_length=1, max_length=40)]
+
+
 class DraftEdit(RequestShape):
     """Members left out stay; `subject` and `checksRequested` are replaced whole."""
 
     subject: SubjectInput | None = None
-    checks_requested: (
-        Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)] | None
-    ) = None
+    checks_requested: CheckNames | None = None
+    """Replaces the checks; the draft is then no order of a package."""
+    package: PackageName | None = None
+    """Replaces the checks by those of the package."""
     purpose: formats.text(500) | None = None  # type: ignore[valid-type]
     consent: ConsentInput | None = None
     payment_mode: PaymentMode | None = None
@@ -181,8 +193,10 @@ class ReportItem(RequestShape):
     """One report to create."""
 
     subject: SubjectInput
-    checks_requested: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
-    """Check names, each once."""
+    checks_requested: CheckNames | None = None
+    """Check names, each once. Needed unless `package` names the checks."""
+    package: PackageName | None = None
+    """The name of a package, in place of `checksRequested`."""
     purpose: formats.text(500)  # type: ignore[valid-type]
     """Why the check is run, as the subject will read it."""
     consent: ConsentInput | None = None
@@ -228,6 +242,8 @@ class Order:
     reference: str | None
     # The monitoring rule, if the report is one of its runs
     monitoring_id: UUID | None = None
+    # The package that named the definitions
+    package: CheckPackage | None = None
 
 
 def catalogue() -> Catalogue:
@@ -249,17 +265,25 @@ def catalogue() -> Catalogue:
     return _cached_catalogue[1]
 
 
+def named_packages(workspace_id: UUID, reports: object) -> Packages:
+    """Return the packages that items of a request name and that the workspace knows."""
+    items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
+    named = (item.get("package") for item in items if isinstance(item, dict))
+    return find_packages(workspace_id, {n for n in named if isinstance(n, str)})
+
+
 def read_orders(
     body: Mapping[str, Any],
     environment: str,
     definitions: Catalogue,
+    packages: Packages = NO_PACKAGES,
     *,
     unanswered: bool = False,
 ) -> list[Order]:
     """Return the orders of a create request, or raise InvalidRequest.
 
-    The search stops at more than MAX_FAULTS faults. `unanswered` accepts checks that
-    no source answers.
+    `packages` are those of `named_packages`. The search stops at more than MAX_FAULTS
+    faults. `unanswered` accepts checks that no source answers.
     """
     faults = validate_shape(ReportsEnvelope, body)
     orders: list[Order] = []
@@ -271,6 +295,7 @@ def read_orders(
             item,
             environment,
             definitions,
+            packages,
             draft=body.get("draft") is True,
             at=("reports", number),
             unanswered=unanswered,
@@ -288,6 +313,7 @@ def read_order(
     item: Any,
     environment: str,
     definitions: Catalogue,
+    packages: Packages = NO_PACKAGES,
     *,
     draft: bool,
     at: MemberPath = (),
@@ -300,7 +326,12 @@ def read_order(
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
         draft = item["draft"]
     context = RuleContext(
-        definitions, draft, environment, accepts_payments(environment), unanswered
+        definitions,
+        draft,
+        environment,
+        accepts_payments(environment),
+        unanswered,
+        packages,
     )
     try:
         request = ReportItem.model_validate(item)
@@ -314,7 +345,7 @@ def read_order(
         return faults
     if faults := _find_item_faults(item, context, at):
         return faults
-    return _order(request, definitions, draft)
+    return _order(request, context)
 
 
 def _find_item_faults(
@@ -344,19 +375,22 @@ def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
     return rewritten
 
 
-def _order(request: ReportItem, definitions: Catalogue, draft: bool) -> Order:
+def _order(request: ReportItem, context: RuleContext) -> Order:
     members = request.subject.model_dump(by_alias=True, exclude_none=True)
     members["subjectType"] = request.subject.subject_type.value
+    package = context.packages[request.package] if request.package else None
+    names = package.checks if package else request.checks_requested or ()
     return Order(
         subject=Subject.of(members),
-        definitions=[definitions[name] for name in request.checks_requested],
+        definitions=[context.definitions[name] for name in names],
         purpose=request.purpose,
         consent=request.consent,
         payment_mode=request.payment_mode.value,
         payer=request.payer,
-        draft=draft,
+        draft=context.draft,
         reuse=request.reuse,
         reference=request.reference,
+        package=package,
     )
 
 
@@ -399,6 +433,7 @@ class RuleContext:
     takes_payments: bool
     # Accept checks that no source answers; for the operator's own reports only.
     unanswered: bool = False
+    packages: Packages = field(default_factory=dict)
 
 
 def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
@@ -413,37 +448,67 @@ def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
 
 
 def _requested_definitions(item: Json, context: RuleContext) -> list[CheckDefinition]:
-    names = dict.fromkeys(item.get("checksRequested") or ())
-    return [context.definitions[name] for name in names if name in context.definitions]
+    package = context.packages.get(item.get("package") or "")
+    names = package.checks if package else item.get("checksRequested") or ()
+    known = context.definitions
+    return [known[name] for name in dict.fromkeys(names) if name in known]
 
 
 def _check_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
+    names, package_name = item.get("checksRequested"), item.get("package")
+    if package_name is not None:
+        yield from _package_faults(item, package_name, context)
+    elif names is None:
+        member = "package" if "package" in item else "checksRequested"
+        yield Fault((member,), "required", "Name checksRequested, or a package.")
+    else:
+        for number, code, detail in _refused_checks(item, names, context):
+            yield Fault(("checksRequested", number), code, detail)
+
+
+def _package_faults(item: Json, name: str, context: RuleContext) -> Iterator[Fault]:
+    path: MemberPath = ("package",)
+    package = context.packages.get(name)
+    if item.get("checksRequested") is not None:
+        detail = "Name checksRequested or a package, not both."
+        yield Fault(path, "not-allowed-here", detail)
+    elif package is None:
+        detail = "There is no such package; GET /api/v1/packages lists yours."
+        yield Fault(path, "unknown-package", detail)
+    elif not package.active:
+        detail = f"The package {name} is not offered at present."
+        yield Fault(path, "inactive-package", detail)
+    else:
+        for _, code, detail in _refused_checks(item, package.checks, context):
+            yield Fault(path, code, f"The package {name} cannot be ordered. {detail}")
+
+
+def _refused_checks(
+    item: Json, names: Sequence[str], context: RuleContext
+) -> Iterator[tuple[int, str, str]]:
+    """Yield the position, fault code and detail of each check that is refused."""
     subject = item.get("subject") or {}
     kind, country = subject.get("subjectType"), subject.get("country", HOME_COUNTRY)
     if context.unanswered or not subject:
         country = None
     earlier: set[str] = set()
-    for number, name in enumerate(item.get("checksRequested") or ()):
-        path: MemberPath = ("checksRequested", number)
+    for number, name in enumerate(names):
         definition = context.definitions.get(name)
         if definition is None:
-            names = ", ".join(context.definitions)
-            yield Fault(
-                path, "unknown-check", f"There is no such check; known: {names}."
-            )
+            known = ", ".join(context.definitions)
+            yield number, "unknown-check", f"There is no such check; known: {known}."
         elif not definition.active:
-            yield Fault(path, "inactive-check", f"{name} is not offered at present.")
+            yield number, "inactive-check", f"{name} is not offered at present."
         elif name in earlier:
-            yield Fault(path, "duplicate", f"{name} is requested twice.")
+            yield number, "duplicate", f"{name} is requested twice."
         elif kind and kind not in definition.subject_types:
             accepted = " and ".join(definition.subject_types)
-            yield Fault(
-                path, "subject-type-not-accepted", f"{name} accepts {accepted} only."
-            )
+            detail = f"{name} accepts {accepted} only."
+            yield number, "subject-type-not-accepted", detail
         elif country and (
             reason := no_source_reason(name, context.environment, country)
         ):
-            yield Fault(path, "check-not-available", reason)
+            yield number, "check-not-available", reason
         earlier.add(name)
 
 
