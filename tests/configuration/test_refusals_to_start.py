@@ -53,6 +53,8 @@ def database_url(user: str, name: str) -> str:
         ),
         ("jobs", {"FIELD_KEYS": "k1:short"}, "docs/configuration.md"),
         ("migrate", {"LOOKUP_KEY": "short"}, "docs/configuration.md"),
+        ("jobs", {"JOB_WORKERS": "0"}, "JOB_WORKERS is 0; it must be at least 1."),
+        ("run", {"WEB_WORKERS": "-1"}, "WEB_WORKERS is -1; it must be at least 1."),
         ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
         ("jobs", {"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
         ("jobs", {"TRUSTED_PROXIES": "10.0.0.1,proxy"}, "such as 10.0.0.5"),

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.service import ROLE, STOP_SECONDS, Service, free_port
-from verification.backups.checks import check_pooler
+from verification.backups.checks import check_databases
 from verification.db import embedded
 from verification.db.startup import find_pooler
 from verification.jobs.processes import parent_death_hook
@@ -97,14 +97,18 @@ def served(service: Service) -> Iterator[Callable[..., None]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_web_and_jobs_work_behind_session_pooling(service, pooled, served, settings):
+def test_web_and_jobs_work_behind_session_pooling(
+    service, pooled, served, settings, monkeypatch
+):
     url = pooled("session")
     assert find_pooler(url) == "session"
     assert find_pooler(service.database_url) == ""
-    settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = url
-    assert [found.id for found in check_pooler(["default"])] == ["deploy.W012"]
-    settings.DATABASE_DIRECT_URL = service.environment["DATABASE_URL"]
-    assert check_pooler(["default"]) == []
+    with monkeypatch.context() as environment:
+        environment.setenv("DATABASE_URL", url)
+        settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = url
+        assert [found.id for found in check_databases(["default"])] == ["deploy.W012"]
+        settings.DATABASE_DIRECT_URL = service.environment["DATABASE_URL"]
+        assert check_databases(["default"]) == []
 
     served(DATABASE_URL=url)
     client = Client(service, "sandbox")
@@ -118,11 +122,12 @@ def test_web_and_jobs_work_behind_session_pooling(service, pooled, served, setti
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_transaction_pooling_is_refused(service, pooled, settings):
+def test_transaction_pooling_is_refused(service, pooled, settings, monkeypatch):
     url = pooled("transaction")
+    monkeypatch.setenv("DATABASE_URL", url)
     assert find_pooler(url) == "transaction"
-    settings.DATABASE_URL = url
-    assert [found.id for found in check_pooler(["default"])] == ["deploy.E004"]
+    settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = url
+    assert [found.id for found in check_databases(["default"])] == ["deploy.E004"]
 
     for command in (["-m", "verification.web.server"], ["manage.py", "jobs"]):
         done = subprocess.run(

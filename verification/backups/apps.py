@@ -10,5 +10,5 @@ class BackupsConfig(AppConfig):
         from verification.backups import checks
 
         register(checks.check_deployment, deploy=True)
+        register(checks.check_databases, Tags.database, deploy=True)
         register(checks.check_backups, Tags.database, deploy=True)
-        register(checks.check_pooler, Tags.database, deploy=True)

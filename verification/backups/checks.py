@@ -5,27 +5,47 @@ Each entry names the variable and the page that describes it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from email.utils import parseaddr
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
+from django.db import OperationalError, ProgrammingError
 from django.http.request import validate_host
+from django.utils.module_loading import import_string
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.db import embedded, startup
 from verification.outbound.targets import is_allowed_host
+from verification.settings.providers import Adapter
+from verification.settings.secrets import missing_secrets
 
 CONFIGURATION = "docs/configuration.md"
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 SAFE_MODES = {"require", "verify-ca", "verify-full"}
 MIN_TOKEN = 20
-# 32 random bytes have about 30 different values.
+# 32 random bytes have about 30 different values, and so many random characters.
 MIN_DISTINCT = 16
+# No proxy has a network as large as this.
+MIN_PREFIX = 8
+# Variable -> what it does to a production
+DEVELOPMENT = {
+    "WEBHOOK_DEV_HOSTS": "clients reach these hosts in your network",
+    "WEBHOOK_CA_FILE": "webhooks trust more certificates than the system does",
+    "SOURCE_DEV_HOSTS": "sources may be at any address there",
+    "PAYMENT_DEV_HOSTS": "payments need no https there, and take test keys",
+    "PAYSTACK_URL": "another server takes payments",
+    "PAYSTACK_CHECKOUT_URL": "payers are sent to another server",
+    "STRIPE_URL": "another server takes payments",
+    "STRIPE_CHECKOUT_URL": "payers are sent to another server",
+}
 
 
 def check_deployment(**options: Any) -> list[CheckMessage]:
@@ -36,6 +56,8 @@ def _errors() -> Iterator[Error]:
     if settings.DEBUG:
         text = "DEBUG is on: secrets are made up, and errors show internals."
         yield _error("E001", text, "Remove DEBUG.")
+    for name in missing_secrets():
+        yield _error("E012", f"{name} is not set.", "Make it as the page says.")
     if embedded.is_used():
         text = "DATABASE_URL is not set: the embedded server is for development."
         yield _error("E002", text, "Name your PostgreSQL in DATABASE_URL.")
@@ -54,6 +76,34 @@ def _errors() -> Iterator[Error]:
     if any(len(set(key)) < MIN_DISTINCT for key in {*ring, *settings.LOOKUP_KEY}):
         text = "A key of FIELD_KEYS or LOOKUP_KEY was not made at random."
         yield _error("E008", text, "Make another one as the page says.")
+    if len(set(settings.SECRET_KEY)) < MIN_DISTINCT:
+        text = "SECRET_KEY was not made at random."
+        yield _error("E008", text, "Make another one as the page says.")
+    for name, danger in DEVELOPMENT.items():
+        if os.environ.get(name):
+            text = f"{name} is for development: {danger}."
+            yield _error("E009", text, "Remove it.")
+    yield from _limits()
+
+
+def _limits() -> Iterator[Error]:
+    everybody = [
+        entry
+        for entry in settings.TRUSTED_PROXIES
+        if ip_network(entry, strict=False).prefixlen < MIN_PREFIX
+    ]
+    if everybody:
+        text = f"TRUSTED_PROXIES has {', '.join(everybody)}: clients name any address."
+        yield _error("E013", text, "List the addresses of your proxies alone.")
+    lease = settings.CHECK_LEASE_SECONDS
+    adapters = {name: import_string(path) for name, (path, _) in _sources()}
+    if slow := [name for name, a in adapters.items() if a.longest_seconds >= lease]:
+        text = f"CHECK_LEASE_SECONDS is {lease}, and {', '.join(slow)} may take longer."
+        yield _error("E014", text, "Remove it, or two workers do the same check.")
+    for name in ("JOB_WORKERS", "WEB_WORKERS"):
+        if getattr(settings, name) < 1:
+            text = f"{name} is {getattr(settings, name)}: nothing would run."
+            yield _error("E015", text, "Set at least 1.")
 
 
 def _contradictions(public: str) -> Iterator[Error]:
@@ -65,6 +115,12 @@ def _contradictions(public: str) -> Iterator[Error]:
     if refused:
         text = f"ALLOWED_HOSTS lacks {', '.join(sorted(refused))}: it is answered 400."
         yield _error("E011", text, "Add it, or remove ALLOWED_HOSTS.")
+    if "*" in settings.ALLOWED_HOSTS:
+        text = "ALLOWED_HOSTS has *: links are made for whatever host a request names."
+        yield _error("E011", text, "Name the hosts, or remove ALLOWED_HOSTS.")
+    if os.environ.get("DOCUMENTS_BUCKET") and os.environ.get("DOCUMENTS_DIR"):
+        text = "DOCUMENTS_BUCKET and DOCUMENTS_DIR are both set: the bucket is used."
+        yield _error("E016", text, "Remove one of them.")
     if settings.SANDBOX_HOST and settings.SANDBOX_HOST == settings.PRODUCTION_HOST:
         text = "SANDBOX_HOST and PRODUCTION_HOST are the same: they keep nothing apart."
         yield _error("E005", text, "Give each its own name, or remove both.")
@@ -75,10 +131,7 @@ def _contradictions(public: str) -> Iterator[Error]:
     if not _is_address(parseaddr(settings.DEFAULT_FROM_EMAIL)[1]):
         text = "EMAIL_FROM is no e-mail address."
         yield _error("E006", text, "Set it to the sender of your e-mails.")
-    if settings.WEBHOOK_DEV_HOSTS:
-        text = "WEBHOOK_DEV_HOSTS is set: clients reach these hosts in your network."
-        yield _error("E009", text, "Remove it.")
-    for name, (_, options) in sorted(settings.PROVIDERS.items()):
+    for name, (_, options) in _sources():
         url = urlsplit(options.get("url", ""))
         host, port = url.hostname or "", url.port or 80
         if url.scheme == "http" and not is_allowed_host(host, port, options["opened"]):
@@ -134,36 +187,66 @@ def _warnings() -> Iterator[Warning]:
         yield _warning("W014", text, "Make it like SECRET_KEY.")
 
 
-def check_backups(
+def check_databases(
     databases: Sequence[str] | None = None, **options: Any
 ) -> list[CheckMessage]:
-    """Warn if no backup was made within two days, if a database may be read.
+    """Examine what both addresses of the database lead to, if it may be read.
 
     That is so with `check --deploy --database default`.
     """
+    # The list names the lack of DATABASE_URL anyway.
+    if not databases or embedded.is_used():
+        return []
+    identities = {}
+    for name in ("DATABASE_URL", "DATABASE_DIRECT_URL"):
+        url = getattr(settings, name)
+        if name == "DATABASE_URL" or url != settings.DATABASE_URL:
+            try:
+                identities[name] = startup.identify_database(url)
+            except psycopg.OperationalError as e:
+                text = startup.explain_error(OperationalError(str(e)), name)
+                return [_error("E017", text, "No database was examined.")]
+    found = list(_find_pooler())
+    if len(set(identities.values())) > 1:
+        text = "DATABASE_DIRECT_URL leads to another database than DATABASE_URL."
+        found.append(_error("E018", text, "Name the same server and database."))
+    return found
+
+
+def _find_pooler() -> Iterator[CheckMessage]:
+    pooler = startup.find_pooler(settings.DATABASE_URL)
+    if pooler == "transaction":
+        text = "DATABASE_URL leads to a pooler in transaction mode."
+        yield _error("E004", text, "Set pool_mode = session for this service.")
+    elif pooler and settings.DATABASE_DIRECT_URL == settings.DATABASE_URL:
+        text = "DATABASE_URL leads to a pooler, which jobs and backups do not need."
+        yield _warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")
+
+
+def check_backups(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Warn if no backup was made within two days, if the database may be read."""
     if not databases:
         return []
     from verification.backups.archive import newest_backup_age
 
-    age = newest_backup_age()
+    try:
+        age = newest_backup_age()
+    except OperationalError:
+        # `check_databases` says so.
+        return []
+    except ProgrammingError:
+        # No migration has been applied yet.
+        age = None
     if age is not None and age.days < 2:
         return []
     text = "No backup was made within two days."
     return [_warning("W011", text, "Run `manage.py backup` every night.")]
 
 
-def check_pooler(
-    databases: Sequence[str] | None = None, **options: Any
-) -> list[CheckMessage]:
-    """Name a pooler that the service cannot use, if a database may be read."""
-    pooler = startup.find_pooler(settings.DATABASE_URL) if databases else ""
-    if pooler == "transaction":
-        text = "DATABASE_URL leads to a pooler in transaction mode."
-        return [_error("E004", text, "Set pool_mode = session for this service.")]
-    if pooler and settings.DATABASE_DIRECT_URL == settings.DATABASE_URL:
-        text = "DATABASE_URL leads to a pooler, which jobs and backups do not need."
-        return [_warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")]
-    return []
+def _sources() -> list[tuple[str, Adapter]]:
+    return sorted(settings.PROVIDERS.items())
 
 
 def _is_address(text: str) -> bool:

@@ -53,8 +53,11 @@ class DatabaseRefused(OperationalError):
     """The database answers but cannot be used; the text says why."""
 
 
-def explain_error(error: OperationalError) -> str:
-    """Return what to do about a failed connection, or "" for a failed statement."""
+def explain_error(error: OperationalError, name: str = "") -> str:
+    """Return what to do about a failed connection, or "" for a failed statement.
+
+    `name` is the variable with the address, if it is not that of this process.
+    """
     if isinstance(error, DatabaseRefused):
         return str(error)
     if getattr(error.__cause__, "sqlstate", None) is not None:
@@ -65,7 +68,7 @@ def explain_error(error: OperationalError) -> str:
     if embedded.is_used():
         return f"The embedded database cannot be used ({why}); start the command again."
     advice = next((a for found, a in ADVICE.items() if re.search(found, text)), "")
-    name = "DATABASE_DIRECT_URL" if settings.IS_DIRECT else "DATABASE_URL"
+    name = name or ("DATABASE_DIRECT_URL" if settings.IS_DIRECT else "DATABASE_URL")
     return (
         f"The database that {name} names cannot be used ({why}); "
         f"{advice or f'correct {name}'}."
@@ -105,6 +108,20 @@ def find_pooler(url: str) -> Literal["", "session", "transaction"]:
                 _server_process(first) != session or _server_process(second) == session
             )
     return "transaction" if is_shared else "session"
+
+
+def identify_database(url: str) -> tuple[int, int]:
+    """Return the number of the server's data and that of the database.
+
+    A standby has the numbers of its primary server.
+    """
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
+        row = client.execute(
+            "SELECT system_identifier, d.oid::bigint FROM pg_control_system(),"
+            " pg_database d WHERE datname = current_database()"
+        ).fetchone()
+    assert row  # noqa: S101
+    return row
 
 
 def _server_process(client: psycopg.Connection[Any]) -> int:

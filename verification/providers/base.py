@@ -173,6 +173,9 @@ class Provider(Protocol):
     `countries` are the countries that the provider covers; an empty set means all. It
     refuses other countries before it makes a call. `not_told` has the output fields of
     each check that the source never fills.
+
+    `longest_seconds` limits the time that `ask` may take, all its calls together. It is
+    shorter than the lease of a check, after which another worker would ask again.
     """
 
     name: ClassVar[str]
@@ -180,6 +183,7 @@ class Provider(Protocol):
     repeats_are_free: ClassVar[bool] = False
     countries: ClassVar[frozenset[str]] = frozenset()
     not_told: ClassVar[NotTold] = {}
+    longest_seconds: ClassVar[float] = 0
 
     def ask(self, inquiry: Inquiry) -> Finding:
         """Return the finding. Raises Unavailable, Refused or AnswerPending."""

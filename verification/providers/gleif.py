@@ -55,6 +55,8 @@ VOIDED = "The record has been withdrawn by the register."
 class Gleif(Provider):
     name = "gleif"
     repeats_are_free = True
+    # A check needs up to two calls.
+    longest_seconds = 2 * SECONDS
     not_told = {"BUSINESS_VERIFICATION": ("directors", "shareholders")}
 
     def __init__(

@@ -64,6 +64,7 @@ class _Answer:
 class Kra(Provider):
     name = "kra"
     repeats_are_free = True
+    longest_seconds = 6 * SECONDS
     countries = frozenset({"KE"})
     not_told = {"KRA_PIN": ("taxStation", "registeredAddress", "obligations")}
 

@@ -162,6 +162,7 @@ class Answer(Record):
 
 class Metropol(Provider):
     name = "metropol"
+    longest_seconds = SECONDS
     countries = frozenset({"KE"})
     not_told = {
         "CRB_SCORE": ("scoreBand", "probabilityOfDefault"),

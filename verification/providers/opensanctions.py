@@ -43,6 +43,8 @@ REFUSALS = {
 
 class OpenSanctions(Provider):
     name = "opensanctions"
+    # The catalogue and the query
+    longest_seconds = 2 * SECONDS
 
     def __init__(
         self,

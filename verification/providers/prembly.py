@@ -75,6 +75,7 @@ class Answer(Record):
 
 class Prembly(Provider):
     name = "prembly"
+    longest_seconds = SECONDS
     countries = frozenset({"KE"})
     not_told = {
         "KRA_PIN": ("taxStation", "registeredAddress"),

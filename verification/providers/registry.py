@@ -172,6 +172,7 @@ class _NoSource:
     repeats_are_free: ClassVar[bool] = True
     countries: ClassVar[frozenset[str]] = frozenset()
     not_told: ClassVar[NotTold] = {}
+    longest_seconds: ClassVar[float] = 0
 
     def text(self, check: str) -> str:
         return self.message.format(check=check)

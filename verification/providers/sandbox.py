@@ -83,6 +83,7 @@ class Sandbox:
     repeats_are_free: ClassVar[bool] = True
     countries: ClassVar[frozenset[str]] = frozenset()
     not_told: ClassVar[NotTold] = DATA["not_told"]
+    longest_seconds: ClassVar[float] = 0
 
     def ask(self, inquiry: Inquiry) -> Finding:
         check = CHECKS.get(inquiry.check)

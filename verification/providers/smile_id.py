@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 SOURCE = "Smile ID"
 ID_PATH, BUSINESS_PATH = "/v1/id_verification", "/v1/business_verification"
 STATUS_PATH = "/v1/job_status"
-# For one call, and for all calls of a check: they end within its lease.
+# For one call, and for all calls of a check but the last two.
 SECONDS, TOGETHER = 10.0, 35.0
 # Seconds until we ask for the status of a job: without callbacks, and with them.
 PAUSE = 10.0
@@ -120,6 +120,7 @@ class _Job:
 class SmileId(Provider):
     name = "smile_id"
     repeats_are_free = True
+    longest_seconds = TOGETHER + 2 * SECONDS
     countries = frozenset({"KE"})
     not_told = {"KRA_PIN": ("pinStatus", "taxStation", "obligations")}
 

@@ -65,7 +65,7 @@ from verification.values.clock import now
 logger = logging.getLogger(__name__)
 
 SOURCE = "Smile ID (V3)"
-# For each call: a token, a job and one repeat of each end within the check's lease.
+# For each call. A check may need six: a token, its state, a callback, a repeat of each.
 SECONDS = 8.0
 # Tokens live for 15 minutes.
 TOKEN_LIFE = 14 * 60.0
@@ -92,6 +92,7 @@ UNSURE = "The record matches; Smile ID wants a person to look at it."
 
 class SmileIdV3(Provider):
     name = "smile_id_v3"
+    longest_seconds = 6 * SECONDS
     countries = frozenset({"KE"})
     not_told = {
         "IDENTITY": ("serialNumber", "citizenship", "placeOfBirth", "lifeStatus")

@@ -1,4 +1,4 @@
-"""Database, mail, documents, virus scanner and proxy, from the environment."""
+"""Database, processes, mail, documents, scanner and proxy, from the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from verification.extras import missing_extra
 from verification.outbound.proxy import Proxy
-from verification.settings.secrets import optional_secret
+from verification.settings.secrets import is_deployment_check, optional_secret
 
 # A connection whose other end has vanished is noticed within about ten seconds.
 KEEPALIVE = {
@@ -103,6 +103,13 @@ def database_settings(variable: str, url: str) -> dict[str, Any]:
             "prepare_threshold": 5,
         },
     }
+
+
+def process_count(name: str, count: int) -> int:
+    """Return the number of processes. Raises ImproperlyConfigured if it is not one."""
+    if count < 1 and not is_deployment_check():
+        raise ImproperlyConfigured(f"{name} is {count}; it must be at least 1.")
+    return count
 
 
 def mail_settings(url: str) -> dict[str, Any]:

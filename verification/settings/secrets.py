@@ -4,6 +4,7 @@ import base64
 import os
 import re
 import secrets
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,13 +17,23 @@ SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 
 
-def require_secrets(*, development: bool) -> None:
-    """Raise ImproperlyConfigured that names all required secrets without a value."""
-    missing = [
+def is_deployment_check() -> bool:
+    """Return whether this is `check --deploy`, which lists what is missing."""
+    return sys.argv[1:2] == ["check"] and "--deploy" in sys.argv
+
+
+def missing_secrets() -> list[str]:
+    """Return the required secrets without a value."""
+    return [
         name
         for name in ("SECRET_KEY", "FIELD_KEYS", "LOOKUP_KEY")
         if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))
     ]
+
+
+def require_secrets(*, development: bool) -> None:
+    """Raise ImproperlyConfigured that names all required secrets without a value."""
+    missing = missing_secrets()
     if development or not missing:
         return
     verb, each = ("is", missing[0]) if len(missing) == 1 else ("are", "each of them")
@@ -117,6 +128,8 @@ def _key_bytes(name: str, encoded: str) -> bytes:
 def _read(name: str, data_dir: Path, development: bool, make: Callable[[], str]) -> str:
     if value := optional_secret(name):
         return value
+    if is_deployment_check() and not development:
+        return make()
     require_secrets(development=development)
     return _development_secret(data_dir, name.lower(), make)
 

@@ -39,6 +39,7 @@ class WatchLists:
     repeats_are_free: ClassVar[bool] = True
     countries: ClassVar[frozenset[str]] = frozenset()
     not_told: ClassVar[NotTold] = {}
+    longest_seconds: ClassVar[float] = 0
 
     def __init__(
         self, lists: Sequence[str], threshold: float = 0.7, days: int = 7
