@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from django.conf import settings
+from dotenv import dotenv_values
 
 from tests.docs.test_configuration import DOCUMENTED, ROWS
 from verification.jobs.cluster import GRACE_SECONDS
@@ -233,3 +234,133 @@ def test_proxies_hide_what_is_for_operators():
         for path in ("/metrics", "/readyz"):
             assert path in text
         assert "127.0.0.1" in text
+
+
+SETTINGS_FILE = (DEPLOY / "verification.env").read_text()
+# What docs/configuration.md says of a line in the file of settings
+LINE = re.compile(
+    r"[A-Z][A-Z0-9_]*=(?:[\w.,:/@%+=-]*|'[^']*'|\"[^\"$`\\]*\")", re.ASCII
+)
+SETTINGS = r"""
+# A comment's "quotes' and $NAMES are left alone.
+EMAIL_FROM='Acacia <no-reply@acacia.test>'
+OPERATOR_NAME="Ann's Checks; & (more) | all * ~"
+EMAIL_URL='submission://a:p$HOME`id`\"#x!@mail.test:587'
+OPERATOR_ALERTS=a+b@acacia.test,c@acacia.test
+DATABASE_URL=postgresql://u@%2Frun/v
+"""
+
+
+def read_by_shell(file: Path) -> dict[str, str]:
+    done = run("env", "-i", "sh", "-euc", f"set -a; . {file}; env")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    return {name: value for name, value in found.items() if name != "PWD"}
+
+
+def read_by_systemd(file: Path) -> dict[str, str]:
+    """Read the file with systemd's parser, as its tool for `environment.d` does.
+
+    The tool expands `$NAME` afterwards, which `EnvironmentFile=` does not, and writes
+    for a shell.
+    """
+    generators = Path("/usr/lib/systemd/user-environment-generators")
+    tool = generators / "30-systemd-environment-d-generator"
+    if not tool.exists():
+        pytest.skip("systemd is not installed")
+    folder = file.with_name("environment.d")
+    folder.mkdir()
+    (folder / "50.conf").write_text(file.read_text().replace("$", "\N{EURO SIGN}"))
+    done = run("env", "-i", f"XDG_CONFIG_HOME={file.parent}", tool)
+    assert (done.returncode, done.stderr) == (0, "")
+    (written := file.with_name("written")).write_text(done.stdout)
+    names = set(re.findall(r"^(\w+)=", file.read_text(), re.MULTILINE))
+    return {
+        name: value.replace("\N{EURO SIGN}", "$")
+        for name, value in read_by_shell(written).items()
+        # It adds those of the machine.
+        if name in names
+    }
+
+
+@pytest.mark.parametrize("text", [SETTINGS_FILE, SETTINGS], ids=["shipped", "rule"])
+def test_settings_file_means_the_same_to_all_that_read_it(tmp_path: Path, text: str):
+    file = tmp_path / "verification.env"
+    file.write_text(text)
+    lines = [line for line in text.splitlines() if line and line[0] != "#"]
+
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
+    by_shell = read_by_shell(file)
+    assert len(by_shell) == len(lines)
+    # Compose for Podman reads it by this library; Docker's is alike.
+    assert by_shell == dotenv_values(file)
+    assert by_shell == read_by_systemd(file)
+
+
+def test_page_states_the_characters_that_need_no_quotes():
+    page = (settings.BASE_DIR / "docs" / "configuration.md").read_text()
+    characters = "letters, digits and `_.,:/@%+=-`"
+
+    assert characters in page
+    assert characters.replace("`", "") in SETTINGS_FILE
+    for example in re.findall(r"`(EMAIL_FROM=.*?)`", page):
+        assert LINE.fullmatch(example), example
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path) -> Path:
+    """`deploy/verification`, with the paths of a machine below `tmp_path`."""
+    # The tool that changes the user, who does not exist here
+    setpriv = tmp_path / "setpriv"
+    setpriv.write_text('#!/bin/sh\nshift 5\nexec "$@"\n')
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nenv\necho "ARGUMENTS=$*"\n')
+    text = (DEPLOY / "verification").read_text()
+    for old, new in (
+        ("/etc/verification/verification.env", tmp_path / "env"),
+        ("/opt/verification/bin/verification", program),
+        ("exec setpriv", f"exec {setpriv}"),
+    ):
+        text = text.replace(old, str(new))
+    (command := tmp_path / "verification").write_text(text)
+    for file in (setpriv, program, command):
+        file.chmod(0o755)
+    (tmp_path / "env").write_text(
+        SETTINGS_FILE.replace("/var/lib/verification", str(tmp_path))
+    )
+    return command
+
+
+def variables_of(wrapper: Path, **caller: str) -> dict[str, str]:
+    done = run(wrapper, "check", "--deploy", **caller)
+    assert (done.returncode, done.stderr) == (0, "")
+    return dict(line.split("=", 1) for line in done.stdout.splitlines())
+
+
+def test_command_of_an_installation_reads_its_settings(wrapper: Path):
+    found = variables_of(wrapper)
+
+    assert found["ARGUMENTS"] == "check --deploy"
+    assert found["OPERATOR_NAME"] == "Acacia Verification Ltd"
+    assert found["SIGNING_KEY_FILE"] == "/etc/verification/secrets/signing_key"
+
+
+def test_variables_of_the_caller_win_over_the_settings(wrapper: Path):
+    name = 'Ann\'s "$HOME" `id`'
+    found = variables_of(
+        wrapper,
+        OPERATOR_NAME=name,
+        TRUSTED_PROXIES="",
+        EMAIL_URL="smtp://mail.test",
+        DATABASE_URL_FILE="/run/url",
+    )
+
+    assert found["OPERATOR_NAME"] == name
+    assert found["TRUSTED_PROXIES"] == ""
+    assert (found["EMAIL_URL"], found["DATABASE_URL_FILE"]) == (
+        "smtp://mail.test",
+        "/run/url",
+    )
+    # The other form of a secret goes, because both together are refused.
+    assert not {"EMAIL_URL_FILE", "DATABASE_URL"} & found.keys()
+    assert found["EMAIL_FROM"] == "Acacia Verification <no-reply@example.com>"
