@@ -95,19 +95,25 @@ def digest(text: str) -> bytes:
 
 
 def find(text: str) -> ApiKey | None:
-    """Return the usable key with this text, its workspace loaded and `account` set.
+    """Return the usable key with this text, as `find_issued` does.
 
     Returns None for an unknown, a revoked and an expired key alike.
+    """
+    key = find_issued(text)
+    return key if key and key.is_usable else None
+
+
+def find_issued(text: str) -> ApiKey | None:
+    """Return the key with this text, its workspace loaded and `account` set.
+
+    It may be revoked or expired: check `is_usable`.
     """
     if not is_well_formed(text):
         return None
     with connection.cursor() as cursor:
         cursor.execute(_find_statement(), [digest(text)])
         row = cursor.fetchone()
-    if row is None:
-        return None
-    key = _load_key(row)
-    return key if key.is_usable else None
+    return _load_key(row) if row else None
 
 
 def record_use(key: ApiKey, address: str) -> bool:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import HashIndex
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 from django.db.models import ExpressionWrapper, F, Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import uuid7
+from verification.db.ids import time_of_id, uuid7
 from verification.jobs.queue import job, schedule_job
 from verification.values import clock
 from verification.values.formats import one_line
@@ -474,6 +476,64 @@ class ApiKey(models.Model):
             (self.revoked_at and self.revoked_at <= moment)
             or (self.expires_at and self.expires_at <= moment)
         )
+
+
+class ApiRequest(models.Model):
+    """A request with an API key, and how it was answered: without body and query.
+
+    There are very many. The id has the time of the answer, so the indexes need no other
+    column for it, and there is no constraint that would read the key for each row.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.ForeignKey(
+        ApiKey,
+        models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    method = models.CharField(max_length=7)
+    # The pattern of the address, such as `api/v1/reports/<uuid:reportId>`
+    route = models.CharField(max_length=100)
+    # The report that the address names.
+    report_id = models.UUIDField(null=True)
+    status = models.PositiveSmallIntegerField()
+    # The code of the problem, and the codes that the problem lists.
+    problem = models.CharField(max_length=40, blank=True)
+    reasons = ArrayField(models.CharField(max_length=40), default=list)
+    duration_ms = models.PositiveIntegerField()
+    request_id = models.CharField(max_length=128)
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["key", "id"], name="api_requests_of_a_key"),
+            models.Index(fields=["key", "route", "id"], name="api_requests_by_route"),
+            models.Index(
+                fields=["key", "problem", "id"],
+                condition=~Q(problem=""),
+                name="api_requests_by_problem",
+            ),
+            models.Index(
+                fields=["key", "id"],
+                condition=Q(status__gte=500),
+                name="api_requests_in_error",
+            ),
+            HashIndex(fields=["request_id"], name="api_requests_by_request_id"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.route} {self.status}"
+
+    @property
+    def answered_at(self) -> datetime:
+        return time_of_id(self.id)
+
+    @property
+    def address(self) -> str:
+        """The address as the documentation writes it: `/api/v1/reports/{reportId}`."""
+        return "/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", self.route)
 
 
 class Role(models.TextChoices):

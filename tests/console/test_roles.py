@@ -31,6 +31,7 @@ TABLE = {
     "keys-create": (MANAGERS, MANAGERS),
     "keys-rotate": (MANAGERS, MANAGERS),
     "keys-revoke": (MANAGERS, MANAGERS),
+    "requests": (ALL, None),
     "reports": (ALL, None),
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),

@@ -34,11 +34,12 @@ class ApiKeyBearer(BaseAuthentication):
             raise Problem(
                 "authentication-required", headers={"WWW-Authenticate": "Bearer"}
             )
-        key = keys.find(token)
-        if key is None:
+        key = keys.find_issued(token)
+        # The workspace sees in its console that an ended key is still in use.
+        request._request.api_key = key  # type: ignore[attr-defined]
+        if key is None or not key.is_usable:
             _count_failure(request._request)
             raise Problem("invalid-api-key", headers=INVALID_TOKEN)
-        request._request.api_key = key  # type: ignore[attr-defined]
         try:
             _check_access(request._request, key)
         except Problem:

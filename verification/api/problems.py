@@ -63,6 +63,15 @@ log = logging.getLogger("verification.api")
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = MAX_FAULTS
+# Members of problems whose values are codes of the service.
+CODE_MEMBERS = (
+    "reasons",
+    "requiredScope",
+    "reportStatus",
+    "consentStatus",
+    "paymentStatus",
+    "pauseReason",
+)
 SECONDS_UNTIL_AVAILABLE = "5"
 LAUNCH_REMEDIES = {
     "CONSENT_OUTSTANDING": "Consent has not been given yet, or the subject objected "
@@ -139,15 +148,31 @@ class Problem(Exception):
             body["errors"] = [error.as_dict() for error in self.errors[:MAX_ERRORS]]
         return body
 
+    @property
+    def reasons(self) -> list[str]:
+        """The codes that say more than that of the problem, each once.
+
+        They hold nothing of the request.
+        """
+        given = [self.members[name] for name in CODE_MEMBERS if name in self.members]
+        codes = [code for one in given for code in (one if _is_list(one) else [one])]
+        return list(dict.fromkeys([*(error.code for error in self.errors), *codes]))
+
     def response(self, request: HttpRequest) -> HttpResponse:
         # json escapes lone surrogates, which a quoted value may hold; orjson raises.
         content = json.dumps(self.body(request.path, current_request_id()))
-        return HttpResponse(
+        response = HttpResponse(
             content,
             status=self.kind.status,
             content_type=MEDIA_TYPE,
             headers={**self.headers, "Content-Length": str(len(content))},
         )
+        response.problem = self  # type: ignore[attr-defined]
+        return response
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def validation_failed(errors: Sequence[MemberError]) -> Problem:

@@ -80,6 +80,7 @@ NAVIGATION = [
     ("reports", _("Reports")),
     ("corrections", _("Corrections")),
     ("keys", _("Keys")),
+    ("requests", _("Requests")),
     ("money", _("Balance")),
     ("webhooks", _("Webhooks")),
     ("monitoring", _("Monitoring")),

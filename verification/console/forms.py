@@ -12,12 +12,14 @@ import pycountry
 from django import forms
 from django.conf import settings
 from django.core.validators import validate_email
+from django.db.models import QuerySet
 from django.utils.text import format_lazy
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
+from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import Fault
 from verification.golive.models import Application, DocumentKind
@@ -38,9 +40,11 @@ from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI
 from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
+from workspaces.api_requests import ApiRequestFilters
 from workspaces.models import (
     MAX_RETENTION_DAYS,
     MIN_RETENTION_DAYS,
+    ApiKey,
     Environment,
     Role,
     Scope,
@@ -203,6 +207,63 @@ class ReportFilters(forms.Form):
             first_day=typed["first"],
             last_day=typed["last"],
             zone=NAIROBI,
+        )
+
+
+def moment_field(label: Any) -> forms.DateTimeField:
+    widget = forms.DateTimeInput(
+        attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"
+    )
+    invalid = {"invalid": _("Choose a day and a time")}
+    return forms.DateTimeField(
+        label=label, required=False, widget=widget, error_messages=invalid
+    )
+
+
+class RequestFilters(forms.Form):
+    key = forms.ModelChoiceField(
+        queryset=ApiKey.objects.none(),
+        label=_("Key"),
+        required=False,
+        empty_label=_("All"),
+    )
+    outcome = filter_field(
+        _("Answer"),
+        [
+            ("2", _("2xx: done")),
+            ("4", _("4xx: refused")),
+            ("5", _("5xx: error of the service")),
+        ],
+    )
+    problem = filter_field(_("Problem"), ((code, code) for code in PROBLEM_KINDS))
+    route = filter_field(_("Address"), [])
+    since = moment_field(_("From"))
+    until = moment_field(_("To"))
+    request_id = forms.CharField(label=_("Request id"), max_length=128, required=False)
+
+    def __init__(
+        self, *args: Any, keys: QuerySet[ApiKey], routes: Iterable[tuple[str, str]]
+    ) -> None:
+        super().__init__(*args)
+        chosen: Any = self.fields["key"]
+        chosen.queryset = keys
+        chosen.label_from_instance = lambda key: f"{key.name} {key}"
+        chosen = self.fields["route"]
+        chosen.choices = [*ALL_CHOICE, *routes]
+
+    def filters(self) -> ApiRequestFilters:
+        typed = self.cleaned_data
+        hundreds = int(typed["outcome"] or 0) * 100
+        until = typed["until"]
+        return ApiRequestFilters(
+            first_status=hundreds or None,
+            last_status=hundreds + 99 if hundreds else None,
+            problem=typed["problem"] or None,
+            route=typed["route"] or None,
+            since=typed["since"],
+            # The minute that is chosen counts.
+            until=until + timedelta(minutes=1) if until else None,
+            request_id=typed["request_id"] or None,
         )
 
 

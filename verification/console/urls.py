@@ -7,6 +7,7 @@ from django.urls import include, path, register_converter
 
 from verification.console import (
     access,
+    api_requests,
     corrections,
     golive,
     home,
@@ -38,6 +39,7 @@ PAGES = [
     path("keys/new", access.create_key, name="keys-create"),
     path("keys/<uuid:key>/rotate", access.rotate_key, name="keys-rotate"),
     path("keys/<uuid:key>/revoke", access.revoke_key, name="keys-revoke"),
+    path("requests/", api_requests.listing, name="requests"),
     path("reports/", reports.listing, name="reports"),
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),

@@ -13,6 +13,7 @@ __all__ = [
     "NUMBER_DIGITS",
     "RANDOM_BITS",
     "filter_by_number",
+    "first_id_at",
     "number_of_id",
     "time_of_id",
     "uuid7",
@@ -34,6 +35,12 @@ Row = TypeVar("Row", bound=Model)
 def time_of_id(row_id: UUID) -> datetime:
     """Return the time that is in an id."""
     return datetime.fromtimestamp((row_id.int >> RANDOM_BITS) / 1000, UTC)
+
+
+def first_id_at(moment: datetime) -> UUID:
+    """Return a bound: ids that are made at this time or later are not less."""
+    milliseconds = int(moment.timestamp() * 1000)
+    return UUID(int=milliseconds << RANDOM_BITS)
 
 
 def number_of_id(letter: str, row_id: UUID) -> str:

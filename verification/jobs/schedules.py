@@ -49,6 +49,7 @@ SCHEDULES = {
     "workspaces.ledger.notify_low_balances": 10,
     "workspaces.models.purge_notes": DAILY,
     "workspaces.rate_limits.purge_counts": 10,
+    "workspaces.api_requests.purge_api_requests": 60,
     "workspaces.members.end_expired_invitations": DAILY,
     "verification.accounts.sessions.purge_sessions": DAILY,
     "verification.accounts.models.purge_unconfirmed_users": DAILY,

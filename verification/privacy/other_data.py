@@ -61,6 +61,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "webhooks_configuration": CLIENT,
     "workspaces_account": CLIENT,
     "workspaces_apikey": CLIENT,
+    "workspaces_apirequest": {CODES: "method route problem reasons request_id"},
     "workspaces_invitation": ACCOUNTS,
     "workspaces_ledgerentry": {BOOKS: "kind note", ACTORS: "actor"},
     "workspaces_member": ACCOUNTS,

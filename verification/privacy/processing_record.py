@@ -38,7 +38,7 @@ from verification.sources.models import Call
 from verification.values.local_time import format_nairobi
 from webhooks import events
 from webhooks.models import Attempt, Event
-from workspaces import rate_limits
+from workspaces import api_requests, rate_limits
 from workspaces.create import OPERATOR_ID
 from workspaces.models import ApiKey, Environment, Workspace
 
@@ -172,6 +172,10 @@ PURGES: dict[str, tuple[str, str]] = {
     "workspaces.rate_limits.purge_counts": (
         "counts of requests",
         f"after {rate_limits.RETENTION.seconds // 60} minutes",
+    ),
+    "workspaces.api_requests.purge_api_requests": (
+        "times, addresses and outcomes of clients' requests",
+        f"after {api_requests.RETENTION.days} days",
     ),
     "verification.accounts.sessions.purge_sessions": (
         "sessions of members and staff",

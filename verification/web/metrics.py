@@ -114,7 +114,7 @@ _making = Lock()
 
 
 @cache
-def _http_families() -> tuple[Counter, Histogram]:
+def _http_families() -> tuple[Counter, Histogram, Counter]:
     """Make the counters of requests.
 
     They are made at the first request, when `web.server` has chosen where they count:
@@ -131,7 +131,11 @@ def _http_families() -> tuple[Counter, Histogram]:
         ["route", "method"],
         buckets=BUCKETS,
     )
-    return requests, seconds
+    dropped = Counter(
+        f"{PREFIX}_request_records_dropped",
+        "Records of API requests that were not written.",
+    )
+    return requests, seconds, dropped
 
 
 def count_request(route: str | None, method: str, status: int, seconds: float) -> None:
@@ -139,9 +143,16 @@ def count_request(route: str | None, method: str, status: int, seconds: float) -
     name = route or "none"
     # The first requests of a process may come together, and a figure is made only once.
     with _making:
-        requests, request_seconds = _http_families()
+        requests, request_seconds, _ = _http_families()
     requests.labels(name, method, str(status)).inc()
     request_seconds.labels(name, method).observe(seconds)
+
+
+def count_dropped_records(number: int) -> None:
+    """Count records of API requests that are lost."""
+    with _making:
+        _, _, dropped = _http_families()
+    dropped.inc(number)
 
 
 @never_cache

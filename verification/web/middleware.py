@@ -45,7 +45,7 @@ from verification.console import base as console
 from verification.golive.documents import StorageUnavailable
 from verification.hosted import pages as hosted
 from verification.values.local_time import NAIROBI
-from verification.web import gateway, metrics, pages, static_files
+from verification.web import gateway, metrics, pages, request_records, static_files
 from verification.web.request import bearer_token, is_api, request_id
 from workspaces import keys
 
@@ -126,6 +126,7 @@ def _log(
     route = match.route if match else None
     method = _method(str(request.method))
     metrics.count_request(route, method, response.status_code, seconds)
+    request_records.record_request(request, response, method, seconds)
     key = getattr(request, "api_key", None)
     span.rename(f"{method} {route or 'none'}")
     span.set(

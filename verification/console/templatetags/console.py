@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
 import segno
 from django import template
@@ -64,7 +65,19 @@ def to(context: dict[str, Any], name: str, environment: str = "", **more: Any) -
 @register.simple_tag(takes_context=True)
 def page_query(context: dict[str, Any], page: int) -> str:
     """Return the query of another page of the list, with the present filters."""
+    return _list_query(context, "page", page)
+
+
+@register.simple_tag(takes_context=True)
+def older_query(context: dict[str, Any], before: UUID | None = None) -> str:
+    """Return the query of the rows before this one, or of the newest ones."""
+    return _list_query(context, "before", before)
+
+
+def _list_query(context: dict[str, Any], name: str, value: Any) -> str:
     query = context["request"].GET.copy()
     query.pop("lang", None)
-    query["page"] = str(page)
+    query.pop(name, None)
+    if value is not None:
+        query[name] = str(value)
     return f"?{query.urlencode()}"

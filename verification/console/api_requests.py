@@ -1,0 +1,72 @@
+"""Requests to the API: what a developer reads when a request did not work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.urls import URLResolver
+
+from verification.api.problem_kinds import PROBLEM_KINDS
+from verification.api.urls import urlpatterns
+from verification.console import forms
+from verification.console.base import PAGE_SIZE, Place, member_required
+from workspaces.api_requests import (
+    RETENTION,
+    ApiRequestFilters,
+    list_api_requests,
+)
+from workspaces.models import ApiKey, ApiRequest
+
+API = "api/v1/"
+
+
+@member_required()
+def listing(place: Place) -> HttpResponse:
+    keys = ApiKey.objects.filter(**place.lookups).order_by("-id")
+    form = forms.RequestFilters(place.request.GET, keys=keys, routes=_routes())
+    filters, chosen = ApiRequestFilters(), None
+    if form.is_valid():
+        filters, chosen = form.filters(), form.cleaned_data["key"]
+    # One row more shows whether there is a next page.
+    rows = list_api_requests(
+        [chosen.pk] if chosen else list(keys.values_list("pk", flat=True)),
+        filters,
+        before=_read_id(place.request.GET.get("before", "")),
+        size=PAGE_SIZE + 1,
+    )
+    shown = {
+        "form": form,
+        "requests": [(row, PROBLEM_KINDS.get(row.problem)) for row in rows[:PAGE_SIZE]],
+        "after": rows[PAGE_SIZE - 1].pk if len(rows) > PAGE_SIZE else None,
+        "is_continued": "before" in place.request.GET,
+        "days": RETENTION.days,
+    }
+    return place.render("requests", shown)
+
+
+def _read_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+@cache
+def _routes() -> list[tuple[str, str]]:
+    """Return the patterns of the API's addresses, and how the documentation writes
+    them."""
+    found = {f"{API}{route}" for route in _patterns(urlpatterns)}
+    return sorted((route, ApiRequest(route=route).address) for route in found)
+
+
+def _patterns(patterns: Iterable[Any]) -> Iterator[str]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            for route in _patterns(pattern.url_patterns):
+                yield f"{pattern.pattern}{route}"
+        else:
+            yield str(pattern.pattern)

@@ -1,0 +1,140 @@
+"""Records of API requests, for the developers of clients.
+
+Each web process has a buffer and a thread that writes it, so that no answer waits for
+a record. While the database is away, or requests come faster than it takes their
+records, records are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import Any
+from uuid import UUID
+
+from django.db import close_old_connections, connection
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from verification.db.bulk_insert import Row, Rows, insert
+from verification.db.ids import uuid7
+from verification.values import clock
+from verification.web import metrics
+from workspaces.models import ApiRequest
+
+BATCH_SIZE = 200
+PAUSE_SECONDS = 1.0
+# Some seconds of the requests that a process can answer.
+MAX_WAITING = 5_000
+MAX_REASONS = 5
+
+log = logging.getLogger("verification.web.requests")
+
+
+class RecordWriter:
+    """The buffer of a process and, once it serves, the thread that writes it."""
+
+    def __init__(self) -> None:
+        self._rows: deque[Row] = deque()
+        self._is_full = threading.Event()
+        self._starting = threading.Lock()
+        self._serves = False
+        self._thread: threading.Thread | None = None
+        self._fails = False
+
+    def serve(self) -> None:
+        """Let the first record start the thread: in the process that serves, after the
+        server has forked it."""
+        self._serves = True
+
+    def add(self, row: Row) -> None:
+        if len(self._rows) >= MAX_WAITING:
+            metrics.count_dropped_records(1)
+            return
+        self._rows.append(row)
+        if self._serves and self._thread is None:
+            self._start()
+        if len(self._rows) >= BATCH_SIZE:
+            self._is_full.set()
+
+    def clear(self) -> None:
+        self._rows.clear()
+
+    def flush(self) -> None:
+        """Write the waiting records by the connection of the calling thread.
+
+        If the database does not take a batch, the batch is dropped, and the others
+        wait.
+        """
+        while self._rows:
+            rows = [self._rows.popleft() for _ in range(self._next_size())]
+            try:
+                insert(Rows(ApiRequest, rows))
+            except Exception as e:
+                # A thread that ended would leave the process without records.
+                connection.close()
+                metrics.count_dropped_records(len(rows))
+                if not self._fails:
+                    log.warning("records of requests are dropped: %s", type(e).__name__)
+                self._fails = True
+                return
+            if self._fails:
+                log.warning("records of requests are written again")
+            self._fails = False
+
+    def _next_size(self) -> int:
+        return min(len(self._rows), BATCH_SIZE)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="records")
+                self._thread.start()
+
+    def _run(self) -> None:
+        # The interpreter waits for this thread when the main thread has ended.
+        main = threading.main_thread()
+        while main.is_alive():
+            self._is_full.wait(PAUSE_SECONDS)
+            self._is_full.clear()
+            close_old_connections()
+            self.flush()
+        self.flush()
+        connection.close()
+
+
+writer = RecordWriter()
+
+
+def record_request(
+    request: HttpRequest, response: HttpResponseBase, method: str, seconds: float
+) -> None:
+    """Record a request with an API key of a client.
+
+    Requests without a known key belong to no workspace. The security log counts them.
+    """
+    key = getattr(request, "api_key", None)
+    match = request.resolver_match
+    if key is None or match is None:
+        return
+    problem = getattr(response, "problem", None)
+    report_id = match.kwargs.get("reportId")
+    writer.add(
+        {
+            "id": uuid7(nanoseconds=int(clock.now().timestamp() * 1e9)),
+            "key_id": key.pk,
+            "method": method,
+            "route": match.route[:100],
+            "report_id": report_id if isinstance(report_id, UUID) else None,
+            "status": response.status_code,
+            "problem": problem.kind.code if problem else "",
+            "reasons": _reasons(problem),
+            "duration_ms": round(seconds * 1000),
+            "request_id": request.id,  # type: ignore[attr-defined]
+        }
+    )
+
+
+def _reasons(problem: Any) -> list[str]:
+    return list(problem.reasons)[:MAX_REASONS] if problem else []

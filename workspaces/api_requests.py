@@ -1,0 +1,110 @@
+"""Lists of a client's requests to the API, for its developers, and their purge.
+
+`verification/web/request_records.py` writes the rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from verification.db.base import force_custom_plan
+from verification.db.ids import first_id_at
+from verification.jobs.queue import beat, job, schedule_job
+from verification.values.clock import now
+from workspaces.models import ApiRequest
+
+RETENTION = timedelta(days=30)
+# The cluster stops a job after two minutes.
+PURGE_SECONDS = 60.0
+BATCH_SIZE = 10_000
+# Each key has its newest rows at one end of an index.
+NEWEST = """
+SELECT request.id FROM unnest(%(keys)s::uuid[]) AS k(id) CROSS JOIN LATERAL (
+    SELECT id FROM workspaces_apirequest
+    WHERE key_id = k.id AND {conditions} ORDER BY id DESC LIMIT %(size)s
+) request
+ORDER BY request.id DESC LIMIT %(size)s
+"""
+PURGE = """
+DELETE FROM workspaces_apirequest WHERE id IN (
+    SELECT id FROM workspaces_apirequest WHERE id < %s ORDER BY id LIMIT %s
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequestFilters:
+    """The filters of the list; `until` is not included."""
+
+    first_status: int | None = None
+    last_status: int | None = None
+    problem: str | None = None
+    route: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    request_id: str | None = None
+
+    def conditions(self) -> dict[str, Any]:
+        """Return each condition that holds, with its value."""
+        given = {
+            "status >= {}": self.first_status,
+            "status <= {}": self.last_status,
+            "problem = {} AND problem <> ''": self.problem,
+            "route = {}": self.route,
+            "id >= {}": first_id_at(self.since) if self.since else None,
+            "id < {}": first_id_at(self.until) if self.until else None,
+            "request_id = {}": self.request_id,
+        }
+        return {sql: value for sql, value in given.items() if value is not None}
+
+
+@force_custom_plan()
+def list_api_requests(
+    keys: Sequence[UUID],
+    filters: ApiRequestFilters,
+    *,
+    before: UUID | None = None,
+    size: int,
+) -> list[ApiRequest]:
+    """Return the newest requests with these keys; `before` continues after its row.
+
+    A list of very many rows is not counted, and a further page costs what the first
+    costs.
+    """
+    oldest_kept = first_id_at(now() - RETENTION)
+    given = {"id >= {}": oldest_kept, **filters.conditions()}
+    if before:
+        given["id < {}  "] = before
+    names = {sql: f"value_{number}" for number, sql in enumerate(given)}
+    conditions = " AND ".join(sql.format(f"%({name})s") for sql, name in names.items())
+    values = {names[sql]: value for sql, value in given.items()}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            NEWEST.format(conditions=conditions),
+            {"keys": list(keys), "size": size, **values},
+        )
+        ids = [row[0] for row in cursor.fetchall()]
+    found = ApiRequest.objects.select_related("key").in_bulk(ids)
+    return [found[id] for id in ids if id in found]
+
+
+@job
+def purge_api_requests() -> None:
+    """Delete requests after RETENTION, in batches."""
+    stop_at = time.monotonic() + PURGE_SECONDS
+    bound = first_id_at(now() - RETENTION)
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute(PURGE, [bound, BATCH_SIZE])
+            if cursor.rowcount < BATCH_SIZE or not beat():
+                return
+            if time.monotonic() > stop_at:
+                break
+    schedule_job(purge_api_requests)
