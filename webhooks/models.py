@@ -39,6 +39,7 @@ class Event(models.Model):
             "A subject says that a finding is wrong.",
         )
         CORRECTION_CLOSED = "correction.closed", "A correction was decided."
+        REPORT_DECIDED = "report.decided", "A decision about a report counts."
         REPORT_RESTRICTED = "report.restricted", "The subject of a report objected."
         REPORT_ERASED = "report.erased", "The personal data of a report was erased."
         # Every receiver gets it; clients cannot enable or disable it.

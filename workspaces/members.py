@@ -41,6 +41,8 @@ class Permission(StrEnum):
     MANAGE_SETTINGS = auto()
     MANAGE_MAILBOX = auto()
     DECIDE_CORRECTIONS = auto()
+    # Approve or decline reports, and confirm or refuse what others propose
+    DECIDE_REPORTS = auto()
     # Send data subjects links to their own data
     ANSWER_SUBJECTS = auto()
     GO_LIVE = auto()
@@ -57,6 +59,7 @@ _ADMIN = {
     P.MANAGE_SETTINGS,
     P.MANAGE_MAILBOX,
     P.DECIDE_CORRECTIONS,
+    P.DECIDE_REPORTS,
     P.ANSWER_SUBJECTS,
     P.GO_LIVE,
 }

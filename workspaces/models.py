@@ -51,11 +51,16 @@ class Scope(models.TextChoices):
     MONITORING_READ = "monitoring:read"
     WEBHOOKS_MANAGE = "webhooks:manage"
     SUBJECTS_ERASE = "subjects:erase"
+    DECISIONS_WRITE = "decisions:write"
 
 
 def default_scopes() -> list[str]:
-    """Return the scopes of a key that names none: all but erasing, which is final."""
-    return [scope for scope in Scope.values if scope != Scope.SUBJECTS_ERASE]
+    """Return the scopes of a key that names none.
+
+    Erasing is final, and people decide about people unless the client says otherwise.
+    """
+    named = {Scope.SUBJECTS_ERASE, Scope.DECISIONS_WRITE}
+    return [scope for scope in Scope.values if scope not in named]
 
 
 def full_name(legal_name: str, trading_name: str) -> str:

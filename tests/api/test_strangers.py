@@ -48,6 +48,8 @@ SCOPES = {
     ("get", "/api/v1/reports/{reportId}/pdf"): "reports:read",
     ("post", "/api/v1/reports/{reportId}/objection"): "reports:create",
     ("delete", "/api/v1/reports/{reportId}/subject"): "subjects:erase",
+    ("post", "/api/v1/reports/{reportId}/decision"): "decisions:write",
+    ("get", "/api/v1/reports/{reportId}/decisions"): "reports:read",
     ("get", "/api/v1/erasures/{erasureId}"): "reports:read",
     ("get", "/api/v1/erasures/{erasureId}/certificate"): "reports:read",
     ("get", "/api/v1/erasures/{erasureId}/certificate.pdf"): "reports:read",
@@ -108,6 +110,7 @@ BODIES = {
     ("post", "/api/v1/reports"): {"reports": [company()]},
     ("post", "/api/v1/reports/quote"): {"reports": [company()]},
     ("post", "/api/v1/reports/{reportId}/draft"): {"purpose": "Taken over"},
+    ("post", "/api/v1/reports/{reportId}/decision"): {"status": "APPROVED"},
     ("post", "/api/v1/webhooks/config"): {
         "url": "https://taken.over.test/",
         "enabledEvents": [],
@@ -239,9 +242,10 @@ def test_key_needs_no_other_scope(key, api: Api):
 
     answer = call(key, url, just.text)
 
-    # A draft has nothing to retry, and this one has sent no link.
+    # A draft has nothing to retry or decide, and this one has sent no link.
     nothing_to_do = {
         "report-not-retryable",
+        "report-not-decidable",
         "consent-not-resendable",
         "payment-not-resendable",
         "subject-link-not-sendable",

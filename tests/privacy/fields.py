@@ -20,6 +20,8 @@ from verification.privacy.personal_data import TABLES
 # Texts that carry no mark, and why
 WITHOUT_MARK = {
     "ConsentInput.obtainedAt": "a time",
+    "Decision.reasonCodes[]": "codes",
+    "Decision.replaces": "an id",
     "DraftEdit.checksRequested[]": "names of checks",
     "Recover.since": "a time",
     "ReportItem.checksRequested[]": "names of checks",
@@ -110,6 +112,7 @@ def form_fields() -> Iterator[str]:
 COLUMNS_WITHOUT_MARK = {
     "checks_checkresult.question": "a keyed hash",
     "checks_checkresult.risk_level": "a code",
+    "decisions_decision.codes": "codes",
     "monitoring_alert.environment": "a code",
     "monitoring_alert.kind": "a code",
     "monitoring_alert.severity": "a code",

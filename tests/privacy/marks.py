@@ -35,6 +35,7 @@ from tests.golive.files import pdf
 from tests.privacy.canaries import Canaries
 from tests.world.clients import ATTESTED, HOSTED, Api
 from tests.world.corrections import reviewer
+from tests.world.decisions import DECLINE, deciding_api
 from tests.world.deliveries import configure_receiver
 from tests.world.payer import Payer
 from tests.world.payments import poll_checkouts, provider_settings, send_event
@@ -107,6 +108,7 @@ class World:
         self.edit_draft()
         self.monitor()
         self.correct()
+        self.decide()
         self.leave_callback()
         self.object()
         self.write_by_hand()
@@ -532,6 +534,13 @@ class World:
             "/callbacks/smile-id-v3", body, content_type="application/json"
         )
         assert answer.status_code == 200, answer.content
+
+    def decide(self) -> None:
+        """Decline by the API, whose answer is kept for a repeat."""
+        path = f"/reports/{self.reports[0]}/decision"
+        body = {**DECLINE, "note": self.canaries.text("Decision.note")}
+        answer = deciding_api(self.api).post(path, body, Idempotency_Key="decide-1")
+        assert answer.status_code == 201, answer.content
 
     def object(self) -> None:
         """Let staff enter an objection with what the person wrote."""

@@ -90,7 +90,10 @@ def test_printed_key_works(workspace):
     assert list(made) == ["keyId", "key"]
     assert str(key.pk) == made["keyId"]
     assert key.workspace == workspace
-    assert set(key.scopes) == set(Scope.values) - {Scope.SUBJECTS_ERASE}
+    assert set(key.scopes) == set(Scope.values) - {
+        Scope.SUBJECTS_ERASE,
+        Scope.DECISIONS_WRITE,
+    }
 
 
 def test_key_may_have_fewer_scopes_and_a_name(workspace):

@@ -22,6 +22,8 @@ from pydantic import create_model
 from verification.api.examples import (
     CORRECTION,
     CREATED_AT,
+    DECIDED_AT,
+    DECISION,
     DEFINITION_ID,
     ENDED_AT,
     ERASURE,
@@ -40,6 +42,7 @@ from verification.api.report_shapes import (
     Score,
 )
 from verification.consents.models import ConsentStatus
+from verification.decisions.models import DecisionStatus, MakerKind
 from verification.privacy.models import Origin
 from verification.reports.models import PaymentMode, RiskLevel, SubjectType
 from verification.values.shapes import Shape, Timestamp
@@ -196,6 +199,24 @@ class CorrectionData(ReportEventData):
     risk_level: RiskLevel
 
 
+class EventDecision(Shape):
+    """The decision in short; the list of the report's decisions has its note."""
+
+    id: UUID
+    status: DecisionStatus
+    reason_codes: list[str]
+    made_by: MakerKind
+    confirmed_by_second: bool
+    """Whether a second member has confirmed it."""
+    decided_at: Timestamp
+
+
+class DecisionData(ReportEventData):
+    decision: EventDecision
+    risk_score: Score | None
+    risk_level: RiskLevel
+
+
 class RightsData(Shape):
     """Nothing personal: the event stays when the report is erased."""
 
@@ -238,6 +259,7 @@ DATA: dict[Event.Name, type[Shape]] = {
     Event.Name.PAYMENT_PAID: PaidData,
     Event.Name.CORRECTION_OPENED: CorrectionData,
     Event.Name.CORRECTION_CLOSED: CorrectionData,
+    Event.Name.REPORT_DECIDED: DecisionData,
     Event.Name.REPORT_RESTRICTED: RestrictedData,
     Event.Name.REPORT_ERASED: ErasedData,
     Event.Name.WEBHOOK_TEST: TestData,
@@ -441,6 +463,19 @@ EXAMPLE_DATA: dict[str, dict[str, Any]] = {
         "riskScore": 5,
         "riskLevel": "LOW",
     },
+    "report.decided": {
+        **_report_data("READY", "COMPLETED"),
+        "decision": {
+            "id": DECISION["id"],
+            "status": "DECLINED",
+            "reasonCodes": ["ADVERSE_CREDIT"],
+            "madeBy": "MEMBER",
+            "confirmedBySecond": True,
+            "decidedAt": DECIDED_AT,
+        },
+        "riskScore": 75,
+        "riskLevel": "HIGH",
+    },
     "report.restricted": {**_rights_data("SUBJECT"), "restrictedAt": ENDED_AT},
     "report.erased": {
         **_rights_data("CLIENT"),
@@ -454,10 +489,11 @@ EXAMPLE_DATA: dict[str, dict[str, Any]] = {
         "2xx.",
     },
 }
+EXAMPLE_TIMES = {"report.created": CREATED_AT, "report.decided": DECIDED_AT}
 EXAMPLES: dict[str, dict[str, Any]] = {
     name: {
         "event": name,
-        "timestamp": CREATED_AT if name == Event.Name.REPORT_CREATED else ENDED_AT,
+        "timestamp": EXAMPLE_TIMES.get(name, ENDED_AT),
         "data": data,
     }
     for name, data in EXAMPLE_DATA.items()

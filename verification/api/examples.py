@@ -8,6 +8,7 @@ from typing import Any
 REPORT_ID = "019a5b2c-7d1e-7f3a-9f0e-3b8a1c2d4e5f"
 RESULT_ID = "019a5b2c-7d1f-7a41-8a55-6f0b2c9d1e34"
 CREATED_AT = "2026-11-21T08:15:30.123456Z"
+DECIDED_AT = "2026-11-21T09:40:12.204511Z"
 ENDED_AT = "2026-11-21T08:15:30.171204Z"
 
 SUBJECT = {
@@ -142,6 +143,27 @@ REPORT: dict[str, Any] = {
     "restrictedAt": None,
     "erasedAt": None,
     "corrections": [],
+    "decision": None,
+    "proposedDecision": None,
+}
+DECISION_REQUEST: dict[str, Any] = {
+    "status": "DECLINED",
+    "reasonCodes": ["ADVERSE_CREDIT"],
+    "note": "Two loans in arrears; may apply again in May.",
+}
+DECISION: dict[str, Any] = {
+    "id": "019a5b2d-1b2c-7d3e-8f40-516273849506",
+    "reportId": REPORT_ID,
+    "status": "DECLINED",
+    "state": "FINAL",
+    "reasonCodes": ["ADVERSE_CREDIT"],
+    "note": "Two loans in arrears; may apply again in May.",
+    "madeBy": "API_KEY",
+    "madeByName": "vrf_test_4Rz…7Qkd",
+    "madeAt": DECIDED_AT,
+    "secondName": None,
+    "secondAt": None,
+    "decidedAt": DECIDED_AT,
 }
 CORRECTION: dict[str, Any] = {
     "id": "019a5b2c-c3d4-7e5f-8061-7c8d9e0f1a2b",

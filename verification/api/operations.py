@@ -59,7 +59,8 @@ class Operation:
     counts_checks: bool = False
     """Whether an order of many checks counts as several requests."""
     idempotent_as: str = ""
-    """The name of the request under which its Idempotency-Keys are remembered."""
+    """The name of the request under which its Idempotency-Keys are remembered, with
+    the parameters of its path in braces."""
     problems: tuple[str, ...] = ()
     """The codes of problems beyond those of every operation of its kind."""
     parameters: tuple[str, ...] = ()
@@ -97,6 +98,7 @@ class PageEnvelope(Shape):
 
 
 PageOf = TypeVar("PageOf", bound=PageEnvelope)
+ReadShape = TypeVar("ReadShape", bound=Shape)
 
 
 def build_page(
@@ -182,9 +184,8 @@ class OperationViewSet(GenericViewSet):
         header = self.request.headers.get("Idempotency-Key")
         key = None
         if header is not None:
-            key = IdempotencyKey.read(
-                header, self.client, declared.idempotent_as, self.body
-            )
+            name = declared.idempotent_as.format_map(self.kwargs)
+            key = IdempotencyKey.read(header, self.client, name, self.body)
         answer = run_once(key, create, report_of)
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=declared.status, headers=headers)
@@ -197,9 +198,12 @@ class OperationViewSet(GenericViewSet):
 
 def _read_body(request: Request, declared: Operation) -> Any:
     body = body_of(request)
-    if not declared.validates_body:
-        return body
+    return read_shape(declared.body, body) if declared.validates_body else body
+
+
+def read_shape(shape: type[ReadShape], body: dict[str, Any]) -> ReadShape:
+    """Return the body in this shape. Raises InvalidRequest."""
     try:
-        return declared.body.model_validate(body)
+        return shape.model_validate(body)
     except ValidationError as e:
         raise InvalidRequest(shape_faults(e)) from e

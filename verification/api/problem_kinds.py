@@ -149,6 +149,24 @@ _PROBLEM_KINDS = [
         "Wait until the report has ended, and retry it if a check failed.",
     ),
     ProblemKind(
+        "report-not-decidable",
+        409,
+        "Nobody can decide about the report now",
+        "The report has not ended, was cancelled, or its subject objected to further "
+        "use.",
+        "Read the report, and decide when its status is READY, FAILED, or PARTIAL with "
+        "completedAt.",
+    ),
+    ProblemKind(
+        "decision-conflict",
+        409,
+        "Another decision came first",
+        "Another decision about the report counts, or a proposal waits for a second "
+        "member.",
+        "Read `decision` and `proposedDecision` of the report. To decide anew, name "
+        "the decision that counts in `replaces`.",
+    ),
+    ProblemKind(
         "consent-not-resendable",
         409,
         "There is no consent link to send",

@@ -26,6 +26,11 @@ from monitoring.models import Alert, Rule
 from monitoring.pauses import NotResumable
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.consents.links import AccessNotSendable, ConsentNotRenewable
+from verification.decisions.decide import (
+    CONFLICTS,
+    Obstacle,
+    ReportDecisionRefused,
+)
 from verification.links import top_up_url
 from verification.payments.links import PaymentNotRenewable
 from verification.payments.registry import accepts_payments
@@ -236,6 +241,17 @@ def _not_launchable(e: NotLaunchable) -> Problem:
     return Problem("report-not-launchable", detail, reasons=e.reasons)
 
 
+def _not_decided(e: ReportDecisionRefused) -> Problem:
+    if e.obstacle == Obstacle.ERASED:
+        return Problem("report-erased")
+    if e.obstacle == Obstacle.SUSPENDED:
+        return Problem("workspace-suspended")
+    if e.obstacle in CONFLICTS:
+        decision_id = str(e.decision_id) if e.decision_id else None
+        return Problem("decision-conflict", str(e), decisionId=decision_id)
+    return Problem("report-not-decidable", str(e), reportStatus=e.status)
+
+
 def _conflict(code: str) -> Callable[[Any], Problem]:
     return lambda e: Problem(code, str(e), reportStatus=e.status)
 
@@ -275,6 +291,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     NotEditable: _conflict("report-not-editable"),
     NotCancellable: _conflict("report-not-cancellable"),
     NotRetryable: _conflict("report-not-retryable"),
+    ReportDecisionRefused: _not_decided,
     ConsentNotRenewable: lambda e: Problem(
         "consent-not-resendable", str(e), consentStatus=e.status
     ),

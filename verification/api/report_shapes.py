@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
@@ -20,6 +20,20 @@ from verification.consents.models import (
     Consent,
     ConsentStatus,
     reason_of,
+)
+from verification.decisions.decide import (
+    NewDecision,
+    names_of,
+    present_of,
+    proposal_of,
+)
+from verification.decisions.models import (
+    MAX_CODES,
+    MAX_NOTE_LENGTH,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+    MakerKind,
 )
 from verification.notifications.models import (
     Channel,
@@ -42,6 +56,7 @@ from verification.reports.models import (
 )
 from verification.reports.pricing import OrderQuote, total
 from verification.reports.queries import Filters
+from verification.reports.request import RequestShape
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
@@ -308,6 +323,68 @@ class CorrectionBody(Shape):
         )
 
 
+class DecisionRequest(RequestShape):
+    """A decision about a report."""
+
+    status: DecisionStatus
+    reason_codes: Annotated[list[str], Field(max_length=MAX_CODES)] = []
+    """Active reason codes of the workspace, each once. A decline needs one."""
+    note: formats.text(MAX_NOTE_LENGTH) | None = None  # type: ignore[valid-type]
+    """For your own people. The subject's page does not show it."""
+    replaces: UUID | None = None
+    """The id of the decision that counts now. Leave it out for the first one."""
+
+    def as_new_decision(self) -> NewDecision:
+        return NewDecision(
+            self.status, self.reason_codes, self.note or "", self.replaces
+        )
+
+
+class DecisionBody(Shape):
+    """A decision of the client about a report, or the proposal of one."""
+
+    id: UUID
+    report_id: UUID
+    status: DecisionStatus
+    state: DecisionState
+    """PENDING waits for a second member, FINAL counts or has counted, and REFUSED
+    never did."""
+    reason_codes: list[str]
+    """Empty once the report is erased."""
+    note: str | None
+    """Null once the report is erased."""
+    made_by: MakerKind
+    made_by_name: str | None
+    """The member, or the first and last characters of the API key."""
+    made_at: Timestamp
+    second_name: str | None
+    """The member who confirmed or refused the proposal."""
+    second_at: Timestamp | None
+    decided_at: Timestamp | None
+    """When it began to count; null unless the state is FINAL."""
+
+    @classmethod
+    def of(cls, decision: Decision, names: Mapping[int, str]) -> Self:
+        maker, second = decision.made_by_user, decision.second_by_user
+        return cls.from_row(
+            decision,
+            reason_codes=decision.codes or [],
+            made_by=decision.made_by_kind,
+            made_by_name=decision.made_by.partition(" ")[2]
+            if maker is None
+            else names.get(maker) or None,
+            made_at=decision.created_at,
+            second_name=None if second is None else names.get(second) or None,
+            decided_at=decision.final_at,
+        )
+
+
+class DecisionPage(PageEnvelope):
+    """One page of decisions, newest first."""
+
+    content: list[DecisionBody]
+
+
 class ReportBody(Shape):
     """A report with its subject, states and results."""
 
@@ -346,6 +423,10 @@ class ReportBody(Shape):
     corrections: list[CorrectionBody] = []
     """Findings that the subject called wrong, oldest first. While the status of one is
     OPEN or IN_REVIEW, do not rely on its finding."""
+    decision: DecisionBody | None = None
+    """The decision that counts; null if there is none."""
+    proposed_decision: DecisionBody | None = None
+    """The proposal that waits for a second member; null if there is none."""
 
     @classmethod
     def of(
@@ -355,8 +436,11 @@ class ReportBody(Shape):
         total: Decimal,
         corrections: Iterable[Correction] = (),
         erasure_id: UUID | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> Self:
         """The body; the report comes with its consent and payment."""
+        names = names_of(decisions) if decisions else {}
+        present, proposed = present_of(decisions), proposal_of(decisions)
         payment = getattr(report, "payment", None)
         return cls.from_row(
             report,
@@ -368,6 +452,8 @@ class ReportBody(Shape):
             failure=_failure(report),
             corrections=[CorrectionBody.of(one) for one in corrections],
             erasure_id=erasure_id,
+            decision=DecisionBody.of(present, names) if present else None,
+            proposed_decision=DecisionBody.of(proposed, names) if proposed else None,
         )
 
 

@@ -14,18 +14,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from verification.api import examples
-from verification.api.content import PdfNegotiation
+from verification.api.authentication import key_of
+from verification.api.content import PageQuery, PdfNegotiation
 from verification.api.erasures import ErasureBody
 from verification.api.operations import (
     OperationViewSet,
     PageEnvelope,
     operation,
+    read_shape,
 )
 from verification.api.problems import Problem
 from verification.api.report_shapes import (
     ConsentState,
     CreatedReport,
     CreatedReports,
+    DecisionBody,
+    DecisionPage,
+    DecisionRequest,
     MessageBody,
     PaymentState,
     Quote,
@@ -39,6 +44,9 @@ from verification.api.report_shapes import (
 )
 from verification.checks.models import CheckResult, ResultStatus, ordered_results
 from verification.consents.links import consent_links, send_access_link
+from verification.db.base import read_page
+from verification.decisions.decide import Maker, decide, names_of
+from verification.decisions.models import Decision
 from verification.documents.report import report_pdf
 from verification.payments.links import payment_links
 from verification.privacy.disclosures import record_disclosures
@@ -338,6 +346,56 @@ class ReportViewSet(OperationViewSet):
         )
 
     @action(detail=True, methods=["post"])
+    @operation(
+        "decideReport",
+        "Decide about a report",
+        scope=Scope.DECISIONS_WRITE,
+        body=DecisionRequest,
+        body_example=examples.DECISION_REQUEST,
+        validates_body=False,
+        idempotent_as="POST /reports/{reportId}/decision",
+        status=201,
+        answer=DecisionBody,
+        example=examples.DECISION,
+        problems=("report-not-decidable", "decision-conflict", "report-erased"),
+    )
+    def decision(self, request: Request, reportId: UUID) -> Response:
+        """Approve or decline a report that has ended, or give it to a person to review.
+
+        A decision never changes. To decide anew, name the decision that counts now in
+        `replaces`; if another one came first, the answer is 409 and nothing changes.
+
+        Where your workspace demands a second member, the answer has the state PENDING,
+        and the decision waits for a member in the console: a key can only propose. Keys
+        need the scope `decisions:write`, which new keys have only if you name it. With
+        an `Idempotency-Key`, a repeated request gets the first answer again.
+        """
+        return self.run_once(
+            lambda: self._decide(request, reportId), lambda answer: reportId
+        )
+
+    def _decide(self, request: Request, report_id: UUID) -> dict[str, Any]:
+        new = read_shape(DecisionRequest, self.body).as_new_decision()
+        made = decide(self.client, report_id, new, Maker.of_key(key_of(request)))
+        return DecisionBody.of(made, {}).model_dump(mode="json", by_alias=True)
+
+    @action(detail=True, methods=["get"])
+    @operation(
+        "listDecisions",
+        "List the decisions about a report",
+        scope=Scope.REPORTS_READ,
+        query=PageQuery,
+        answer=DecisionPage,
+        example={**examples.ONE_PAGE, "content": [examples.DECISION]},
+    )
+    def decisions(self, request: Request, reportId: UUID) -> PageEnvelope:
+        """List the decisions about a report and the proposals, newest first."""
+        found = _get_report(self.client, reportId).decisions.order_by("-number")
+        page = read_page(found, self.query.page, self.query.size)
+        names = names_of(page.rows)
+        return self.page_of([DecisionBody.of(r, names) for r in page.rows], page.total)
+
+    @action(detail=True, methods=["post"])
     @_report_operation(
         "objectToUse",
         "Enter the objection of the subject",
@@ -402,10 +460,14 @@ def _report_body(client: Client, report_id: UUID) -> ReportBody:
     if any(result.finding for result in results):
         record_disclosures([report_id], Channel.API, client.actor)
     corrections: list[Correction] = []
+    decisions: list[Decision] = []
     # A draft has found nothing.
     if report.status != ReportStatus.DRAFT:
         rows = report.corrections.select_related("request")
         corrections = list(rows.order_by("id"))
+    # A retried report has ended before.
+    if report.is_ended or any(result.attempt > 1 for result in results):
+        decisions = list(report.decisions.all())
     has_corrected = any(one.corrected_result_id for one in corrections)
     priced = ordered_results(report) if has_corrected else results
     price = sum((result.price for result in priced), Decimal(0))
@@ -415,7 +477,7 @@ def _report_body(client: Client, report_id: UUID) -> ReportBody:
         price = total(quote_lines(client, report, requested, now()))
     erasure = erasure_of(report) if report.erased_at else None
     erasure_id = erasure.pk if erasure else None
-    return ReportBody.of(report, results, price, corrections, erasure_id)
+    return ReportBody.of(report, results, price, corrections, erasure_id, decisions)
 
 
 def _consent_state(client: Client, report_id: UUID) -> ConsentState:

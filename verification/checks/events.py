@@ -109,6 +109,19 @@ def correction_event(
     return _new_event(name, correction["id"], report, data)
 
 
+def decision_event(
+    report: Report, stack: CheckStack, decision: dict[str, Any]
+) -> NewEvent:
+    """Render report.decided."""
+    data = {
+        **_report_data(report, stack, consent_status_of(report)),
+        "decision": decision,
+        "riskScore": report.risk_score,
+        "riskLevel": report.risk_level,
+    }
+    return _new_event(Event.Name.REPORT_DECIDED, decision["id"], report, data)
+
+
 def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEvent:
     """Render payment.paid."""
     data = {

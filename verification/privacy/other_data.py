@@ -46,6 +46,12 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "backoffice_lookupkey": CODES,
     "checks_checkdefinition": CODES,
     "checks_checkpackage": CLIENT,
+    # An outcome without its reasons is a state of the skeleton.
+    "decisions_decision": {
+        CODES: "environment status state made_by_kind",
+        ACTORS: "made_by second_by",
+    },
+    "decisions_reasoncode": CLIENT,
     "golive_application": {
         CODES: "status",
         CLIENT: "company_name details",

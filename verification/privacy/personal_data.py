@@ -24,6 +24,7 @@ from django.db.models import Model
 from monitoring.models import Alert, Baseline, Rule
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
+from verification.decisions.models import Decision
 from verification.golive.documents import delete_file
 from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
@@ -146,6 +147,12 @@ TABLES = [
         {"statement": "NULL", "decision": "NULL"},
     ),
     PersonalTable(
+        Decision,
+        "reasons and notes of decisions",
+        OF_REPORT,
+        {"codes": "NULL", "content": "NULL"},
+    ),
+    PersonalTable(
         SubjectRequest, "details of requests", OF_REPORT, {"details": "NULL"}
     ),
     PersonalTable(
@@ -224,6 +231,12 @@ UPDATE privacy_subjectrequest t
 SET answered_at = %(at)s, outcome = 'WITHDRAWN', reason = 'The data was erased.'
 FROM closed WHERE t.id = closed.request_id AND t.answered_at IS NULL
 """
+# Nobody can confirm what is about nobody.
+END_PROPOSALS = """
+UPDATE decisions_decision t
+SET state = 'REFUSED', second_by = 'erasure', second_at = %(at)s
+WHERE t.report_id = ANY(%(reports)s) AND t.state = 'PENDING'
+"""
 FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
 
 
@@ -245,6 +258,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         cursor.execute(STOP_MESSAGES, values)
         cursor.execute(STOP_RERUNS, values)
         cursor.execute(CLOSE_CORRECTIONS, values)
+        cursor.execute(END_PROPOSALS, values)
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount

@@ -70,6 +70,7 @@ FAULT_CODES = {
     "greater_than_equal": "out-of-range",
     "less_than_equal": "out-of-range",
     "int_parsing_size": "out-of-range",
+    "uuid_parsing": "invalid-format",
 }
 DETAILS = {
     "missing": "This member is required.",

@@ -124,6 +124,7 @@ INSTALLED_APPS = [
     "verification.watchlists",
     "verification.sources",
     "verification.checks",
+    "verification.decisions",
     "verification.golive",
     "monitoring",
     "verification.privacy",

@@ -1,0 +1,20 @@
+import pytest
+
+from tests.world import decisions
+from tests.world.clients import Api
+from tests.world.decisions import Officer
+
+
+@pytest.fixture
+def deciding_api(api: Api) -> Api:
+    return decisions.deciding_api(api)
+
+
+@pytest.fixture
+def officer(api: Api) -> Officer:
+    return Officer(api)
+
+
+@pytest.fixture
+def second(api: Api) -> Officer:
+    return Officer(api, "OWNER", "wambui")

@@ -1,0 +1,246 @@
+"""A second member confirms or refuses what the first one proposes."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.db.models import BinaryField, Value
+
+from tests.world.clients import Api, erase
+from tests.world.decisions import (
+    ADVERSE,
+    Officer,
+    create_ready_report,
+    decide,
+    demand_second,
+)
+from tests.world.threads import run_at_once
+from verification.backoffice.models import AuditEvent
+from verification.decisions.decide import Obstacle, ReportDecisionRefused
+from verification.decisions.models import Decision, SecondMemberRule
+from verification.privacy.models import Origin
+from verification.privacy.objections import object_to_use
+from webhooks.models import Event
+from workspaces.members import NotAllowed
+from workspaces.models import Role
+
+
+def obstacle(do, *arguments, **more) -> Obstacle:
+    with pytest.raises(ReportDecisionRefused) as refusal:
+        do(*arguments, **more)
+    return refusal.value.obstacle
+
+
+@pytest.fixture
+def proposal(api: Api, officer: Officer) -> Decision:
+    demand_second(api)
+    return officer.decide(create_ready_report(api))
+
+
+def test_another_member_confirms(api: Api, proposal, second: Officer):
+    second.confirm(proposal)
+
+    decision = api.report(str(proposal.report_id))["decision"]
+    assert decision["state"] == "FINAL"
+    assert decision["secondAt"] == decision["decidedAt"]
+    event = Event.objects.get(name="report.decided")
+    assert event.payload["decision"]["confirmedBySecond"] is True
+    actions = list(AuditEvent.objects.values_list("action", "actor"))
+    assert actions == [
+        ("decision.proposed", "otieno"),
+        ("decision.confirmed", "wambui"),
+    ]
+
+
+def test_another_member_refuses_and_somebody_decides_anew(
+    api: Api, proposal, officer: Officer, second: Officer
+):
+    second.refuse(proposal)
+
+    report = api.report(str(proposal.report_id))
+    assert (report["decision"], report["proposedDecision"]) == (None, None)
+    assert not Event.objects.filter(name="report.decided").exists()
+    assert officer.decide(proposal.report_id, "APPROVED").state == "FINAL"
+    listed = api.get(f"/reports/{proposal.report_id}/decisions").json()["content"]
+    assert [one["state"] for one in listed] == ["FINAL", "REFUSED"]
+
+
+def test_first_member_never_confirms(proposal, officer: Officer):
+    assert obstacle(officer.confirm, proposal) == Obstacle.SAME_PERSON
+
+
+def test_database_refuses_the_same_person_twice(proposal, officer: Officer):
+    with pytest.raises(IntegrityError, match="confirmed_by_another"):
+        Decision.objects.filter(pk=proposal.pk).update(
+            state="FINAL",
+            second_by="member",
+            second_by_user=officer.member.user_id,
+            second_at=proposal.created_at,
+            final_at=proposal.created_at,
+        )
+
+
+def test_account_with_the_same_address_never_confirms(api, proposal, second: Officer):
+    user = second.member.user
+    user.email = "OTIENO@people.test"
+    user.save()
+
+    assert obstacle(second.confirm, proposal) == Obstacle.SAME_PERSON
+
+
+def test_first_member_takes_a_proposal_back(proposal, officer: Officer):
+    assert officer.refuse(proposal).state == "REFUSED"
+
+
+def test_any_member_confirms_what_a_key_proposes(deciding_api: Api, officer: Officer):
+    demand_second(deciding_api)
+    made = decide(deciding_api, create_ready_report(deciding_api))
+
+    officer.confirm(Decision.objects.get(pk=made["id"]))
+
+    (decision,) = Decision.objects.all()
+    assert (decision.state, decision.second_by_user) == (
+        "FINAL",
+        officer.member.user_id,
+    )
+
+
+def test_viewer_neither_decides_nor_confirms(api: Api, proposal):
+    viewer = Officer(api, "VIEWER", "njeri")
+    for do in (viewer.confirm, viewer.refuse):
+        with pytest.raises(NotAllowed):
+            do(proposal)
+    with pytest.raises(NotAllowed):
+        viewer.decide(create_ready_report(api, "22222222"))
+
+
+@pytest.mark.parametrize("end", ["role", "removed"])
+def test_role_that_was_taken_meanwhile_does_not_decide(
+    api: Api, proposal, second: Officer, end: str
+):
+    """The objects of the request still have the role."""
+    members = type(second.member).objects.filter(pk=second.member.pk)
+    members.update(role=Role.VIEWER) if end == "role" else members.delete()
+
+    for do in (second.confirm, second.refuse):
+        with pytest.raises(NotAllowed):
+            do(proposal)
+    assert Decision.objects.get().state == "PENDING"
+
+
+def test_member_of_another_workspace_does_not_decide(api: Api, another_api, officer):
+    report_id = create_ready_report(api)
+    foreign = Officer(another_api, "OWNER", "stranger")
+    foreign.client = officer.client
+
+    with pytest.raises(NotAllowed):
+        foreign.decide(report_id)
+
+
+def test_proposal_is_answered_once(proposal, second: Officer):
+    second.confirm(proposal)
+
+    for do in (second.confirm, second.refuse):
+        assert obstacle(do, proposal) == Obstacle.ANSWERED
+
+
+def test_proposal_about_a_restricted_report_is_only_refused(proposal, second):
+    object_to_use(proposal.report_id, Origin.CLIENT, requested_by="client")
+
+    assert obstacle(second.confirm, proposal) == Obstacle.RESTRICTED
+    assert second.refuse(proposal).state == "REFUSED"
+
+
+def test_erasure_ends_a_proposal(api: Api, proposal, second: Officer):
+    erase(api, str(proposal.report_id))
+
+    decision = Decision.objects.get()
+    assert (decision.state, decision.second_by) == ("REFUSED", "erasure")
+    assert obstacle(second.confirm, proposal) == Obstacle.ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("rule", "status", "score", "needed"),
+    [
+        ({}, "DECLINED", 90, False),
+        ({"declines": True}, "DECLINED", 5, True),
+        ({"declines": True}, "APPROVED", 90, False),
+        ({"score_from": 70}, "APPROVED", 70, True),
+        ({"score_from": 70}, "APPROVED", 69, False),
+        ({"score_from": 70}, "DECLINED", 90, True),
+        ({"score_to": 20}, "DECLINED", 20, True),
+        ({"score_to": 20}, "DECLINED", 21, False),
+        ({"score_from": 70, "score_to": 20}, "APPROVED", 50, False),
+        ({"score_from": 70}, "APPROVED", None, True),
+        ({"declines": True, "score_from": 0}, "REVIEW", 90, False),
+    ],
+)
+def test_rule_says_when_a_second_member_is_needed(rule, status, score, needed):
+    assert SecondMemberRule(**rule).applies_to(status, score) is needed
+
+
+def test_score_of_the_report_counts(api: Api, officer: Officer):
+    demand_second(api, score_from=70)
+
+    assert officer.decide(create_ready_report(api), "APPROVED").state == "FINAL"
+    adverse = create_ready_report(api, ADVERSE)
+    assert officer.decide(adverse, "APPROVED").state == "PENDING"
+
+
+def test_decisions_are_append_only(api: Api, proposal, second: Officer):
+    changes = [
+        {"status": "APPROVED"},
+        {"codes": ["OWN_CRITERIA"]},
+        {"content": Value(b"Other", BinaryField())},
+        {"made_by": "somebody"},
+    ]
+    rows = Decision.objects.filter(pk=proposal.pk)
+    for change in changes:
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            rows.update(**change)
+    second.confirm(proposal)
+    ended = [*changes, {"state": "REFUSED"}, {"second_by": "nobody"}]
+    for change in ended:
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            rows.update(**change)
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        rows.delete()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            cursor.execute("TRUNCATE decisions_decision CASCADE")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_decisions_at_once_one_wins(api: Api, deciding_api: Api):
+    report_id = create_ready_report(api)
+    officers = [Officer(api, name=f"officer{n}") for n in range(3)]
+
+    def act(number: int):
+        if number < len(officers):
+            return officers[number].decide(report_id, "APPROVED")
+        return deciding_api.post(
+            f"/reports/{report_id}/decision", {"status": "APPROVED"}
+        ).status_code
+
+    answers = run_at_once(5, act)
+
+    won = [a for a in answers if isinstance(a, Decision) or a == 201]
+    lost = [a for a in answers if a == 409 or isinstance(a, ReportDecisionRefused)]
+    assert (len(won), len(lost)) == (1, 4), answers
+    assert Event.objects.filter(name="report.decided").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_answers_to_a_proposal_one_wins(api: Api, officer: Officer):
+    demand_second(api)
+    proposal = officer.decide(create_ready_report(api))
+    officers = [Officer(api, name=f"officer{n}") for n in range(4)]
+
+    def act(number: int):
+        one = officers[number]
+        return one.confirm(proposal) if number % 2 else one.refuse(proposal)
+
+    answers = run_at_once(4, act)
+
+    assert sum(isinstance(one, Decision) for one in answers) == 1, answers
+    lost = [one for one in answers if isinstance(one, ReportDecisionRefused)]
+    assert {one.obstacle for one in lost} == {Obstacle.ANSWERED}

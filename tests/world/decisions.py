@@ -1,0 +1,64 @@
+"""Decide about reports, and demand a second member for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.world.clients import Api, person
+from tests.world.members import create_member
+from verification.backoffice.audit import Actor
+from verification.backoffice.models import ActorKind
+from verification.decisions import decide as verbs
+from verification.decisions.decide import Maker, NewDecision
+from verification.decisions.models import Decision, SecondMemberRule
+from workspaces.models import Client, Member, Scope
+
+# Its last digit gives an adverse result with the score 90 (deceased).
+ADVERSE = "90000003"
+DECLINE = {"status": "DECLINED", "reasonCodes": ["ADVERSE_CREDIT"]}
+APPROVE = {"status": "APPROVED"}
+
+
+def deciding_api(api: Api) -> Api:
+    """Return a client with a key that may decide."""
+    return Api(api.workspace, api.environment, scopes=list(Scope.values))
+
+
+def create_ready_report(api: Api, id_number: str = "12345678") -> str:
+    report_id: str = api.create(person(idNumber=id_number))["id"]
+    api.work()
+    return report_id
+
+
+def decide(api: Api, report_id: str, body: Any = DECLINE, **more: Any) -> Any:
+    """Decide by the API; return the decision."""
+    answer = api.post(f"/reports/{report_id}/decision", {**body, **more})
+    assert answer.status_code == 201, answer.content
+    return answer.json()
+
+
+def demand_second(api: Api, **rule: Any) -> None:
+    SecondMemberRule.objects.update_or_create(
+        workspace=api.workspace, defaults=rule or {"declines": True}
+    )
+
+
+class Officer:
+    """A member who decides by the verbs, as the console does."""
+
+    def __init__(self, api: Api, role: str = "ADMIN", name: str = "otieno") -> None:
+        self.member: Member = create_member(api.workspace, role, name)
+        self.client = Client(api.workspace, api.account, f"member {self.member.pk}")
+        self.actor = Actor(ActorKind.MEMBER, self.member.user.username)
+
+    def decide(self, report_id: Any, status: str = "DECLINED", **more: Any) -> Decision:
+        codes = ["ADVERSE_CREDIT"] if status == "DECLINED" else []
+        new = NewDecision(status, codes, **more)
+        maker = Maker.of_member(self.member, self.actor)
+        return verbs.decide(self.client, report_id, new, maker)
+
+    def confirm(self, decision: Decision) -> Decision:
+        return verbs.confirm(self.client, decision.pk, self.member, self.actor)
+
+    def refuse(self, decision: Decision) -> Decision:
+        return verbs.refuse(self.client, decision.pk, self.member, self.actor)

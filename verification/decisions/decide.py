@@ -1,0 +1,338 @@
+"""Decide about a report: approve it, decline it, or give it to a person to review.
+
+The client's members decide in the console, its programs by API key, and its policies.
+Where the workspace demands a second member (`SecondMemberRule`), a decision is a
+proposal until another member confirms it. An API key is no person: it can propose, and
+any member who may decide confirms. A decision never changes; a later one replaces it.
+
+Each verb locks the report first, and then reads the member: the role may have changed
+since the page was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max
+
+from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused, is_second_person
+from verification.checks.events import decision_event
+from verification.db.bulk_insert import insert
+from verification.decisions.models import (
+    MAX_CODES,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+    MakerKind,
+    rule_of,
+)
+from verification.decisions.reason_codes import find_reasons
+from verification.reports.models import Report, ReportStatus
+from verification.reports.request import Fault, InvalidRequest
+from verification.reports.status import lock_report, record_note
+from verification.values.clock import now
+from verification.values.local_time import utc_text
+from webhooks.events import event_rows
+from workspaces.members import NotAllowed, Permission, require_permission
+from workspaces.models import ApiKey, Client, Member
+
+DECIDABLE = (ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED)
+
+
+class Obstacle(StrEnum):
+    """Why a verb is refused."""
+
+    NOT_ENDED = "The report has not ended, so there is nothing to decide yet."
+    CANCELLED = "The report was cancelled, so there is nothing to decide."
+    RESTRICTED = (
+        "The subject objected to further use, so the report decides nothing any more."
+    )
+    ERASED = "The personal data of the report was erased."
+    SUSPENDED = "The workspace is suspended."
+    PROPOSED = "A proposal about this report waits for a second member."
+    DECIDED = (
+        "Another decision about this report came first. Read it, and name its id in "
+        "`replaces` to decide anew."
+    )
+    ANSWERED = "Somebody confirmed or refused the proposal meanwhile."
+    SAME_PERSON = (
+        "Another member has to confirm it: you proposed it, or the proposer has your "
+        "e-mail address."
+    )
+
+
+# Another decision was faster.
+CONFLICTS = {Obstacle.PROPOSED, Obstacle.DECIDED, Obstacle.ANSWERED}
+
+
+class ReportDecisionRefused(DecisionRefused):
+    """The verb changed nothing; `decision_id` is the decision in its way, if any."""
+
+    def __init__(
+        self, obstacle: Obstacle, status: str, decision_id: UUID | None = None
+    ) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle, self.status = obstacle, status
+        self.decision_id = decision_id
+
+
+@dataclass(frozen=True, slots=True)
+class NewDecision:
+    """The content of a decision that is about to be made.
+
+    `replaces` is the id of the decision that counts now, as its maker has read it; None
+    for the first one.
+    """
+
+    status: str
+    codes: Sequence[str] = ()
+    note: str = ""
+    replaces: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who decides: a member with the actor of the audit trail, a key, or a policy."""
+
+    kind: MakerKind
+    member: Member | None = None
+    actor: audit.Actor | None = None
+    key: ApiKey | None = None
+
+    @classmethod
+    def of_member(cls, member: Member, actor: audit.Actor) -> Maker:
+        return cls(MakerKind.MEMBER, member=member, actor=actor)
+
+    @classmethod
+    def of_key(cls, key: ApiKey) -> Maker:
+        return cls(MakerKind.API_KEY, key=key)
+
+
+@transaction.atomic
+def decide(
+    client: Client,
+    report_id: UUID,
+    new: NewDecision,
+    maker: Maker,
+    *,
+    as_proposal: bool = False,
+) -> Decision:
+    """Decide about the client's report, or propose it where a second member is needed.
+
+    `as_proposal` leaves the decision to a second member in any case. Raises
+    Report.DoesNotExist, InvalidRequest, NotAllowed and ReportDecisionRefused.
+    """
+    report = lock_report(client, report_id)
+    if maker.member:
+        _require_member(maker.member, report)
+    _require_decidable(report)
+    _require_present(report, new.replaces)
+    reasons = _read_reasons(report, new)
+    at = now()
+    rule = rule_of(report.workspace)
+    needs_second = as_proposal or rule.applies_to(new.status, report.risk_score)
+    last = report.decisions.aggregate(last=Max("number"))["last"] or 0
+    decision = Decision.objects.create(
+        workspace_id=report.workspace_id,
+        environment=report.environment,
+        report=report,
+        number=last + 1,
+        status=new.status,
+        state=DecisionState.PENDING if needs_second else DecisionState.FINAL,
+        codes=[reason["code"] for reason in reasons],
+        content={"note": new.note or None, "reasons": reasons},
+        made_by_kind=maker.kind,
+        made_by=client.actor,
+        made_by_user=maker.member.user_id if maker.member else None,
+        made_by_key=maker.key.pk if maker.key else None,
+        needs_second=needs_second,
+        final_at=None if needs_second else at,
+        created_at=at,
+    )
+    if needs_second:
+        _record_proposal(report, "decision proposed", client.actor, at)
+    else:
+        _record_decision(report, decision, client.actor, at)
+    if maker.actor:
+        verb = "proposed" if needs_second else "made"
+        audit.record(f"decision.{verb}", maker.actor, decision)
+    return decision
+
+
+@transaction.atomic
+def confirm(
+    client: Client, decision_id: UUID, member: Member, actor: audit.Actor
+) -> Decision:
+    """Make a proposal count, as the second member.
+
+    Raises Decision.DoesNotExist, NotAllowed and ReportDecisionRefused.
+    """
+    report, decision = _lock_proposal(client, decision_id, member)
+    _require_decidable(report)
+    if not is_second_person(member.user_id, [decision.made_by_user]):
+        raise ReportDecisionRefused(Obstacle.SAME_PERSON, report.status, decision.pk)
+    at = now()
+    decision.final_at = at
+    _answer(decision, DecisionState.FINAL, client, member, at)
+    _record_decision(report, decision, client.actor, at)
+    audit.record("decision.confirmed", actor, decision)
+    return decision
+
+
+@transaction.atomic
+def refuse(
+    client: Client, decision_id: UUID, member: Member, actor: audit.Actor
+) -> Decision:
+    """Refuse a proposal; its proposer may do so, too, to take it back.
+
+    Raises Decision.DoesNotExist, NotAllowed and ReportDecisionRefused.
+    """
+    report, decision = _lock_proposal(client, decision_id, member)
+    at = now()
+    _answer(decision, DecisionState.REFUSED, client, member, at)
+    _record_proposal(report, "proposal refused", client.actor, at)
+    audit.record("decision.refused", actor, decision)
+    return decision
+
+
+def present_of(decisions: Iterable[Decision]) -> Decision | None:
+    """Return the decision that counts, of all decisions of a report."""
+    final = [one for one in decisions if one.state == DecisionState.FINAL]
+    return max(final, key=lambda one: one.number, default=None)
+
+
+def proposal_of(decisions: Iterable[Decision]) -> Decision | None:
+    """Return the proposal that waits, of all decisions of a report."""
+    waiting = (one for one in decisions if one.state == DecisionState.PENDING)
+    return next(waiting, None)
+
+
+def names_of(decisions: Iterable[Decision]) -> dict[int, str]:
+    """Return the names of the members who made, confirmed or refused these."""
+    rows = list(decisions)
+    users = {one.made_by_user for one in rows} | {one.second_by_user for one in rows}
+    found = User.objects.filter(pk__in=[user for user in users if user is not None])
+    return {user.pk: user.get_full_name() for user in found}
+
+
+def decision_members(decision: Decision) -> dict[str, Any]:
+    """Return a final decision as events show it, without its note and its members."""
+    assert decision.final_at is not None  # noqa: S101
+    return {
+        "id": str(decision.pk),
+        "status": decision.status,
+        "reasonCodes": decision.codes or [],
+        "madeBy": decision.made_by_kind,
+        "confirmedBySecond": decision.needs_second,
+        "decidedAt": utc_text(decision.final_at),
+    }
+
+
+def _require_member(member: Member, report: Report) -> None:
+    """Raise NotAllowed unless the member may decide at this moment."""
+    members = Member.objects.select_for_update(no_key=True)
+    found = members.filter(pk=member.pk, workspace=report.workspace_id).first()
+    if found is None:
+        raise NotAllowed(Permission.DECIDE_REPORTS)
+    require_permission(found, Permission.DECIDE_REPORTS)
+
+
+def _require_decidable(report: Report) -> None:
+    if obstacle := obstacle_of(report):
+        raise ReportDecisionRefused(obstacle, report.status)
+
+
+def obstacle_of(report: Report) -> Obstacle | None:
+    """Return why nobody can decide about the report, or None."""
+    if report.erased_at:
+        return Obstacle.ERASED
+    if report.workspace.is_suspended:
+        return Obstacle.SUSPENDED
+    if report.restricted_at:
+        return Obstacle.RESTRICTED
+    if report.status == ReportStatus.CANCELLED:
+        return Obstacle.CANCELLED
+    is_decidable = report.is_ended and report.status in DECIDABLE
+    return None if is_decidable else Obstacle.NOT_ENDED
+
+
+def _require_present(report: Report, replaces: UUID | None) -> None:
+    """Refuse a decision that was made without knowledge of a newer one."""
+    made = list(report.decisions.all())
+    if waiting := proposal_of(made):
+        raise ReportDecisionRefused(Obstacle.PROPOSED, report.status, waiting.pk)
+    present = present_of(made)
+    if (present.pk if present else None) != replaces:
+        present_id = present.pk if present else None
+        raise ReportDecisionRefused(Obstacle.DECIDED, report.status, present_id)
+
+
+def _read_reasons(report: Report, new: NewDecision) -> list[dict[str, str]]:
+    if len(new.codes) > MAX_CODES:
+        detail = f"At most {MAX_CODES} reason codes are allowed."
+        raise InvalidRequest([Fault(("reasonCodes",), "too-many", detail)])
+    if new.status == DecisionStatus.DECLINED and not new.codes:
+        detail = "A decline needs at least one reason code."
+        raise InvalidRequest([Fault(("reasonCodes",), "too-few", detail)])
+    return [reason.words for reason in find_reasons(report.workspace, new.codes)]
+
+
+def _lock_proposal(
+    client: Client, decision_id: UUID, member: Member
+) -> tuple[Report, Decision]:
+    """Return the proposal with its report, which is locked, if it still waits."""
+    own = Decision.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+    report_id = own.values_list("report_id", flat=True).get(pk=decision_id)
+    report = lock_report(client, report_id)
+    _require_member(member, report)
+    decision = own.get(pk=decision_id)
+    if decision.state != DecisionState.PENDING:
+        raise ReportDecisionRefused(Obstacle.ANSWERED, report.status, decision.pk)
+    return report, decision
+
+
+def _answer(
+    decision: Decision,
+    state: DecisionState,
+    client: Client,
+    member: Member,
+    at: datetime,
+) -> None:
+    decision.state = state
+    decision.second_by, decision.second_by_user = client.actor, member.user_id
+    decision.second_at = at
+    decision.save(
+        update_fields=[
+            "state",
+            "second_by",
+            "second_by_user",
+            "second_at",
+            "final_at",
+        ]
+    )
+
+
+def _record_proposal(report: Report, trigger: str, actor: str, at: datetime) -> None:
+    """Write the timeline, and mark the report as changed."""
+    record_note(report, trigger, actor, at)
+    Report.objects.filter(pk=report.pk).update(updated_at=at)
+
+
+def _record_decision(
+    report: Report, decision: Decision, actor: str, at: datetime
+) -> None:
+    """Write timeline and event of a decision that counts."""
+    _record_proposal(report, "decided", actor, at)
+    stack = list(report.results.values_list("name", "status", "id"))
+    event = decision_event(report, stack, decision_members(decision))
+    insert(event_rows([event], at))
