@@ -18,6 +18,7 @@ from verification.backoffice.model_admin import (
     confirmation_page,
 )
 from verification.backoffice.widgets import json_block, link, link_by_id, table
+from verification.checks.packages import packages_of
 from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance
 
@@ -73,6 +74,7 @@ class RuleAdmin(ReadOnlyAdmin):
         "subject_name",
         "subject_type",
         "check_names",
+        "package",
         "cadence",
         "standing",
         "paused_at",
@@ -215,11 +217,13 @@ class RuleAdmin(ReadOnlyAdmin):
     def _ask(self, request, rules, action, title):
         chosen = list(rules)
         accounts, definitions = accounts_of(chosen), catalogue()
+        packages = packages_of(chosen)
         for rule in chosen:
             currency = accounts[rule.workspace_id, rule.environment].currency
-            rule.price = find_run_obstacle(rule, definitions) or (
-                f"{currency} {price_of(rule, definitions):,.2f} a run"
-            )
+            rule.price = find_run_obstacle(rule, definitions)
+            if not rule.price:
+                price = price_of(rule, definitions, packages.get(rule.pk))
+                rule.price = f"{currency} {price:,.2f} a run"
         return confirmation_page(
             self,
             request,

@@ -11,6 +11,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 
 from monitoring.models import PauseReason, Rule, RuleStatus, lock_rule, locked_rules
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
+from verification.checks.packages import package_of
 from verification.db.ids import uuid7
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
@@ -222,7 +223,7 @@ def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
         raise NotResumable(rule.pause_reason, why)
     if rule.pause_reason != PauseReason.INSUFFICIENT_BALANCE:
         return
-    price = price_of(rule, definitions)
+    price = price_of(rule, definitions, package_of(rule))
     account = account_of(rule.workspace, rule.environment)
     balance = account.spendable
     if balance is not None and price and balance < price:

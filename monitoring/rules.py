@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from monitoring.models import Cadence, Rule
+from verification.checks.models import CheckPackage
+from verification.checks.packages import NO_PACKAGES, Packages
 from verification.consents.models import Consent
 from verification.reports.models import PaymentMode, Subject
 from verification.reports.objections import objections_of
+from verification.reports.pricing import check_prices
 from verification.reports.queries import Terms
 from verification.reports.request import (
-    MAX_CHECKS,
     Catalogue,
+    CheckNames,
     ConsentInput,
     Fault,
     InvalidRequest,
     Order,
+    PackageName,
     RequestShape,
     RuleContext,
     SubjectInput,
@@ -37,6 +41,7 @@ PURPOSE = "Monitoring"
 ITEM_MEMBERS = {
     "subject": "subject",
     "checkNames": "checksRequested",
+    "package": "package",
     "consent": "consent",
     "reference": "reference",
 }
@@ -54,8 +59,10 @@ class RuleRequest(RequestShape):
     """A rule to create. Its first run is made at once, and billed as every run."""
 
     subject: SubjectInput
-    check_names: Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
-    """Check names, each once."""
+    check_names: CheckNames | None = None
+    """Check names, each once. Needed unless `package` names the checks."""
+    package: PackageName | None = None
+    """The name of a package. The rule keeps the checks that it has now."""
     cadence: Cadence
     consent: ConsentInput | None = None
     """CUSTOMER_ATTESTED alone. Left out, creating the rule is the client's attestation
@@ -65,7 +72,10 @@ class RuleRequest(RequestShape):
 
 
 def read_rule(
-    body: Mapping[str, Any], environment: str, definitions: Catalogue
+    body: Mapping[str, Any],
+    environment: str,
+    definitions: Catalogue,
+    packages: Packages = NO_PACKAGES,
 ) -> tuple[RuleRequest, Order]:
     """Return the request and the order of its first run, or raise InvalidRequest."""
     request, faults = None, []
@@ -74,9 +84,8 @@ def read_rule(
     except ValidationError as e:
         faults = shape_faults(e)
     paths = {fault.path for fault in faults}
-    order = read_order(
-        _report_item(body, definitions), environment, definitions, draft=False
-    )
+    item = _report_item(body, definitions, packages)
+    order = read_order(item, environment, definitions, packages, draft=False)
     if not isinstance(order, Order):
         renamed = (_rename_path(fault) for fault in order)
         faults += [fault for fault in renamed if fault.path not in paths]
@@ -87,8 +96,12 @@ def read_rule(
     return request, order
 
 
-def order_of(rule: Rule, definitions: Catalogue) -> Order:
-    """Return the order of the rule's next run, at today's price."""
+def order_of(rule: Rule, definitions: Catalogue, package: CheckPackage | None) -> Order:
+    """Return the order of the rule's next run, at today's price.
+
+    `package` is the present one of the rule, whose price holds while it has the same
+    checks as the rule.
+    """
     return Order(
         subject=Subject(rule.subject),
         definitions=[definitions[name] for name in rule.check_names],
@@ -101,12 +114,16 @@ def order_of(rule: Rule, definitions: Catalogue) -> Order:
         reuse=False,
         reference=rule.reference,
         monitoring_id=rule.pk,
+        package=package,
     )
 
 
-def price_of(rule: Rule, definitions: Catalogue) -> Decimal:
+def price_of(
+    rule: Rule, definitions: Catalogue, package: CheckPackage | None
+) -> Decimal:
     """Return today's price of a run. The rule must be able to run."""
-    return sum((definitions[name].price for name in rule.check_names), Decimal(0))
+    checks = [definitions[name] for name in rule.check_names]
+    return sum(check_prices(checks, package), Decimal(0))
 
 
 def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:
@@ -199,11 +216,13 @@ def attestation(consent: ConsentInput | None) -> dict[str, Any] | None:
     return consent.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _report_item(body: Mapping[str, Any], definitions: Catalogue) -> dict[str, Any]:
+def _report_item(
+    body: Mapping[str, Any], definitions: Catalogue, packages: Packages
+) -> dict[str, Any]:
     """Return the request item that would order the first run."""
     item: dict[str, Any] = {"purpose": PURPOSE}
     item |= {ITEM_MEMBERS[name]: body[name] for name in ITEM_MEMBERS if name in body}
-    if item.get("consent") is None and _needs_consent(body, definitions):
+    if item.get("consent") is None and _needs_consent(body, definitions, packages):
         item["consent"] = _implied_attestation(now())
     return item
 
@@ -219,8 +238,12 @@ def _implied_attestation(at: datetime) -> dict[str, Any]:
     }
 
 
-def _needs_consent(body: Mapping[str, Any], definitions: Catalogue) -> bool:
-    names = body.get("checkNames")
+def _needs_consent(
+    body: Mapping[str, Any], definitions: Catalogue, packages: Packages
+) -> bool:
+    names, package_name = body.get("checkNames"), body.get("package")
+    if isinstance(package_name, str) and package_name in packages:
+        names = packages[package_name].checks
     if not isinstance(names, list):
         return False
     chosen = (definitions.get(name) for name in names if isinstance(name, str))

@@ -41,6 +41,7 @@ from monitoring.rules import (
     require_newer_consent,
     set_subject,
 )
+from verification.checks.packages import packages_of
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import execute_in_batches
@@ -114,6 +115,7 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
         workspace=client.workspace,
         environment=client.environment,
         check_names=[definition.name for definition in order.definitions],
+        package=order.package.name if order.package else None,
         cadence=request.cadence.value,
         consent=attestation(order.consent),
         reference=order.reference,
@@ -128,7 +130,7 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
     lock_person(rule.subject_id)
     is_stated = request.consent is not None
     require_newer_consent(rule, order.consent, is_stated=is_stated)
-    first = order_of(rule, {d.name: d for d in order.definitions})
+    first = order_of(rule, {d.name: d for d in order.definitions}, order.package)
 
     def more_rows(created: list[list[NewReport]]) -> list[Rows]:
         report_id = created[0][0].report.pk
@@ -201,8 +203,12 @@ def launch_runs(
     with connection.cursor() as cursor:
         rule_ids = [run.rule.pk for run in due]
         cursor.execute(ADVANCE_RULES, [rule_ids, [run.next_at for run in due]])
+    packages = packages_of(run.rule for run in due)
     orders = [
-        (clients[account_id], [order_of(run.rule, definitions) for run in batch])
+        (
+            clients[account_id],
+            [order_of(r.rule, definitions, packages.get(r.rule.pk)) for r in batch],
+        )
         for account_id, batch in batches.items()
     ]
     created = create_batches(orders, run_rows)
@@ -334,7 +340,7 @@ def _launch_together(ids: Sequence[UUID]) -> int:
     able, blocked = _partition(
         rules, lambda rule: not find_run_obstacle(rule, definitions)
     )
-    paid, unpaid = _partition(able, _can_pay(accounts, definitions))
+    paid, unpaid = _partition(able, _can_pay(able, accounts, definitions))
     pause(blocked, PauseReason.CHECK_INACTIVE)
     pause(unpaid, PauseReason.INSUFFICIENT_BALANCE)
     if paid:
@@ -369,8 +375,11 @@ def _partition(
     return passed, failed
 
 
-def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], bool]:
-    """Return a test for one rule after another: can its account pay for it, too?"""
+def _can_pay(
+    rules: Sequence[Rule], accounts: Accounts, definitions: Catalogue
+) -> Callable[[Rule], bool]:
+    """Return a test for one of these rules after another: can its account pay, too?"""
+    packages = packages_of(rules)
     balances = {
         account.pk: account.spendable
         for account in accounts.values()
@@ -379,7 +388,7 @@ def _can_pay(accounts: Accounts, definitions: Catalogue) -> Callable[[Rule], boo
 
     def pays(rule: Rule) -> bool:
         account = accounts[rule.workspace_id, rule.environment]
-        price = price_of(rule, definitions)
+        price = price_of(rule, definitions, packages.get(rule.pk))
         if price and balances.get(account.pk, price) < price:
             return False
         if account.pk in balances:

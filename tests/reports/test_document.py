@@ -4,6 +4,7 @@ import re
 from pypdf import PdfReader
 
 from tests.world.clients import HOSTED, Api, company, person
+from tests.world.packages import by_package, create_package
 from verification.reports.models import Report
 
 
@@ -93,3 +94,10 @@ def test_document_shows_findings_that_are_lists_of_objects(api: Api):
     text = " ".join(" ".join(page_texts(api, report["id"])).split())
 
     assert finding["directors"][0]["fullName"] in text
+
+
+def test_document_names_the_package(api: Api):
+    create_package(display_name="Loan application")
+    report = api.create(by_package())
+    text = " ".join(page_texts(api, report["id"]))
+    assert "Package Loan application" in text

@@ -38,7 +38,12 @@ from verification.api.operations import OperationViewSet, PageEnvelope, operatio
 from verification.api.report_shapes import SubjectBody
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
-from verification.reports.request import ConsentInput, RequestShape, catalogue
+from verification.reports.request import (
+    ConsentInput,
+    RequestShape,
+    catalogue,
+    named_packages,
+)
 from verification.values import formats
 from verification.values.shapes import Shape, Timestamp
 from workspaces.models import Client, Scope
@@ -116,6 +121,8 @@ class RuleBody(Shape):
     id: UUID
     subject: SubjectBody
     check_names: list[str]
+    package: str | None = None
+    """The package that the rule was made with; its checks may have changed since."""
     checks: list[RuleCheckBody]
     """Each check, and when it last completed."""
     cadence: Cadence
@@ -187,7 +194,10 @@ class MonitoringViewSet(OperationViewSet):
         return self.run_once(self._create_rule, _first_report)
 
     def _create_rule(self) -> dict[str, Any]:
-        read, order = read_rule(self.body, self.client.environment, catalogue())
+        packages = named_packages(self.client.workspace.pk, [self.body])
+        read, order = read_rule(
+            self.body, self.client.environment, catalogue(), packages
+        )
         rule = create_rule(self.client, read, order)
         body = RuleBody.of(rule, [], check_states([rule])[rule.pk])
         return body.model_dump(mode="json", by_alias=True)

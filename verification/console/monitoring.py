@@ -21,6 +21,7 @@ from monitoring.models import (
     rules_of,
 )
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
+from verification.checks.packages import package_of
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.privacy.disclosures import record_disclosures
@@ -53,6 +54,7 @@ def rule(place: Place, rule: UUID) -> HttpResponse:
     shown = {
         "rule": found,
         "checks": check_states([found])[found.pk],
+        "package": package_of(found),
         "alerts": raised,
     }
     return place.render("monitoring/rule", shown)

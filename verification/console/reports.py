@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.packages import package_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console import forms
@@ -58,6 +59,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
     consent = getattr(found, "consent", None)
     shown = {
         "report": found,
+        "package": package_of(found),
         "subject": [
             (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
         ],

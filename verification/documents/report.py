@@ -12,6 +12,7 @@ from django.conf import settings
 
 from verification import links
 from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.packages import package_of
 from verification.consents.models import Consent
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
@@ -156,6 +157,8 @@ def _source(finding: dict[str, Any], result: CheckResult, report: Report) -> str
 def _consent(report: Report) -> list[list[str]]:
     consent: Consent | None = getattr(report, "consent", None)
     rows = [["Purpose", one_line(report.purpose)]]
+    if package := package_of(report):
+        rows.append(["Package", one_line(package.display_name)])
     if report.reference:
         rows.append(["Reference", one_line(report.reference)])
     if consent is None:

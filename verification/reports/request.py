@@ -461,7 +461,7 @@ def _check_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
         yield from _package_faults(item, package_name, context)
     elif names is None:
         member = "package" if "package" in item else "checksRequested"
-        yield Fault((member,), "required", "Name checksRequested, or a package.")
+        yield Fault((member,), "required", "Name the checks, or a package.")
     else:
         for number, code, detail in _refused_checks(item, names, context):
             yield Fault(("checksRequested", number), code, detail)
@@ -471,7 +471,7 @@ def _package_faults(item: Json, name: str, context: RuleContext) -> Iterator[Fau
     path: MemberPath = ("package",)
     package = context.packages.get(name)
     if item.get("checksRequested") is not None:
-        detail = "Name checksRequested or a package, not both."
+        detail = "Name the checks or a package, not both."
         yield Fault(path, "not-allowed-here", detail)
     elif package is None:
         detail = "There is no such package; GET /api/v1/packages lists yours."
