@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
 from environs import EnvError
 from granian import Granian
-from granian.constants import HTTPModes, Interfaces
+from granian.constants import HTTPModes, Interfaces, RuntimeModes
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from prometheus_client import values
@@ -91,6 +91,9 @@ def _serve(gate: int | None) -> None:
         # byte without a limit.
         http=HTTPModes.http1,
         workers=settings.WEB_WORKERS,
+        # With threads of the server's own, a worker that stops may miss the signal that
+        # they have ended, and wait until it is killed. It is not faster either.
+        runtime_mode=RuntimeModes.st,
         # The limit counts idle connections too; with a low one, few clients could shut
         # out all others.
         backpressure=CONNECTIONS,
