@@ -1,0 +1,163 @@
+"""nginx and Caddy in front of a web server that restarts."""
+
+import json
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.service.conftest import Client
+from tests.world.clients import person
+from tests.world.service import Service
+from tests.world.web_proxies import DEPLOY, Caddy, Nginx, WebProxy
+from verification.api.problem_kinds import PROBLEM_KINDS
+from verification.api.problems import MEDIA_TYPE
+from verification.db.ids import uuid7
+
+pytestmark = pytest.mark.slow
+
+AWAY_SECONDS = 1.5
+
+
+class Orders(threading.Thread):
+    """A client that orders by way of a proxy, and repeats what it answers 503."""
+
+    def __init__(self, proxy: WebProxy, key: str) -> None:
+        super().__init__(daemon=True)
+        self._url = f"{proxy.url}/api/v1/reports"
+        self._authorization = {"Authorization": f"Bearer {key}"}
+        self.stopping = False
+        self.answers: list[requests.Response] = []
+        self.failures: list[str] = []
+        self.created: list[str] = []
+
+    def run(self) -> None:
+        while not self.stopping:
+            try:
+                self._order(str(uuid7()))
+            except requests.RequestException as e:
+                self.failures.append(repr(e))
+
+    def _order(self, key: str) -> None:
+        sent = {**self._authorization, "Idempotency-Key": key, "X-Request-Id": key}
+        while True:
+            answer = requests.post(
+                self._url, json={"reports": [person()]}, headers=sent, timeout=30
+            )
+            self.answers.append(answer)
+            if answer.status_code == 201:
+                self.created += [report["id"] for report in answer.json()["reports"]]
+            if answer.status_code != 503:
+                return
+            time.sleep(0.1)
+
+    def statuses(self) -> set[int]:
+        return {answer.status_code for answer in self.answers}
+
+
+class Reads(threading.Thread):
+    """A client that reads by way of a proxy until it is stopped."""
+
+    def __init__(self, proxy: WebProxy) -> None:
+        super().__init__(daemon=True)
+        self._url = f"{proxy.url}/api/v1/schema"
+        self.stopping = False
+        self.statuses: set[int] = set()
+
+    def run(self) -> None:
+        while not self.stopping:
+            answer = requests.get(self._url, timeout=30)
+            self.statuses.add(answer.status_code)
+            time.sleep(0.05)
+
+
+@pytest.mark.timeout(180)
+def test_orders_during_a_restart_get_201_or_503_with_retry_after(
+    service: Service, unlimited_client: Client, tmp_path: Path
+):
+    with ExitStack() as exits:
+        nginx, caddy = (
+            exits.enter_context(kind(tmp_path, service.port)) for kind in (Nginx, Caddy)
+        )
+        orders = [Orders(proxy, unlimited_client.key) for proxy in (nginx, caddy)]
+        reads = Reads(caddy)
+        threads = [*orders, reads]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)
+
+        service.stop_web()
+        try:
+            time.sleep(AWAY_SECONDS)
+            pages = [
+                requests.post(f"{proxy.url}/c/x", {"a": "b"}, timeout=30)
+                for proxy in (nginx, caddy)
+            ]
+        finally:
+            service.start_web()
+        time.sleep(1)
+        for thread in threads:
+            thread.stopping = True
+        for thread in threads:
+            thread.join(30)
+
+    for order in orders:
+        assert order.failures == []
+        assert order.statuses() == {201, 503}
+        assert len(order.created) == len(set(order.created)) > 5
+        for answer in order.answers:
+            if answer.status_code == 503:
+                assert_problem(answer)
+    # Requests without a body wait for the web server.
+    assert reads.statuses == {200}
+    with service.connect() as connection:
+        stored = connection.execute(
+            "SELECT count(*) FROM reports_report WHERE workspace_id = %s",
+            [unlimited_client.workspace],
+        ).fetchone()
+    assert stored == (sum(len(order.created) for order in orders),)
+    for page in pages:
+        assert page.status_code == 503
+        assert int(page.headers["Retry-After"]) > 0
+        assert page.headers["Content-Type"].startswith("text/html")
+        assert page.text == (DEPLOY / "away.html").read_text()
+
+
+def assert_problem(answer: requests.Response) -> None:
+    """Check that a proxy's own problem looks like those of the service."""
+    kind = PROBLEM_KINDS["unavailable"]
+    body = json.loads(answer.text)
+    assert answer.headers["Content-Type"] == MEDIA_TYPE
+    assert int(answer.headers["Retry-After"]) > 0
+    assert (body["title"], body["status"], body["code"]) == (
+        kind.title,
+        kind.status,
+        kind.code,
+    )
+    assert body["type"].endswith("/problems/unavailable")
+    assert body["instance"] == "/api/v1/reports"
+    sent = answer.request.headers["X-Request-Id"]
+    assert body["requestId"] == answer.headers["X-Request-Id"] == sent
+
+
+@pytest.mark.parametrize("kind", [Nginx, Caddy])
+def test_problem_of_a_proxy_holds_no_text_of_the_client(
+    kind: type[WebProxy], tmp_path: Path
+):
+    with kind(tmp_path, 9) as proxy:
+        for path in ("/api/v1/%22,%22x", '/api/v1/a"b\\', "/api/v1/x?a=%22"):
+            answer = requests.post(
+                proxy.url + path,
+                data="{}",
+                headers={"X-Request-Id": '"}, "x'},
+                timeout=30,
+            )
+
+            body = json.loads(answer.text)
+            assert body["code"] == "unavailable"
+            assert set(body["instance"]) <= set("/apiv1x%22,bCQ5abc")
+            assert '"' not in body["requestId"]
+            assert len(body["requestId"]) > 20
