@@ -1,36 +1,39 @@
 """The files in `deploy/`: they name what exists, and the tools accept them."""
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 
+import psycopg
 import pytest
 import yaml
 from django.conf import settings
+from django.db import connection
+from django.utils.translation import gettext, override
 from dotenv import dotenv_values
+from psycopg.conninfo import conninfo_to_dict
 
+from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import DOCUMENTED, ROWS
+from tests.world.web_proxies import DEPLOY, nginx_command, nginx_site, required
+from verification.db import embedded
 from verification.jobs.cluster import GRACE_SECONDS
 from verification.settings.secrets import field_keys, lookup_key, secret_key
 
-DEPLOY = settings.BASE_DIR / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+ADDRESS = (DEPLOY / "address.env").read_text()
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 UNITS = sorted((DEPLOY / "systemd").glob("verification-*.*"))
 SECRETS = {cell.split("`")[1] for cell, _, _ in ROWS if cell.endswith("*secret*")}
+ENV_FILES = ["address.env", "verification.env"]
+DATABASE_SECRETS = {"database_password", "superuser_password"}
 KNOWN = DOCUMENTED | {f"{name}_FILE" for name in SECRETS}
 # Of Python, the shell and PostgreSQL's image
 FOREIGN = re.compile(r"PATH|PYTHON\w+|POSTGRES_\w+")
-
-
-def required(program: str) -> str:
-    """Return the path of a program, or skip the test where it is missing."""
-    path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if path is None:
-        pytest.skip(f"{program} is not installed")
-    return path
 
 
 def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -44,9 +47,8 @@ def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_each_variable_is_a_documented_setting():
-    env = re.findall(
-        r"^(\w+)=", (DEPLOY / "verification.env").read_text(), re.MULTILINE
-    )
+    files = (DEPLOY / "verification.env").read_text() + ADDRESS
+    env = re.findall(r"^#?(\w+)=", files, re.MULTILINE)
     caddy = re.findall(r"\{\$(\w+)", (DEPLOY / "Caddyfile").read_text())
     units = re.findall(
         r"^Environment=(\w+)=",
@@ -91,8 +93,85 @@ def test_containers_have_no_rights_and_secrets_in_files():
         held = {entry["target"] for entry in COMPOSE["services"][name]["secrets"]}
         assert held == {
             f"/etc/verification/secrets/{name}"
-            for name in COMPOSE["secrets"].keys() - {"database_password"}
+            for name in COMPOSE["secrets"].keys() - DATABASE_SECRETS
         }
+
+
+def test_proxies_get_the_address_and_no_other_setting():
+    drop_in = (DEPLOY / "systemd/caddy.service.d/verification.conf").read_text()
+    installed = re.findall(r"^EnvironmentFile=(.*)$", drop_in, re.MULTILINE)
+    read = set(re.findall(r"\{\$(\w+)", (DEPLOY / "Caddyfile").read_text()))
+    named = set(re.findall(r"^#?(\w+)=", ADDRESS, re.MULTILINE))
+
+    assert installed == ["/etc/verification/address.env"]
+    assert COMPOSE["services"]["proxy"]["env_file"] == "address.env"
+    assert "secrets" not in COMPOSE["services"]["proxy"]
+    assert read == named
+    assert not named & SECRETS
+
+
+def test_service_reads_the_address_too():
+    drop_in = (DEPLOY / "systemd/verification-.service.d/hardening.conf").read_text()
+    files = [f"/etc/verification/{name}" for name in ENV_FILES]
+    read = re.findall(r"^EnvironmentFile=(.*)$", drop_in, re.MULTILINE)
+    command = (DEPLOY / "verification").read_text()
+
+    assert read == re.findall(r"^\. (.*)$", command, re.MULTILINE) == files
+    for name in ("web", "jobs", "setup", "backup"):
+        assert COMPOSE["services"][name]["env_file"] == ENV_FILES
+
+
+def test_containers_keep_few_logs_and_have_time_to_stop():
+    seconds = {"jobs": 45, "web": 20, "database": 60}
+    for name, service in COMPOSE["services"].items():
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
+        least = seconds.get(name, 0)
+        assert int(service.get("stop_grace_period", "10s")[:-1]) >= least, name
+
+
+def test_backup_of_compose_does_not_migrate():
+    assert COMPOSE["services"]["backup"]["depends_on"].keys() == {"database"}
+    assert "setup" not in COMPOSE["services"]["database"].get("depends_on", {})
+
+
+@pytest.mark.django_db
+def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
+    name = f"{connection.settings_dict['NAME']}_compose"
+    (tmp_path / "password").write_text("s3'cret")
+    script = (DEPLOY / "create-database").read_text()
+    script = script.replace(
+        "/run/secrets/database_password", str(tmp_path / "password")
+    )
+    script = re.sub(r"(ROLE|DATABASE|OWNER) verification", rf"\1 {name}", script)
+    (tmp_path / "create-database").write_text(script)
+    server = conninfo_to_dict(database_url("postgres", "postgres"))
+    with psycopg.connect(**server, autocommit=True) as admin:
+        try:
+            done = run(
+                *("sh", tmp_path / "create-database"),
+                PATH=f"{embedded.programs()}:{os.environ['PATH']}",
+                POSTGRES_USER=str(server["user"]),
+                PGHOST=str(server["host"]),
+                PGPASSWORD=str(server.get("password", "")),
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+            role = admin.execute(
+                "SELECT rolsuper, rolcreaterole, rolcreatedb, rolcanlogin,"
+                " rolpassword LIKE 'SCRAM%%' FROM pg_authid WHERE rolname = %s",
+                [name],
+            ).fetchone()
+            database = admin.execute(
+                "SELECT pg_get_userbyid(datdba), pg_encoding_to_char(encoding)"
+                " FROM pg_database WHERE datname = %s",
+                [name],
+            ).fetchone()
+        finally:
+            admin.execute(f"DROP DATABASE IF EXISTS {name}")
+            admin.execute(f"DROP ROLE IF EXISTS {name}")
+
+    assert role == (False, False, True, True, True)
+    assert database == (name, "UTF8")
+    assert "POSTGRES_USER" not in COMPOSE["services"]["database"]["environment"]
 
 
 def test_compose_names_existing_volumes_secrets_and_services():
@@ -193,26 +272,10 @@ def test_systemd_finds_the_services_confined(machine: Path):
 
 
 def test_nginx_accepts_its_configuration(tmp_path: Path):
-    nginx, openssl = required("nginx"), required("openssl")
-    certificate = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
-    files = ["-keyout", tmp_path / "key", "-out", tmp_path / "certificate"]
-    run(*certificate, *files, "-subj", "/CN=reports.example.com")
-    site = (DEPLOY / "nginx.conf").read_text()
-    for old, new in (
-        ("fullchain.pem", "certificate"),
-        ("privkey.pem", "key"),
-    ):
-        site = re.sub(rf"/etc/letsencrypt/\S+/{old}", str(tmp_path / new), site)
-    # `nginx -t` binds the ports, so others than those of a server on this machine.
-    site = re.sub(r"listen \[::\]:.*", "", site)
-    site = re.sub(r"listen (80|443)\b", rf"listen unix:{tmp_path}/\1", site)
-    (tmp_path / "site").write_text(site)
-    (tmp_path / "nginx.conf").write_text(
-        f"pid {tmp_path}/pid; error_log stderr; events {{}}\n"
-        f"http {{ access_log off; include {tmp_path}/site; }}\n"
-    )
+    # `nginx -t` binds the addresses, so others than those of a server on this machine.
+    command = nginx_command(tmp_path, nginx_site(tmp_path, f"unix:{tmp_path}/80"))
 
-    done = run(nginx, "-t", "-q", "-c", tmp_path / "nginx.conf")
+    done = run(*command, "-t", "-q")
 
     assert done.returncode == 0, done.stderr
 
@@ -226,6 +289,23 @@ def test_caddy_accepts_its_configuration(tmp_path: Path):
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_page_of_the_proxies_is_small_and_says_the_same_as_the_services():
+    page = (DEPLOY / "away.html").read_text()
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    texts = re.findall(r"<(?:h1|h2|p)>(.*?)</", page)
+
+    assert f"style-src 'sha256-{digest}'" in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href|action)=", page)
+    assert len(page) < 4000
+    half = len(texts) // 2
+    with override("sw"):
+        assert [gettext(text) for text in texts[:half]] == texts[half:]
+    service = (settings.BASE_DIR / "templates/503.html").read_text()
+    assert all(text in service for text in texts[:half])
 
 
 def test_proxies_hide_what_is_for_operators():

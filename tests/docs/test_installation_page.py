@@ -27,7 +27,7 @@ sleep() { :; }
 def run_blocks(service: Service, folder: Path, *blocks: str) -> list[dict]:
     """Run blocks in one shell, and return what its calls of the API answered."""
     (folder / "env").write_text(f"BASE_URL={service.url}\n")
-    page = "\n".join(blocks).replace("/etc/verification/verification.env", "$ENV_FILE")
+    page = "\n".join(blocks).replace("/etc/verification/address.env", "$ENV_FILE")
     page = SOURCE.sub(r"$ROOT/\1", page).replace("curl ", "curl -s -w '\\n' ")
     done = subprocess.run(
         ["bash", "-ec", STANDINS + page],
