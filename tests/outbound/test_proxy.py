@@ -193,6 +193,27 @@ def test_proxy_that_is_away_is_retryable(
     assert not any(secret in str(log_lines()) for secret in SECRETS)
 
 
+def test_next_address_of_the_proxy_is_tried(
+    server: Receiver, proxy: Proxy, settings: Any, monkeypatch: pytest.MonkeyPatch
+):
+    addresses = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, proxy.port))
+        for address in ("127.0.0.2", "127.0.0.1")
+    ]
+    getaddrinfo = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *args, **kwargs: (
+            addresses if host == "proxy.test" else getaddrinfo(host, *args, **kwargs)
+        ),
+    )
+    settings.OUTBOUND_PROXY = ProxySetting.parse(f"http://proxy.test:{proxy.port}")
+
+    assert client.create_session().get(server.url()).status_code == 200
+    assert hook(PUBLIC).status_code == 200
+
+
 def test_silent_proxy_ends_with_the_deadline(settings: Any):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 MAX_HEAD_BYTES = 16 * 1024
+# A silent address leaves time for the proxy's next one.
+CONNECT_SECONDS = 3
 STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})")
 WRONG_URL = "must be http://host:port or http://user:password@host:port"
 
@@ -83,18 +85,8 @@ class Answer:
 async def open_tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
     """Return a socket whose other end is that host or address. Raises ProxyError."""
     loop = asyncio.get_running_loop()
+    sock = await _connect_to(proxy)
     try:
-        found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        sock = socket.socket(family, kind, protocol)
-    except OSError as e:
-        raise ProxyError("The proxy could not be reached.") from e
-    try:
-        sock.setblocking(False)
-        try:
-            await loop.sock_connect(sock, address)
-        except OSError as e:
-            raise ProxyError("The proxy could not be reached.") from e
         answer = Answer()
         try:
             await loop.sock_sendall(sock, proxy.request_for(host, port))
@@ -108,3 +100,33 @@ async def open_tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+async def _connect_to(proxy: Proxy) -> socket.socket:
+    """Return a socket that is connected to the first address that answers."""
+    loop = asyncio.get_running_loop()
+    failure: OSError | None = None
+    try:
+        found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
+    except OSError as e:
+        raise ProxyError("The proxy could not be reached.") from e
+    for family, kind, protocol, _, address in found:
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as e:
+            # For instance IPv6 on a machine without it.
+            failure = e
+            continue
+        try:
+            sock.setblocking(False)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await loop.sock_connect(sock, address)
+        except OSError as e:
+            sock.close()
+            failure = e
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise ProxyError("The proxy could not be reached.") from failure
