@@ -38,6 +38,6 @@ def main() -> None:
         is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)
         if is_missing and startup.count_unapplied_migrations():
             sys.exit(
-                "Tables are missing in the database; run: python manage.py migrate"
+                "Tables are missing in the database; run: verification migrate"
             )
         raise

@@ -122,7 +122,7 @@ def test_database_without_tables_is_refused(tmp_path, db):
 
     message = refusal("audit_ledger", DATABASE_URL=url, DATA_DIR=str(tmp_path))
 
-    assert "run: python manage.py migrate" in message
+    assert "run: verification migrate" in message
 
 
 def test_port_that_is_taken_is_refused(tmp_path):

@@ -312,7 +312,7 @@ def test_web_server_with_another_key_does_not_start(
     )
 
     assert done.returncode == 1
-    assert done.stderr.endswith("run: python manage.py rehash\n")
+    assert done.stderr.endswith("run: verification rehash\n")
 
 
 def test_command_with_another_key_is_refused_in_one_sentence(

@@ -397,6 +397,7 @@ def wrapper(tmp_path: Path) -> Path:
     program.write_text('#!/bin/sh\nenv\necho "ARGUMENTS=$*"\n')
     text = (DEPLOY / "verification").read_text()
     for old, new in (
+        ("/etc/verification/address.env", DEPLOY / "address.env"),
         ("/etc/verification/verification.env", tmp_path / "env"),
         ("/opt/verification/bin/verification", program),
         ("exec setpriv", f"exec {setpriv}"),

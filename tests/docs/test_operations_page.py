@@ -23,7 +23,7 @@ from tests.world import staff
 from verification.db import embedded
 
 PAGE = (settings.BASE_DIR / "docs" / "operations.md").read_text()
-SHELL = re.compile(r'^python manage\.py shell -c "\n(.*?)"$', re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r'^verification shell -c "\n(.*?)"$', re.MULTILINE | re.DOTALL)
 REPLACE_ADDRESS, REMOVE_FACTOR = SHELL.findall(PAGE)
 
 

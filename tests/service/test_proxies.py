@@ -69,12 +69,13 @@ class Reads(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping:
-            answer = requests.get(self._url, timeout=30)
+            answer = requests.get(self._url, timeout=90)
             self.statuses.add(answer.status_code)
             time.sleep(0.05)
 
 
-@pytest.mark.timeout(180)
+# Without the time in which a busy machine starts the service.
+@pytest.mark.timeout(180, func_only=True)
 def test_orders_during_a_restart_get_201_or_503_with_retry_after(
     service: Service, unlimited_client: Client, tmp_path: Path
 ):
@@ -102,7 +103,7 @@ def test_orders_during_a_restart_get_201_or_503_with_retry_after(
         for thread in threads:
             thread.stopping = True
         for thread in threads:
-            thread.join(30)
+            thread.join(90)
 
     for order in orders:
         assert order.failures == []

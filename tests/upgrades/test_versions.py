@@ -76,8 +76,7 @@ def test_new_version_refuses_tables_that_are_not_migrated(
 
     assert done.returncode != 0
     assert done.stderr == (
-        "Migrations of version 1.0.0 are not applied (1); "
-        "run: python manage.py migrate\n"
+        "Migrations of version 1.0.0 are not applied (1); run: verification migrate\n"
     )
 
 

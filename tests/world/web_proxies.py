@@ -103,6 +103,8 @@ class Caddy(WebProxy):
 
     def command(self) -> list[str]:
         text = (DEPLOY / "Caddyfile").read_text().replace(INSTALLED, str(self.folder))
+        # On a busy machine the web server needs longer to restart.
+        text = text.replace("lb_try_duration 15s", "lb_try_duration 60s")
         options = f"{{\n\tadmin off\n\thttp_port {free_port()}\n"
         (self.folder / "Caddyfile").write_text(text.replace("{\n", options, 1))
         return [required("caddy"), "run", "--config", str(self.folder / "Caddyfile")]

@@ -38,7 +38,7 @@ SELECT
 """
 OTHER_KEY = (
     "LOOKUP_KEY is not the key that the database was written with. Set that one again, "
-    "or write LOOKUP_KEY=new,former, stop the service and run: python manage.py rehash"
+    "or write LOOKUP_KEY=new,former, stop the service and run: verification rehash"
 )
 MISSING_KEY = (
     "FIELD_KEYS lacks the key {}, which the values of the database need. Add it at the "

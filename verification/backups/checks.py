@@ -242,7 +242,7 @@ def check_backups(
     if age is not None and age.days < 2:
         return []
     text = "No backup was made within two days."
-    return [_warning("W011", text, "Run `manage.py backup` every night.")]
+    return [_warning("W011", text, "Run `verification backup` every night.")]
 
 
 def _sources() -> list[tuple[str, Adapter]]:

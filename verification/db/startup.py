@@ -149,7 +149,7 @@ def require_schema() -> None:
     if unapplied := count_unapplied_migrations():
         raise DatabaseRefused(
             f"Migrations of version {__version__} are not applied ({unapplied}); "
-            "run: python manage.py migrate"
+            "run: verification migrate"
         )
 
 

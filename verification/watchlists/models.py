@@ -126,7 +126,7 @@ def check_lists(
             texts.append(f"The {name} list has not been loaded.")
         elif confirmed[name] < clock.now() - timedelta(days=days):
             texts.append(f"The {name} list was not loaded for {days} days.")
-    hint = "manage.py load_watchlist loads it; until then nobody is screened."
+    hint = "verification load_watchlist loads it; until then nobody is screened."
     return [Warning(each, hint=hint, id="watchlists.W001") for each in texts]
 
 
