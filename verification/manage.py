@@ -37,7 +37,5 @@ def main() -> None:
     except ProgrammingError as e:
         is_missing = isinstance(e.__cause__, UndefinedTable | UndefinedColumn)
         if is_missing and startup.count_unapplied_migrations():
-            sys.exit(
-                "Tables are missing in the database; run: verification migrate"
-            )
+            sys.exit("Tables are missing in the database; run: verification migrate")
         raise
