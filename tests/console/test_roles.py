@@ -10,6 +10,7 @@ from tests.golive.files import pdf
 from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import STATEMENT
+from tests.world.decisions import decide, deciding_api, demand_second
 from tests.world.deliveries import configure_receiver
 from tests.world.rules import raise_alert
 from verification.checks.models import CheckResult
@@ -36,6 +37,9 @@ TABLE = {
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),
     "reports-data-link": (None, MANAGERS),
+    "reports-decide": (None, MANAGERS),
+    "reports-confirm": (None, MANAGERS),
+    "reports-refuse": (None, MANAGERS),
     "erasures-certificate": (ALL, None),
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
@@ -77,6 +81,9 @@ TABLE = {
     "golive-document": (MANAGERS, None),
     "golive-submit": (MANAGERS, MANAGERS),
     "settings": (ALL, MANAGERS),
+    "settings-decisions": (ALL, MANAGERS),
+    "settings-reason": (MANAGERS, MANAGERS),
+    "settings-reason-add": (MANAGERS, MANAGERS),
     "settings-close": (OWNER, OWNER),
 }
 # Only there for reviewed workspaces; tests/golive/test_names.py opens them.
@@ -96,6 +103,8 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
     correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
     members.invite(owner.member, "new@people.test", Role.VIEWER)
     api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
+    demand_second(api)
+    proposed = decide(deciding_api(api), report)
     erased = api.create(person(idNumber="22222222"))["id"]
     api.work()
     return {
@@ -105,6 +114,8 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
         "delivery": Delivery.objects.order_by("pk")[0].pk,
         "alert": alert.pk,
         "correction": correction.pk,
+        "decision": proposed["id"],
+        "reason": api.workspace.reason_codes.get(code="OWN_CRITERIA").pk,
         "file": correction.documents.get().pk,
         "rule": alert.rule_id,
         "member": viewer.member.pk,

@@ -20,6 +20,16 @@ from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
 from verification.api.problem_kinds import PROBLEM_KINDS
+from verification.decisions.decide import NewDecision
+from verification.decisions.models import (
+    CODE_PATTERN,
+    MAX_CODES,
+    MAX_NOTE_LENGTH,
+    MAX_TEXT_LENGTH,
+    DecisionStatus,
+    ReasonCode,
+    SecondMemberRule,
+)
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import Fault
 from verification.golive.models import Application, DocumentKind
@@ -290,6 +300,117 @@ class CorrectionForm(forms.Form):
         widget=forms.HiddenInput,
     )
     reason = text_area(_("Your reason, which the person reads"), 1000)
+
+
+class DecisionForm(forms.Form):
+    status = forms.ChoiceField(
+        label=_("Your decision"),
+        choices=[
+            (DecisionStatus.APPROVED, _("Approve")),
+            (DecisionStatus.DECLINED, _("Decline")),
+            (DecisionStatus.REVIEW, _("Leave it to a person to review")),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+    codes = forms.MultipleChoiceField(
+        label=_("Reasons"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("The subject reads them. A decline needs one"),
+        error_messages={"invalid_choice": _("Choose reasons that are offered here")},
+    )
+    note = forms.CharField(
+        label=_("Note"),
+        required=False,
+        max_length=MAX_NOTE_LENGTH,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": MAX_NOTE_LENGTH}),
+        help_text=_("For members and your programs; the subject's page has no notes"),
+    )
+    # The decision that the member has read
+    replaces = forms.UUIDField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, typed: Any, *, codes: list[tuple[str, str]], **more: Any):
+        super().__init__(typed, **more)
+        self.fields["codes"].choices = codes  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        typed: dict[str, Any] = super().clean() or {}
+        codes = typed.get("codes", [])
+        if typed.get("status") == DecisionStatus.DECLINED and not codes:
+            if "codes" not in self.errors:
+                self.add_error("codes", _("Choose at least one reason for a decline"))
+        elif len(codes) > MAX_CODES:
+            error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
+            self.add_error("codes", error)
+        return typed
+
+    @property
+    def new_decision(self) -> NewDecision:
+        typed = self.cleaned_data
+        return NewDecision(
+            typed["status"], typed["codes"], typed["note"], typed["replaces"]
+        )
+
+
+def score_field(label: Any, help_text: Any) -> forms.IntegerField:
+    return forms.IntegerField(
+        label=label,
+        min_value=0,
+        max_value=100,
+        required=False,
+        help_text=help_text,
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"),
+            _("Enter a score from 0 to 100, or nothing"),
+        ),
+    )
+
+
+class SecondMemberForm(forms.ModelForm):
+    """When a second member has to confirm a decision."""
+
+    declines = forms.BooleanField(label=_("All declines"), required=False)
+    score_from = score_field(
+        _("Reports with this score or a higher one"),
+        _("Approvals and declines; a higher score is riskier. Empty for none"),
+    )
+    score_to = score_field(
+        _("Reports with this score or a lower one"), _("Empty for none")
+    )
+
+    class Meta:
+        model = SecondMemberRule
+        fields = ["declines", "score_from", "score_to"]
+
+
+class ReasonCodeForm(forms.ModelForm):
+    text = text_field(_("Text in English"), MAX_TEXT_LENGTH)
+    text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    active = forms.BooleanField(label=_("Offered for new decisions"), required=False)
+
+    class Meta:
+        model = ReasonCode
+        fields = ["text", "text_sw", "active"]
+
+
+class NewReasonForm(forms.Form):
+    code = forms.RegexField(
+        f"^{CODE_PATTERN}$",
+        label=_("Code"),
+        max_length=40,
+        help_text=_("Capital letters, digits and _, such as RENT_IN_ARREARS. It stays"),
+        error_messages={
+            **REQUIRED_ERROR,
+            "invalid": _("Enter 2 to 40 capital letters, digits and _"),
+        },
+    )
+    text = text_field(
+        _("Text in English"),
+        MAX_TEXT_LENGTH,
+        help_text=_("The subject reads it, and so do readers of the PDF"),
+    )
+    text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
 
 
 class RuleFilters(forms.Form):

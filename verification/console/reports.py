@@ -17,7 +17,15 @@ from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.decisions import (
+    REFUSALS,
+    decision_context,
+    decision_form,
+)
 from verification.console.sandbox import describe_message
+from verification.decisions import decide as verbs
+from verification.decisions.decide import Maker, ReportDecisionRefused
+from verification.decisions.models import DecisionState
 from verification.documents.report import as_text, humanise_name, report_pdf
 from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
@@ -26,6 +34,7 @@ from verification.privacy.models import Channel, Erasure
 from verification.reports.links import ResendTooSoon, client_messages
 from verification.reports.models import Report
 from verification.reports.queries import Filters, list_reports
+from verification.reports.request import InvalidRequest
 from workspaces.members import Permission
 
 NO_DATA_LINK = {
@@ -51,7 +60,36 @@ def listing(place: Place) -> HttpResponse:
 
 @member_required()
 def detail(place: Place, report: UUID) -> HttpResponse:
+    return _render_report(place, _get_report(place, report))
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def decide(place: Place, report: UUID) -> HttpResponse:
+    """Decide about the report, or propose it to a second member."""
     found = _get_report(place, report)
+    form = decision_form(place, found)
+    if not form.is_valid():
+        return _render_report(place, found, form)
+    maker = Maker.of_member(place.member, place.by.actor)
+    try:
+        made = verbs.decide(place.client, report, form.new_decision, maker)
+    except ReportDecisionRefused as e:
+        why = REFUSALS[e.obstacle]
+        return place.to("reports-detail", error=why, report=report)
+    except InvalidRequest:
+        # Somebody deactivated a reason at this moment.
+        form.add_error("codes", _("Choose reasons that are offered here"))
+        return _render_report(place, found, form)
+    done = _("The decision counts now.")
+    if made.state == DecisionState.PENDING:
+        done = _("It is proposed. It counts once another member confirms it.")
+    return place.to("reports-detail", success=done, report=report)
+
+
+def _render_report(
+    place: Place, found: Report, form: forms.DecisionForm | None = None
+) -> HttpResponse:
     place.record("report.opened", found)
     record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
     results = found.results.select_related("definition").order_by("position")
@@ -71,6 +109,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
         "messages_sent": [describe_message(m) for m in client_messages(found)],
         "timeline": found.status_changes.all(),
         "erasure": _ended_erasure(found),
+        **decision_context(place, found, form),
     }
     return place.render("reports/detail", shown)
 

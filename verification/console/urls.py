@@ -9,6 +9,7 @@ from verification.console import (
     access,
     api_requests,
     corrections,
+    decisions,
     golive,
     home,
     monitoring,
@@ -43,6 +44,11 @@ PAGES = [
     path("reports/", reports.listing, name="reports"),
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
+    path("reports/<uuid:report>/decide", reports.decide, name="reports-decide"),
+    path(
+        "decisions/<uuid:decision>/confirm", decisions.confirm, name="reports-confirm"
+    ),
+    path("decisions/<uuid:decision>/refuse", decisions.refuse, name="reports-refuse"),
     path(
         "erasures/<uuid:erasure>/certificate",
         reports.certificate,
@@ -156,6 +162,17 @@ PAGES = [
         "settings/name/withdraw",
         workspace.withdraw_names,
         name="settings-name-withdraw",
+    ),
+    path("settings/decisions", decisions.edit_settings, name="settings-decisions"),
+    path(
+        "settings/decisions/reasons/new",
+        decisions.add_reason,
+        name="settings-reason-add",
+    ),
+    path(
+        "settings/decisions/reasons/<uuid:reason>",
+        decisions.edit_reason,
+        name="settings-reason",
     ),
     path("settings/close", workspace.close, name="settings-close"),
 ]

@@ -1,0 +1,203 @@
+"""Members decide about reports in the console."""
+
+import re
+
+import pytest
+
+from tests.world.clients import Api, erase
+from tests.world.console import ConsoleVisitor
+from tests.world.decisions import (
+    DECLINE,
+    create_ready_report,
+    decide,
+    deciding_api,
+    demand_second,
+)
+from verification.backoffice.models import AuditEvent
+from verification.decisions.models import Decision, ReasonCode, SecondMemberRule
+from workspaces.models import Member, Role
+
+FIELDS = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
+
+
+@pytest.fixture
+def report(api: Api) -> str:
+    return create_ready_report(api)
+
+
+def post(visitor: ConsoleVisitor, report: str, **changes) -> list[str]:
+    fields = {**FIELDS, **changes}
+    return visitor.messages_after("reports-decide", fields, report=report)
+
+
+def actions() -> list[str]:
+    events = AuditEvent.objects.filter(action__contains="decision").order_by("id")
+    return list(events.values_list("action", flat=True))
+
+
+def test_member_declines_with_a_reason_and_a_note(owner, api: Api, report):
+    owner.member.user.first_name = "Wambui"
+    owner.member.user.save()
+    assert 'value="ADVERSE_CREDIT"' in owner.page("reports-detail", report=report)
+
+    assert post(owner, report) == ["The decision counts now."]
+
+    html = owner.page("reports-detail", report=report)
+    assert "Adverse information at a credit bureau" in html
+    assert "In arrears" in html
+    assert "counts now" in html
+    shown = api.report(report)["decision"]
+    assert (shown["madeBy"], shown["madeByName"]) == ("MEMBER", "Wambui")
+    assert actions() == ["decision.made"]
+
+
+def test_decline_without_a_reason_shows_the_form_again(owner, report):
+    answer = owner.post("reports-decide", {"status": "DECLINED"}, report=report)
+
+    html = answer.content.decode()
+    assert "<title>Error:" in html
+    assert "Choose at least one reason for a decline" in html
+    assert not Decision.objects.exists()
+
+
+def test_form_without_a_choice_says_so(owner, report):
+    html = owner.post("reports-decide", {}, report=report).content.decode()
+
+    assert "This is needed" in html
+
+
+def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
+    demand_second(api)
+    proposed = ["It is proposed. It counts once another member confirms it."]
+    assert post(admin, report) == proposed
+    mine = admin.page("reports-detail", report=report)
+    assert "another member has to confirm it" in mine
+    assert "Confirm it" not in mine
+    assert "Confirm it" in owner.page("reports-detail", report=report)
+
+    where = {"decision": Decision.objects.get().pk}
+    same = admin.messages_after("reports-confirm", **where)
+    assert same == ["Another member, with another e-mail address, has to confirm it."]
+    assert owner.messages_after("reports-confirm", **where) == [
+        "The decision counts now."
+    ]
+
+    assert api.report(report)["decision"]["status"] == "DECLINED"
+    assert owner.messages_after("reports-refuse", **where) == [
+        "Nothing was done: somebody confirmed or refused it meanwhile."
+    ]
+    assert actions() == ["decision.proposed", "decision.confirmed"]
+
+
+def test_member_answers_what_a_key_proposes(owner, api: Api, report):
+    demand_second(api)
+    made = decide(deciding_api(api), report)
+    assert "vrf_test_" in owner.page("reports-detail", report=report)
+
+    done = owner.messages_after("reports-refuse", decision=made["id"])
+
+    assert done == ["The proposal is refused."]
+    assert Decision.objects.get().state == "REFUSED"
+
+
+def test_member_who_has_not_read_the_newest_decision_is_told(owner, admin, report):
+    page = owner.page("reports-detail", report=report)
+    assert 'name="replaces"' in page
+    post(admin, report)
+
+    assert post(owner, report, status="APPROVED") == [
+        "Nothing was done: somebody decided meanwhile. Read their decision first."
+    ]
+    page = owner.page("reports-detail", report=report)
+    present = re.search(r'name="replaces" value="([^"]+)"', page)
+    assert present is not None
+    done = post(owner, report, status="APPROVED", replaces=present[1])
+    assert done == ["The decision counts now."]
+    assert "replaced by a later one" in owner.page("reports-detail", report=report)
+
+
+def test_role_that_was_taken_between_form_and_post_is_refused(admin, report):
+    admin.page("reports-detail", report=report)
+    Member.objects.filter(pk=admin.member.pk).update(role=Role.VIEWER)
+
+    answer = admin.post("reports-decide", FIELDS, report=report)
+
+    assert answer.status_code == 403
+    assert "Your role does not allow this" in answer.content.decode()
+    assert not Decision.objects.exists()
+
+
+def test_viewer_reads_decisions_and_has_no_form(viewer, api: Api, report):
+    decide(deciding_api(api), report, DECLINE, note="Seen by viewers")
+
+    html = viewer.page("reports-detail", report=report)
+
+    assert "Seen by viewers" in html
+    assert "reports-decide" not in html
+    assert 'name="replaces"' not in html
+
+
+def test_page_says_why_a_report_cannot_be_decided(owner, api: Api, report):
+    erase(api, report)
+
+    html = owner.page("reports-detail", report=report)
+
+    assert "It cannot be decided now." in html
+    assert post(owner, report) == ["The personal data of the report was erased."]
+
+
+def test_reason_that_was_deactivated_is_not_offered(owner, report):
+    owner.page("reports-detail", report=report)
+    ReasonCode.objects.filter(code="ADVERSE_CREDIT").update(active=False)
+
+    html = owner.page("reports-detail", report=report)
+    assert "ADVERSE_CREDIT" not in html
+    html = owner.post("reports-decide", FIELDS, report=report).content.decode()
+    assert "Choose reasons that are offered here" in html
+
+
+def test_owner_says_when_a_second_member_confirms(owner, api: Api):
+    fields = {"declines": "on", "score_from": "70", "score_to": ""}
+
+    assert owner.messages_after("settings-decisions", fields) == ["Saved."]
+
+    rule = SecondMemberRule.objects.get()
+    assert (rule.declines, rule.score_from, rule.score_to) == (True, 70, None)
+    assert "Only one member may decide here" in owner.page("settings-decisions")
+    event = AuditEvent.objects.get(action="decision-settings.changed")
+    assert sorted(event.fields) == ["declines", "score_from"]
+    assert event.workspace_id == api.workspace.pk
+
+
+def test_score_beyond_100_is_refused(owner):
+    html = owner.post("settings-decisions", {"score_from": "101"}).content.decode()
+
+    assert "Enter a score from 0 to 100, or nothing" in html
+    assert not SecondMemberRule.objects.exists()
+
+
+def test_owner_adds_rewords_and_deactivates_reasons(owner, report):
+    words = {"text": "Rent in arrears", "text_sw": "Kodi haijalipwa"}
+    added = {"code": "RENT_IN_ARREARS", **words}
+    assert owner.messages_after("settings-reason-add", added) == ["Saved."]
+    post(owner, report, codes=["RENT_IN_ARREARS"])
+
+    reason = ReasonCode.objects.get(code="RENT_IN_ARREARS")
+    changed = {"text": "Rent not paid", "text_sw": "Kodi bado"}
+    owner.post("settings-reason", changed, reason=reason.pk)
+
+    reason.refresh_from_db()
+    assert (reason.text, reason.active) == ("Rent not paid", False)
+    assert "Rent in arrears" in owner.page("reports-detail", report=report)
+    assert "Not offered" in owner.page("settings-decisions")
+
+
+@pytest.mark.parametrize("code", ["ADVERSE_CREDIT", "rent", "R", "9_LIVES", "A" * 41])
+def test_code_that_is_taken_or_malformed_is_refused(owner, code):
+    before = len(owner.page("settings-decisions"))
+    fields = {"code": code, "text": "One", "text_sw": "Moja"}
+
+    html = owner.post("settings-reason-add", fields).content.decode()
+
+    assert "<title>Error:" in html
+    assert len(owner.page("settings-decisions")) == before

@@ -1,0 +1,173 @@
+"""Decisions: their part of a report's page, the answer to a proposal, and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.translation import get_language, gettext_lazy
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from verification.console import forms
+from verification.console.base import Place, member_required
+from verification.decisions import decide as verbs
+from verification.decisions import reason_codes
+from verification.decisions.decide import Obstacle, ReportDecisionRefused
+from verification.decisions.models import Decision, MakerKind, ReasonCode, rule_of
+from verification.reports.models import Report
+from workspaces.members import Permission, has_permission
+
+REFUSALS: dict[Obstacle, Any] = {
+    Obstacle.NOT_ENDED: gettext_lazy("The report has not ended."),
+    Obstacle.CANCELLED: gettext_lazy("The report was cancelled."),
+    Obstacle.RESTRICTED: gettext_lazy("The subject objected to further use."),
+    Obstacle.ERASED: gettext_lazy("The personal data of the report was erased."),
+    Obstacle.SUSPENDED: gettext_lazy("The workspace is suspended."),
+    Obstacle.PROPOSED: gettext_lazy(
+        "Nothing was done: somebody proposed a decision meanwhile."
+    ),
+    Obstacle.DECIDED: gettext_lazy(
+        "Nothing was done: somebody decided meanwhile. Read their decision first."
+    ),
+    Obstacle.ANSWERED: gettext_lazy(
+        "Nothing was done: somebody confirmed or refused it meanwhile."
+    ),
+    Obstacle.SAME_PERSON: gettext_lazy(
+        "Another member, with another e-mail address, has to confirm it."
+    ),
+}
+
+
+def decision_form(place: Place, report: Report) -> forms.DecisionForm:
+    present = verbs.present_of(report.decisions.all())
+    codes = [row for row in reason_codes.codes_of(place.workspace) if row.active]
+    return forms.DecisionForm(
+        place.posted,
+        initial={"replaces": present.pk if present else None},
+        codes=[(row.code, f"{_text(row.words)} ({row.code})") for row in codes],
+    )
+
+
+def decision_context(
+    place: Place, report: Report, form: forms.DecisionForm | None = None
+) -> dict[str, Any]:
+    """Return what the page of a report shows of its decisions."""
+    made = list(report.decisions.order_by("-number"))
+    proposal, names = verbs.proposal_of(made), verbs.names_of(made)
+    may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
+    obstacle = verbs.obstacle_of(report)
+    is_open = may_decide and not obstacle and not proposal
+    return {
+        "present": verbs.present_of(made),
+        "proposal": proposal,
+        "is_own_proposal": bool(
+            proposal and proposal.made_by_user == place.member.user_id
+        ),
+        "decisions": [_decision_view(one, names) for one in made],
+        "no_decision": REFUSALS[obstacle] if obstacle else "",
+        "form": (form or decision_form(place, report)) if is_open else None,
+    }
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def confirm(place: Place, decision: UUID) -> HttpResponse:
+    return _answer(place, decision, verbs.confirm, _("The decision counts now."))
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def refuse(place: Place, decision: UUID) -> HttpResponse:
+    return _answer(place, decision, verbs.refuse, _("The proposal is refused."))
+
+
+def _answer(
+    place: Place, decision: UUID, verb: Callable[..., Decision], done: str
+) -> HttpResponse:
+    report_id = Decision.objects.filter(**place.lookups).get(pk=decision).report_id
+    try:
+        verb(place.client, decision, place.member, place.by.actor)
+    except ReportDecisionRefused as e:
+        why = REFUSALS[e.obstacle]
+        return place.to("reports-detail", error=why, report=report_id)
+    return place.to("reports-detail", success=done, report=report_id)
+
+
+def _decision_view(decision: Decision, names: dict[int, str]) -> dict[str, Any]:
+    return {
+        "row": decision,
+        "maker": _maker(decision, names),
+        "second": names.get(decision.second_by_user or 0) or decision.second_by,
+        "reasons": [(each["code"], _text(each)) for each in decision.reasons],
+    }
+
+
+def _maker(decision: Decision, names: dict[int, str]) -> str:
+    if decision.made_by_kind == MakerKind.MEMBER:
+        return names.get(decision.made_by_user or 0) or decision.made_by
+    return decision.made_by
+
+
+def _text(words: dict[str, str]) -> str:
+    return words["textSw" if get_language() == "sw" else "text"]
+
+
+@member_required(write=Permission.MANAGE_SETTINGS)
+def edit_settings(place: Place) -> HttpResponse:
+    """Show the rule of the second member and the reason codes; a POST sets the rule."""
+    rule = rule_of(place.workspace)
+    form = forms.SecondMemberForm(place.posted, instance=rule)
+    if form.is_valid():
+        with transaction.atomic():
+            form.save()
+            place.record("decision-settings.changed", rule, *form.changed_data)
+        return place.to("settings-decisions", success=_("Saved."))
+    shown = {
+        "form": form,
+        "rule": rule,
+        "codes": reason_codes.codes_of(place.workspace),
+        "can_confirm": _count_deciders(place) > 1,
+    }
+    return place.render("settings/decisions", shown)
+
+
+def _count_deciders(place: Place) -> int:
+    members = place.workspace.members.filter(user__is_active=True)
+    return sum(has_permission(one, Permission.DECIDE_REPORTS) for one in members)
+
+
+@member_required(Permission.MANAGE_SETTINGS)
+def add_reason(place: Place) -> HttpResponse:
+    form = forms.NewReasonForm(place.posted)
+    if form.is_valid() and _add_reason(place, form):
+        return place.to("settings-decisions", success=_("Saved."))
+    return place.render("settings/reason", {"form": form})
+
+
+def _add_reason(place: Place, form: forms.NewReasonForm) -> bool:
+    try:
+        with transaction.atomic():
+            made = reason_codes.add_code(place.workspace, **form.cleaned_data)
+            place.record("reason-code.added", made)
+    except reason_codes.CodeTaken:
+        form.add_error("code", _("There is a reason with this code"))
+    except reason_codes.TooManyCodes:
+        form.add_error(None, _("There are too many reasons. Reword one of them."))
+    return form.is_valid()
+
+
+@member_required(Permission.MANAGE_SETTINGS)
+def edit_reason(place: Place, reason: UUID) -> HttpResponse:
+    """Reword a reason, or let it be used no more; decisions keep its former words."""
+    found = ReasonCode.objects.filter(workspace=place.workspace).get(pk=reason)
+    form = forms.ReasonCodeForm(place.posted, instance=found)
+    if form.is_valid():
+        with transaction.atomic():
+            form.save()
+            place.record("reason-code.changed", found, *form.changed_data)
+        return place.to("settings-decisions", success=_("Saved."))
+    return place.render("settings/reason", {"form": form, "reason": found})
