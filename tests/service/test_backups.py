@@ -221,9 +221,58 @@ def test_drill_restores_and_leaves_nothing(backup: Path, service: Service):
     said = service.manage("restore_drill", str(backup))
 
     assert "The backup can be restored" in said
+    assert left_by_drills(service, backup.parent) == []
+    assert last_drill(service) is True
+
+
+def test_failed_drill_is_recorded(backup: Path, service: Service, tmp_path: Path):
+    (backup / "manifest.json").unlink()
+    (tmp_path / "room").mkdir()
+    owner = {"DATABASE_URL": service.database_url}
+
+    arguments = ("restore_drill", str(backup), f"--documents={tmp_path / 'room'}")
+    done = run(service, *arguments, **owner)
+
+    assert done.returncode == 1
+    assert "is no backup" in done.stderr
+    assert left_by_drills(service, tmp_path / "room") == []
+    assert last_drill(service) is False
+
+
+def test_drill_removes_what_a_killed_one_left(backup: Path, service: Service):
+    drill = subprocess.Popen(
+        [sys.executable, "manage.py", "restore_drill", str(backup)],
+        cwd=settings.BASE_DIR,
+        env=service.environment | {"DATABASE_URL": service.database_url},
+    )
+    deadline = time.monotonic() + 60
+    while len(left_by_drills(service, backup.parent)) < 2:
+        assert time.monotonic() < deadline
+        assert drill.poll() is None
+        time.sleep(0.02)
+    drill.kill()
+    drill.wait()
+    assert len(left_by_drills(service, backup.parent)) == 2
+    assert last_drill(service) is False
+
+    service.manage("restore_drill", str(backup))
+
+    assert left_by_drills(service, backup.parent) == []
+    assert last_drill(service) is True
+
+
+def left_by_drills(service: Service, parent: Path) -> list[str]:
+    """Return the databases and folders of drills."""
     with service.connect() as db:
-        left = "SELECT count(*) FROM pg_database WHERE datname LIKE '%drill%'"
-        assert db.execute(left).fetchone()[0] == 0
+        named = "SELECT datname FROM pg_database WHERE datname LIKE %s"
+        databases = [name for (name,) in db.execute(named, ["%drill%"])]
+    return databases + [path.name for path in parent.glob("*drill*")]
+
+
+def last_drill(service: Service) -> bool:
+    with service.connect() as db:
+        succeeded = "SELECT succeeded FROM backups_restoredrill ORDER BY id DESC"
+        return bool(db.execute(succeeded).fetchone()[0])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ from tests.world.refunds import paystack_api as paystack_api
 from tests.world.staff import dialog_fields, give_factor, log_in, press_button
 from verification.accounts.colleagues import add, remove_factor
 from verification.backoffice.models import ActorKind, LookupKey, fingerprints
-from verification.backups.models import Backup
+from verification.backups.models import Backup, RestoreDrill
 from verification.golive.decisions import approve
 from verification.golive.names import request_name_change
 from verification.notifications.models import Block
@@ -176,5 +176,6 @@ def run_schedule() -> None:
     reconcile_yesterday()
     record_alert(OperatorAlertKind.UNOPENED, "paystack", message="Paystack is away")
     Backup.objects.create(rows=1, seconds=1)
+    RestoreDrill.objects.create(succeeded=True, seconds=1)
     ended = {"started": now(), "stopped": now(), "success": False}
     Failure.objects.create(id="f" * 32, name="purge", func=PURGE, **ended)

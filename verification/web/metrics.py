@@ -31,7 +31,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from verification.backups.models import Backup
+from verification.backups.models import Backup, RestoreDrill
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout, LedgerAudit
 from verification.privacy.requests import count_open_requests
@@ -360,3 +360,9 @@ def _backup_families() -> Iterator[Metric]:
     if newest := Backup.objects.order_by("-made_at").first():
         age = (now() - newest.made_at).total_seconds()
         yield _gauge("backup_age_seconds", "How old the newest backup is.", age)
+    if drill := RestoreDrill.objects.order_by("-made_at").first():
+        age = (now() - drill.made_at).total_seconds()
+        text = "How long ago the last restore drill began."
+        yield _gauge("restore_drill_age_seconds", text, age)
+        text = "1 if it succeeded, 0 if it failed, was killed or still runs."
+        yield _gauge("restore_drill_succeeded", text, drill.succeeded)

@@ -1,64 +1,112 @@
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
 from psycopg import sql
+
+from verification.backups.archive import PARTIAL
+from verification.backups.models import RestoreDrill
+from verification.jobs.processes import parent_death_hook
+from verification.jobs.queue import advisory_lock
+
+# Of the name of a database in PostgreSQL
+NAME_LENGTH = 63
+SUFFIX = "_restore_drill"
 
 
 class Command(BaseCommand):
     help = (
         "Tries whether a backup can be restored: restores it into a new database on "
-        "the same server, makes the checks of `restore`, and drops that "
-        "database. Run it every month. The role needs CREATEDB."
+        "the same server, makes the checks of `restore`, and drops that database. It "
+        "removes what a drill left that was killed. Run it every month. The role needs "
+        "CREATEDB."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", metavar="FOLDER", type=Path)
+        parser.add_argument(
+            "--documents",
+            metavar="DIR",
+            type=Path,
+            help="The folder with room for a copy of the backup's documents, which "
+            "the drill removes again. By default it is the folder of the backups.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        name = f"verification_drill_{os.getpid()}"
         began = time.monotonic()
-        database = sql.Identifier(name)
-        with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
+        backup: Path = options["folder"].absolute()
+        # Each service has one of this name, so the next drill finds it.
+        name = connection.settings_dict["NAME"][: NAME_LENGTH - len(SUFFIX)] + SUFFIX
+        parent: Path = (options["documents"] or backup.parent).absolute()
+        with advisory_lock("restore_drill") as is_mine:
+            if not is_mine:
+                raise CommandError("Another restore drill runs; wait for its end.")
+            drill = RestoreDrill.objects.create()
             try:
-                server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+                code = _try(backup, name, parent / f"{name}{PARTIAL}")
             except psycopg.errors.InsufficientPrivilege:
                 raise CommandError(
                     "The role of DATABASE_URL may not create databases; give it the "
                     "right: ALTER ROLE ... CREATEDB"
                 ) from None
-            try:
-                done = self._restore(options["folder"], name)
-            finally:
-                drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database)
-                server.execute(drop)
-        if done:
-            raise CommandError("The backup cannot be restored; see above.")
-        seconds = time.monotonic() - began
-        self.stdout.write(f"The backup can be restored: {seconds:.0f} s.")
+            except psycopg.Error as e:
+                reason = str(e).partition("\n")[0]
+                raise CommandError(f"{name} cannot be made or dropped: {reason}") from e
+            except OSError as e:
+                raise CommandError(
+                    f"{parent} cannot take documents: {e}. Name another folder by "
+                    "--documents."
+                ) from e
+            if code:
+                raise CommandError("The backup cannot be restored; see above.")
+            drill.succeeded, drill.seconds = True, time.monotonic() - began
+            drill.save()
+        self.stdout.write(f"The backup can be restored: {drill.seconds:.0f} s.")
 
-    def _restore(self, folder: Path, database: str) -> int:
-        """Run `restore` in a process of its own, with its own documents."""
-        url = (
-            urlsplit(settings.DATABASE_DIRECT_URL)
-            ._replace(path=f"/{database}")
-            .geturl()
-        )
-        with tempfile.TemporaryDirectory() as documents:
-            environment = {
-                **os.environ,
-                "DATABASE_URL": url,
-                "DATABASE_DIRECT_URL": url,
-                "DOCUMENTS_BUCKET": "",
-                "DOCUMENTS_DIR": documents,
-            }
-            command = [sys.executable, *sys.argv[:1], "restore", str(folder.absolute())]
-            return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603
+
+def _try(backup: Path, name: str, documents: Path) -> int:
+    """Restore the backup into a new database and folder, and remove both.
+
+    Return the code of `restore`. A drill that was killed may have left both.
+    """
+    database = sql.Identifier(name)
+    drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database)
+    with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
+        server.execute(drop)
+        server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+        try:
+            shutil.rmtree(documents, ignore_errors=True)
+            documents.mkdir(mode=0o700)
+            return _restore(backup, name, documents)
+        finally:
+            server.execute(drop)
+            shutil.rmtree(documents, ignore_errors=True)
+
+
+def _restore(backup: Path, database: str, documents: Path) -> int:
+    """Run `restore` in a process of its own, which ends with this one."""
+    joint = "&" if "?" in settings.DATABASE_DIRECT_URL else "?"
+    # The last name of a database in a URL counts.
+    url = f"{settings.DATABASE_DIRECT_URL}{joint}dbname={quote(database)}"
+    environment = {
+        **os.environ,
+        "DATABASE_URL": url,
+        "DATABASE_DIRECT_URL": url,
+        "DOCUMENTS_BUCKET": "",
+        "DOCUMENTS_DIR": str(documents),
+    }
+    return subprocess.run(  # noqa: S603
+        [sys.executable, *sys.argv[:1], "restore", str(backup)],
+        env=environment,
+        preexec_fn=parent_death_hook(),
+        check=False,
+    ).returncode
