@@ -25,6 +25,10 @@ HAS_COLUMN = """
 SELECT count(*) FROM information_schema.columns
 WHERE table_name = 'backups_backup' AND column_name = 'place'
 """
+DROPS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE query LIKE 'DROP INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
+"""
 IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'backup_rows'::regclass"
 
 
@@ -118,7 +122,9 @@ def test_index_is_built_beside_a_long_transaction(add_migration: AddMigration) -
     assert max(waits) < 0.5
 
 
-def test_unfinished_index_is_built_again(add_migration: AddMigration) -> None:
+@pytest.fixture
+def unfinished_index(add_migration: AddMigration) -> None:
+    """Interrupt the build of an index that a migration builds."""
     add_migration("0009_index", INDEX, atomic=False)
     with connect() as db:
         db.execute("SET statement_timeout = '1s'")
@@ -126,9 +132,37 @@ def test_unfinished_index_is_built_again(add_migration: AddMigration) -> None:
             db.execute("CREATE INDEX CONCURRENTLY backup_rows ON backups_backup (rows)")
     assert not value(IS_VALID)
 
+
+def test_unfinished_index_is_built_again(unfinished_index: None) -> None:
     call_command("migrate", verbosity=0)
 
     assert value(IS_VALID)
+
+
+def test_migration_tries_again_after_a_deadlock(
+    unfinished_index: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The drop of the index waits for a transaction that waits for the drop."""
+
+    def wait_for_the_drop() -> None:
+        with connect() as db, connect() as other:
+            db.execute("BEGIN")
+            db.execute(IN_USE)
+            begun.set()
+            while not other.execute(DROPS).fetchone()[0]:
+                time.sleep(0.05)
+            db.execute("ANALYZE backups_backup")
+            db.execute("COMMIT")
+
+    begun = threading.Event()
+    transaction = threading.Thread(target=wait_for_the_drop)
+    transaction.start()
+    begun.wait()
+    call_command("migrate", verbosity=0)
+    transaction.join()
+
+    assert value(IS_VALID)
+    assert "A table is in use" in capsys.readouterr().err
 
 
 def test_second_migrate_waits_for_the_first(

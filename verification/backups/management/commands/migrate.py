@@ -2,7 +2,8 @@
 
 A statement that waits for a lock on a table makes all later statements on this table
 wait behind it. So one that changes a table gives up after LOCK_SECONDS, its migration
-is rolled back, and `migrate` tries again.
+is rolled back, and `migrate` tries again. It also tries again after a deadlock: the
+build of an index waits for transactions, and one of them may wait for the build.
 """
 
 import re
@@ -15,7 +16,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import OperationalError, connection
 from psycopg import sql
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from verification.db import startup
 from verification.db.base import SESSION_SETTINGS
@@ -64,11 +65,11 @@ class Command(migrate.Command):
                 self.stderr.write("Another migrate runs; waiting for it.")
                 return False
             held.enter_context(_limits())
-            _drop_unfinished_indexes()
             try:
+                _drop_unfinished_indexes()
                 super().handle(*args, **options)
             except OperationalError as e:
-                if not isinstance(e.__cause__, LockNotAvailable):
+                if not isinstance(e.__cause__, LockNotAvailable | DeadlockDetected):
                     raise
                 self.stderr.write(f"A table is in use{_oldest()}; trying again.")
                 return False
@@ -106,8 +107,8 @@ def _drop_unfinished_indexes() -> None:
     with connection.cursor() as cursor:
         cursor.execute(UNFINISHED_INDEXES)
         for (name,) in cursor.fetchall():
-            drop = sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(name))
-            cursor.execute(drop)
+            drop = "DROP INDEX CONCURRENTLY IF EXISTS {}"
+            cursor.execute(sql.SQL(drop).format(sql.Identifier(name)))
 
 
 def _oldest() -> str:
