@@ -24,7 +24,7 @@ from django.db import (
     connection,
     connections,
 )
-from django.db.backends.postgresql import base
+from django.db.backends.postgresql import base, features
 from django.db.utils import DatabaseErrorWrapper
 
 from verification import tracing
@@ -110,7 +110,14 @@ class _ErrorWrapper(DatabaseErrorWrapper):
         super().__exit__(exc_type, exc_value, traceback)
 
 
+class DatabaseFeatures(features.DatabaseFeatures):
+    # Of PostgreSQL 15, the oldest that the service runs on. Django would connect to ask
+    # for the version, also in `check`.
+    supports_nulls_distinct_unique_constraints = True
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
+    features_class = DatabaseFeatures
     connection: psycopg.Connection[Any] | None
     session_settings = SESSION_SETTINGS
     _clock_read_at = 0.0
