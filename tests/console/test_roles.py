@@ -1,5 +1,7 @@
 """Permissions of roles, and the separation of workspaces."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -12,6 +14,7 @@ from tests.world.console import ConsoleVisitor
 from tests.world.corrections import STATEMENT
 from tests.world.decisions import decide, deciding_api, demand_second
 from tests.world.deliveries import configure_receiver
+from tests.world.orders import REFUSED, two_checks
 from tests.world.rules import raise_alert
 from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
@@ -40,6 +43,14 @@ TABLE = {
     "reports-decide": (None, MANAGERS),
     "reports-confirm": (None, MANAGERS),
     "reports-refuse": (None, MANAGERS),
+    "reports-new": (MANAGERS, MANAGERS),
+    "reports-again": (MANAGERS, None),
+    "reports-edit": (MANAGERS, MANAGERS),
+    "reports-launch": (MANAGERS, MANAGERS),
+    "reports-cancel": (MANAGERS, MANAGERS),
+    "reports-retry": (MANAGERS, MANAGERS),
+    "reports-consent-link": (None, MANAGERS),
+    "reports-payment-link": (None, MANAGERS),
     "erasures-certificate": (ALL, None),
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
@@ -92,7 +103,7 @@ FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 
 
 @pytest.fixture
-def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, object]:
+def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, Any]:
     """Create a row of each kind, by the name of its URL argument."""
     configure_receiver(api.workspace)
     report = api.create(person())["id"]
@@ -106,11 +117,18 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
     demand_second(api)
     proposed = decide(deciding_api(api), report)
     erased = api.create(person(idNumber="22222222"))["id"]
+    failed = api.create(two_checks(idNumber=REFUSED))["id"]
+    draft_report = api.create({**person(), "draft": True})["id"]
     api.work()
     return {
         "key": api.key.pk,
         "erasure": erase(api, erased).pk,
         "report": report,
+        # Pages that show no other report
+        "reports-edit": {"report": draft_report},
+        "reports-launch": {"report": draft_report},
+        "reports-cancel": {"report": draft_report},
+        "reports-retry": {"report": failed},
         "delivery": Delivery.objects.order_by("pk")[0].pk,
         "alert": alert.pk,
         "correction": correction.pk,
@@ -128,9 +146,10 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, o
     }
 
 
-def arguments(name: str, rows: dict[str, object]) -> dict[str, object]:
+def arguments(name: str, rows: dict[str, Any]) -> dict[str, Any]:
     page = next(page for page in PAGES if page.name == name)
-    return {key: rows[key] for key in page.pattern.converters if key in rows}
+    found = {key: rows[key] for key in page.pattern.converters if key in rows}
+    return {**found, **rows.get(name, {})}
 
 
 def test_every_page_is_in_the_table():

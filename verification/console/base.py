@@ -34,7 +34,9 @@ from django.utils.translation import gettext_lazy as _
 from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.backoffice import audit
 from verification.golive.applications import ActingUser
+from verification.reports.models import Report
 from verification.web.pages import View, private_page
+from workspaces import rate_limits
 from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
 from workspaces.models import Account, Client, Environment, Member, Workspace
 
@@ -153,6 +155,12 @@ class Place:
         return page_number(self.request)
 
     @property
+    def may_run_reports(self) -> bool:
+        """True in the sandbox, and in production once the workspace is live."""
+        is_live = self.workspace.go_live == Workspace.GoLive.APPROVED
+        return self.is_sandbox or is_live
+
+    @property
     def needs_second_factor(self) -> bool:
         """True if the member has to prove a second factor before the page opens.
 
@@ -172,6 +180,11 @@ class Place:
         ):
             return False
         return self.is_sandbox or name not in {"sandbox", "mailbox"}
+
+    def get_report(self, report: UUID) -> Report:
+        """Return a report of this place. Raises Report.DoesNotExist."""
+        joined = Report.objects.select_related("consent", "payment", "workspace")
+        return joined.get(pk=report, **self.lookups)
 
     def record(self, action: str, obj: Model, *fields: str, reason: str = "") -> None:
         """Record an action in the audit trail, in the transaction of the action."""
@@ -278,6 +291,16 @@ def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Plac
 def dashboard_url(member: Member) -> str:
     """Return the sandbox's overview, where nothing costs money or names real people."""
     return reverse("console:dashboard", args=[member.workspace_id, "sandbox"])
+
+
+def too_often(place: Place) -> HttpResponse:
+    """Refuse a request above a limit of the minute."""
+    return with_retry_after(render(place.request, "429.html", status=429))
+
+
+def with_retry_after(response: HttpResponse) -> HttpResponse:
+    response["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
+    return response
 
 
 @private_page

@@ -8,14 +8,18 @@ from uuid import UUID
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.http import Http404, HttpResponse
-from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
 from verification.console import forms
-from verification.console.base import Place, member_required
+from verification.console.base import (
+    Place,
+    member_required,
+    too_often,
+    with_retry_after,
+)
 from verification.console.templatetags.console import slug
 from verification.golive import applications
 from verification.golive.applications import InvalidTransition, newest_application
@@ -92,7 +96,7 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
         return _refuse_change(place)
     if place.request.method == "POST":
         if _is_rate_limited(place, 1):
-            return _with_retry_after(render(place.request, "429.html", status=429))
+            return too_often(place)
         form = forms.DocumentForm(place.request.POST, place.request.FILES)
     else:
         form = forms.DocumentForm()
@@ -112,7 +116,7 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
     shown = {"form": form, "label": forms.DOCUMENT_LABELS[document_kind]}
     status = status_of(form)
     page = place.render("golive/hand_in", shown, status)
-    return page if status == 200 else _with_retry_after(page)
+    return page if status == 200 else with_retry_after(page)
 
 
 @member_required(Permission.GO_LIVE)
@@ -153,11 +157,6 @@ def _is_rate_limited(place: Place, by: int) -> bool:
         rate_limits.count(f"documents:{s}", DOCUMENTS_PER_MINUTE, by) for s in subjects
     ]
     return any(rate.exceeded for rate in counted)
-
-
-def _with_retry_after(response: HttpResponse) -> HttpResponse:
-    response["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
-    return response
 
 
 def _submit(place: Place) -> HttpResponse:

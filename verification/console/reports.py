@@ -22,6 +22,7 @@ from verification.console.decisions import (
     decision_context,
     decision_form,
 )
+from verification.console.report_actions import action_context
 from verification.console.sandbox import describe_message
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, ReportDecisionRefused
@@ -60,14 +61,14 @@ def listing(place: Place) -> HttpResponse:
 
 @member_required()
 def detail(place: Place, report: UUID) -> HttpResponse:
-    return _render_report(place, _get_report(place, report))
+    return _render_report(place, place.get_report(report))
 
 
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def decide(place: Place, report: UUID) -> HttpResponse:
     """Decide about the report, or propose it to a second member."""
-    found = _get_report(place, report)
+    found = place.get_report(report)
     form = decision_form(place, found)
     if not form.is_valid():
         return _render_report(place, found, form)
@@ -110,13 +111,14 @@ def _render_report(
         "timeline": found.status_changes.all(),
         "erasure": _ended_erasure(found),
         **decision_context(place, found, form),
+        **action_context(place, found),
     }
     return place.render("reports/detail", shown)
 
 
 @member_required()
 def pdf(place: Place, report: UUID) -> HttpResponse:
-    found = _get_report(place, report)
+    found = place.get_report(report)
     place.record("report.pdf-downloaded", found)
     record_disclosures([found.pk], Channel.PDF, place.client.actor)
     name = f'attachment; filename="report-{found.pk}.pdf"'
@@ -153,7 +155,7 @@ def _ended_erasure(report: Report) -> Erasure | None:
 @member_required(Permission.ANSWER_SUBJECTS)
 def send_data_link(place: Place, report: UUID) -> HttpResponse:
     """Send the subject a link by which they see what was found about them."""
-    found = _get_report(place, report)
+    found = place.get_report(report)
     try:
         with transaction.atomic():
             send_access_link(place.client, found.pk)

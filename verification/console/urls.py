@@ -13,6 +13,8 @@ from verification.console import (
     golive,
     home,
     monitoring,
+    order_pages,
+    report_actions,
     reports,
     sandbox,
     webhooks,
@@ -42,6 +44,7 @@ PAGES = [
     path("keys/<uuid:key>/revoke", access.revoke_key, name="keys-revoke"),
     path("requests/", api_requests.listing, name="requests"),
     path("reports/", reports.listing, name="reports"),
+    path("reports/new", order_pages.order, name="reports-new"),
     path("reports/<uuid:report>", reports.detail, name="reports-detail"),
     path("reports/<uuid:report>/pdf", reports.pdf, name="reports-pdf"),
     path("reports/<uuid:report>/decide", reports.decide, name="reports-decide"),
@@ -49,6 +52,21 @@ PAGES = [
         "decisions/<uuid:decision>/confirm", decisions.confirm, name="reports-confirm"
     ),
     path("decisions/<uuid:decision>/refuse", decisions.refuse, name="reports-refuse"),
+    path("reports/<uuid:report>/again", order_pages.repeat, name="reports-again"),
+    path("reports/<uuid:report>/edit", order_pages.edit, name="reports-edit"),
+    path("reports/<uuid:report>/launch", report_actions.launch, name="reports-launch"),
+    path("reports/<uuid:report>/cancel", report_actions.cancel, name="reports-cancel"),
+    path("reports/<uuid:report>/retry", report_actions.retry, name="reports-retry"),
+    path(
+        "reports/<uuid:report>/consent-link",
+        report_actions.resend_consent,
+        name="reports-consent-link",
+    ),
+    path(
+        "reports/<uuid:report>/payment-link",
+        report_actions.resend_payment,
+        name="reports-payment-link",
+    ),
     path(
         "erasures/<uuid:erasure>/certificate",
         reports.certificate,

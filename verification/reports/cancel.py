@@ -32,6 +32,9 @@ from webhooks.models import Event
 from workspaces.ledger import Kind, account_of, entries, move_balances
 from workspaces.models import Client
 
+# Results whose check has no call under way; a cancellation gives their price back.
+UNCALLED = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
+
 
 @transaction.atomic
 def cancel(client: Client, report_id: UUID) -> Report:
@@ -57,11 +60,7 @@ def end_report(
     and failed checks stay billed. A call under way still records its answer.
     """
     was_draft = report.status == ReportStatus.DRAFT
-    uncalled = list(
-        report.results.select_for_update().filter(
-            Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
-        )
-    )
+    uncalled = list(report.results.select_for_update().filter(UNCALLED))
     CheckResult.objects.filter(pk__in=[result.pk for result in uncalled]).update(
         status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
     )

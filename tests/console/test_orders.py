@@ -1,0 +1,771 @@
+"""Members order reports in the console, by the rules and verbs of the API."""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+from html import unescape
+
+import pytest
+from django.db import connection
+from django.utils.formats import date_format
+from django.utils.timezone import localtime, now
+
+from tests.world.clients import Api, approve_workspace, person
+from tests.world.console import ConsoleVisitor
+from tests.world.orders import PAYER, REFUSED, count_rows, create_report_with_status
+from tests.world.threads import run_at_once
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.consents.models import Consent
+from verification.console.order_form import query_of
+from verification.console.orders import Choice
+from verification.notifications.models import Notification
+from verification.reports.models import Report
+from workspaces import members
+from workspaces.models import LedgerEntry, Role
+
+HIDDEN = re.compile(r'<input type="hidden" name="order" value="([^"]+)"')
+DIGEST = re.compile(r'name="digest" value="([0-9a-f]+)"')
+WANJIKU = {
+    "subject-fullName": "Wanjiku Kamau",
+    "subject-idNumber": "12345678",
+    "purpose": "Loan application",
+    "reuse": "on",
+}
+
+
+def attested() -> dict[str, str]:
+    given = localtime() - timedelta(days=1)
+    return {
+        "consent-obtained": "on",
+        "consent-obtainedAt": f"{given:%Y-%m-%dT%H:%M}",
+        "consent-method": "PAPER_FORM",
+        "consent-policyVersion": "2026-01",
+    }
+
+
+def choice(*checks: str, **more: str) -> Choice:
+    chosen = {
+        "subject_type": "INDIVIDUAL",
+        "country": "KE",
+        "consent": "CUSTOMER_ATTESTED",
+        "payment_mode": "SELF",
+        **more,
+    }
+    return Choice(checks=checks or ("IDENTITY",), **chosen)
+
+
+class Officer:
+    """A member who orders, one page after the other."""
+
+    def __init__(self, visitor: ConsoleVisitor, chosen: Choice, environment="sandbox"):
+        self.visitor, self.environment = visitor, environment
+        self.query = query_of(chosen)
+        self.url = f"{visitor.url('reports-new', environment)}?{self.query}"
+        self.html = ""
+
+    def open(self) -> str:
+        self.html = self.visitor.http.get(self.url).content.decode()
+        return self.html
+
+    def press(self, step: str, **fields: str) -> str:
+        """Press a button of the present page; return the page that it leads to."""
+        found = HIDDEN.search(self.html)
+        order = {"order": unescape(found[1])} if found else {}
+        answer = self.visitor.http.post(
+            self.url, {"step": step, **order, **fields}, follow=True
+        )
+        assert answer.status_code == 200, answer.status_code
+        self.html = answer.content.decode()
+        return self.html
+
+    def quote(self, **fields: str) -> str:
+        self.html = ""
+        return self.press("quote", **fields)
+
+
+@pytest.fixture
+def officer(admin: ConsoleVisitor) -> Officer:
+    """An administrator who orders IDENTITY with a consent on paper."""
+    return Officer(admin, choice())
+
+
+def inputs(html: str) -> list[str]:
+    names = re.findall(r'name="((?:subject|consent|payer)-\w+|purpose|reuse)"', html)
+    return [name.removeprefix("subject-") for name in dict.fromkeys(names)]
+
+
+ATTESTED_INPUTS = ["obtained", "obtainedAt", "method", "policyVersion"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        (choice(consent=""), ["fullName", "idNumber", "dateOfBirth"]),
+        (
+            choice("IDENTITY", "CRB_FULL", consent=""),
+            ["fullName", "idNumber", "dateOfBirth", "phone"],
+        ),
+        (choice("KRA_PIN", consent=""), ["fullName", "kraPin", "idNumber"]),
+        (choice("AML_SCREENING", consent=""), ["fullName", "dateOfBirth"]),
+        (
+            choice(consent="SERVICE_HOSTED"),
+            ["fullName", "idNumber", "dateOfBirth", "email", "phone"],
+        ),
+        (
+            choice("BUSINESS_VERIFICATION", subject_type="COMPANY"),
+            ["fullName", "registrationNumber", "postalAddress", "postalCode"],
+        ),
+        (
+            choice("KRA_PIN", subject_type="COMPANY", consent=""),
+            ["fullName", "kraPin"],
+        ),
+        (
+            choice("AML_SCREENING", subject_type="COMPANY", consent="SERVICE_HOSTED"),
+            ["fullName", "registrationNumber", "email", "phone"],
+        ),
+        (
+            choice(consent="", payment_mode="THIRD_PARTY"),
+            [
+                *["fullName", "idNumber", "dateOfBirth"],
+                *["payer-name", "payer-email", "payer-phone"],
+            ],
+        ),
+    ],
+)
+def test_form_shows_exactly_what_the_chosen_checks_need(admin, chosen, shown):
+    CheckDefinition.objects.update(active=True)
+    assert inputs(Officer(admin, chosen).open()) == [*shown, "purpose", "reuse"]
+
+
+def test_order_is_quoted_and_then_created_once(officer, api: Api):
+    officer.open()
+    before = count_rows()
+    quote = officer.quote(**WANJIKU, **attested())
+    assert "KES 50.00" in quote
+    assert "Nothing is ordered yet" in quote
+    assert count_rows() == before
+
+    page = officer.press("order")
+
+    assert "It is ordered." in page
+    report = Report.objects.get()
+    assert report.status == "RUNNING"
+    assert report.created_by == f"member {officer.visitor.member.pk}"
+    assert report.subject["fullName"] == "Wanjiku Kamau"
+    assert report.consent.status == "ATTESTED"
+    assert report.consent.attestation["method"] == "PAPER_FORM"
+    assert LedgerEntry.objects.get(report_id=report.pk).amount == Decimal(-50)
+    events = AuditEvent.objects.filter(action="report.ordered")
+    assert events.get().object_id == str(report.pk)
+    api.work()
+    assert api.report(str(report.pk))["status"] == "READY"
+
+
+def test_quote_sent_again_orders_nothing_more(officer):
+    quote = officer.quote(**WANJIKU, **attested())
+    officer.press("order")
+
+    officer.html = quote
+    page = officer.press("order")
+
+    assert "it was ordered once" in page
+    assert Report.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_double_click_orders_once(officer):
+    quote = officer.quote(**WANJIKU, **attested())
+    order = {"step": "order", "order": unescape(HIDDEN.search(quote)[1])}
+
+    def click(_number: int) -> int:
+        try:
+            return officer.visitor.http.post(officer.url, order).status_code
+        finally:
+            connection.close()
+
+    assert set(run_at_once(4, click)) == {303}
+    assert Report.objects.count() == 1
+
+
+def test_draft_of_a_quote_is_not_ordered_by_a_step_back(officer):
+    quote = officer.quote(**WANJIKU, **attested())
+    officer.press("draft")
+
+    officer.html = quote
+    page = officer.press("order")
+
+    assert "You have sent another order from this page" in page
+    assert list(Report.objects.values_list("status", flat=True)) == ["DRAFT"]
+
+
+def test_changed_price_is_shown_before_anything_is_ordered(officer):
+    officer.quote(**WANJIKU, **attested())
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+    before = count_rows()
+
+    page = officer.press("order")
+
+    assert "has changed. Nothing was ordered" in page
+    assert "KES 60.00" in page
+    assert count_rows() == before
+    assert "It is ordered." in officer.press("order")
+    assert LedgerEntry.objects.get().amount == Decimal(-60)
+
+
+def test_result_that_is_used_again_is_named_with_its_day(officer, api: Api):
+    api.create({**person(), "checksRequested": ["IDENTITY"]})
+    api.work()
+
+    quote = officer.quote(**WANJIKU, **attested())
+
+    assert f"The result of {date_format(localtime())} is used again" in quote
+    assert "It is free of charge" in quote
+    fresh = {k: v for k, v in WANJIKU.items() if k != "reuse"}
+    assert "KES 50.00" in officer.quote(**fresh, **attested())
+
+
+def test_reuse_that_ended_since_the_quote_is_shown(officer, api: Api):
+    api.create({**person(), "checksRequested": ["IDENTITY"]})
+    api.work()
+    officer.quote(**WANJIKU, **attested())
+    long_ago = now() - timedelta(days=91)
+    CheckResult.objects.update(completed_at=long_ago)
+
+    page = officer.press("order")
+
+    assert "has changed. Nothing was ordered" in page
+    assert Report.objects.count() == 1
+
+
+def test_report_about_the_same_subject_is_pointed_out(officer, api: Api):
+    made = api.create(person())["id"]
+
+    assert made in officer.quote(**WANJIKU, **attested())
+    other = {**WANJIKU, "subject-idNumber": "22222222"}
+    assert made not in officer.quote(**other, **attested())
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "says"),
+    [
+        ({"subject-idNumber": ""}, "subject-idNumber", "This is needed"),
+        ({"subject-fullName": ""}, "subject-fullName", "This is needed"),
+        ({"subject-idNumber": "1" * 65}, "subject-idNumber", "This is too long"),
+        ({"purpose": " "}, "purpose", "This is needed"),
+        (
+            {"subject-dateOfBirth": "2999-01-01"},
+            "subject-dateOfBirth",
+            "Choose a day that has passed",
+        ),
+        ({"subject-dateOfBirth": "x"}, "subject-dateOfBirth", "Choose a day"),
+        ({"consent-obtained": ""}, "consent-obtained", "Confirm it"),
+        (
+            {"consent-obtainedAt": "2999-01-01T10:00"},
+            "consent-obtainedAt",
+            "Choose a time that has passed",
+        ),
+        ({"consent-obtainedAt": ""}, "consent-obtainedAt", "This is needed"),
+        ({"consent-method": ""}, "consent-method", "This is needed"),
+        ({"consent-method": "x"}, "consent-method", "Choose one of the list"),
+        ({"subject-fullName": "a\0b"}, "subject-fullName", "Null characters"),
+    ],
+)
+def test_fault_is_shown_at_its_field(officer, fields, at, says):
+    page = officer.quote(**{**WANJIKU, **attested(), **fields})
+
+    assert "<title>Error:" in page
+    assert f'<a href="#id_{at}">' in page
+    assert says in page
+    assert 'value="Wanjiku Kamau"' in page or "fullName" in at
+    assert not Report.objects.exists()
+
+
+def test_faults_name_the_payer_and_what_reaches_them(admin):
+    officer = Officer(admin, choice(payment_mode="THIRD_PARTY"))
+
+    page = officer.quote(**WANJIKU, **attested())
+
+    assert "Name of the payer: This is needed" in page
+    assert "Enter an e-mail address or a phone number" in page
+
+
+def test_minor_is_not_asked_by_us(admin):
+    officer = Officer(admin, choice(consent="SERVICE_HOSTED"))
+    born = f"{now().year - 10}-01-01"
+
+    page = officer.quote(**{**WANJIKU, "subject-dateOfBirth": born})
+
+    assert "The subject is under 18" in page
+
+
+def test_check_that_was_withdrawn_since_the_quote_is_not_ordered(officer):
+    officer.quote(**WANJIKU, **attested())
+    CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
+
+    page = officer.press("order")
+
+    assert "A chosen check is not offered any more" in page
+    assert not Report.objects.exists()
+
+
+def test_kenyan_phone_number_is_written_as_people_do(admin):
+    officer = Officer(admin, choice(consent="SERVICE_HOSTED"))
+
+    officer.quote(**WANJIKU, **{"subject-phone": "0712 345 678"})
+    officer.press("order")
+
+    assert Report.objects.get().subject["phone"] == "+254712345678"
+
+
+def test_hosted_consent_is_asked_for_at_the_named_address(admin):
+    officer = Officer(admin, choice(consent="SERVICE_HOSTED"))
+    address = {"subject-email": "wanjiku@kamau.test"}
+
+    quote = officer.quote(**WANJIKU, **address)
+    assert "We ask by a link to wanjiku@kamau.test" in quote
+    page = officer.press("order")
+
+    assert Report.objects.get().status == "PENDING_CONSENT"
+    sent = Notification.objects.get(kind="CONSENT_REQUEST")
+    assert sent.recipient == "wanjiku@kamau.test"
+    assert "/c/" in page
+
+
+def test_subject_without_an_address_gets_the_link_from_the_member(admin):
+    officer = Officer(admin, choice(consent="SERVICE_HOSTED"))
+
+    assert "You gave no address" in officer.quote(**WANJIKU)
+    assert "if you hand it over yourself" in officer.press("order")
+
+
+@pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
+def test_payer_is_named_and_the_workspace_is_not_charged(admin, mode):
+    officer = Officer(admin, choice(payment_mode=mode, consent="CUSTOMER_ATTESTED"))
+    payer = (
+        {"subject-email": "wanjiku@kamau.test"}
+        if mode == "CANDIDATE"
+        else {f"payer-{name}": text for name, text in PAYER.items()}
+    )
+
+    quote = officer.quote(**WANJIKU, **attested(), **payer)
+    assert "we send a link to" in quote
+    officer.press("order")
+
+    assert Report.objects.get().status == "PENDING_PAYMENT"
+    assert not LedgerEntry.objects.exists()
+
+
+def test_order_without_consent_is_saved_as_a_draft_only(admin):
+    officer = Officer(admin, choice(consent=""))
+
+    quote = officer.quote(**WANJIKU)
+    assert 'value="order"' not in quote
+    assert "The draft is saved." in officer.press("draft")
+
+    assert Report.objects.get().status == "DRAFT"
+    assert AuditEvent.objects.filter(action="report.drafted").count() == 1
+
+
+def test_company_check_needs_no_consent(admin):
+    chosen = choice("BUSINESS_VERIFICATION", subject_type="COMPANY")
+    officer = Officer(admin, chosen)
+    company = {
+        "subject-fullName": "Baobab Traders Limited",
+        "subject-registrationNumber": "PVT-12345",
+        "purpose": "Supplier onboarding",
+    }
+
+    assert "None of these checks needs one" in officer.quote(**company)
+    officer.press("order")
+
+    assert not Consent.objects.exists()
+    assert Report.objects.get().status == "RUNNING"
+
+
+def test_typed_details_stay_when_other_checks_are_chosen(officer):
+    officer.quote(**WANJIKU, **attested())
+
+    page = officer.press("choose")
+    assert 'value="IDENTITY" id="id_checks_0" checked' in page.replace("  ", " ")
+    page = officer.press(
+        "details",
+        subject_type="INDIVIDUAL",
+        country="KE",
+        checks="KRA_PIN",
+        consent="CUSTOMER_ATTESTED",
+        payment_mode="SELF",
+    )
+
+    assert 'value="12345678"' in page
+    assert 'value="2026-01"' in page
+    assert "kraPin" in page
+
+
+def test_details_can_be_changed_after_the_quote(officer):
+    officer.quote(**WANJIKU, **attested())
+
+    page = officer.press("change")
+
+    assert 'value="Wanjiku Kamau"' in page
+    assert "Loan application" in page
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "?step=details", "?step=details&checks=X", "?subject_type=DOG&step=details"],
+)
+def test_unreadable_choice_is_asked_for_again(admin, query):
+    answer = admin.http.get(admin.url("reports-new") + query)
+
+    assert answer.status_code == 200
+    assert "Step 1 of 3" in answer.content.decode()
+
+
+def test_forged_order_is_not_read(officer):
+    officer.quote(**WANJIKU, **attested())
+    officer.html = officer.html.replace('name="order" value="', 'name="order" value="x')
+
+    officer.press("order")
+
+    assert not Report.objects.exists()
+
+
+def test_quote_of_another_member_or_environment_orders_nothing(
+    officer, owner, live_api
+):
+    approve_workspace(owner.workspace)
+    officer.quote(**WANJIKU, **attested())
+    mine = officer.html
+    colleague = Officer(owner, choice())
+    live = Officer(officer.visitor, choice(), "production")
+
+    for other in (colleague, live):
+        other.html = mine
+        other.press("order")
+
+    assert not Report.objects.exists()
+
+
+def test_old_quote_is_shown_again(officer, settings, monkeypatch):
+    officer.quote(**WANJIKU, **attested())
+    later = now() + timedelta(hours=25)
+    monkeypatch.setattr("django.core.signing.time.time", later.timestamp)
+
+    page = officer.press("order")
+
+    assert "Nothing is ordered yet" in page
+    assert not Report.objects.exists()
+
+
+def test_production_waits_for_the_approval(admin, live_api):
+    answer = admin.get("reports-new", "production")
+    assert answer.status_code == 403
+    assert "Production is not open yet" in answer.content.decode()
+    assert "Order a report" not in admin.page("reports", "production")
+
+    approve_workspace(admin.workspace)
+    assert "Order a report" in admin.page("reports", "production")
+    assert admin.get("reports-new", "production").status_code == 200
+
+
+def test_order_in_production_is_of_production_and_needs_money(admin, live_api):
+    approve_workspace(admin.workspace)
+    officer = Officer(admin, choice(), "production")
+    account = live_api.account
+
+    quote = officer.quote(**WANJIKU, **attested())
+    assert "The balance does not cover it" in quote
+    assert 'value="order"' not in quote
+    page = officer.press("order")
+    assert "The balance does not cover it. Nothing was ordered" in page
+    assert not Report.objects.exists()
+
+    account.credit_limit = 1000
+    account.save()
+    officer.quote(**WANJIKU, **attested())
+    officer.press("order")
+    assert Report.objects.get().environment == "production"
+
+
+def test_sandbox_number_is_refused_in_production(admin, live_api):
+    approve_workspace(admin.workspace)
+    officer = Officer(admin, choice(), "production")
+
+    fields = {**WANJIKU, "subject-idNumber": "90000000"}
+    page = officer.quote(**fields, **attested())
+
+    assert "This number is for the sandbox only" in page
+
+
+def test_role_taken_since_the_quote_orders_nothing(officer, owner):
+    quote = officer.quote(**WANJIKU, **attested())
+    members.change_role(owner.member, officer.visitor.member, Role.VIEWER)
+
+    order = {"step": "order", "order": unescape(HIDDEN.search(quote)[1])}
+    answer = officer.visitor.http.post(officer.url, order)
+
+    assert answer.status_code == 403
+    page = answer.content.decode()
+    assert "Your role does not allow this" in page
+    assert "Nothing was changed." in page
+    assert not Report.objects.exists()
+
+
+def test_viewer_is_offered_no_order(viewer, api: Api):
+    made = create_report_with_status(api, "DRAFT")
+
+    assert "Order a report" not in viewer.page("reports")
+    page = viewer.page("reports-detail", report=made)
+    assert "Launch" not in page
+    assert "Cancel it" not in page
+
+
+def test_too_many_orders_a_minute_are_refused(officer, monkeypatch):
+    monkeypatch.setattr("verification.console.order_pages.ORDERS_PER_MINUTE", 1)
+    officer.quote(**WANJIKU, **attested())
+
+    fields = {**WANJIKU, **attested(), "step": "quote"}
+    answer = officer.visitor.http.post(officer.url, fields)
+
+    assert answer.status_code == 429
+    assert answer["Retry-After"]
+
+
+# Actions of a report
+
+
+def offered(visitor: ConsoleVisitor, report: str) -> set[str]:
+    page = visitor.page("reports-detail", report=report)
+    names = "launch|edit|retry|cancel|again|consent-link|payment-link"
+    return set(re.findall(rf"{report}/({names})\"", page))
+
+
+@pytest.mark.parametrize(
+    ("status", "actions"),
+    [
+        ("DRAFT", {"launch", "edit", "cancel", "again"}),
+        ("PENDING_CONSENT", {"consent-link", "cancel", "again"}),
+        ("PENDING_PAYMENT", {"payment-link", "cancel", "again"}),
+        ("RUNNING", {"cancel", "again"}),
+        ("PARTIAL on the way", {"cancel", "again"}),
+        ("PARTIAL ended", {"retry", "again"}),
+        ("READY", {"again"}),
+        ("FAILED", {"retry", "again"}),
+        ("CANCELLED", {"again"}),
+    ],
+)
+def test_report_offers_what_is_possible_now(owner, api: Api, status, actions):
+    assert offered(owner, create_report_with_status(api, status)) == actions
+
+
+def digest_on(visitor: ConsoleVisitor, name: str, report: str) -> dict[str, str]:
+    found = DIGEST.search(visitor.page(name, report=report))
+    return {"digest": found[1] if found else ""}
+
+
+def test_draft_is_launched_once_for_the_price_shown(owner, api: Api):
+    made = create_report_with_status(api, "DRAFT")
+    shown = digest_on(owner, "reports-launch", made)
+    assert "KES 100.00" in owner.page("reports-launch", report=made)
+
+    first = owner.messages_after("reports-launch", shown, report=made)
+    second = owner.messages_after("reports-launch", shown, report=made)
+
+    assert first == ["It is launched."]
+    assert second == ["It is launched already."]
+    assert LedgerEntry.objects.filter(kind="CHARGE").count() == 2
+    assert AuditEvent.objects.filter(action="report.launched").count() == 1
+
+
+def test_draft_is_not_launched_for_another_price(owner, api: Api):
+    made = create_report_with_status(api, "DRAFT")
+    shown = digest_on(owner, "reports-launch", made)
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+
+    told = owner.messages_after("reports-launch", shown, report=made)
+
+    assert told == ["The price has changed, so nothing was done. Look again."]
+    assert api.report(made)["status"] == "DRAFT"
+    assert not LedgerEntry.objects.exists()
+
+
+def test_draft_without_consent_says_what_it_waits_for(admin):
+    officer = Officer(admin, choice(consent=""))
+    officer.quote(**WANJIKU)
+    officer.press("draft")
+
+    report = Report.objects.get()
+    page = admin.page("reports-detail", report=report.pk)
+    assert "It waits for the consent of the subject." in page
+    told = admin.messages_after("reports-launch", {}, report=report.pk)
+    assert told == ["It waits for the consent of the subject."]
+
+
+def test_failed_checks_run_again_once(owner, api: Api):
+    made = create_report_with_status(api, "FAILED")
+    shown = digest_on(owner, "reports-retry", made)
+    assert "KES 100.00" in owner.page("reports-retry", report=made)
+
+    assert owner.messages_after("reports-retry", shown, report=made) == [
+        "They run again."
+    ]
+    api.work()
+    assert owner.messages_after("reports-retry", shown, report=made) == [
+        "The price has changed, so nothing was done. Look again."
+    ]
+    attempts = CheckResult.objects.values_list("attempt", flat=True)
+    assert set(attempts) == {2}
+
+
+def test_cancelled_report_gives_the_price_back(owner, api: Api):
+    made = create_report_with_status(api, "RUNNING")
+    assert "KES 100.00" in owner.page("reports-cancel", report=made)
+
+    assert owner.messages_after("reports-cancel", report=made) == ["It is cancelled."]
+    assert owner.messages_after("reports-cancel", report=made) == [
+        "It has ended, and stays as it is."
+    ]
+    assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == 0
+    assert AuditEvent.objects.filter(action="report.cancelled").count() == 1
+
+
+def test_links_are_sent_again_once_a_minute(owner, api: Api):
+    made = create_report_with_status(api, "PENDING_CONSENT")
+    assert owner.messages_after("reports-consent-link", report=made) == [
+        "A link was sent less than a minute ago."
+    ]
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    assert owner.messages_after("reports-consent-link", report=made) == [
+        "The subject gets another link. The one before works no more."
+    ]
+    assert Consent.objects.get().generation == 2
+
+
+def test_payment_link_is_refused_for_a_report_without_payment(owner, api: Api):
+    made = create_report_with_status(api, "READY")
+
+    told = owner.messages_after("reports-payment-link", report=made)
+
+    assert told == ["No link can be sent now."]
+
+
+def test_report_is_ordered_again_with_its_details(owner, api: Api):
+    made = create_report_with_status(api, "READY")
+
+    page = owner.page("reports-again", report=made)
+
+    assert 'value="Wanjiku Kamau"' in page
+    assert 'value="12345678"' in page
+    assert "Loan application" in page
+    # A consent is attested anew for each order.
+    assert 'name="consent-obtained" id="id_consent-obtained">' in page
+    officer = Officer(owner, choice("IDENTITY", "KRA_PIN"))
+    officer.quote(**WANJIKU, **attested())
+    officer.press("order")
+    assert Report.objects.count() == 2
+
+
+def test_check_that_is_not_offered_any_more_is_left_out_of_another_order(
+    owner, api: Api
+):
+    made = create_report_with_status(api, "READY")
+    CheckDefinition.objects.filter(name="KRA_PIN").update(active=False)
+    page = owner.page("reports-again", report=made)
+    assert "checks=IDENTITY" in page
+    assert "checks=KRA_PIN" not in page
+
+    CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
+    assert "Step 1 of 3" in owner.page("reports-again", report=made)
+
+
+def edit(visitor: ConsoleVisitor, report: Report | str, chosen: Choice, **fields: str):
+    """Save the form of a draft; return the messages of the page after it."""
+    pk = report.pk if isinstance(report, Report) else report
+    url = f"{visitor.url('reports-edit', report=pk)}?{query_of(chosen)}"
+    answer = visitor.http.post(url, {"step": "save", **fields}, follow=True)
+    assert answer.status_code == 200
+    return answer
+
+
+def test_draft_is_edited_and_the_rest_of_it_stays(owner, api: Api):
+    item = person(email="wanjiku@kamau.test", firstName="Wanjiku", lastName="Kamau")
+    item = {**item, "checksRequested": ["IDENTITY"], "reference": "LN-1"}
+    made = api.create({**item, "draft": True})["id"]
+    attestation = Consent.objects.get().attestation
+    page = owner.page("reports-edit", report=made)
+    typed = dict(re.findall(r'name="([\w-]+)" value="([^"]*)"', page))
+    consent = {k: v for k, v in typed.items() if k.startswith("consent-")}
+
+    answer = edit(
+        owner,
+        made,
+        choice(),
+        **WANJIKU | {"purpose": "Another loan"},
+        **consent | {"consent-obtained": "on", "consent-method": "CUSTOMER_WEB_FORM"},
+        reference="LN-1",
+    )
+
+    assert "The draft is changed." in answer.content.decode()
+    report = Report.objects.get()
+    assert report.purpose == "Another loan"
+    assert report.subject["email"] == "wanjiku@kamau.test"
+    assert report.subject["firstName"] == "Wanjiku"
+    # An attestation that was not edited keeps its exact time.
+    assert Consent.objects.get().attestation == attestation
+    assert AuditEvent.objects.get(action="report.edited").fields == ["purpose"]
+
+
+def test_unchanged_draft_keeps_its_consent(owner, api: Api):
+    item = {**person(), "checksRequested": ["IDENTITY"]}
+    made = api.create({**item, "consent": {"mode": "SERVICE_HOSTED"}, "draft": True})
+    Consent.objects.update(status="GRANTED")
+
+    answer = edit(owner, made["id"], choice(consent="SERVICE_HOSTED"), **WANJIKU)
+
+    assert "Nothing was changed." in answer.content.decode()
+    assert Consent.objects.get().status == "GRANTED"
+
+
+def test_faults_of_an_edit_are_shown_at_their_fields(owner, api: Api):
+    made = create_report_with_status(api, "DRAFT")
+
+    fields = {**WANJIKU, **attested(), "subject-idNumber": ""}
+    page = edit(owner, made, choice(), **fields).content.decode()
+
+    assert '<a href="#id_subject-idNumber">ID number: This is needed' in page
+
+
+def test_launched_report_is_not_edited(owner, api: Api):
+    made = create_report_with_status(api, "READY")
+
+    answer = edit(owner, made, choice(), **WANJIKU)
+
+    assert "Only a draft can be edited." in answer.content.decode()
+
+
+def test_checks_of_a_draft_are_changed(owner, api: Api):
+    made = create_report_with_status(api, "DRAFT")
+
+    edit(owner, made, choice("IDENTITY"), **WANJIKU, **attested())
+
+    assert Report.objects.get().checks_requested == ["IDENTITY"]
+
+
+def test_pages_of_an_order_have_no_personal_data_in_addresses(officer):
+    page = officer.quote(**WANJIKU, **attested())
+
+    for address in re.findall(r'(?:href|action)="([^"]*)"', page):
+        assert "Wanjiku" not in address
+        assert "12345678" not in address
+
+
+def test_failed_source_leaves_the_order_to_a_retry(officer, api: Api):
+    fields = {**WANJIKU, "subject-idNumber": REFUSED}
+    officer.quote(**fields, **attested())
+    officer.press("order")
+    api.work()
+
+    made = str(Report.objects.get().pk)
+    assert offered(officer.visitor, made) == {"retry", "again"}

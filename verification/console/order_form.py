@@ -1,0 +1,258 @@
+"""The two forms of an order: the choice of checks, then the fields that these need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.utils.html import format_html
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
+
+from verification.checks.models import CheckDefinition
+from verification.consents.models import Consent
+from verification.console.forms import COUNTRIES, REQUIRED_ERROR
+from verification.console.orders import (
+    METHODS,
+    Choice,
+    Input,
+    fault_text,
+    is_offered,
+    path_in_item,
+)
+from verification.payments.registry import accepts_payments
+from verification.reports.models import PaymentMode, SubjectType
+from verification.reports.request import (
+    MAX_CHECKS,
+    Catalogue,
+    Fault,
+    no_source_reason,
+)
+from verification.settings.providers import HOME_COUNTRY
+
+# A choice in the address of a page, where it names nobody, ends with this.
+CHOSEN = ("step", "details")
+WIDGETS: dict[str, type[forms.Widget]] = {
+    "EMAIL": forms.EmailInput,
+    "NOTE": forms.Textarea,
+}
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "PHONE": {"type": "tel"},
+    "DATE": {"type": "date"},
+    "MOMENT": {"type": "datetime-local"},
+    "NUMBER": {"inputmode": "decimal"},
+    "NOTE": {"rows": 2},
+}
+
+
+class ChoiceForm(forms.Form):
+    """Which checks, for a person or a company; with which consent; who pays."""
+
+    subject_type = forms.ChoiceField(
+        choices=SubjectType.choices, widget=forms.HiddenInput
+    )
+    checks = forms.MultipleChoiceField(
+        label=_("Checks"),
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": _("Choose at least one")},
+    )
+    consent = forms.ChoiceField(
+        label=_("Consent"), widget=forms.RadioSelect, required=False
+    )
+    payment_mode = forms.ChoiceField(
+        label=_("Who pays"), widget=forms.RadioSelect, error_messages=REQUIRED_ERROR
+    )
+    country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES)
+
+    def __init__(
+        self,
+        typed: Any,
+        *,
+        subject_type: str,
+        environment: str,
+        known: Catalogue,
+        chosen: Choice | None = None,
+    ) -> None:
+        initial: dict[str, Any] = {
+            "subject_type": subject_type,
+            "country": HOME_COUNTRY,
+            "consent": Consent.Mode.SERVICE_HOSTED,
+            "payment_mode": PaymentMode.SELF,
+        }
+        if chosen:
+            initial |= {
+                "checks": chosen.checks,
+                "country": chosen.country,
+                "payment_mode": chosen.payment_mode,
+            }
+        if chosen and chosen.needs_consent(known):
+            initial["consent"] = chosen.consent
+        super().__init__(typed, initial=initial)
+        self.environment, self.known = environment, known
+        is_company = subject_type == SubjectType.COMPANY
+        offered = [d for d in known.values() if is_offered(d, subject_type)]
+        self._set("checks", [(d.name, _check_label(d)) for d in sorted_checks(offered)])
+        self._set("consent", _consent_choices(is_company))
+        self._set("payment_mode", _payment_choices(is_company))
+        if not accepts_payments(environment):
+            self.fields["payment_mode"].widget = forms.HiddenInput()
+
+    def _set(self, name: str, choices: Sequence[tuple[str, Any]]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101
+        field.choices = choices
+        # Someone who edits the address of the page gets the choice again.
+        field.error_messages["invalid_choice"] = _("Choose one of the list")
+
+    def clean_checks(self) -> list[str]:
+        names: list[str] = self.cleaned_data["checks"]
+        if len(names) > MAX_CHECKS:
+            raise forms.ValidationError(
+                format_lazy(_("Choose at most {most}"), most=MAX_CHECKS)
+            )
+        return names
+
+    def clean(self) -> dict[str, Any]:
+        typed = super().clean() or self.cleaned_data
+        for name in typed.get("checks", ()):
+            if no_source_reason(name, self.environment, typed.get("country", "")):
+                label = self.known[name].display_name
+                error = _("No source answers this check in the country: {check}")
+                self.add_error("checks", format_lazy(error, check=label))
+        return typed
+
+    @property
+    def choice(self) -> Choice:
+        """Return the choice of a valid form."""
+        typed = self.cleaned_data
+        return Choice(
+            typed["subject_type"],
+            typed["country"],
+            tuple(typed["checks"]),
+            typed["consent"],
+            typed["payment_mode"],
+        )
+
+
+def query_of(choice: Choice) -> str:
+    """Return the query of an address that holds the choice."""
+    pairs = [
+        ("subject_type", choice.subject_type),
+        ("country", choice.country),
+        *(("checks", name) for name in choice.checks),
+        ("consent", choice.consent),
+        ("payment_mode", choice.payment_mode),
+        CHOSEN,
+    ]
+    return urlencode(pairs)
+
+
+def sorted_checks(definitions: Iterable[CheckDefinition]) -> list[CheckDefinition]:
+    return sorted(definitions, key=lambda one: (one.position, one.name))
+
+
+def _check_label(definition: CheckDefinition) -> str:
+    price = f"{definition.currency} {definition.price:,.2f}"
+    return format_html(
+        "{}, {}<br><small>{}</small>",
+        definition.display_name,
+        price,
+        definition.description,
+    )
+
+
+def _consent_choices(is_company: bool) -> list[tuple[str, Any]]:
+    asked = (
+        _("We ask the company, by e-mail or SMS")
+        if is_company
+        else _("We ask the person, by e-mail or SMS")
+    )
+    return [
+        (Consent.Mode.SERVICE_HOSTED, asked),
+        (Consent.Mode.CUSTOMER_ATTESTED, _("You have it already, and attest it")),
+        ("", _("It comes later: this is a draft")),
+    ]
+
+
+def _payment_choices(is_company: bool) -> list[tuple[str, Any]]:
+    payer = _("The company, by a link") if is_company else _("The person, by a link")
+    return [
+        (PaymentMode.SELF, _("Your workspace")),
+        (PaymentMode.CANDIDATE, payer),
+        (PaymentMode.THIRD_PARTY, _("Somebody else, by a link")),
+    ]
+
+
+class DetailsForm(forms.Form):
+    """The fields of an order. The rules of the API judge them: see `add_faults`."""
+
+    def __init__(self, typed: Any, inputs: Sequence[Input], **options: Any) -> None:
+        super().__init__(typed, **options)
+        self.inputs = {one.name: one for one in inputs}
+        for name, one in self.inputs.items():
+            self.fields[name] = _field(one)
+
+    def section(self, name: str) -> list[forms.BoundField]:
+        return [self[n] for n, one in self.inputs.items() if one.section == name]
+
+    @property
+    def subject(self) -> list[forms.BoundField]:
+        return self.section("subject")
+
+    @property
+    def consent(self) -> list[forms.BoundField]:
+        return self.section("consent")
+
+    @property
+    def payer(self) -> list[forms.BoundField]:
+        return self.section("payer")
+
+    @property
+    def order(self) -> list[forms.BoundField]:
+        return self.section("order")
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Return the texts of a valid form, for `build_item`."""
+        return {
+            name: "on" if value is True else (value or "")
+            for name, value in self.cleaned_data.items()
+        }
+
+    def add_faults(self, faults: Iterable[Fault]) -> None:
+        """Show each fault at its field, or above the form if there is no field."""
+        self.is_valid()
+        for fault in faults:
+            name = "-".join(path_in_item(fault))
+            text = fault_text(fault, self.inputs)
+            self.add_error(name if name in self.fields else None, text)
+
+
+def _field(one: Input) -> forms.Field:
+    label = one.label
+    if one.kind == "FLAG":
+        return forms.BooleanField(label=label, required=False)
+    if not (one.is_required or one.other):
+        label = format_lazy(_("{label} (optional)"), label=label)
+    if one.kind in {"METHOD", "COUNTRY"}:
+        choices = METHODS if one.kind == "METHOD" else COUNTRIES
+        return forms.ChoiceField(
+            label=label,
+            choices=[("", _("Choose one")), *choices],
+            required=False,
+            error_messages={"invalid_choice": _("Choose one of the list")},
+        )
+    hint = one.hint
+    if one.other:
+        this = format_lazy(_("This, or: {other}"), other=one.other)
+        hint = format_lazy("{this}. {hint}", this=this, hint=hint) if hint else this
+    widget = WIDGETS.get(one.kind, forms.TextInput)
+    # The browser's own details are those of the member, not of the subject.
+    attributes = {"autocomplete": "off", **ATTRIBUTES.get(one.kind, {})}
+    if one.is_required:
+        attributes["aria-required"] = "true"
+    return forms.CharField(
+        label=label, required=False, help_text=hint, widget=widget(attrs=attributes)
+    )

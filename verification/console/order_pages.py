@@ -1,0 +1,383 @@
+"""Pages of orders: choose checks, type the details, see the quote, order or save.
+
+A choice of checks is in the address of the form. Details of a subject never are: each
+step posts them to the next one, and nothing is stored before the order or the draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core import signing
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from verification.console.base import Place, member_required, too_often
+from verification.console.forms import COUNTRIES
+from verification.console.order_form import ChoiceForm, DetailsForm, query_of
+from verification.console.orders import (
+    METHODS,
+    Choice,
+    Item,
+    QuoteChanged,
+    build_item,
+    inputs_of,
+    item_to_repeat,
+    new_key,
+    place_order,
+    quote_items,
+    read_values,
+    same_subject_reports,
+    save_draft,
+)
+from verification.links import top_up_url
+from verification.notifications.sms import sms_is_configured
+from verification.payments.registry import accepts_payments
+from verification.reports.create import NewReport
+from verification.reports.drafts import as_item
+from verification.reports.idempotency import IdempotencyKeyReused, RequestInProgress
+from verification.reports.models import Report, ReportStatus, SubjectType
+from verification.reports.request import Fault, InvalidRequest, catalogue
+from verification.reports.status import NotEditable
+from workspaces import rate_limits
+from workspaces.ledger import InsufficientBalance
+from workspaces.members import Permission, require_present
+
+ORDERS_PER_MINUTE = 60
+# Shorter than the time for which orders are remembered by their key.
+QUOTE_LIFETIME = 24 * 3600
+CHANGED = gettext_lazy(
+    "The price, or what is used again, has changed. Nothing was ordered: look again."
+)
+SENT_BEFORE = gettext_lazy(
+    "You have sent another order from this page. Nothing was ordered: look again."
+)
+NOT_COVERED = gettext_lazy("The balance does not cover it. Nothing was ordered.")
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An order between two pages; a quote gives it a key and a digest."""
+
+    item: Item
+    key: str = ""
+    digest: str = ""
+
+
+def _seal(place: Place, carried: Carried) -> str:
+    """Return the order as a signed text for a hidden field.
+
+    Another member, workspace or environment cannot use it.
+    """
+    values = [carried.item, carried.key, carried.digest]
+    return signing.dumps(values, salt=_salt(place), compress=True)
+
+
+def _salt(place: Place) -> str:
+    return f"console order {place.member.pk} {place.environment}"
+
+
+def _carried(place: Place) -> Carried | None:
+    """Return the order in the hidden field, or None without a genuine one."""
+    text, salt = place.request.POST.get("order", ""), _salt(place)
+    if not text:
+        return None
+    try:
+        item, key, digest = signing.loads(text, salt=salt, max_age=QUOTE_LIFETIME)
+    except signing.SignatureExpired:
+        # Its key may be forgotten: the quote is shown again.
+        item, key, digest = signing.loads(text, salt=salt)[0], "", ""
+    except signing.BadSignature:
+        return None
+    return Carried(item, key, digest)
+
+
+@member_required(Permission.ORDER)
+def order(place: Place) -> HttpResponse:
+    """Lead through an order; the pressed button of a POST names the step."""
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    if place.posted is None:
+        return _open(place)
+    if _is_too_often(place):
+        return too_often(place)
+    step, carried = place.posted.get("step", ""), _carried(place)
+    if carried and step in {"order", "draft"}:
+        return _place(place, carried, draft=step == "draft")
+    return _go_on(place, step, carried)
+
+
+@member_required(Permission.ORDER)
+def repeat(place: Place, report: UUID) -> HttpResponse:
+    """Show the form of an order with the details of an earlier report."""
+    found = place.get_report(report)
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    if found.subject is None:
+        erased = _("The details of the subject were erased.")
+        return place.to("reports-detail", error=erased, report=found.pk)
+    place.record("report.opened", found)
+    item = item_to_repeat(found, catalogue())
+    if item["checksRequested"]:
+        return _show_details(place, item)
+    return _show_choice(place, item)
+
+
+@member_required(Permission.ORDER)
+def edit(place: Place, report: UUID) -> HttpResponse:
+    """Edit a draft by the steps of an order; the last one saves it."""
+    draft = place.get_report(report)
+    if draft.status != ReportStatus.DRAFT or draft.subject is None:
+        error = _("Only a draft can be edited.")
+        return place.to("reports-detail", error=error, report=report)
+    if place.posted is None:
+        place.record("report.opened", draft)
+        return _show_details(place, as_item(draft), draft)
+    if _is_too_often(place):
+        return too_often(place)
+    return _go_on(place, place.posted.get("step", ""), _carried(place), draft)
+
+
+def _is_too_often(place: Place) -> bool:
+    return rate_limits.count(f"orders:{place.member.pk}", ORDERS_PER_MINUTE).exceeded
+
+
+def _open(place: Place) -> HttpResponse:
+    """Show the choice, or the form for the choice that the address holds."""
+    if "step" not in place.request.GET:
+        return _render_choice(place, _choice_form(place, None))
+    form = _choice_form(place, place.request.GET)
+    if not form.is_valid():
+        return _render_choice(place, form)
+    initial = {"reuse": True}
+    details = DetailsForm(None, inputs_of(form.choice, catalogue()), initial=initial)
+    return _render_details(place, form.choice, details)
+
+
+def _go_on(
+    place: Place, step: str, carried: Carried | None, draft: Report | None = None
+) -> HttpResponse:
+    """Answer the steps before an order, and the one that saves a draft."""
+    known = catalogue()
+    chosen = _choice_form(
+        place, place.request.POST if step == "details" else place.request.GET
+    )
+    if step == "details":
+        if not chosen.is_valid():
+            return _render_choice(place, chosen, carried, draft)
+        item = _with_choice(carried.item if carried else {}, chosen.choice)
+        return _show_details(place, item, draft)
+    if carried:
+        item = carried.item
+    elif not chosen.is_valid():
+        return _render_choice(place, chosen, None, draft)
+    else:
+        form = DetailsForm(place.posted, inputs_of(chosen.choice, known))
+        if not form.is_valid():
+            return _render_details(place, chosen.choice, form, draft)
+        item = build_item(chosen.choice, form.values, known)
+        if step == "save" and draft:
+            return _save(place, draft, chosen.choice, form)
+    if step == "choose":
+        return _show_choice(place, item, draft)
+    if step == "quote" and draft is None:
+        return _show_quote(place, item)
+    return _show_details(place, item, draft)
+
+
+def _with_choice(item: Item, choice: Choice) -> Item:
+    """Return the item with another choice; what the new fields take stays typed."""
+    kind = {"subjectType": choice.subject_type, "country": choice.country}
+    consent = {**(item.get("consent") or {}), "mode": choice.consent}
+    return {
+        **item,
+        "subject": {**item.get("subject", {}), **kind},
+        "checksRequested": list(choice.checks),
+        "paymentMode": choice.payment_mode,
+        "consent": consent if choice.consent else None,
+    }
+
+
+def _choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceForm:
+    chosen = Choice.of(item) if item else None
+    source = typed if typed is not None else place.request.GET
+    kind = chosen.subject_type if chosen else source.get("subject_type", "")
+    return ChoiceForm(
+        typed,
+        subject_type=kind if kind in SubjectType.values else SubjectType.INDIVIDUAL,
+        environment=place.environment,
+        known=catalogue(),
+        chosen=chosen,
+    )
+
+
+def _show_choice(place: Place, item: Item, draft: Report | None = None) -> HttpResponse:
+    form = _choice_form(place, None, item)
+    return _render_choice(place, form, Carried(item), draft)
+
+
+def _render_choice(
+    place: Place,
+    form: ChoiceForm,
+    carried: Carried | None = None,
+    draft: Report | None = None,
+) -> HttpResponse:
+    kind = form.data.get("subject_type") or form.initial["subject_type"]
+    shown = {
+        "form": form,
+        "is_company": kind == SubjectType.COMPANY,
+        "sealed": _seal(place, carried) if carried else "",
+        "takes_payments": accepts_payments(place.environment),
+        "draft": draft,
+    }
+    return place.render("reports/choice", shown)
+
+
+def _show_details(
+    place: Place,
+    item: Item,
+    draft: Report | None = None,
+    faults: Sequence[Fault] = (),
+) -> HttpResponse:
+    """Show the form with the texts of the item, and its faults if there are any."""
+    known, choice = catalogue(), Choice.of(item)
+    texts, inputs = read_values(item, known), inputs_of(choice, known)
+    form = DetailsForm(texts if faults else None, inputs, initial=texts)
+    form.add_faults(faults)
+    return _render_details(place, choice, form, draft)
+
+
+def _render_details(
+    place: Place, choice: Choice, form: DetailsForm, draft: Report | None = None
+) -> HttpResponse:
+    known = catalogue()
+    shown = {
+        "form": form,
+        "choice": choice,
+        "query": query_of(choice),
+        "checks": choice.definitions(known),
+        "is_hosted": choice.is_hosted(known),
+        "is_draft_only": choice.is_draft_only(known),
+        "draft": draft,
+    }
+    return place.render("reports/details", shown)
+
+
+def _show_quote(place: Place, item: Item, error: str | Promise = "") -> HttpResponse:
+    """Show what the order would cost and do. It gets a new key and a digest."""
+    known, choice = catalogue(), Choice.of(item)
+    is_draft = choice.is_draft_only(known)
+    try:
+        quote = quote_items(place.client, [item], draft=is_draft)
+    except InvalidRequest as e:
+        return _show_details(place, item, None, e.faults)
+    texts = read_values(item, known)
+    rows = [(x, texts.get(x.name)) for x in inputs_of(choice, known)]
+    (quoted,) = quote.orders
+    payer = item.get("payer") or item["subject"]
+    shown = {
+        "error": error,
+        "quote": quote,
+        "quoted": quoted,
+        "choice": choice,
+        "query": query_of(choice),
+        "country": dict(COUNTRIES)[choice.country],
+        "subject": [(x.label, text) for x, text in rows if x.section == "subject"],
+        "item": item,
+        "needs_consent": choice.needs_consent(known),
+        "is_hosted": choice.is_hosted(known),
+        "is_draft_only": is_draft,
+        "method": dict(METHODS).get((item.get("consent") or {}).get("method", "")),
+        "reached": _addresses(item["subject"]),
+        "payer_addresses": _addresses(payer),
+        "attested_at": quoted.attested_at,
+        "days": settings.CONSENT_LINK_DAYS,
+        "account": place.account,
+        "is_covered": quote.is_covered(place.client),
+        "top_up_url": _top_up_url(place),
+        "others": same_subject_reports(place.client, [quoted.order]),
+        "sealed": _seal(place, Carried(item, new_key(), quote.digest)),
+    }
+    return place.render("reports/quote", shown)
+
+
+def _addresses(person: dict[str, Any]) -> list[str]:
+    """Return where messages with a link to this subject or payer go."""
+    phone = person.get("phone") if sms_is_configured() else None
+    return [address for address in (person.get("email"), phone) if address]
+
+
+def _top_up_url(place: Place) -> str:
+    can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
+    return top_up_url(place.account.pk) if can_pay else ""
+
+
+def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:
+    """Order what the quote showed, or save it as a draft; then open the report."""
+    item = carried.item
+    if not carried.key:
+        return _show_quote(place, item)
+    try:
+        placed = place_order(
+            place.client,
+            [item],
+            draft=draft,
+            key=f"console {place.member.pk} {carried.key}",
+            digest=carried.digest,
+            also=partial(_record, place, "drafted" if draft else "ordered"),
+        )
+    except InvalidRequest as e:
+        return _show_details(place, item, None, e.faults)
+    except QuoteChanged:
+        return _show_quote(place, item, CHANGED)
+    except IdempotencyKeyReused:
+        return _show_quote(place, item, SENT_BEFORE)
+    except InsufficientBalance:
+        return _show_quote(place, item, NOT_COVERED)
+    except RequestInProgress:
+        wait = _("Your order is being carried out. It stands in this list at once.")
+        return place.to("reports", success=wait)
+    if placed.is_repeat:
+        done = _("You had sent this already: it was ordered once, and this is it.")
+    else:
+        done = _("The draft is saved.") if draft else _("It is ordered.")
+    return place.to("reports-detail", success=done, report=placed.report_ids[0])
+
+
+def _record(place: Place, done: str, created: Sequence[NewReport]) -> None:
+    """Write the audit trail. Raises NotAllowed if the member's role was taken."""
+    require_present(place.member, Permission.ORDER)
+    for new in created:
+        place.record(f"report.{done}", new.report)
+
+
+def _save(
+    place: Place, draft: Report, choice: Choice, form: DetailsForm
+) -> HttpResponse:
+    try:
+        with transaction.atomic():
+            require_present(place.member, Permission.ORDER)
+            changed = save_draft(place.client, draft, choice, form.values, catalogue())
+            if changed:
+                place.record("report.edited", draft, *changed)
+    except InvalidRequest as e:
+        form.add_faults(e.faults)
+        return _render_details(place, choice, form, draft)
+    except NotEditable as e:
+        is_draft = e.status == ReportStatus.DRAFT
+        error = (
+            _("It is paid already: price and payer stay as they are.")
+            if is_draft
+            else _("Only a draft can be edited.")
+        )
+        return place.to("reports-detail", error=error, report=draft.pk)
+    done = _("The draft is changed.") if changed else _("Nothing was changed.")
+    return place.to("reports-detail", success=done, report=draft.pk)

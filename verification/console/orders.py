@@ -1,0 +1,773 @@
+"""Orders of members: typed texts become a request item of the API, a quote, an order.
+
+Nothing here knows a page. A form, and each row of a file, has texts by the name of an
+`Input`; `build_item` makes the API's own item of them. `read_orders` validates it,
+`quote` prices it, and `create_reports` creates it, as they do for a request of a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.utils.translation import gettext_lazy as _
+
+from verification import links
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.consents.links import consent_links
+from verification.consents.models import Consent
+from verification.payments.checkouts import PAYABLE_STATUSES
+from verification.payments.links import payment_links
+from verification.payments.models import Payment, PaymentStatus
+from verification.reports import launch as launches
+from verification.reports.create import NewReport, create_reports
+from verification.reports.drafts import as_item, edit_draft
+from verification.reports.idempotency import IdempotencyKey, run_once
+from verification.reports.launch import (
+    check_retryable,
+    failed_checks,
+    launch_blockers,
+    quote_lines,
+)
+from verification.reports.links import NotRenewable
+from verification.reports.models import (
+    NAME_PARTS,
+    PaymentMode,
+    Report,
+    ReportStatus,
+    SubjectType,
+)
+from verification.reports.pricing import quote
+from verification.reports.request import (
+    COMPANY_MEMBERS,
+    COMPANY_NUMBERS,
+    PERSON_MEMBERS,
+    SUBJECT_MEMBERS,
+    Catalogue,
+    Fault,
+    Order,
+    catalogue,
+    read_orders,
+)
+from verification.reports.status import NotRetryable, lock_report
+from verification.settings.providers import HOME_COUNTRY
+from verification.values import formats
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI
+from workspaces.models import Client
+
+Values = Mapping[str, str]
+Item = dict[str, Any]
+# The fingerprint of an order's Idempotency-Key begins with this.
+REQUEST = "console order"
+# A report about the same subject is pointed out for so long before it is ordered again.
+SAME_SUBJECT = timedelta(days=1)
+MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
+ON = "on"
+
+PERSON_NAME, COMPANY_NAME = _("Full name"), _("Registered name")
+LABELS: dict[str, Any] = {
+    "idNumber": _("ID number"),
+    "kraPin": _("KRA PIN"),
+    "registrationNumber": _("Registration number"),
+    "dateOfBirth": _("Date of birth"),
+    "email": _("E-mail address"),
+    "phone": _("Phone number"),
+    "employerName": _("Employer"),
+    "refereeName": _("Referee"),
+    "refereeEmail": _("E-mail address of the referee"),
+    "jobTitle": _("Job title"),
+    "employmentStart": _("Start of the employment"),
+    "employmentEnd": _("End of the employment"),
+    "postalAddress": _("Postal address"),
+    "postalCode": _("Postal code"),
+}
+PHONE_HINT = _("Such as 0712 345 678, or with the country code of another country")
+METHODS: list[tuple[str, Any]] = [
+    (Consent.Method.CUSTOMER_WEB_FORM, _("A form on your web site")),
+    (Consent.Method.CUSTOMER_MOBILE_APP, _("Your app")),
+    (Consent.Method.PAPER_FORM, _("A form on paper")),
+    (Consent.Method.VERBAL_RECORDED, _("Spoken and recorded")),
+    (Consent.Method.EMAIL, _("By e-mail")),
+    (Consent.Method.OTHER, _("In another way")),
+]
+
+
+class QuoteChanged(Exception):
+    """Price or reuse differ from the quote that the member has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is ordered, and nothing about whom: it may be part of a page's address."""
+
+    subject_type: str
+    country: str
+    checks: tuple[str, ...]
+    # A mode of consent; empty if the consent comes later, which makes a draft.
+    consent: str
+    payment_mode: str
+
+    @classmethod
+    def of(cls, item: Mapping[str, Any]) -> Choice:
+        """Return the choice that a valid item, or one of `build_item`, has made."""
+        subject, consent = item["subject"], item.get("consent") or {}
+        return cls(
+            subject_type=subject["subjectType"],
+            country=subject.get("country", HOME_COUNTRY),
+            checks=tuple(item["checksRequested"]),
+            consent=consent.get("mode", ""),
+            payment_mode=item.get("paymentMode", PaymentMode.SELF),
+        )
+
+    @property
+    def is_company(self) -> bool:
+        return self.subject_type == SubjectType.COMPANY
+
+    def definitions(self, known: Catalogue) -> list[CheckDefinition]:
+        return [known[name] for name in self.checks if name in known]
+
+    def needs_consent(self, known: Catalogue) -> bool:
+        return any(one.requires_consent for one in self.definitions(known))
+
+    def is_hosted(self, known: Catalogue) -> bool:
+        """Return whether our page asks the subject for consent."""
+        is_hosted = self.consent == Consent.Mode.SERVICE_HOSTED
+        return is_hosted and self.needs_consent(known)
+
+    def is_draft_only(self, known: Catalogue) -> bool:
+        return not self.consent and self.needs_consent(known)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A member of the item that somebody types, for this choice.
+
+    `kind` is the type of a check's input, or MOMENT, FLAG, METHOD or NOTE (more than a
+    line).
+    """
+
+    path: tuple[str, ...]
+    label: Any
+    kind: str = "TEXT"
+    is_required: bool = False
+    hint: Any = ""
+    # The label of another input that will do in place of this one
+    other: Any = ""
+
+    @property
+    def name(self) -> str:
+        return "-".join(self.path)
+
+    @property
+    def section(self) -> str:
+        """Return "subject", "consent", "payer" or, for the rest, "order"."""
+        return self.path[0] if len(self.path) > 1 else "order"
+
+
+def inputs_of(choice: Choice, known: Catalogue) -> list[Input]:
+    """Return what the chosen checks, consent and payer need, in the form's order."""
+    return [
+        *_subject_inputs(choice, known),
+        *_consent_inputs(choice, known),
+        *_payer_inputs(choice),
+        Input(
+            ("purpose",),
+            _("Purpose"),
+            "NOTE",
+            is_required=True,
+            hint=_("Why you check it; the subject reads it"),
+        ),
+        Input(
+            ("reference",),
+            _("Your reference"),
+            hint=_("Such as a loan or a staff number, to find the report by"),
+        ),
+        Input(
+            ("reuse",),
+            _("Use earlier results that are still fresh: they cost nothing"),
+            "FLAG",
+        ),
+    ]
+
+
+def _subject_inputs(choice: Choice, known: Catalogue) -> Iterator[Input]:
+    definitions = choice.definitions(known)
+    foreign = PERSON_MEMBERS if choice.is_company else COMPANY_MEMBERS
+    found = {
+        entry["key"]: _check_input(entry, choice, definitions)
+        for definition in definitions
+        for entry in definition.required_inputs
+        if entry["key"] not in foreign
+    }
+    required = {key for key, one in found.items() if one.is_required}
+    has_number = not required.isdisjoint(COMPANY_NUMBERS)
+    if choice.is_company and choice.is_hosted(known) and not has_number:
+        # The hosted page asks the company's representative for a number.
+        found["registrationNumber"] = _subject_input("registrationNumber", True)
+        required.add("registrationNumber")
+    found.pop("fullName", None)
+    has_name = choice.is_company and "registrationNumber" in required
+    yield Input(
+        ("subject", "fullName"),
+        COMPANY_NAME if choice.is_company else PERSON_NAME,
+        is_required="fullName" in required or not has_name,
+    )
+    reached = ["email", "phone"] if _is_reached_by_us(choice, known) else []
+    yield from (one for key, one in found.items() if key not in reached)
+    for key in reached:
+        yield found.get(key) or _subject_input(key)
+
+
+def _is_reached_by_us(choice: Choice, known: Catalogue) -> bool:
+    is_payer = choice.payment_mode == PaymentMode.CANDIDATE
+    return is_payer or choice.is_hosted(known)
+
+
+def _check_input(
+    entry: Mapping[str, Any], choice: Choice, definitions: Sequence[CheckDefinition]
+) -> Input:
+    """Return the input, which is required if any of the checks requires it."""
+    key = entry["key"]
+    entries = [e for d in definitions for e in d.required_inputs if e["key"] == key]
+    mine = [e for e in entries if choice.subject_type in e.get("requiredFor", ())]
+    others = [e["unless"] for e in mine if e.get("unless")]
+    is_required = any(e["required"] for e in entries) or len(mine) > len(others)
+    return Input(
+        ("subject", key),
+        LABELS.get(key, entry["label"]),
+        entry["type"],
+        is_required,
+        hint=PHONE_HINT if entry["type"] == "PHONE" else "",
+        other=LABELS.get(others[0], others[0]) if others and not is_required else "",
+    )
+
+
+def _subject_input(key: str, is_required: bool = False) -> Input:
+    kinds = {"email": "EMAIL", "phone": "PHONE"}
+    hint = PHONE_HINT if key == "phone" else ""
+    kind = kinds.get(key, "TEXT")
+    return Input(("subject", key), LABELS[key], kind, is_required, hint)
+
+
+def _consent_inputs(choice: Choice, known: Catalogue) -> list[Input]:
+    is_attested = choice.consent == Consent.Mode.CUSTOMER_ATTESTED
+    if not (is_attested and choice.needs_consent(known)):
+        return []
+
+    def of(name: str, label: Any, kind: str = "TEXT", **more: Any) -> Input:
+        return Input(("consent", name), label, kind, **{"is_required": True, **more})
+
+    return [
+        of("obtained", _("You have the consent of the subject"), "FLAG"),
+        of("obtainedAt", _("When it was given"), "MOMENT"),
+        of("method", _("How it was given"), "METHOD"),
+        of(
+            "policyVersion",
+            _("Version of the text that they agreed to"),
+            hint=_("Such as 2026-01, so that you find the text again"),
+        ),
+        of(
+            "evidenceReference",
+            _("Where you keep the proof"),
+            is_required=False,
+            hint=_("Such as the number of a file or a call"),
+        ),
+    ]
+
+
+def _payer_inputs(choice: Choice) -> list[Input]:
+    if choice.payment_mode != PaymentMode.THIRD_PARTY:
+        return []
+    email, phone = _("E-mail address of the payer"), _("Phone number of the payer")
+    return [
+        Input(("payer", "name"), _("Name of the payer"), is_required=True),
+        Input(("payer", "email"), email, "EMAIL", other=phone),
+        Input(("payer", "phone"), phone, "PHONE", hint=PHONE_HINT, other=email),
+    ]
+
+
+def build_item(choice: Choice, values: Values, known: Catalogue) -> Item:
+    """Return the request item of these texts. The rules of the API judge it."""
+    item: Item = {
+        "subject": {"subjectType": choice.subject_type, "country": choice.country},
+        "checksRequested": list(choice.checks),
+        "paymentMode": choice.payment_mode,
+    }
+    if choice.consent and choice.needs_consent(known):
+        item["consent"] = {"mode": choice.consent}
+    if choice.payment_mode == PaymentMode.THIRD_PARTY:
+        item["payer"] = {}
+    for one in inputs_of(choice, known):
+        value = _parse(one, values.get(one.name, "").strip())
+        if value is not None:
+            *way, last = one.path
+            place = item.setdefault(way[0], {}) if way else item
+            place[last] = value
+    return item
+
+
+def _parse(one: Input, text: str) -> Any:
+    """Return the member of the item, or None to leave it out.
+
+    A text that is no date or number stays a text: the rules say what is wrong.
+    """
+    if one.kind == "FLAG":
+        return text == ON
+    if not text:
+        return None
+    try:
+        if one.kind == "MOMENT":
+            typed = datetime.fromisoformat(text)
+            return (
+                typed if typed.tzinfo else typed.replace(tzinfo=NAIROBI)
+            ).isoformat()
+        if one.kind == "NUMBER":
+            return int(text) if text.lstrip("-").isdecimal() else float(text)
+        if one.kind == "PHONE":
+            return formats.kenyan_mobile(text)
+    except (ValueError, OverflowError):
+        pass
+    return text
+
+
+def read_values(item: Mapping[str, Any], known: Catalogue) -> dict[str, str]:
+    """Return the texts of an item, from which `build_item` makes it again."""
+    values = {}
+    for one in inputs_of(Choice.of(item), known):
+        *way, last = one.path
+        place = (item.get(way[0]) or {}) if way else {"reuse": True, **item}
+        if text := _text(one, place.get(last)):
+            values[one.name] = text
+    return values
+
+
+def _text(one: Input, value: Any) -> str:
+    if one.kind == "FLAG":
+        return ON if value else ""
+    if one.kind == "MOMENT" and isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return value
+        return moment.astimezone(NAIROBI).strftime(MOMENT_FORMAT)
+    return "" if value is None else str(value)
+
+
+def item_to_repeat(report: Report, known: Catalogue) -> Item:
+    """Return the item that orders the report again, as far as it is offered still.
+
+    The client attests the consent anew: the old one may be too old for another order.
+    """
+    item = as_item(report)
+    kind = item["subject"]["subjectType"]
+    item["checksRequested"] = [
+        name for name in report.checks_requested if is_offered(known.get(name), kind)
+    ]
+    for name in ("obtained", "obtainedAt"):
+        item.get("consent", {}).pop(name, None)
+    return item
+
+
+def is_offered(definition: CheckDefinition | None, subject_type: str) -> bool:
+    return bool(
+        definition and definition.active and subject_type in definition.subject_types
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedLine:
+    """One check of an order, and when the result that it reuses was found."""
+
+    label: str
+    price: Decimal
+    reused_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedOrder:
+    """One order with its lines, and the status in which its report begins."""
+
+    order: Order
+    lines: list[QuotedLine]
+    status: ReportStatus
+
+    @property
+    def total(self) -> Decimal:
+        return sum((line.price for line in self.lines), Decimal(0))
+
+    @property
+    def attested_at(self) -> datetime | None:
+        consent = self.order.consent
+        given = consent.obtained_at if consent else None
+        return datetime.fromisoformat(given) if given else None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What orders cost now, and who pays it; `digest` changes with price and reuse."""
+
+    orders: list[QuotedOrder]
+    digest: str
+
+    @property
+    def total(self) -> Decimal:
+        return sum((one.total for one in self.orders), Decimal(0))
+
+    @property
+    def charge(self) -> Decimal:
+        """What the workspace itself pays at once."""
+        own = (one for one in self.orders if one.order.payment_mode == PaymentMode.SELF)
+        return sum((one.total for one in own if not one.order.draft), Decimal(0))
+
+    def is_covered(self, client: Client) -> bool:
+        spendable = client.account.spendable
+        return not self.charge or spendable is None or self.charge <= spendable
+
+
+PricedCheck = tuple[str, Decimal, UUID | None]
+
+
+def digest_of(reports: Iterable[Iterable[PricedCheck]]) -> str:
+    """Return a digest of (check, price, id of the reused result), by report."""
+    texts = (
+        ";".join(f"{name} {price:.2f} {reused or ''}" for name, price, reused in one)
+        for one in reports
+    )
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
+    """Quote the items; nothing is stored. Raises InvalidRequest."""
+    orders = read_orders(_body(items, draft), client.environment, catalogue())
+    quoted = quote(client, orders)
+    times = _reuse_times(line.reused_from_id for one in quoted for line in one.lines)
+    return Quote(
+        orders=[
+            QuotedOrder(
+                one.order,
+                [
+                    QuotedLine(
+                        line.definition.display_name,
+                        line.price,
+                        times.get(line.reused_from_id),
+                    )
+                    for line in one.lines
+                ],
+                one.status,
+            )
+            for one in quoted
+        ],
+        digest=digest_of(
+            [(x.definition.name, x.price, x.reused_from_id) for x in one.lines]
+            for one in quoted
+        ),
+    )
+
+
+def _body(items: Sequence[Item], draft: bool) -> dict[str, Any]:
+    return {"reports": list(items), "draft": draft}
+
+
+def _reuse_times(results: Iterable[UUID | None]) -> dict[UUID | None, datetime]:
+    """Return when these results were found, by their ids."""
+    wanted = {result for result in results if result}
+    if not wanted:
+        return {}
+    found = CheckResult.every.filter(pk__in=wanted).values_list("pk", "completed_at")
+    return {result: at for result, at in found if at}
+
+
+def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report]:
+    """Return newer reports about the subjects, which might be the same orders."""
+    where = (client.workspace.pk, client.environment)
+    subjects = [one.subject.in_workspace(*where).id for one in orders]
+    found = Report.objects.filter(
+        workspace=client.workspace,
+        environment=client.environment,
+        subject_id__in=subjects,
+        created_at__gt=now() - SAME_SUBJECT,
+        erased_at=None,
+    )
+    return list(found.exclude(status=ReportStatus.CANCELLED).order_by("-id")[:3])
+
+
+def new_key() -> str:
+    """Return the key under which one order is carried out once."""
+    return uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The reports of an order; `is_repeat` if an earlier request has created them."""
+
+    report_ids: list[UUID]
+    is_repeat: bool
+
+
+def place_order(
+    client: Client,
+    items: Sequence[Item],
+    *,
+    draft: bool,
+    key: str,
+    digest: str,
+    also: Callable[[list[NewReport]], None],
+) -> Placed:
+    """Create the reports of a quote, once for each key.
+
+    `also` is called in the same transaction: it checks permission and writes the trail.
+    Raises QuoteChanged if a launched report would cost something else than the quote
+    with this digest, and what `read_orders`, `create_reports` and `run_once` raise;
+    then nothing is ordered.
+    """
+    body = _body(items, draft)
+
+    def carry_out() -> dict[str, Any]:
+        orders = read_orders(body, client.environment, catalogue())
+        created = create_reports(client, orders)
+        if not draft and _digest_of_created(created) != digest:
+            raise QuoteChanged
+        also(created)
+        return {"reports": [str(new.report.pk) for new in created]}
+
+    done = run_once(IdempotencyKey.read(key, client, REQUEST, body), carry_out)
+    ids = [UUID(report) for report in done.body["reports"]]
+    return Placed(ids, is_repeat=done.replayed)
+
+
+def _digest_of_created(created: Sequence[NewReport]) -> str:
+    lines: dict[UUID, list[PricedCheck]] = {new.report.pk: [] for new in created}
+    for row in CheckResult.objects.filter(report__in=list(lines)).order_by("position"):
+        lines[row.report_id].append((row.name, row.price, row.reused_from_id))
+    return digest_of(lines.values())
+
+
+def save_draft(
+    client: Client, report: Report, choice: Choice, values: Values, known: Catalogue
+) -> list[str]:
+    """Change a draft by the API's verb; return the names of the changed members.
+
+    Only what differs is sent: an edit of a member that the notice shows voids the
+    subject's consent, even with the same value. Raises as `edit_draft`.
+    """
+    old = as_item(report)
+    before = build_item(Choice.of(old), read_values(old, known), known)
+    after = build_item(choice, values, known)
+    # The reference is no member of an edit.
+    changed = {
+        name: value
+        for name, value in after.items()
+        if name != "reference" and before.get(name, name == "reuse") != value
+    }
+    if "subject" in changed:
+        changed["subject"] = _keep_unseen(
+            old["subject"], after["subject"], choice, known
+        )
+    if changed:
+        edit_draft(client, report.pk, changed)
+    return sorted(changed)
+
+
+def _keep_unseen(
+    old: Mapping[str, Any], new: dict[str, Any], choice: Choice, known: Catalogue
+) -> dict[str, Any]:
+    """Add members of the subject that the form does not show, if they still fit."""
+    if old["subjectType"] != choice.subject_type:
+        return new
+    seen = {one.path[-1] for one in inputs_of(choice, known)}
+    if old.get("fullName") != new.get("fullName"):
+        seen |= set(NAME_PARTS)
+    asked = {e["key"] for d in choice.definitions(known) for e in d.required_inputs}
+    kept = {
+        key: value
+        for key, value in old.items()
+        if key not in seen and key in SUBJECT_MEMBERS | asked
+    }
+    return kept | new
+
+
+def quote_launch(client: Client, report: Report) -> tuple[list[QuotedLine], str]:
+    """Return what the launch of this draft costs now, and the digest of that."""
+    results = list(report.results.select_related("definition").order_by("position"))
+    definitions = [result.definition for result in results]
+    payment = getattr(report, "payment", None)
+    if payment and payment.status != PaymentStatus.NOT_REQUIRED:
+        # The price that the payment link shows stays.
+        priced: list[PricedCheck] = [
+            (r.name, r.price, r.reused_from_id) for r in results
+        ]
+    else:
+        lines = quote_lines(client, report, definitions, now())
+        priced = [(x.definition.name, x.price, x.reused_from_id) for x in lines]
+    times = _reuse_times(reused for _name, _price, reused in priced)
+    shown = [
+        QuotedLine(definition.display_name, price, times.get(reused))
+        for definition, (_name, price, reused) in zip(definitions, priced, strict=True)
+    ]
+    return shown, digest_of([priced])
+
+
+@transaction.atomic
+def launch_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
+    """Launch a draft for the price that was shown.
+
+    Raises as `launch`, or QuoteChanged.
+    """
+    report = launches.launch(client, report_id)
+    rows = report.results.order_by("position")
+    priced = rows.values_list("name", "price", "reused_from_id")
+    if digest_of([priced]) != digest:
+        raise QuoteChanged
+    return report
+
+
+def quote_retry(report: Report) -> tuple[list[QuotedLine], str]:
+    """Return the failed checks with their prices, and a digest of this attempt."""
+    failed = sorted(failed_checks(report), key=lambda result: result.position)
+    lines = [QuotedLine(r.definition.display_name, r.price) for r in failed]
+    return lines, digest_of([[(f"{r.pk} {r.attempt}", r.price, None) for r in failed]])
+
+
+@transaction.atomic
+def retry_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
+    """Run the failed checks that were shown again, once.
+
+    Raises as `retry`, or QuoteChanged if a retry has run since.
+    """
+    report = lock_report(client, report_id)
+    check_retryable(report, failed_checks(report))
+    if quote_retry(report)[1] != digest:
+        raise QuoteChanged
+    return launches.retry(client, report_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What can be done with a report at this moment."""
+
+    launch: bool
+    # Codes of why a draft cannot be launched
+    blockers: list[str]
+    edit: bool
+    cancel: bool
+    retry: bool
+    resend_consent: bool
+    resend_payment: bool
+    repeat: bool
+
+
+def actions_of(report: Report) -> Actions:
+    """Return the verbs that the report's status and links allow now."""
+    is_draft = report.status == ReportStatus.DRAFT
+    results = list(report.results.select_related("definition")) if is_draft else []
+    blockers = launch_blockers(report, results) if is_draft else []
+    return Actions(
+        launch=is_draft and not blockers,
+        blockers=blockers,
+        edit=is_draft and report.subject is not None,
+        cancel=not report.is_ended,
+        retry=_is_retryable(report),
+        resend_consent=_is_renewable(consent_links, report, "consent"),
+        resend_payment=_is_renewable(payment_links, report, "payment"),
+        repeat=report.subject is not None,
+    )
+
+
+def links_of(report: Report) -> dict[str, str]:
+    """Return the links that work now, for members who hand them over themselves."""
+    at, found = now(), {}
+    consent = getattr(report, "consent", None)
+    if consent and not report.is_ended and _waits(consent, at):
+        is_pending = consent.status == Consent.Status.PENDING
+        if is_pending and consent.mode == Consent.Mode.SERVICE_HOSTED:
+            found["consent_url"] = links.consent_url(consent.pk, consent.generation)
+    payment = getattr(report, "payment", None)
+    is_payable = report.status in PAYABLE_STATUSES
+    if payment and payment.is_outstanding and is_payable and _waits(payment, at):
+        found["payment_url"] = links.payment_url(payment.pk, payment.generation)
+    return found
+
+
+def _waits(row: Consent | Payment, at: datetime) -> bool:
+    return row.expires_at is not None and row.expires_at > at
+
+
+def _is_retryable(report: Report) -> bool:
+    if not report.is_ended:
+        return False
+    try:
+        check_retryable(report, failed_checks(report))
+    except NotRetryable:
+        return False
+    return True
+
+
+def _is_renewable(client_links: Any, report: Report, name: str) -> bool:
+    row = getattr(report, name, None)
+    if row is None:
+        return False
+    try:
+        client_links.require_renewable(report, row, now())
+    except NotRenewable:
+        return False
+    return True
+
+
+BY_PLACE: dict[tuple[str, str], Any] = {
+    ("payer-email", "required"): _("Enter an e-mail address or a phone number"),
+    ("consent", "consent-required"): _("The chosen checks need a consent"),
+    ("consent-obtained", "consent-required"): _(
+        "Confirm it, or let us ask the subject"
+    ),
+    ("consent-obtainedAt", "consent-required"): _(
+        "The subject objected after that: a newer consent is needed"
+    ),
+    ("consent-mode", "not-allowed-here"): _(
+        "The subject is under 18: a parent consents, and you attest it"
+    ),
+}
+BY_KIND: dict[tuple[str, str], Any] = {
+    ("EMAIL", "invalid-format"): _("Enter an e-mail address, such as name@example.com"),
+    ("PHONE", "invalid-format"): _("Enter a number such as +254712345678"),
+    ("DATE", "invalid-format"): _("Choose a day"),
+    ("MOMENT", "invalid-format"): _("Choose a day and a time"),
+    ("NUMBER", "invalid-type"): _("Enter a number"),
+    ("DATE", "out-of-range"): _("Choose a day that has passed, and not before 1900"),
+    ("MOMENT", "out-of-range"): _("Choose a time that has passed"),
+    ("TEXT", "not-allowed-here"): _("This number is for the sandbox only"),
+}
+BY_CODE: dict[str, Any] = {
+    "required": _("This is needed"),
+    "missing-input": _("This is needed"),
+    "too-long": _("This is too long"),
+    "invalid-choice": _("Choose one of the list"),
+    "inactive-check": _("A chosen check is not offered any more"),
+    "unknown-check": _("A chosen check is not offered any more"),
+    "subject-type-not-accepted": _("A chosen check is not for this kind of subject"),
+    "check-not-available": _("No source answers a chosen check in this country"),
+}
+
+
+def path_in_item(fault: Fault) -> tuple[str, ...]:
+    """Return the path within its item: without `reports` and the item's number."""
+    path = fault.path[2:] if fault.path[:1] == ("reports",) else fault.path
+    return tuple(str(step) for step in path)
+
+
+def fault_text(fault: Fault, inputs: Mapping[str, Input]) -> str:
+    """Return what is wrong in words for people; `inputs` are those by name."""
+    place = "-".join(path_in_item(fault))
+    kind = inputs[place].kind if place in inputs else ""
+    text = (
+        BY_PLACE.get((place, fault.code))
+        or BY_KIND.get((kind, fault.code))
+        or BY_CODE.get(fault.code)
+    )
+    return str(text or fault.detail)

@@ -1,0 +1,203 @@
+"""What members do with a report: launch, retry, cancel, and send links again.
+
+Each is a verb of the API. Where money moves, a page shows how much before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from verification.consents.links import consent_links
+from verification.console.base import Place, member_required
+from verification.console.orders import (
+    QuoteChanged,
+    actions_of,
+    fault_text,
+    launch_as_quoted,
+    links_of,
+    quote_launch,
+    quote_retry,
+    retry_as_quoted,
+)
+from verification.payments.links import payment_links
+from verification.reports.cancel import UNCALLED
+from verification.reports.cancel import cancel as cancel_report
+from verification.reports.links import NotRenewable, ResendTooSoon
+from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.reports.request import InvalidRequest
+from verification.reports.status import (
+    InvalidTransition,
+    NotCancellable,
+    NotLaunchable,
+    NotRetryable,
+)
+from workspaces.ledger import InsufficientBalance
+from workspaces.members import Permission, has_permission, require_present
+
+ENDED = gettext_lazy("It has ended, and stays as it is.")
+NOT_RETRYABLE = gettext_lazy("It has no failed check that could run again.")
+LAUNCH_BLOCKERS = {
+    "CONSENT_OUTSTANDING": gettext_lazy("It waits for the consent of the subject."),
+    "PAYMENT_OUTSTANDING": gettext_lazy("It waits for the payment."),
+    "NOT_A_DRAFT": gettext_lazy("It is launched already."),
+}
+# Refusals of the API's verbs -> why, in words for members
+WORDS: dict[type[Exception], Any] = {
+    InsufficientBalance: gettext_lazy(
+        "The balance does not cover it. Top it up first."
+    ),
+    InvalidTransition: gettext_lazy("It changed at the same moment. Look again."),
+    NotCancellable: ENDED,
+    NotRenewable: gettext_lazy("No link can be sent now."),
+    NotRetryable: NOT_RETRYABLE,
+    QuoteChanged: gettext_lazy(
+        "The price has changed, so nothing was done. Look again."
+    ),
+    ResendTooSoon: gettext_lazy("A link was sent less than a minute ago."),
+}
+REFUSALS: tuple[type[Exception], ...] = (InvalidRequest, NotLaunchable, *WORDS)
+
+
+def action_context(place: Place, report: Report) -> dict[str, Any]:
+    """Return what the member can do now, and the links that a person waits for."""
+    if not has_permission(place.member, Permission.ORDER):
+        return {}
+    actions = actions_of(report)
+    return {
+        "actions": actions,
+        "blockers": [LAUNCH_BLOCKERS[reason] for reason in actions.blockers],
+        **links_of(report),
+    }
+
+
+@member_required(Permission.ORDER)
+def launch(place: Place, report: UUID) -> HttpResponse:
+    """Show what the launch of a draft costs; a POST launches it for that."""
+    found = place.get_report(report)
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    actions = actions_of(found)
+    if place.posted is not None:
+        digest = place.posted.get("digest", "")
+        verb = partial(launch_as_quoted, place.client, found.pk, digest)
+        return _carry_out(place, found, verb, "launched", _("It is launched."))
+    if not actions.launch:
+        return _refuse(place, found, _launch_refusal(actions.blockers))
+    lines, digest = quote_launch(place.client, found)
+    total = sum((line.price for line in lines), Decimal(0))
+    shown = {
+        "report": found,
+        "lines": lines,
+        "total": total,
+        "digest": digest,
+        "is_paid": found.payment_mode != PaymentMode.SELF,
+        "account": place.account,
+    }
+    return place.render("reports/launch", shown)
+
+
+@member_required(Permission.ORDER)
+def retry(place: Place, report: UUID) -> HttpResponse:
+    """Show the failed checks and their prices; a POST runs them again."""
+    found = place.get_report(report)
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    if place.posted is not None:
+        digest = place.posted.get("digest", "")
+        verb = partial(retry_as_quoted, place.client, found.pk, digest)
+        return _carry_out(place, found, verb, "retried", _("They run again."))
+    if not actions_of(found).retry:
+        return _refuse(place, found, NOT_RETRYABLE)
+    lines, digest = quote_retry(found)
+    shown = {
+        "report": found,
+        "lines": lines,
+        "total": sum((line.price for line in lines), Decimal(0)),
+        "digest": digest,
+        "is_paid": found.payment_mode != PaymentMode.SELF,
+    }
+    return place.render("reports/retry", shown)
+
+
+@member_required(Permission.ORDER)
+def cancel(place: Place, report: UUID) -> HttpResponse:
+    """Show what a cancellation gives back; a POST cancels the report."""
+    found = place.get_report(report)
+    if place.posted is not None:
+        verb = partial(cancel_report, place.client, found.pk)
+        return _carry_out(place, found, verb, "cancelled", _("It is cancelled."))
+    if found.is_ended:
+        return _refuse(place, found, ENDED)
+    results = found.results.select_related("definition").order_by("position")
+    uncalled = list(results.filter(UNCALLED))
+    shown = {
+        "report": found,
+        "is_draft": found.status == ReportStatus.DRAFT,
+        "uncalled": uncalled,
+        "others": list(results.exclude(UNCALLED)),
+        "credit": sum((r.price for r in uncalled), Decimal(0)),
+        "is_paid": found.payment_mode != PaymentMode.SELF,
+        "account": place.account,
+    }
+    return place.render("reports/cancel", shown)
+
+
+@require_POST
+@member_required(Permission.ORDER)
+def resend_consent(place: Place, report: UUID) -> HttpResponse:
+    """Send the subject another link to the consent page; the old one stops working."""
+    found = place.get_report(report)
+    verb = partial(consent_links.resend, place.client, found.pk)
+    done = _("The subject gets another link. The one before works no more.")
+    return _carry_out(place, found, verb, "consent-resent", done)
+
+
+@require_POST
+@member_required(Permission.ORDER)
+def resend_payment(place: Place, report: UUID) -> HttpResponse:
+    """Send the payer another link to the payment page; the old one stops working."""
+    found = place.get_report(report)
+    verb = partial(payment_links.resend, place.client, found.pk)
+    done = _("The payer gets another link. The one before works no more.")
+    return _carry_out(place, found, verb, "payment-resent", done)
+
+
+def _carry_out(
+    place: Place, report: Report, verb: Callable[[], Any], done: str, success: str
+) -> HttpResponse:
+    """Call a verb of the API and record it, or say why it is refused."""
+    try:
+        with transaction.atomic():
+            require_present(place.member, Permission.ORDER)
+            verb()
+            place.record(f"report.{done}", report)
+    except REFUSALS as e:
+        return _refuse(place, report, _explain(e))
+    return place.to("reports-detail", success=success, report=report.pk)
+
+
+def _refuse(place: Place, report: Report, why: str | Promise) -> HttpResponse:
+    return place.to("reports-detail", error=why, report=report.pk)
+
+
+def _explain(refusal: Exception) -> str | Promise:
+    if isinstance(refusal, NotLaunchable):
+        return _launch_refusal(refusal.reasons)
+    if isinstance(refusal, InvalidRequest):
+        return " ".join(fault_text(fault, {}) for fault in refusal.faults)
+    return next(text for kind, text in WORDS.items() if isinstance(refusal, kind))
+
+
+def _launch_refusal(reasons: Sequence[str]) -> str:
+    return " ".join(str(LAUNCH_BLOCKERS[reason]) for reason in reasons)
