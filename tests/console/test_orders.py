@@ -13,6 +13,7 @@ from django.utils.timezone import localtime, now
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.orders import PAYER, REFUSED, count_rows, create_report_with_status
+from tests.world.packages import create_package
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckResult
@@ -48,11 +49,13 @@ def choice(*checks: str, **more: str) -> Choice:
     chosen = {
         "subject_type": "INDIVIDUAL",
         "country": "KE",
+        "package": "",
         "consent": "CUSTOMER_ATTESTED",
         "payment_mode": "SELF",
         **more,
     }
-    return Choice(checks=checks or ("IDENTITY",), **chosen)
+    single = () if chosen["package"] else checks or ("IDENTITY",)
+    return Choice(checks=single, **chosen)
 
 
 class Officer:
@@ -530,6 +533,55 @@ def test_too_many_orders_a_minute_are_refused(officer, monkeypatch):
 
     assert answer.status_code == 429
     assert answer["Retry-After"]
+
+
+# Packages
+
+
+def test_package_is_ordered_at_its_own_price(admin, api: Api):
+    package = create_package(price=Decimal("120.00"))
+    officer = Officer(admin, choice(package=package.name))
+    officer.open()
+    assert package.display_name in officer.html
+
+    quote = officer.quote(**WANJIKU, **attested())
+    assert "KES 120.00" in quote
+    officer.press("order")
+
+    report = Report.objects.get()
+    assert report.package == package.name
+    assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == -120
+    api.work()
+    page = admin.page("reports-again", report=report.pk)
+    assert f"package={package.name}" in page
+
+
+def test_package_for_persons_is_not_offered_for_a_company(admin):
+    package = create_package()
+
+    assert package.display_name in admin.page("reports-new")
+    query = {"subject_type": "COMPANY"}
+    assert package.display_name not in admin.page("reports-new", query=query)
+
+
+def test_package_and_single_checks_are_not_ordered_together(admin):
+    package = create_package()
+    query = query_of(choice()).replace("package=", f"package={package.name}")
+
+    page = admin.http.get(f"{admin.url('reports-new')}?{query}").content.decode()
+
+    assert "Choose a package or single checks, and not both" in page
+
+
+def test_package_that_ended_since_the_quote_is_not_ordered(admin):
+    package = create_package()
+    officer = Officer(admin, choice(package=package.name))
+    officer.quote(**WANJIKU, **attested())
+    package.active = False
+    package.save()
+
+    assert "The chosen package is not offered any more" in officer.press("order")
+    assert not Report.objects.exists()
 
 
 # Actions of a report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,22 +12,23 @@ from django.utils.html import format_html
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from verification.checks.models import CheckDefinition
+from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
 from verification.console.forms import COUNTRIES, REQUIRED_ERROR
 from verification.console.orders import (
     METHODS,
     Choice,
     Input,
+    Offer,
     fault_text,
     is_offered,
+    is_package_offered,
     path_in_item,
 )
 from verification.payments.registry import accepts_payments
 from verification.reports.models import PaymentMode, SubjectType
 from verification.reports.request import (
     MAX_CHECKS,
-    Catalogue,
     Fault,
     no_source_reason,
 )
@@ -53,10 +55,11 @@ class ChoiceForm(forms.Form):
     subject_type = forms.ChoiceField(
         choices=SubjectType.choices, widget=forms.HiddenInput
     )
+    package = forms.ChoiceField(
+        label=_("Package"), widget=forms.RadioSelect, required=False
+    )
     checks = forms.MultipleChoiceField(
-        label=_("Checks"),
-        widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": _("Choose at least one")},
+        label=_("Checks"), widget=forms.CheckboxSelectMultiple, required=False
     )
     consent = forms.ChoiceField(
         label=_("Consent"), widget=forms.RadioSelect, required=False
@@ -72,7 +75,7 @@ class ChoiceForm(forms.Form):
         *,
         subject_type: str,
         environment: str,
-        known: Catalogue,
+        offer: Offer,
         chosen: Choice | None = None,
     ) -> None:
         initial: dict[str, Any] = {
@@ -84,16 +87,25 @@ class ChoiceForm(forms.Form):
         if chosen:
             initial |= {
                 "checks": chosen.checks,
+                "package": chosen.package,
                 "country": chosen.country,
                 "payment_mode": chosen.payment_mode,
             }
-        if chosen and chosen.needs_consent(known):
+        if chosen and chosen.needs_consent(offer):
             initial["consent"] = chosen.consent
         super().__init__(typed, initial=initial)
-        self.environment, self.known = environment, known
+        self.environment, self.offer = environment, offer
         is_company = subject_type == SubjectType.COMPANY
-        offered = [d for d in known.values() if is_offered(d, subject_type)]
-        self._set("checks", [(d.name, _check_label(d)) for d in sorted_checks(offered)])
+        checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
+        self._set("checks", [(d.name, _check_label(d)) for d in sorted_checks(checks)])
+        packages = [
+            (package.name, _package_label(package, offer))
+            for package in offer.packages.values()
+            if is_package_offered(package, subject_type, offer)
+        ]
+        self._set("package", [("", _("None: single checks")), *packages])
+        if not packages:
+            del self.fields["package"]
         self._set("consent", _consent_choices(is_company))
         self._set("payment_mode", _payment_choices(is_company))
         if not accepts_payments(environment):
@@ -116,11 +128,18 @@ class ChoiceForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         typed = super().clean() or self.cleaned_data
-        for name in typed.get("checks", ()):
+        package, checks = typed.get("package"), typed.get("checks", [])
+        field = "package" if package else "checks"
+        if package and checks:
+            error = _("Choose a package or single checks, and not both")
+            self.add_error(field, error)
+        elif not package and not checks and not self.errors:
+            self.add_error(field, _("Choose at least one"))
+        for name in self.offer.packages[package].checks if package else checks:
             if no_source_reason(name, self.environment, typed.get("country", "")):
-                label = self.known[name].display_name
+                label = self.offer.checks[name].display_name
                 error = _("No source answers this check in the country: {check}")
-                self.add_error("checks", format_lazy(error, check=label))
+                self.add_error(field, format_lazy(error, check=label))
         return typed
 
     @property
@@ -131,6 +150,7 @@ class ChoiceForm(forms.Form):
             typed["subject_type"],
             typed["country"],
             tuple(typed["checks"]),
+            typed.get("package", ""),
             typed["consent"],
             typed["payment_mode"],
         )
@@ -142,6 +162,7 @@ def query_of(choice: Choice) -> str:
         ("subject_type", choice.subject_type),
         ("country", choice.country),
         *(("checks", name) for name in choice.checks),
+        ("package", choice.package),
         ("consent", choice.consent),
         ("payment_mode", choice.payment_mode),
         CHOSEN,
@@ -160,6 +181,19 @@ def _check_label(definition: CheckDefinition) -> str:
         definition.display_name,
         price,
         definition.description,
+    )
+
+
+def _package_label(package: CheckPackage, offer: Offer) -> str:
+    checks = [offer.checks[name] for name in package.checks]
+    price = package.price
+    if price is None:
+        price = sum((check.price for check in checks), Decimal(0))
+    return format_html(
+        "{}, {}<br><small>{}</small>",
+        package.display_name,
+        f"{checks[0].currency} {price:,.2f}",
+        ", ".join(check.display_name for check in checks),
     )
 
 

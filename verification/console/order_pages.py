@@ -27,6 +27,7 @@ from verification.console.orders import (
     METHODS,
     Choice,
     Item,
+    Offer,
     QuoteChanged,
     build_item,
     inputs_of,
@@ -45,7 +46,7 @@ from verification.reports.create import NewReport
 from verification.reports.drafts import as_item
 from verification.reports.idempotency import IdempotencyKeyReused, RequestInProgress
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.request import Fault, InvalidRequest, catalogue
+from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import NotEditable
 from workspaces import rate_limits
 from workspaces.ledger import InsufficientBalance
@@ -125,8 +126,8 @@ def repeat(place: Place, report: UUID) -> HttpResponse:
         erased = _("The details of the subject were erased.")
         return place.to("reports-detail", error=erased, report=found.pk)
     place.record("report.opened", found)
-    item = item_to_repeat(found, catalogue())
-    if item["checksRequested"]:
+    item = item_to_repeat(found, Offer.to(place.client))
+    if item.get("package") or item["checksRequested"]:
         return _show_details(place, item)
     return _show_choice(place, item)
 
@@ -158,7 +159,9 @@ def _open(place: Place) -> HttpResponse:
     if not form.is_valid():
         return _render_choice(place, form)
     initial = {"reuse": True}
-    details = DetailsForm(None, inputs_of(form.choice, catalogue()), initial=initial)
+    details = DetailsForm(
+        None, inputs_of(form.choice, Offer.to(place.client)), initial=initial
+    )
     return _render_details(place, form.choice, details)
 
 
@@ -166,7 +169,7 @@ def _go_on(
     place: Place, step: str, carried: Carried | None, draft: Report | None = None
 ) -> HttpResponse:
     """Answer the steps before an order, and the one that saves a draft."""
-    known = catalogue()
+    offer = Offer.to(place.client)
     chosen = _choice_form(
         place, place.request.POST if step == "details" else place.request.GET
     )
@@ -180,10 +183,10 @@ def _go_on(
     elif not chosen.is_valid():
         return _render_choice(place, chosen, None, draft)
     else:
-        form = DetailsForm(place.posted, inputs_of(chosen.choice, known))
+        form = DetailsForm(place.posted, inputs_of(chosen.choice, offer))
         if not form.is_valid():
             return _render_details(place, chosen.choice, form, draft)
-        item = build_item(chosen.choice, form.values, known)
+        item = build_item(chosen.choice, form.values, offer)
         if step == "save" and draft:
             return _save(place, draft, chosen.choice, form)
     if step == "choose":
@@ -201,6 +204,7 @@ def _with_choice(item: Item, choice: Choice) -> Item:
         **item,
         "subject": {**item.get("subject", {}), **kind},
         "checksRequested": list(choice.checks),
+        "package": choice.package,
         "paymentMode": choice.payment_mode,
         "consent": consent if choice.consent else None,
     }
@@ -214,7 +218,7 @@ def _choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceFo
         typed,
         subject_type=kind if kind in SubjectType.values else SubjectType.INDIVIDUAL,
         environment=place.environment,
-        known=catalogue(),
+        offer=Offer.to(place.client),
         chosen=chosen,
     )
 
@@ -248,8 +252,8 @@ def _show_details(
     faults: Sequence[Fault] = (),
 ) -> HttpResponse:
     """Show the form with the texts of the item, and its faults if there are any."""
-    known, choice = catalogue(), Choice.of(item)
-    texts, inputs = read_values(item, known), inputs_of(choice, known)
+    offer, choice = Offer.to(place.client), Choice.of(item)
+    texts, inputs = read_values(item, offer), inputs_of(choice, offer)
     form = DetailsForm(texts if faults else None, inputs, initial=texts)
     form.add_faults(faults)
     return _render_details(place, choice, form, draft)
@@ -258,14 +262,15 @@ def _show_details(
 def _render_details(
     place: Place, choice: Choice, form: DetailsForm, draft: Report | None = None
 ) -> HttpResponse:
-    known = catalogue()
+    offer = Offer.to(place.client)
     shown = {
         "form": form,
         "choice": choice,
         "query": query_of(choice),
-        "checks": choice.definitions(known),
-        "is_hosted": choice.is_hosted(known),
-        "is_draft_only": choice.is_draft_only(known),
+        "checks": choice.definitions(offer),
+        "package": offer.packages.get(choice.package),
+        "is_hosted": choice.is_hosted(offer),
+        "is_draft_only": choice.is_draft_only(offer),
         "draft": draft,
     }
     return place.render("reports/details", shown)
@@ -273,14 +278,14 @@ def _render_details(
 
 def _show_quote(place: Place, item: Item, error: str | Promise = "") -> HttpResponse:
     """Show what the order would cost and do. It gets a new key and a digest."""
-    known, choice = catalogue(), Choice.of(item)
-    is_draft = choice.is_draft_only(known)
+    offer, choice = Offer.to(place.client), Choice.of(item)
+    is_draft = choice.is_draft_only(offer)
     try:
         quote = quote_items(place.client, [item], draft=is_draft)
     except InvalidRequest as e:
         return _show_details(place, item, None, e.faults)
-    texts = read_values(item, known)
-    rows = [(x, texts.get(x.name)) for x in inputs_of(choice, known)]
+    texts = read_values(item, offer)
+    rows = [(x, texts.get(x.name)) for x in inputs_of(choice, offer)]
     (quoted,) = quote.orders
     payer = item.get("payer") or item["subject"]
     shown = {
@@ -289,11 +294,12 @@ def _show_quote(place: Place, item: Item, error: str | Promise = "") -> HttpResp
         "quoted": quoted,
         "choice": choice,
         "query": query_of(choice),
+        "package": offer.packages.get(choice.package),
         "country": dict(COUNTRIES)[choice.country],
         "subject": [(x.label, text) for x, text in rows if x.section == "subject"],
         "item": item,
-        "needs_consent": choice.needs_consent(known),
-        "is_hosted": choice.is_hosted(known),
+        "needs_consent": choice.needs_consent(offer),
+        "is_hosted": choice.is_hosted(offer),
         "is_draft_only": is_draft,
         "method": dict(METHODS).get((item.get("consent") or {}).get("method", "")),
         "reached": _addresses(item["subject"]),
@@ -365,7 +371,9 @@ def _save(
     try:
         with transaction.atomic():
             require_present(place.member, Permission.ORDER)
-            changed = save_draft(place.client, draft, choice, form.values, catalogue())
+            changed = save_draft(
+                place.client, draft, choice, form.values, Offer.to(place.client)
+            )
             if changed:
                 place.record("report.edited", draft, *changed)
     except InvalidRequest as e:

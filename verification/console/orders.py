@@ -19,7 +19,8 @@ from django.db import transaction
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
-from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
+from verification.checks.packages import Packages
 from verification.consents.links import consent_links
 from verification.consents.models import Consent
 from verification.payments.checkouts import PAYABLE_STATUSES
@@ -53,6 +54,7 @@ from verification.reports.request import (
     Fault,
     Order,
     catalogue,
+    named_packages,
     read_orders,
 )
 from verification.reports.status import NotRetryable, lock_report
@@ -104,12 +106,27 @@ class QuoteChanged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """The checks and the packages that a workspace knows, by their names."""
+
+    checks: Catalogue
+    packages: Packages
+
+    @classmethod
+    def to(cls, client: Client) -> Offer:
+        packages = CheckPackage.objects.known_to(client.workspace.pk)
+        return cls(catalogue(), {package.name: package for package in packages})
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """What is ordered, and nothing about whom: it may be part of a page's address."""
 
     subject_type: str
     country: str
     checks: tuple[str, ...]
+    # The name of a package, which then names the checks
+    package: str
     # A mode of consent; empty if the consent comes later, which makes a draft.
     consent: str
     payment_mode: str
@@ -121,7 +138,8 @@ class Choice:
         return cls(
             subject_type=subject["subjectType"],
             country=subject.get("country", HOME_COUNTRY),
-            checks=tuple(item["checksRequested"]),
+            checks=tuple(item.get("checksRequested") or ()),
+            package=item.get("package") or "",
             consent=consent.get("mode", ""),
             payment_mode=item.get("paymentMode", PaymentMode.SELF),
         )
@@ -130,19 +148,21 @@ class Choice:
     def is_company(self) -> bool:
         return self.subject_type == SubjectType.COMPANY
 
-    def definitions(self, known: Catalogue) -> list[CheckDefinition]:
-        return [known[name] for name in self.checks if name in known]
+    def definitions(self, offer: Offer) -> list[CheckDefinition]:
+        package = offer.packages.get(self.package)
+        names = package.checks if package else self.checks
+        return [offer.checks[name] for name in names if name in offer.checks]
 
-    def needs_consent(self, known: Catalogue) -> bool:
-        return any(one.requires_consent for one in self.definitions(known))
+    def needs_consent(self, offer: Offer) -> bool:
+        return any(one.requires_consent for one in self.definitions(offer))
 
-    def is_hosted(self, known: Catalogue) -> bool:
+    def is_hosted(self, offer: Offer) -> bool:
         """Return whether our page asks the subject for consent."""
         is_hosted = self.consent == Consent.Mode.SERVICE_HOSTED
-        return is_hosted and self.needs_consent(known)
+        return is_hosted and self.needs_consent(offer)
 
-    def is_draft_only(self, known: Catalogue) -> bool:
-        return not self.consent and self.needs_consent(known)
+    def is_draft_only(self, offer: Offer) -> bool:
+        return not self.consent and self.needs_consent(offer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +191,11 @@ class Input:
         return self.path[0] if len(self.path) > 1 else "order"
 
 
-def inputs_of(choice: Choice, known: Catalogue) -> list[Input]:
+def inputs_of(choice: Choice, offer: Offer) -> list[Input]:
     """Return what the chosen checks, consent and payer need, in the form's order."""
     return [
-        *_subject_inputs(choice, known),
-        *_consent_inputs(choice, known),
+        *_subject_inputs(choice, offer),
+        *_consent_inputs(choice, offer),
         *_payer_inputs(choice),
         Input(
             ("purpose",),
@@ -197,8 +217,8 @@ def inputs_of(choice: Choice, known: Catalogue) -> list[Input]:
     ]
 
 
-def _subject_inputs(choice: Choice, known: Catalogue) -> Iterator[Input]:
-    definitions = choice.definitions(known)
+def _subject_inputs(choice: Choice, offer: Offer) -> Iterator[Input]:
+    definitions = choice.definitions(offer)
     foreign = PERSON_MEMBERS if choice.is_company else COMPANY_MEMBERS
     found = {
         entry["key"]: _check_input(entry, choice, definitions)
@@ -208,7 +228,7 @@ def _subject_inputs(choice: Choice, known: Catalogue) -> Iterator[Input]:
     }
     required = {key for key, one in found.items() if one.is_required}
     has_number = not required.isdisjoint(COMPANY_NUMBERS)
-    if choice.is_company and choice.is_hosted(known) and not has_number:
+    if choice.is_company and choice.is_hosted(offer) and not has_number:
         # The hosted page asks the company's representative for a number.
         found["registrationNumber"] = _subject_input("registrationNumber", True)
         required.add("registrationNumber")
@@ -219,15 +239,15 @@ def _subject_inputs(choice: Choice, known: Catalogue) -> Iterator[Input]:
         COMPANY_NAME if choice.is_company else PERSON_NAME,
         is_required="fullName" in required or not has_name,
     )
-    reached = ["email", "phone"] if _is_reached_by_us(choice, known) else []
+    reached = ["email", "phone"] if _is_reached_by_us(choice, offer) else []
     yield from (one for key, one in found.items() if key not in reached)
     for key in reached:
         yield found.get(key) or _subject_input(key)
 
 
-def _is_reached_by_us(choice: Choice, known: Catalogue) -> bool:
+def _is_reached_by_us(choice: Choice, offer: Offer) -> bool:
     is_payer = choice.payment_mode == PaymentMode.CANDIDATE
-    return is_payer or choice.is_hosted(known)
+    return is_payer or choice.is_hosted(offer)
 
 
 def _check_input(
@@ -256,9 +276,9 @@ def _subject_input(key: str, is_required: bool = False) -> Input:
     return Input(("subject", key), LABELS[key], kind, is_required, hint)
 
 
-def _consent_inputs(choice: Choice, known: Catalogue) -> list[Input]:
+def _consent_inputs(choice: Choice, offer: Offer) -> list[Input]:
     is_attested = choice.consent == Consent.Mode.CUSTOMER_ATTESTED
-    if not (is_attested and choice.needs_consent(known)):
+    if not (is_attested and choice.needs_consent(offer)):
         return []
 
     def of(name: str, label: Any, kind: str = "TEXT", **more: Any) -> Input:
@@ -293,18 +313,21 @@ def _payer_inputs(choice: Choice) -> list[Input]:
     ]
 
 
-def build_item(choice: Choice, values: Values, known: Catalogue) -> Item:
+def build_item(choice: Choice, values: Values, offer: Offer) -> Item:
     """Return the request item of these texts. The rules of the API judge it."""
     item: Item = {
         "subject": {"subjectType": choice.subject_type, "country": choice.country},
-        "checksRequested": list(choice.checks),
         "paymentMode": choice.payment_mode,
     }
-    if choice.consent and choice.needs_consent(known):
+    if choice.package:
+        item["package"] = choice.package
+    else:
+        item["checksRequested"] = list(choice.checks)
+    if choice.consent and choice.needs_consent(offer):
         item["consent"] = {"mode": choice.consent}
     if choice.payment_mode == PaymentMode.THIRD_PARTY:
         item["payer"] = {}
-    for one in inputs_of(choice, known):
+    for one in inputs_of(choice, offer):
         value = _parse(one, values.get(one.name, "").strip())
         if value is not None:
             *way, last = one.path
@@ -337,10 +360,10 @@ def _parse(one: Input, text: str) -> Any:
     return text
 
 
-def read_values(item: Mapping[str, Any], known: Catalogue) -> dict[str, str]:
+def read_values(item: Mapping[str, Any], offer: Offer) -> dict[str, str]:
     """Return the texts of an item, from which `build_item` makes it again."""
     values = {}
-    for one in inputs_of(Choice.of(item), known):
+    for one in inputs_of(Choice.of(item), offer):
         *way, last = one.path
         place = (item.get(way[0]) or {}) if way else {"reuse": True, **item}
         if text := _text(one, place.get(last)):
@@ -360,7 +383,7 @@ def _text(one: Input, value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def item_to_repeat(report: Report, known: Catalogue) -> Item:
+def item_to_repeat(report: Report, offer: Offer) -> Item:
     """Return the item that orders the report again, as far as it is offered still.
 
     The client attests the consent anew: the old one may be too old for another order.
@@ -368,11 +391,22 @@ def item_to_repeat(report: Report, known: Catalogue) -> Item:
     item = as_item(report)
     kind = item["subject"]["subjectType"]
     item["checksRequested"] = [
-        name for name in report.checks_requested if is_offered(known.get(name), kind)
+        name
+        for name in report.checks_requested
+        if is_offered(offer.checks.get(name), kind)
     ]
+    package = offer.packages.get(report.package or "")
+    if package and is_package_offered(package, kind, offer):
+        item["package"] = package.name
+        del item["checksRequested"]
     for name in ("obtained", "obtainedAt"):
         item.get("consent", {}).pop(name, None)
     return item
+
+
+def is_package_offered(package: CheckPackage, subject_type: str, offer: Offer) -> bool:
+    checks = (offer.checks.get(name) for name in package.checks)
+    return package.active and all(is_offered(one, subject_type) for one in checks)
 
 
 def is_offered(definition: CheckDefinition | None, subject_type: str) -> bool:
@@ -445,7 +479,7 @@ def digest_of(reports: Iterable[Iterable[PricedCheck]]) -> str:
 
 def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
     """Quote the items; nothing is stored. Raises InvalidRequest."""
-    orders = read_orders(_body(items, draft), client.environment, catalogue())
+    orders = _read_orders(client, items, draft)
     quoted = quote(client, orders)
     times = _reuse_times(line.reused_from_id for one in quoted for line in one.lines)
     return Quote(
@@ -469,6 +503,12 @@ def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
             for one in quoted
         ),
     )
+
+
+def _read_orders(client: Client, items: Sequence[Item], draft: bool) -> list[Order]:
+    packages = named_packages(client.workspace.pk, list(items))
+    body = _body(items, draft)
+    return read_orders(body, client.environment, catalogue(), packages)
 
 
 def _body(items: Sequence[Item], draft: bool) -> dict[str, Any]:
@@ -527,16 +567,15 @@ def place_order(
     with this digest, and what `read_orders`, `create_reports` and `run_once` raise;
     then nothing is ordered.
     """
-    body = _body(items, draft)
 
     def carry_out() -> dict[str, Any]:
-        orders = read_orders(body, client.environment, catalogue())
-        created = create_reports(client, orders)
+        created = create_reports(client, _read_orders(client, items, draft))
         if not draft and _digest_of_created(created) != digest:
             raise QuoteChanged
         also(created)
         return {"reports": [str(new.report.pk) for new in created]}
 
+    body = _body(items, draft)
     done = run_once(IdempotencyKey.read(key, client, REQUEST, body), carry_out)
     ids = [UUID(report) for report in done.body["reports"]]
     return Placed(ids, is_repeat=done.replayed)
@@ -550,7 +589,7 @@ def _digest_of_created(created: Sequence[NewReport]) -> str:
 
 
 def save_draft(
-    client: Client, report: Report, choice: Choice, values: Values, known: Catalogue
+    client: Client, report: Report, choice: Choice, values: Values, offer: Offer
 ) -> list[str]:
     """Change a draft by the API's verb; return the names of the changed members.
 
@@ -558,8 +597,8 @@ def save_draft(
     subject's consent, even with the same value. Raises as `edit_draft`.
     """
     old = as_item(report)
-    before = build_item(Choice.of(old), read_values(old, known), known)
-    after = build_item(choice, values, known)
+    before = build_item(Choice.of(old), read_values(old, offer), offer)
+    after = build_item(choice, values, offer)
     # The reference is no member of an edit.
     changed = {
         name: value
@@ -568,7 +607,7 @@ def save_draft(
     }
     if "subject" in changed:
         changed["subject"] = _keep_unseen(
-            old["subject"], after["subject"], choice, known
+            old["subject"], after["subject"], choice, offer
         )
     if changed:
         edit_draft(client, report.pk, changed)
@@ -576,15 +615,15 @@ def save_draft(
 
 
 def _keep_unseen(
-    old: Mapping[str, Any], new: dict[str, Any], choice: Choice, known: Catalogue
+    old: Mapping[str, Any], new: dict[str, Any], choice: Choice, offer: Offer
 ) -> dict[str, Any]:
     """Add members of the subject that the form does not show, if they still fit."""
     if old["subjectType"] != choice.subject_type:
         return new
-    seen = {one.path[-1] for one in inputs_of(choice, known)}
+    seen = {one.path[-1] for one in inputs_of(choice, offer)}
     if old.get("fullName") != new.get("fullName"):
         seen |= set(NAME_PARTS)
-    asked = {e["key"] for d in choice.definitions(known) for e in d.required_inputs}
+    asked = {e["key"] for d in choice.definitions(offer) for e in d.required_inputs}
     kept = {
         key: value
         for key, value in old.items()
@@ -750,6 +789,8 @@ BY_CODE: dict[str, Any] = {
     "invalid-choice": _("Choose one of the list"),
     "inactive-check": _("A chosen check is not offered any more"),
     "unknown-check": _("A chosen check is not offered any more"),
+    "inactive-package": _("The chosen package is not offered any more"),
+    "unknown-package": _("The chosen package is not offered any more"),
     "subject-type-not-accepted": _("A chosen check is not for this kind of subject"),
     "check-not-available": _("No source answers a chosen check in this country"),
 }
