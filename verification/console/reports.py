@@ -170,12 +170,6 @@ def send_data_link(place: Place, report: UUID) -> HttpResponse:
     return place.to("reports-detail", success=sent, report=found.pk)
 
 
-def _get_report(place: Place, report: UUID) -> Report:
-    return Report.objects.select_related("consent", "payment", "workspace").get(
-        pk=report, **place.lookups
-    )
-
-
 def result_context(result: CheckResult, report: Report | None = None) -> dict[str, Any]:
     """Return what a page shows of a result, in its report if that is given."""
     outdated = result.outdated_details(report.subject) if report else []
