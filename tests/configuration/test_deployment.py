@@ -17,13 +17,16 @@ from environs import Env
 from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import PAGE
 from tests.providers.test_every_source import CREDENTIALS
+from tests.web.test_metrics import standby as standby
 from verification.backups.checks import (
     DEVELOPMENT,
     check_backups,
     check_databases,
     check_deployment,
+    check_redundancy,
 )
 from verification.backups.models import Backup
+from verification.jobs.models import Heartbeat
 from verification.settings.providers import live_providers
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -203,6 +206,21 @@ def test_missing_backup_is_named_until_there_is_one(db: None):
     Backup.objects.create(rows=1, seconds=1)
 
     assert check_backups(["default"]) == []
+
+
+def test_more_than_is_expected_is_named(db: None, settings: Any, standby: Any):
+    for name in ("here", "there"):
+        Heartbeat.objects.create(cluster=name)
+
+    found = check_redundancy(["default"])
+
+    assert {one.id for one in found} == {"deploy.W017"}
+    assert [one.msg for one in found] == [
+        "1 standbys follow the database, and EXPECTED_STANDBYS is 0.",
+        "2 job clusters work, and EXPECTED_JOB_CLUSTERS is 1.",
+    ]
+    settings.EXPECTED_STANDBYS, settings.EXPECTED_JOB_CLUSTERS = 1, 2
+    assert check_redundancy(["default"]) == []
 
 
 def test_direct_address_of_another_database_is_named(own_database: Any):

@@ -1,24 +1,29 @@
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import psycopg
 import pytest
 from django.conf import settings as configured
 from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.utils.timezone import now
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.test_problems import unreachable_database as unreachable_database
+from tests.checks.conftest import paying_api as paying_api
 from tests.sources.test_health import count_calls
 from tests.sources.test_routes import rests
+from tests.sources.two import orders
 from tests.sources.two import two as two
 from tests.world.clients import person
 from verification.checks.models import CheckResult
 from verification.jobs.models import Heartbeat, Job
 from verification.payments.alerts import count_failed_opening
 from verification.payments.audit import audit_nightly
+from verification.sources.models import Call
 from verification.web.metrics import JOBS, QUEUES
 
 TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
@@ -31,8 +36,14 @@ def token(settings):
 
 @pytest.fixture
 def standby(db) -> Iterator[tuple[str, str]]:
-    """Follow the database as a standby does that has applied nothing yet."""
-    named = "acacia_standby"
+    """Follow the database as a standby does that lacks its last 4 kB."""
+    with following("acacia_standby", applies=True):
+        yield "standby", "acacia_standby"
+
+
+@contextmanager
+def following(named: str, *, applies: bool) -> Iterator[None]:
+    """Receive what the database writes, as a standby or as `pg_receivewal`."""
     parameters = connection.get_connection_params()
     conninfo = psycopg.conninfo.make_conninfo(
         **{
@@ -50,21 +61,26 @@ def standby(db) -> Iterator[tuple[str, str]]:
         start = cursor.fetchone()[0]
         follower.exec_(f"START_REPLICATION PHYSICAL {start}".encode())
         high, low = (int(part, 16) for part in start.split("/"))
-        applied = (high << 32) + low - 4096
-        # A standby's reply: written, flushed, applied, its time, no answer wanted.
-        reply = struct.pack("!cQQQQB", b"r", applied, applied, applied, 0, 0)
+        kept = (high << 32) + low - 4096
+        applied = kept if applies else 0
+        # The reply: written, flushed, applied, its time, no answer wanted.
+        reply = struct.pack("!cQQQQB", b"r", kept, kept, applied, 0, 0)
         deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
+        while True:
+            assert time.monotonic() < deadline
             follower.put_copy_data(reply)
             follower.flush()
+            # A transaction sees the connections that were there at its first look.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
             cursor.execute(
                 "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
-                " AND replay_lsn IS NOT NULL"
+                " AND application_name = %s AND flush_lsn IS NOT NULL",
+                [named],
             )
             if cursor.fetchone()[0]:
                 break
             time.sleep(0.05)
-    yield "standby", named
+    yield
     follower.finish()
 
 
@@ -95,7 +111,7 @@ def test_metrics_show_the_last_hour_of_each_source(
     count_calls("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
     rests("second")
 
-    with django_assert_max_num_queries(19):
+    with django_assert_max_num_queries(23):
         answer = client.get("/metrics", **TOKEN)
 
     text = answer.content.decode()
@@ -200,6 +216,72 @@ def test_metrics_show_connections_and_standbys(client, token, db, standby):
     assert read["verification_database_standbys",] == 1
     assert read["verification_database_standby_lag_seconds", standby] < 5
     assert read["verification_database_standby_lag_bytes", standby] > 0
+
+
+def test_metrics_count_no_backup_as_a_standby(client, token, db, standby):
+    with following("pg_receivewal", applies=False):
+        read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["verification_database_standbys",] == 1
+    lag = "verification_database_standby_lag_bytes"
+    assert [key for key in read if key[0] == lag] == [(lag, standby)]
+
+
+def test_metrics_show_the_numbers_that_are_expected(client, token, db, settings):
+    settings.EXPECTED_JOB_CLUSTERS, settings.EXPECTED_STANDBYS = 3, 2
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["verification_job_clusters_expected",] == 3
+    assert read["verification_database_standbys_expected",] == 2
+
+
+def test_metrics_count_unsettled_calls_in_doubt_of_each_source(
+    paying_api, client, token, two
+):
+    two.set_route("second")
+    paying_api.create(*orders(3))
+    paying_api.work()
+    doubted, settled, _ = Call.objects.all()
+    for call in (doubted, settled):
+        call.end = Call.CallOutcome.IN_DOUBT
+        call.save()
+    settled.settled_at, settled.was_paid = now(), True
+    settled.save()
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    figure = "verification_source_calls_in_doubt"
+    assert read[figure, ("source", "second")] == 1
+    assert read[figure, ("source", "first")] == 0
+
+
+def test_metrics_count_checks_that_were_given_up_within_a_day(api, client, token):
+    api.create(person())
+    today, before, _ = CheckResult.objects.order_by("id")
+    for check, at in ((today, now()), (before, now() - timedelta(days=2))):
+        CheckResult.objects.filter(pk=check.pk).update(
+            status="FAILED",
+            failure_code="ENGINE_GAVE_UP",
+            completed_at=at,
+            next_attempt_at=None,
+        )
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["verification_checks_given_up",] == 1
+
+
+def test_metrics_tell_the_age_of_the_installation(client, token, db):
+    applied = MigrationRecorder.Migration.objects.all()
+    applied.filter(pk=applied.earliest("pk").pk).update(
+        applied=now() - timedelta(days=3)
+    )
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    age = read["verification_installation_age_seconds",]
+    assert timedelta(days=3) <= timedelta(seconds=age) < timedelta(days=4)
 
 
 @pytest.mark.django_db(transaction=True)

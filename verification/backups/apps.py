@@ -12,3 +12,4 @@ class BackupsConfig(AppConfig):
         register(checks.check_deployment, deploy=True)
         register(checks.check_databases, Tags.database, deploy=True)
         register(checks.check_backups, Tags.database, deploy=True)
+        register(checks.check_redundancy, Tags.database, deploy=True)

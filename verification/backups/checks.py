@@ -23,6 +23,7 @@ from django.utils.module_loading import import_string
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.db import embedded, startup
+from verification.db.standbys import read_standbys
 from verification.outbound.targets import is_allowed_host
 from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
@@ -243,6 +244,30 @@ def check_backups(
         return []
     text = "No backup was made within two days."
     return [_warning("W011", text, "Run `verification backup` every night.")]
+
+
+def check_redundancy(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Warn if more is there than expected, because no alert tells when it is lost."""
+    if not databases:
+        return []
+    from verification.jobs.queue import count_working_clusters
+
+    try:
+        standbys = sum(standbys.number for standbys in read_standbys())
+        clusters = count_working_clusters()
+    except (OperationalError, ProgrammingError):
+        # The database is away, or no migration has been applied yet.
+        return []
+    return [
+        _warning("W017", f"{there} {what}, and {name} is {expected}.", f"Set {name}.")
+        for name, there, what in (
+            ("EXPECTED_STANDBYS", standbys, "standbys follow the database"),
+            ("EXPECTED_JOB_CLUSTERS", clusters, "job clusters work"),
+        )
+        if there > (expected := getattr(settings, name))
+    ]
 
 
 def _sources() -> list[tuple[str, Adapter]]:

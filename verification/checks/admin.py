@@ -12,6 +12,7 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import json_block
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.queue import GAVE_UP
 from verification.values.clock import now
 
 
@@ -111,7 +112,7 @@ def filter_waiting(results):
 
 
 def filter_given_up(results):
-    return results.filter(status=ResultStatus.FAILED, failure_code="ENGINE_GAVE_UP")
+    return results.filter(status=ResultStatus.FAILED, failure_code=GAVE_UP)
 
 
 def filter_status(status, results):

@@ -27,6 +27,7 @@ from django.db import connection
 from verification import tracing
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.queue import (
+    GAVE_UP,
     Claim,
     claim,
     claim_queued,
@@ -239,7 +240,7 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
     if claimed.claims > MAX_CLAIMS:
         logger.error("check %s was given up by the engine", claimed.result_id)
         return Failed(
-            "ENGINE_GAVE_UP",
+            GAVE_UP,
             "The check was started five times and never ended; staff can see it.",
             retryable=True,
         )

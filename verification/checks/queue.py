@@ -20,13 +20,19 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
-from verification.checks.models import CheckResult
+from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import Rows
+from verification.db.ids import first_id_at
 from verification.jobs.claims import claim_sql
 from verification.jobs.queue import ensure_job_by, job_row, schedule_job
 from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report
+from verification.values.clock import now
 
+# The failure code of a check that was claimed again and again and never ended.
+GAVE_UP = "ENGINE_GAVE_UP"
+# No report waits longer for a person.
+OLDEST_GIVEN_UP = timedelta(days=90)
 RUN_DUE = "verification.checks.engine.run_due_checks"
 # A request with at most this many checks is small.
 MAX_SMALL_REQUEST = 50
@@ -197,6 +203,19 @@ def _claim(sql: str, values: list[Any]) -> list[Claim]:
         return claims
     edited = CheckResult.every.filter(pk__in=reruns, inputs__isnull=False).in_bulk()
     return [replace(claim, edited=edited.get(claim.result_id)) for claim in claims]
+
+
+def count_given_up(within: timedelta) -> int:
+    """Return how many checks the engine gave up within this time."""
+    at = now()
+    failed = CheckResult.every.filter(
+        # The index of failed checks is in the order of ids.
+        id__gt=first_id_at(at - OLDEST_GIVEN_UP),
+        status=ResultStatus.FAILED,
+        failure_code=GAVE_UP,
+        completed_at__gt=at - within,
+    )
+    return failed.count()
 
 
 def schedule_next_run() -> None:

@@ -38,6 +38,8 @@ JobOrPath = Callable[..., Any] | str
 # The dotted paths of all jobs whose modules are loaded.
 _JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
+# A cluster beats once a second.
+WORKING_SECONDS = 30
 MIN_PAUSE = timedelta(seconds=1)
 
 ENQUEUE = """
@@ -237,6 +239,12 @@ def beat() -> bool:
         except DatabaseError as e:
             logger.warning("heartbeat not written: %s", type(e).__name__)
     return not stopping.is_set()
+
+
+def count_working_clusters() -> int:
+    """Return in how many clusters work flowed within `WORKING_SECONDS`."""
+    since = Now() - timedelta(seconds=WORKING_SECONDS)
+    return Heartbeat.objects.filter(beat_at__gt=since).count()
 
 
 def heartbeat_age_seconds() -> float | None:

@@ -489,6 +489,9 @@ GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
 
 # A scrape of /metrics sends this token; without a token there is no such page.
 METRICS_TOKEN = optional_secret("METRICS_TOKEN")
+# The alerts compare these numbers with those that are there.
+EXPECTED_JOB_CLUSTERS = env.int("EXPECTED_JOB_CLUSTERS", 1)
+EXPECTED_STANDBYS = env.int("EXPECTED_STANDBYS", 0)
 
 LOGGING = {
     "version": 1,

@@ -17,6 +17,7 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Count
 
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.encryption import UnknownKey
@@ -176,6 +177,13 @@ def close_calls(result_ids: Iterable[UUID]) -> None:
     for source in set(under_way.values_list("source", flat=True)):
         ended = _interrupted_outcome(provider_named(source))
         under_way.filter(source=source).update(end=ended, ended_at=now())
+
+
+def count_calls_in_doubt() -> dict[str, int]:
+    """Return how many calls of each source are in doubt and not settled."""
+    doubted = Call.objects.filter(end=CallOutcome.IN_DOUBT, settled_at=None)
+    counted = doubted.values_list("source").annotate(Count("pk"))
+    return dict(counted.order_by("source"))
 
 
 def _interrupted_outcome(provider: Provider | None) -> CallOutcome:

@@ -17,7 +17,6 @@ from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import REFUND_REVIEW_FLAGS, Checkout
 from verification.privacy.models import SubjectRequest
 
-OLDEST_HEARTBEAT_SECONDS = 30
 UNKNOWN_WITHOUT_DATABASE = "not known without the database"
 READINESS_PARTS = ("database", "migrations", "jobs")
 
@@ -107,4 +106,4 @@ def _require_applied_migrations() -> None:
 def _jobs(age: float | None) -> str:
     if age is None:
         return "no heartbeat"
-    return "ok" if age <= OLDEST_HEARTBEAT_SECONDS else "heartbeat too old"
+    return "ok" if age <= queue.WORKING_SECONDS else "heartbeat too old"

@@ -12,6 +12,7 @@ import hmac
 import logging
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import cache
 from threading import Lock
 
@@ -32,10 +33,14 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from verification.backups.models import Backup, RestoreDrill
+from verification.checks.queue import count_given_up
+from verification.db.standbys import read_standbys
+from verification.jobs.queue import count_working_clusters
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout, LedgerAudit
 from verification.privacy.requests import count_open_requests
 from verification.providers.registry import live_sources
+from verification.sources.calls import count_calls_in_doubt
 from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
 from verification.values.clock import now
@@ -73,9 +78,7 @@ WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
 JOBS = """
 SELECT
     (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NULL AND claimed_by <> ''),
-    (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL),
-    (SELECT count(*) FROM jobs_heartbeat
-        WHERE beat_at > statement_timestamp() - interval '30 seconds')
+    (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL)
 """
 # Messages that a mail server or the SMS provider did not take and that go out again.
 RETRYING = """
@@ -97,16 +100,8 @@ SELECT
         FROM pg_stat_activity
         WHERE datname = current_database() AND backend_type LIKE 'client%')
 """
-# Standbys can have the same name; only `pg_monitor` sees their states.
-STANDBYS = """
-SELECT application_name, count(*),
-    extract(epoch FROM coalesce(max(replay_lag), '0')),
-    max(pg_wal_lsn_diff(
-        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
-            ELSE pg_current_wal_lsn() END,
-        coalesce(replay_lsn, flush_lsn)
-    ))
-FROM pg_stat_replication WHERE state = 'streaming' GROUP BY 1
+INSTALLED = """
+SELECT extract(epoch FROM statement_timestamp() - min(applied)) FROM django_migrations
 """
 
 
@@ -230,7 +225,7 @@ def _queue_families() -> Iterator[Metric]:
             due.add_metric([name], rows)
             age.add_metric([name], oldest.total_seconds() if oldest else 0)
         cursor.execute(JOBS)
-        running, given_up, clusters = cursor.fetchone()
+        running, given_up = cursor.fetchone()
         cursor.execute(RETRYING)
         for channel, number in cursor.fetchall():
             retrying.add_metric([channel], number)
@@ -240,7 +235,11 @@ def _queue_families() -> Iterator[Metric]:
     yield _gauge("jobs_running", "Jobs that a worker has.", running)
     yield _gauge("jobs_given_up", "Jobs that failed again and again.", given_up)
     text = "Job clusters in which work flowed within 30 seconds."
-    yield _gauge("job_clusters", text, clusters)
+    yield _gauge("job_clusters", text, count_working_clusters())
+    text = "The number of them that EXPECTED_JOB_CLUSTERS says."
+    yield _gauge("job_clusters_expected", text, settings.EXPECTED_JOB_CLUSTERS)
+    text = "Checks that the engine gave up within a day."
+    yield _gauge("checks_given_up", text, count_given_up(timedelta(days=1)))
 
 
 def _payment_families() -> Iterator[Metric]:
@@ -288,6 +287,14 @@ def _source_families() -> Iterator[Metric]:
         "1 while a live source is not called because it did not answer, else 0.",
         "source",
     )
+    doubts = _gauges(
+        "source_calls_in_doubt",
+        "Paid calls without a known answer that staff have not settled.",
+        "source",
+    )
+    in_doubt = dict.fromkeys(live_sources(), 0) | count_calls_in_doubt()
+    for name, number in in_doubt.items():
+        doubts.add_metric([name], number)
     health = health_by_source()
     tripped = Source.objects.filter(resting_until__gt=now())
     names_resting = set(tripped.values_list("name", flat=True))
@@ -299,7 +306,8 @@ def _source_families() -> Iterator[Metric]:
             if value is not None:
                 latency.add_metric([name, quantile], value / 1000)
         resting.add_metric([name], name in names_resting)
-    yield from (family for family in (calls, latency, resting) if family.samples)
+    families = calls, latency, resting, doubts
+    yield from (family for family in families if family.samples)
 
 
 def _request_families() -> Iterator[Metric]:
@@ -331,19 +339,17 @@ def _database_families() -> Iterator[Metric]:
         "How much a standby has not yet applied.",
         "standby",
     )
-    standbys = 0
+    standbys = read_standbys()
     with connection.cursor() as cursor:
         cursor.execute(CONNECTIONS)
         for state, number in cursor.fetchall():
             states.add_metric([state], number)
         cursor.execute(DATABASE)
         size, used, limit, oldest = cursor.fetchone()
-        cursor.execute(STANDBYS)
-        for name, number, lag, lag_bytes in cursor.fetchall():
-            standbys += number
-            seconds.add_metric([name], float(lag))
-            if lag_bytes is not None:
-                behind.add_metric([name], float(lag_bytes))
+    for one in standbys:
+        seconds.add_metric([one.name], one.lag_seconds)
+        if one.lag_bytes is not None:
+            behind.add_metric([one.name], one.lag_bytes)
     yield states
     text = "Connections to all databases of the server."
     yield _gauge("database_server_connections", text, used)
@@ -352,7 +358,10 @@ def _database_families() -> Iterator[Metric]:
     yield _gauge("database_size_bytes", "The size of the database.", size)
     text = "How long the oldest transaction is open."
     yield _gauge("database_oldest_transaction_seconds", text, float(oldest))
-    yield _gauge("database_standbys", "Standbys that follow the database.", standbys)
+    number = sum(one.number for one in standbys)
+    yield _gauge("database_standbys", "Standbys that follow the database.", number)
+    text = "The number of them that EXPECTED_STANDBYS says."
+    yield _gauge("database_standbys_expected", text, settings.EXPECTED_STANDBYS)
     yield from (family for family in (seconds, behind) if family.samples)
 
 
@@ -366,3 +375,8 @@ def _backup_families() -> Iterator[Metric]:
         yield _gauge("restore_drill_age_seconds", text, age)
         text = "1 if it succeeded, 0 if it failed, was killed or still runs."
         yield _gauge("restore_drill_succeeded", text, drill.succeeded)
+    with connection.cursor() as cursor:
+        cursor.execute(INSTALLED)
+        (age,) = cursor.fetchone()
+    text = "How long ago the first migration was applied."
+    yield _gauge("installation_age_seconds", text, float(age))

@@ -1,0 +1,41 @@
+"""The standbys that follow the database, and how far behind they are."""
+
+from typing import NamedTuple
+
+from django.db import connection
+
+# Only what applies changes is a standby: pg_basebackup and pg_receivewal keep them, and
+# so name no position that they applied. Subscribers of logical replication do, but they
+# cannot take the database's place. Standbys can have the same name.
+STANDBYS = """
+SELECT application_name, count(*),
+    extract(epoch FROM coalesce(max(replay_lag), '0'))::float,
+    max(pg_wal_lsn_diff(
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
+            ELSE pg_current_wal_lsn() END,
+        replay_lsn
+    ))::float
+FROM pg_stat_replication r
+WHERE state = 'streaming' AND replay_lsn IS NOT NULL AND NOT EXISTS (
+    SELECT FROM pg_replication_slots
+    WHERE active_pid = r.pid AND slot_type = 'logical'
+)
+GROUP BY 1
+"""
+
+
+class Standbys(NamedTuple):
+    """The standbys of one name; the lags are those of the last of them."""
+
+    name: str
+    number: int
+    lag_seconds: float
+    # None on a standby that follows an archive.
+    lag_bytes: float | None
+
+
+def read_standbys() -> list[Standbys]:
+    """Return the standbys; a role without the rights of `pg_monitor` sees none."""
+    with connection.cursor() as cursor:
+        cursor.execute(STANDBYS)
+        return [Standbys(*row) for row in cursor.fetchall()]
