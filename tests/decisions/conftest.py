@@ -1,5 +1,6 @@
 import pytest
 
+from tests.hosted.conftest import ask as ask
 from tests.world import decisions
 from tests.world.clients import Api
 from tests.world.decisions import Officer

@@ -14,6 +14,7 @@ from verification import links
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.models import Consent
+from verification.decisions.models import DecisionState, DecisionStatus, MakerKind
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.values.formats import one_line
@@ -26,6 +27,11 @@ RESULTS = {
     ResultStatus.RUNNING: "Running",
     ResultStatus.FAILED: "Not done",
     ResultStatus.CANCELLED: "Cancelled",
+}
+MAKERS = {
+    MakerKind.MEMBER: "a member",
+    MakerKind.API_KEY: "a program",
+    MakerKind.POLICY: "a policy, and no person",
 }
 LEVELS = {"LOW": "Low risk", "MEDIUM": "Medium risk", "HIGH": "High risk"}
 CAPITALS = {"id", "kra", "pin", "crb", "vat"}
@@ -60,6 +66,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
         "cards": _cards(report, results),
         "checks": [_check(result, report) for result in results],
         "disputed": any(result.disputed_at for result in results),
+        "decision": _decision(report),
         "consent": _consent(report),
         "timeline": _timeline(report),
         "genuine": links.genuine_url(report.pk),
@@ -152,6 +159,23 @@ def _source(finding: dict[str, Any], result: CheckResult, report: Report) -> str
     if outdated:
         outdated = f" Asked before details were corrected: {outdated}."
     return f"Source: {finding['evidence']['provider']}.{reused}{outdated}"
+
+
+def _decision(report: Report) -> list[list[str]]:
+    """Describe the decision that counts, without the note for the client's people."""
+    final = report.decisions.filter(state=DecisionState.FINAL)
+    decision = final.order_by("number").last()
+    if decision is None or decision.final_at is None:
+        return []
+    maker = MAKERS[MakerKind(decision.made_by_kind)]
+    if decision.needs_second:
+        maker = f"{maker}; confirmed by a member"
+    return [
+        ["Outcome", DecisionStatus(decision.status).label],
+        *(["Reason", one_line(reason["text"])] for reason in decision.reasons),
+        ["Decided", _moment(decision.final_at)],
+        ["By", f"{report.workspace.requester.name}: {maker}"],
+    ]
 
 
 def _consent(report: Report) -> list[list[str]]:

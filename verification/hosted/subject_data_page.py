@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentRecord
+from verification.decisions.models import Decision, DecisionStatus, MakerKind
 from verification.hosted.finding_words import flag_text, label_of, text_of
 from verification.privacy.access import SubjectReport
 from verification.privacy.disclosures import RecipientKind, ReportRecipient
@@ -188,7 +189,31 @@ def _facts(one: SubjectReport) -> Iterator[tuple[str, str]]:
     if consent := _consent_text(one):
         yield _("Your consent"), consent
     yield _("Overall result"), _score_text(report.risk_score)
+    for decision in one.client_decisions:
+        yield _("Decision"), _decision_text(decision)
     yield _("Kept until"), _kept_text(one)
+
+
+def _decision_text(decision: Decision) -> str:
+    outcomes = {
+        DecisionStatus.APPROVED: _("Approved"),
+        DecisionStatus.DECLINED: _("Declined"),
+        DecisionStatus.REVIEW: _("A person looks at it"),
+    }
+    makers = {
+        MakerKind.MEMBER: _("a person decided"),
+        MakerKind.API_KEY: _("a program decided"),
+        MakerKind.POLICY: _("rules decided, and no person"),
+    }
+    outcome = outcomes[DecisionStatus(decision.status)]
+    maker = makers[MakerKind(decision.made_by_kind)]
+    if decision.needs_second:
+        maker = _("a person confirmed it")
+    at = format_nairobi(decision.final_at, MOMENT) if decision.final_at else ""
+    language = "textSw" if get_language() == "sw" else "text"
+    reasons = "; ".join(one_line(reason[language]) for reason in decision.reasons)
+    text = f"{outcome}: {at} ({maker})."
+    return f"{text} {_('Reasons')}: {reasons}." if reasons else text
 
 
 def _state(status: ReportStatus) -> str:

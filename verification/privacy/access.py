@@ -21,6 +21,7 @@ from verification.checks.models import CheckResult
 from verification.consents.decisions import ACCEPTED_LIKENESSES
 from verification.consents.messages import addresses_of
 from verification.consents.models import Consent, ConsentRecord
+from verification.decisions.models import Decision, DecisionState
 from verification.notifications.recipients import count_today
 from verification.privacy.disclosures import ReportRecipient, recipients_of
 from verification.privacy.models import (
@@ -55,6 +56,8 @@ class SubjectReport:
     recipients: list[ReportRecipient] = field(default_factory=list)
     # Oldest first.
     corrections: list[Correction] = field(default_factory=list)
+    # Decisions of the client that count or have counted, oldest first.
+    client_decisions: list[Decision] = field(default_factory=list)
     is_held: bool = False
 
     @property
@@ -144,6 +147,10 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
     rows = rows.select_related("request", "result__definition")
     for one in rows.prefetch_related("reruns__result"):
         corrections[one.report_id].append(one)
+    made: dict[UUID, list[Decision]] = defaultdict(list)
+    final = Decision.objects.filter(report__in=reports, state=DecisionState.FINAL)
+    for decision in final.order_by("number"):
+        made[decision.report_id].append(decision)
     holds = Hold.objects.open(at).filter(report__in=reports)
     held = set(holds.values_list("report", flat=True))
     recipients = recipients_of(reports)
@@ -155,6 +162,7 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
             decisions[report.pk],
             recipients.get(report.pk, []),
             corrections[report.pk],
+            made[report.pk],
             report.pk in held or any(one.is_open for one in corrections[report.pk]),
         )
         for report in reports
@@ -205,6 +213,10 @@ def _report_json(one: SubjectReport) -> dict[str, Any]:
             for result in one.results
         ],
         "corrections": [_correction_json(each, report) for each in one.corrections],
+        "decisions": [
+            _decision_json(each, is_present=each == one.client_decisions[-1])
+            for each in one.client_decisions
+        ],
         "recipients": [
             {
                 "kind": str(recipient.kind),
@@ -258,6 +270,18 @@ def _result_json(
         "failure": result.failure_code or None,
         "isUnderCorrection": is_disputed,
         "outdatedDetails": result.outdated_details(report.subject),
+    }
+
+
+def _decision_json(decision: Decision, *, is_present: bool) -> dict[str, Any]:
+    """Return a decision of the client, without the note for its own people."""
+    return {
+        "status": decision.status,
+        "decidedAt": _text(decision.final_at),
+        "isPresent": is_present,
+        "madeBy": decision.made_by_kind,
+        "isConfirmedByPerson": decision.needs_second,
+        "reasons": decision.reasons,
     }
 
 
