@@ -47,6 +47,8 @@ class Permission(StrEnum):
     ANSWER_SUBJECTS = auto()
     # Order reports, launch, edit, cancel and retry them, and send their links again
     ORDER = auto()
+    # Export details of people that are not masked
+    EXPORT_IN_FULL = auto()
     GO_LIVE = auto()
     CLOSE = auto()
 
@@ -64,6 +66,7 @@ _ADMIN = {
     P.DECIDE_REPORTS,
     P.ANSWER_SUBJECTS,
     P.ORDER,
+    P.EXPORT_IN_FULL,
     P.GO_LIVE,
 }
 # The permissions of each role; nothing else decides what a role may do.

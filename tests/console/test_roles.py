@@ -35,6 +35,7 @@ TABLE = {
     "keys-create": (MANAGERS, MANAGERS),
     "keys-rotate": (MANAGERS, MANAGERS),
     "keys-revoke": (MANAGERS, MANAGERS),
+    "exports": (ALL, ALL),
     "requests": (ALL, None),
     "reports": (ALL, None),
     "reports-detail": (ALL, None),
@@ -224,7 +225,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
     owner.workspace.suspend("Unpaid")
 
     assert "is suspended" in owner.page("dashboard")
-    for name in FORMS - {"members-leave"}:
+    for name in FORMS - {"members-leave", "exports"}:
         answer = owner.post(name, **arguments(name, rows))
         assert answer.status_code == 403, name
         assert "Write to Verification reports (help@operator.test)" in (

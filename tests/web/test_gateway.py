@@ -41,7 +41,7 @@ async def send_request(gate, pieces=(b"",), pause=0.0, **about):
 
     async def receive():
         await asyncio.sleep(pause)
-        piece = waiting.pop(0)
+        piece = waiting.pop(0) if waiting else None
         if piece is None:
             await asyncio.Event().wait()
         if piece is Disconnect:
@@ -333,6 +333,89 @@ def test_streamed_answer_is_sent_piece_by_piece():
 
     assert run(send_request(Gateway(streamed), method="GET")) == (200, b"one,two")
     assert pieces.is_closed
+
+
+class Numbers:
+    """An endless answer."""
+
+    streaming = True
+    is_long = True
+
+    def __init__(self):
+        self.made, self.is_closed = 0, False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.made += 1
+        return b"%d," % self.made
+
+    def close(self):
+        self.is_closed = True
+
+
+def endless(numbers):
+    def answer(environ, start_response):
+        if environ["PATH_INFO"] != "/numbers":
+            return echo(environ, start_response)
+        start_response("200 OK", [])
+        return numbers
+
+    return answer
+
+
+def test_answers_are_made_while_slow_clients_read_long_ones(monkeypatch):
+    monkeypatch.setattr(gateway, "PIECE_SECONDS", 0.5)
+
+    async def read_nothing():
+        async def receive():
+            await asyncio.Event().wait()
+
+        async def send(message):
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()
+
+        await gate(scope("/numbers", method="GET"), receive, send)
+
+    async def with_readers():
+        readers = [asyncio.create_task(read_nothing()) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        answer = await send_request(gate)
+        ends = await asyncio.gather(*readers, return_exceptions=True)
+        return answer, ends
+
+    numbers = Numbers()
+    gate = Gateway(endless(numbers), threads=1)
+    answer, ends = run(with_readers())
+
+    assert answer[0] == 200
+    # A client that stops reading loses the rest.
+    assert {type(end) for end in ends} == {TimeoutError}
+    assert numbers.is_closed
+
+
+def test_long_answer_ends_when_its_client_has_gone():
+    async def leave():
+        left = asyncio.Event()
+
+        async def receive():
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            if numbers.made == 3:
+                left.set()
+                await asyncio.sleep(0)
+
+        await asyncio.wait_for(gate(scope("/numbers", method="GET"), receive, send), 5)
+
+    numbers = Numbers()
+    gate = Gateway(endless(numbers))
+    run(leave())
+
+    assert numbers.is_closed
+    assert numbers.made < 10
 
 
 def test_header_with_an_underscore_is_dropped():

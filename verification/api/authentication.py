@@ -121,6 +121,7 @@ def _insufficient_scope(scope: str) -> Problem:
 
 # A request that orders more checks than this counts as several requests.
 CHECKS_PER_REQUEST = 100
+EXPORTS_PER_MINUTE = 10
 
 
 class ApiKeyThrottle(BaseThrottle):
@@ -167,6 +168,8 @@ def _count_in_bucket(
     declared = getattr(view, "operation", None)
     bucket = declared.rate_bucket if declared else "rest"
     limit = key.creates_per_minute if bucket == "create" else key.requests_per_minute
+    if bucket == "exports":
+        limit = min(limit, EXPORTS_PER_MINUTE)
     rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
     # ProblemMiddleware adds these headers to the answer, whatever it is.
     request._request.api_headers = _headers(bucket, rate)  # type: ignore[attr-defined]

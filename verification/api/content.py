@@ -39,6 +39,7 @@ MAX_NUMBERS = 10_000
 # far: the bytes are UTF-8, and the JSON reader refuses control characters.
 SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 INVALID_CHARACTERS = re.compile("[\x00\ud800-\udfff]")
+JSON_LINES = "application/x-ndjson"
 ANSWER_MEDIA_TYPES = ("application/json", "application/problem+json")
 
 

@@ -49,6 +49,8 @@ class Operation:
     """What the document says of the answer, if it is not the summary."""
     media_type: str = ""
     """Of an answer that is not JSON."""
+    line: Any = None
+    """The shape of a line, if the answer can also be JSON Lines."""
     query: type[Shape] | None = None
     body: Any = None
     """The shape of the body. None: the body of a POST, PUT or PATCH must be empty."""

@@ -190,7 +190,7 @@ class CheckResultBody(Shape):
     """From `startedAt`, when the source was first asked, to its answer."""
 
     @classmethod
-    def of(cls, result: CheckResult, report: Report) -> Self:
+    def of(cls, result: CheckResult, report: Report, **more: Any) -> Self:
         found = result.finding or {}
         return cls.from_row(
             result,
@@ -201,6 +201,7 @@ class CheckResultBody(Shape):
             evidence=_evidence(found, result, report.environment),
             outdated_details=result.outdated_details(report.subject),
             failure=_check_failure(result),
+            **more,
         )
 
 

@@ -468,6 +468,20 @@ def _report_body(client: Client, report_id: UUID) -> ReportBody:
     # A retried report has ended before.
     if report.is_ended or any(result.attempt > 1 for result in results):
         decisions = list(report.decisions.all())
+    return build_body(client, report, results, corrections, decisions)
+
+
+def build_body(
+    client: Client,
+    report: Report,
+    results: list[CheckResult],
+    corrections: list[Correction],
+    decisions: list[Decision],
+) -> ReportBody:
+    """Return the report as the client reads it.
+
+    The caller records the disclosure. The report comes with its consent and payment.
+    """
     has_corrected = any(one.corrected_result_id for one in corrections)
     priced = ordered_results(report) if has_corrected else results
     price = sum((result.price for result in priced), Decimal(0))

@@ -23,6 +23,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
+from verification.api.content import JSON_LINES
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
@@ -274,6 +275,7 @@ def query_parameters(shape: type[BaseModel]) -> list[OpenApiParameter]:
             name,
             _inline_references(member, schema.get("$defs", {})),
             OpenApiParameter.QUERY,
+            required=name in schema.get("required", []),
             description=member.get("description", ""),
         )
         for name, member in schema["properties"].items()
@@ -324,7 +326,10 @@ class OperationSchema(AutoSchema):
     def get_response_serializers(self) -> Any:
         declared = self.operation
         if declared.media_type:
-            return {(declared.status, declared.media_type): declared.answer}
+            answers = {declared.media_type: declared.answer}
+            if declared.line:
+                answers[JSON_LINES] = declared.line
+            return {(declared.status, kind): one for kind, one in answers.items()}
         description = declared.outcome or f"{declared.summary}."
         answer = OpenApiResponse(declared.answer, description=description)
         return {declared.status: answer}

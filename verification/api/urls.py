@@ -8,6 +8,7 @@ from verification.api.checks import (
 )
 from verification.api.corrections import CorrectionViewSet
 from verification.api.erasures import ErasureViewSet
+from verification.api.exports import ExportViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.reports import ReportViewSet
@@ -24,6 +25,7 @@ router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("packages", PackageViewSet, basename="package")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
 router.register("corrections", CorrectionViewSet, basename="correction")
+router.register("exports", ExportViewSet, basename="export")
 router.register("monitoring/alerts", AlertViewSet, basename="alert")
 router.register("monitoring", MonitoringViewSet, basename="rule")
 router.register("webhooks/deliveries", DeliveryViewSet, basename="delivery")

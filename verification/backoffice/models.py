@@ -53,6 +53,7 @@ WRONG_KEY = (
 class ActorKind(models.TextChoices):
     STAFF = "STAFF"
     MEMBER = "MEMBER", "Member of a workspace"
+    KEY = "KEY", "API key of a workspace"
     SERVICE = "SERVICE", "The service itself"
 
 

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
+from verification.api.exports import MAX_DAYS, Period, PeriodTooLong
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.decisions.decide import NewDecision
 from verification.decisions.models import (
@@ -280,6 +281,54 @@ class RequestFilters(forms.Form):
 class DeliveryFilters(forms.Form):
     event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
     status = filter_field(_("Status"), DeliveryStatus.choices)
+
+
+class ExportForm(forms.Form):
+    kind = forms.ChoiceField(
+        label=_("What"),
+        choices=[
+            ("reports", _("Reports")),
+            ("results", _("Results")),
+            ("alerts", _("Alerts")),
+            ("audit-trail", _("Audit trail: who did what")),
+        ],
+    )
+    first = date_field(label=_("From"))
+    last = date_field(label=_("To"))
+    format = forms.ChoiceField(
+        label=_("File"),
+        choices=[
+            ("csv", _("CSV, for a spreadsheet")),
+            ("jsonl", _("JSON Lines, for a program")),
+        ],
+    )
+    in_full = forms.BooleanField(
+        label=_("Do not mask details about people"), required=False
+    )
+    reason = text_field(
+        _("Why you need them"), 300, required=False, help_text=_("It is recorded")
+    )
+
+    def __init__(self, *args: Any, may_unmask: bool) -> None:
+        super().__init__(*args)
+        for name in ("first", "last"):
+            self.fields[name].required = True
+            self.fields[name].error_messages |= REQUIRED_ERROR
+        if not may_unmask:
+            del self.fields["in_full"], self.fields["reason"]
+
+    def clean(self) -> dict[str, Any]:
+        typed = self.cleaned_data
+        if typed.get("first") and typed.get("last"):
+            try:
+                typed["period"] = Period(typed["first"], typed["last"], NAIROBI)
+            except PeriodTooLong:
+                days = {"days": MAX_DAYS}
+                why = _("Choose a day after the first, within %(days)s days") % days
+                self.add_error("last", why)
+        if typed.get("in_full") and not typed.get("reason"):
+            self.add_error("reason", REQUIRED_ERROR["required"])
+        return typed
 
 
 class ReasonForm(forms.Form):

@@ -42,8 +42,12 @@ WAIT_SECONDS = 2
 MAX_WAITING = 256
 # The weight of one request in the time that a request takes.
 WEIGHT = 1 / 16
-# A client that stops reading an answer in pieces gives its thread back after this.
+# A client that takes longer than this for a piece of an answer loses the rest.
 PIECE_SECONDS = 30
+# The threads that make the pieces of long answers, so that the others answer requests,
+# and those that read files.
+STREAM_THREADS = 2
+FILE_THREADS = 2
 # Above these numbers of refusals at one time, a refusal does not go through Django. The
 # service has less time for pages while it is overloaded.
 MAX_REFUSALS = 32
@@ -81,8 +85,8 @@ class Response:
     status: int = 500
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
-    # The response has been sent in pieces.
-    is_sent: bool = False
+    # The pieces of an answer that is sent while it is made.
+    pieces: Any = None
 
 
 class Gateway:
@@ -107,6 +111,8 @@ class Gateway:
         self.refusals = 0
         self.threads = _Threads("django", threads, max_waiting, wait_seconds)
         self.watcher_thread = _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
+        self.stream_threads = ThreadPoolExecutor(STREAM_THREADS, "stream")
+        self.file_threads = ThreadPoolExecutor(FILE_THREADS, "file")
         # This thread serves requests that need no database, while the others may wait
         # for it.
         self.reserve_thread = _Threads("reserve", 1)
@@ -117,47 +123,68 @@ class Gateway:
         try:
             try:
                 await body.read_for(environ)
-                answer = await self._serve(environ, send)
+                answer = await self._serve(environ)
             except _RequestRefused as refusal:
-                answer = await self._refuse(environ, refusal.args[0], send)
+                answer = await self._refuse(environ, refusal.args[0])
         except _ClientDisconnected:
             return
         finally:
             body.release()
-        if not answer.is_sent:
+        if answer.pieces is not None:
+            await self._stream(answer, receive, send)
+        else:
             await send(_response_start(answer))
             await send({"type": "http.response.body", "body": answer.body})
 
-    async def _serve(self, environ: Environ, send: Send) -> Response:
+    async def _serve(self, environ: Environ) -> Response:
         if environ["PATH_INFO"] == LIVENESS_PATH:
             threads = self.reserve_thread
         elif environ["PATH_INFO"] in WATCHER_PATHS:
             threads = self.watcher_thread
         else:
             threads = self.threads
-        return await self._run(threads, environ, send)
+        return await threads.run(lambda: self._answer(environ))
 
-    async def _refuse(self, environ: Environ, code: str, send: Send) -> Response:
+    async def _refuse(self, environ: Environ, code: str) -> Response:
         most = MAX_OVERLOAD_REFUSALS if code == "overloaded" else MAX_REFUSALS
         if self.refusals >= most:
             return self.refuse_briefly(environ)
         self.refusals += 1
         try:
             refusal = {**environ, REFUSAL: code, "wsgi.input": io.BytesIO()}
-            return await self._run(self.reserve_thread, refusal, send)
+            return await self.reserve_thread.run(lambda: self._answer(refusal))
         except _RequestRefused:
             # The thread for refusals is busy as well.
             return self.refuse_briefly(environ)
         finally:
             self.refusals -= 1
 
-    async def _run(self, threads: _Threads, environ: Environ, send: Send) -> Response:
-        loop = asyncio.get_running_loop()
-        return await threads.run(lambda: self._answer(environ, send, loop))
+    async def _stream(self, answer: Response, receive: Receive, send: Send) -> None:
+        """Send an answer piece by piece.
 
-    def _answer(
-        self, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop
-    ) -> Response:
+        A thread makes each piece and is free while the client reads it, so slow clients
+        hold none. Each piece may be made by another thread.
+        """
+        loop = asyncio.get_running_loop()
+        is_long = getattr(answer.pieces, "is_long", False)
+        threads = self.stream_threads if is_long else self.file_threads
+        pieces = iter(answer.pieces)
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            await send(_response_start(answer))
+            while not gone.done():
+                piece = await loop.run_in_executor(threads, next, pieces, None)
+                message = {"type": "http.response.body", "body": piece or b""}
+                async with asyncio.timeout(PIECE_SECONDS):
+                    await send({**message, "more_body": piece is not None})
+                if piece is None:
+                    break
+        finally:
+            gone.cancel()
+            if close := getattr(answer.pieces, "close", None):
+                await loop.run_in_executor(threads, close)
+
+    def _answer(self, environ: Environ) -> Response:
         answer = Response()
 
         def start_response(
@@ -169,23 +196,12 @@ class Gateway:
                 for name, value in headers
             ]
 
-        def send_now(message: Message) -> None:
-            asyncio.run_coroutine_threadsafe(_send_message(send, message), loop).result(
-                PIECE_SECONDS
-            )
-
         pieces = self.wsgi(environ, start_response)
+        if getattr(pieces, "streaming", False):
+            answer.pieces = pieces
+            return answer
         try:
-            if getattr(pieces, "streaming", False):
-                answer.is_sent = True
-                send_now(_response_start(answer))
-                for piece in pieces:
-                    send_now(
-                        {"type": "http.response.body", "body": piece, "more_body": True}
-                    )
-                send_now({"type": "http.response.body", "body": b""})
-            else:
-                answer.body = b"".join(pieces)
+            answer.body = b"".join(pieces)
         finally:
             if close := getattr(pieces, "close", None):
                 close()
@@ -360,13 +376,14 @@ def build_environ(scope: Any) -> Environ:
     return environ
 
 
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def _response_start(answer: Response) -> Message:
     return {
         "type": "http.response.start",
         "status": answer.status,
         "headers": answer.headers,
     }
-
-
-async def _send_message(send: Send, message: Message) -> None:
-    await send(message)

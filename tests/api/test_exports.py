@@ -1,0 +1,295 @@
+"""Exports over the API: rows, files, masks, periods, limits, and the audit trail."""
+
+import csv
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.world.clients import Api, approve_workspace, company, erase, person
+from tests.world.console import ConsoleVisitor
+from tests.world.members import create_member
+from tests.world.rules import raise_alert, top_up_account
+from verification.api import export_kinds
+from verification.api.authentication import EXPORTS_PER_MINUTE
+from verification.backoffice.models import AuditEvent
+from verification.privacy.models import Disclosure
+from verification.reports.models import Report
+from workspaces.models import Scope
+
+KINDS = ["reports", "results", "alerts", "audit-trail"]
+
+
+def period(**query: str) -> dict[str, str]:
+    today = f"{now():%Y-%m-%d}"
+    return {"from": today, "to": today, **query}
+
+
+def export(api: Api, kind: str, **query: str) -> bytes:
+    answer = api.get(f"/exports/{kind}", **period(**query))
+    assert answer.status_code == 200, answer.content
+    return b"".join(answer.streaming_content)
+
+
+def lines(api: Api, kind: str, **query: str) -> list[dict]:
+    text = export(api, kind, format="jsonl", **query).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def cells(api: Api, kind: str, **query: str) -> list[dict[str, str]]:
+    text = export(api, kind, **query).decode()
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_lines_are_the_reports_that_the_api_answers_with(api):
+    made = [one["id"] for one in api.create(person(), company())]
+    api.work()
+
+    assert lines(api, "reports") == [api.report(one) for one in made]
+
+
+def test_lines_of_results_name_their_report(api):
+    made = api.create({**person(), "reference": "loan-7"})["id"]
+    api.work()
+
+    found = lines(api, "results")
+    answered = api.report(made)["checkResults"]
+    more = {"reportId": made, "reference": "loan-7"}
+    assert found == [{**result, **more} for result in answered]
+
+
+def test_lines_of_alerts_are_those_of_the_list(api):
+    raise_alert(api)
+
+    assert lines(api, "alerts") == api.get("/monitoring/alerts").json()["content"]
+
+
+def test_table_has_the_members_of_reports(api):
+    made = api.create({**person(phone="+254712345678"), "reference": "loan-7"})["id"]
+    api.work()
+
+    (row,) = cells(api, "reports")
+    report = api.report(made)
+    assert row["id"] == made
+    assert row["subject.fullName"] == "Wanjiku Kamau"
+    assert row["checksRequested"] == "IDENTITY, KRA_PIN, CRB_SCORE"
+    assert row["riskScore"] == str(report["riskScore"])
+    assert row["createdAt"] == report["createdAt"]
+    assert row["failure.code"] == ""
+
+
+def test_table_has_flags_and_details_of_results(api):
+    api.create(person(idNumber="90000002"))
+    api.work()
+
+    row = cells(api, "results")[0]
+    assert "NAME_MISMATCH" in row["flags.code"]
+    assert json.loads(row["details"])["idNumber"] == "90000002"
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t"])
+def test_no_cell_is_a_formula(api, start):
+    formula = f"{start}cmd|' /C calc'!A0"
+    api.create({**person(), "purpose": formula, "reference": formula})
+
+    (row,) = cells(api, "reports")
+    assert row["purpose"][0] not in "=+-@\t\r\n"
+    assert row["reference"][0] not in "=+-@\t\r\n"
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_complete_over_pages(api, monkeypatch, kind, format):
+    api.create(*[person(idNumber=f"1234567{n}") for n in range(5)])
+    api.work()
+    whole = export(api, kind, format=format)
+    monkeypatch.setattr(export_kinds, "PAGE_SIZE", 2)
+
+    paged = export(api, kind, format=format)
+    # Exports are in the audit trail themselves.
+    assert paged.startswith(whole) if kind == "audit-trail" else paged == whole
+
+
+def test_rows_that_were_made_at_once_are_each_there_once(api, monkeypatch):
+    monkeypatch.setattr(export_kinds, "PAGE_SIZE", 2)
+    api.create(*[person(idNumber=f"1234567{n}") for n in range(7)])
+    Report.objects.update(created_at=now())
+
+    found = [line["id"] for line in lines(api, "reports")]
+    assert len(found) == len(set(found)) == 7
+
+
+def test_days_of_the_period_count_in_utc(api):
+    for days in range(3):
+        made = api.create(person(idNumber=f"1234567{days}"))["id"]
+        at = now().replace(hour=23, minute=59) - timedelta(days=days + 1)
+        Report.objects.filter(pk=made).update(created_at=at)
+    first, last = (f"{now() - timedelta(days=days):%Y-%m-%d}" for days in (2, 1))
+
+    assert len(lines(api, "reports", **{"from": first, "to": last})) == 2
+    assert len(lines(api, "reports", **{"from": last, "to": last})) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"from": "2026-02-02", "to": "2026-02-01"},
+        {"from": "2025-01-01", "to": "2026-01-02"},
+        {"from": "2026-02-30", "to": "2026-03-01"},
+        {"from": "2026-02-01"},
+        {},
+        {"from": "2026-02-01", "to": "2026-02-01", "format": "xlsx"},
+        {"from": "2026-02-01", "to": "2026-02-01", "page": "1"},
+    ],
+)
+def test_wrong_period_or_format_is_refused(api, query):
+    answer = api.get("/exports/reports", **query)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "validation-failed")
+
+
+def test_period_may_have_a_leap_year(api):
+    answer = api.get("/exports/reports", **{"from": "2024-01-01", "to": "2024-12-31"})
+
+    assert answer.status_code == 200
+    assert len(b"".join(answer.streaming_content).splitlines()) == 1
+
+
+def test_unknown_kind_is_not_found(api):
+    assert api.get("/exports/secrets", **period()).status_code == 404
+
+
+def test_rows_of_others_are_not_exported(api, another_api, live_api):
+    another_api.create(person())
+    top_up_account(live_api, 1_000)
+    live_api.create(person())
+
+    for kind in ("reports", "results", "alerts"):
+        assert lines(api, kind) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope"),
+    [
+        ("reports", Scope.REPORTS_READ),
+        ("results", Scope.REPORTS_READ),
+        ("alerts", Scope.MONITORING_READ),
+        ("audit-trail", Scope.REPORTS_READ),
+    ],
+)
+def test_key_needs_the_scope_of_reading(api, kind, scope):
+    others = [one for one in Scope if one != scope]
+    without = Api(api.workspace, "sandbox", scopes=others)
+    with_it = Api(api.workspace, "sandbox", scopes=[scope])
+
+    assert without.get(f"/exports/{kind}", **period()).status_code == 403
+    assert with_it.get(f"/exports/{kind}", **period()).status_code == 200
+
+
+def test_key_may_export_ten_times_a_minute(api):
+    statuses = [
+        api.get("/exports/alerts", **period()).status_code
+        for _ in range(EXPORTS_PER_MINUTE + 3)
+    ]
+
+    # A minute may have begun meanwhile.
+    assert 429 in statuses or statuses.count(200) > EXPORTS_PER_MINUTE
+    assert api.get("/reports").status_code == 200
+
+
+def test_export_is_in_the_audit_trail(api):
+    api.create(person(), company())
+    today = f"{now():%Y-%m-%d}"
+
+    export(api, "reports", format="jsonl")
+
+    started, ended = AuditEvent.objects.filter(action__startswith="export.").order_by(
+        "id"
+    )
+    assert (started.action, ended.action) == ("export.started", "export.ended")
+    assert (started.actor_kind, started.actor) == ("KEY", str(api.key))
+    assert started.workspace_id == api.workspace.pk
+    assert started.reason == f"reports, {today} to {today}, jsonl, in full"
+    assert ended.reason == f"{started.reason}, 2 rows"
+    assert started.request_id == ended.request_id != ""
+
+
+def test_export_that_its_client_left_is_in_the_audit_trail(api, monkeypatch):
+    monkeypatch.setattr(export_kinds, "PAGE_SIZE", 1)
+    api.create(person(), company(), company(registrationNumber="PVT-777"))
+
+    answer = api.get("/exports/reports", **period(format="jsonl"))
+    next(iter(answer.streaming_content))
+    # As the test client does when its response is closed.
+    answer._iterator.close()
+
+    ended = AuditEvent.objects.get(action="export.ended")
+    assert ended.reason.endswith("left after 1 rows")
+
+
+@pytest.mark.parametrize("kind", ["reports", "results"])
+def test_export_is_a_disclosure_of_findings(api, kind):
+    made = api.create(person())["id"]
+    api.work()
+    unrated = api.create({**person(), "consent": {"mode": "SERVICE_HOSTED"}})["id"]
+
+    export(api, kind)
+
+    found = Disclosure.objects.filter(channel="API")
+    assert [str(one.report_id) for one in found] == [made]
+    assert unrated not in [str(one.report_id) for one in found]
+
+
+def test_erased_report_is_a_skeleton(api):
+    made = api.create(person())["id"]
+    api.work()
+    erase(api, made)
+
+    assert "Wanjiku" not in export(api, "reports").decode()
+    (line,) = lines(api, "reports")
+    assert line["subject"] is None
+    assert line["erasureId"]
+
+
+def test_audit_trail_names_members_and_no_staff(api):
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
+    made = api.create(person())["id"]
+    owner.get("reports-detail", report=made)
+    AuditEvent.objects.create(
+        actor_kind="STAFF",
+        actor="grace",
+        action="report.revealed",
+        object_type="reports.report",
+        object_id=made,
+        workspace_id=api.workspace.pk,
+        reason="An internal note",
+        address="192.0.2.7",
+    )
+
+    text = export(api, "audit-trail").decode()
+    found = {line["action"]: line for line in lines(api, "audit-trail")}
+    assert found["report.opened"]["actor"] == owner.member.user.username
+    assert found["report.opened"]["objectId"] == made
+    assert found["report.revealed"]["actor"] == "staff"
+    for hidden in ("grace", "An internal note", "192.0.2.7"):
+        assert hidden not in text
+
+
+def test_test_key_gets_the_audit_trail_of_a_live_workspace_masked(api, live_api):
+    approve_workspace(api.workspace)
+    owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
+    owner.get("reports-detail", report=api.create(person())["id"])
+    name = owner.member.user.username
+
+    assert name not in export(api, "audit-trail").decode()
+    assert name in export(live_api, "audit-trail").decode()
+
+
+def test_accept_may_name_the_format(api):
+    for accept, status in (("text/csv", 200), ("application/json", 200), ("a/b", 406)):
+        answer = api._http.get(
+            "/api/v1/exports/alerts", period(), headers={"Accept": accept}
+        )
+        assert answer.status_code == status, accept
