@@ -10,6 +10,14 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api, approve_workspace, company, erase, person
 from tests.world.console import ConsoleVisitor
+from tests.world.decisions import (
+    ADVERSE,
+    APPROVE,
+    DECLINE,
+    create_ready_report,
+    decide,
+    deciding_api,
+)
 from tests.world.members import create_member
 from tests.world.rules import raise_alert, top_up_account
 from verification.api import export_kinds
@@ -19,7 +27,7 @@ from verification.privacy.models import Disclosure
 from verification.reports.models import Report
 from workspaces.models import Scope
 
-KINDS = ["reports", "results", "alerts", "audit-trail"]
+KINDS = ["reports", "results", "decisions", "alerts", "audit-trail"]
 
 
 def period(**query: str) -> dict[str, str]:
@@ -66,6 +74,19 @@ def test_lines_of_alerts_are_those_of_the_list(api):
     assert lines(api, "alerts") == api.get("/monitoring/alerts").json()["content"]
 
 
+def test_lines_of_decisions_are_those_of_their_report(api):
+    deciding = deciding_api(api)
+    made = [create_ready_report(api), create_ready_report(api, ADVERSE)]
+    decide(deciding, made[0], APPROVE)
+    decide(deciding, made[1], DECLINE, note="Call her first")
+
+    found = lines(api, "decisions")
+    listed = [api.get(f"/reports/{one}/decisions").json()["content"][0] for one in made]
+    assert found == listed
+    assert [row["decision"] for row in lines(api, "reports")] == found
+    assert cells(api, "decisions")[1]["reasonCodes"] == "ADVERSE_CREDIT"
+
+
 def test_table_has_the_members_of_reports(api):
     made = api.create({**person(phone="+254712345678"), "reference": "loan-7"})["id"]
     api.work()
@@ -102,8 +123,10 @@ def test_no_cell_is_a_formula(api, start):
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_are_complete_over_pages(api, monkeypatch, kind, format):
-    api.create(*[person(idNumber=f"1234567{n}") for n in range(5)])
+    made = api.create(*[person(idNumber=f"1234567{n}") for n in range(5)])
     api.work()
+    for one in made:
+        decide(deciding_api(api), one["id"], APPROVE)
     whole = export(api, kind, format=format)
     monkeypatch.setattr(export_kinds, "PAGE_SIZE", 2)
 
@@ -166,7 +189,7 @@ def test_rows_of_others_are_not_exported(api, another_api, live_api):
     top_up_account(live_api, 1_000)
     live_api.create(person())
 
-    for kind in ("reports", "results", "alerts"):
+    for kind in ("reports", "results", "decisions", "alerts"):
         assert lines(api, kind) == []
 
 
@@ -175,6 +198,7 @@ def test_rows_of_others_are_not_exported(api, another_api, live_api):
     [
         ("reports", Scope.REPORTS_READ),
         ("results", Scope.REPORTS_READ),
+        ("decisions", Scope.REPORTS_READ),
         ("alerts", Scope.MONITORING_READ),
         ("audit-trail", Scope.REPORTS_READ),
     ],

@@ -18,11 +18,14 @@ from django.db.models import Q, QuerySet
 
 from monitoring.models import Alert, alerts_of
 from verification.api.monitoring import AlertBody
-from verification.api.report_shapes import CheckResultBody
+from verification.api.report_shapes import CheckResultBody, DecisionBody
 from verification.api.reports import build_body
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckResult
 from verification.db.base import force_custom_plan
+from verification.db.ids import first_id_at
+from verification.decisions.decide import names_of
+from verification.decisions.models import Decision
 from verification.privacy.models import Correction
 from verification.reports.models import Report
 from verification.values.masking import DOTS, mask, mask_email
@@ -95,19 +98,34 @@ def _pages(rows: QuerySet[Any], start: datetime, end: datetime) -> Iterator[list
     """Read rows by the time of their creation, each page after the last row before."""
     ordered = rows.filter(created_at__lt=end).order_by("created_at", "id")
     page = ordered.filter(created_at__gte=start)
-    while True:
-        # Several threads make the pages, and one may have lost its connection.
-        if not connection.in_atomic_block:
-            close_old_connections()
-        with force_custom_plan():
-            found = list(page[:PAGE_SIZE])
-        if found:
-            yield found
+    while found := _read(page):
+        yield found
         if len(found) < PAGE_SIZE:
             return
         last = found[-1]
         later = Q(created_at__gt=last.created_at) | Q(pk__gt=last.pk)
         page = ordered.filter(later, created_at__gte=last.created_at)
+
+
+def _pages_by_id(
+    rows: QuerySet[Any], start: datetime, end: datetime
+) -> Iterator[list[Any]]:
+    """Read rows whose index has ids, which hold the time of their creation."""
+    ordered = rows.filter(pk__lt=first_id_at(end)).order_by("id")
+    page = ordered.filter(pk__gte=first_id_at(start))
+    while found := _read(page):
+        yield found
+        if len(found) < PAGE_SIZE:
+            return
+        page = ordered.filter(pk__gt=found[-1].pk)
+
+
+def _read(page: QuerySet[Any]) -> list[Any]:
+    # Several threads make the pages, and one may have lost its connection.
+    if not connection.in_atomic_block:
+        close_old_connections()
+    with force_custom_plan():
+        return list(page[:PAGE_SIZE])
 
 
 def _reports_of(client: Client) -> QuerySet[Report]:
@@ -132,12 +150,21 @@ def _results_of(reports: Sequence[Report]) -> dict[UUID, list[CheckResult]]:
 
 def _render_reports(client: Client, reports: list[Any]) -> list[Shape]:
     results = _results_of(reports)
+    decisions: dict[UUID, list[Decision]] = defaultdict(list)
+    for decision in Decision.objects.filter(report__in=[r.pk for r in reports]):
+        decisions[decision.report_id].append(decision)
     corrections: dict[UUID, list[Correction]] = defaultdict(list)
     rows = Correction.objects.filter(report__in=[report.pk for report in reports])
     for correction in rows.select_related("request").order_by("id"):
         corrections[correction.report_id].append(correction)
     return [
-        build_body(client, report, results[report.pk], corrections[report.pk])
+        build_body(
+            client,
+            report,
+            results[report.pk],
+            corrections[report.pk],
+            decisions[report.pk],
+        )
         for report in reports
     ]
 
@@ -156,6 +183,20 @@ def _render_results(client: Client, reports: list[Any]) -> list[Shape]:
         for report in reports
         for result in results[report.pk]
     ]
+
+
+def _read_decisions(
+    client: Client, start: datetime, end: datetime
+) -> Iterator[list[Any]]:
+    decisions = Decision.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+    return _pages_by_id(decisions, start, end)
+
+
+def _render_decisions(client: Client, decisions: list[Any]) -> list[Shape]:
+    names = names_of(decisions)
+    return [DecisionBody.of(decision, names) for decision in decisions]
 
 
 def _read_alerts(client: Client, start: datetime, end: datetime) -> Iterator[list[Any]]:
@@ -182,7 +223,7 @@ def _reports_of_alerts(alerts: list[Any], rendered: list[Shape]) -> Iterable[UUI
     return {alert.report_id for alert in cast(list[Alert], alerts)}
 
 
-def _maskmembers_at(item: Item, paths: Iterable[str]) -> Item:
+def _mask_members(item: Item, paths: Iterable[str]) -> Item:
     """Mask the members at these paths, in place."""
     for path in paths:
         *way, name = path.split(".")
@@ -212,24 +253,31 @@ def _mask_report(item: Item) -> Item:
     # Links let in whoever has them.
     item["consentState"]["consentUrl"] = item["paymentState"]["paymentUrl"] = None
     for result in item["checkResults"]:
-        _maskmembers_at(result, PERSONAL_OF_RESULT)
+        _mask_members(result, PERSONAL_OF_RESULT)
     for correction in item["corrections"]:
-        _maskmembers_at(correction, ["reason"])
-    return _maskmembers_at(item, PERSONAL_OF_REPORT)
+        _mask_members(correction, ["reason"])
+    for name in ("decision", "proposedDecision"):
+        if item[name]:
+            _mask_decision(item[name])
+    return _mask_members(item, PERSONAL_OF_REPORT)
 
 
 def _mask_result(item: Item) -> Item:
-    return _maskmembers_at(item, PERSONAL_OF_RESULT)
+    return _mask_members(item, PERSONAL_OF_RESULT)
+
+
+def _mask_decision(item: Item) -> Item:
+    return _mask_members(item, ["note"])
 
 
 def _mask_alert(item: Item) -> Item:
-    return _maskmembers_at(item, ["message", "changes.old", "changes.new"])
+    return _mask_members(item, ["message", "changes.old", "changes.new"])
 
 
 def _mask_audit_event(item: Item) -> Item:
     if item["actorKind"] == ActorKind.MEMBER:
         item["actor"] = mask_email(item["actor"]) or DOTS
-    return _maskmembers_at(item, ["reason", "address"])
+    return _mask_members(item, ["reason", "address"])
 
 
 REPORTS = Kind(
@@ -253,6 +301,10 @@ REPORTS = Kind(
         "purpose",
         "riskScore",
         "riskLevel",
+        "package",
+        "decision.status",
+        "decision.reasonCodes",
+        "decision.decidedAt",
         "consentState.status",
         "paymentMode",
         "paymentState.status",
@@ -300,6 +352,27 @@ RESULTS = Kind(
     _mask_result,
     _with_findings,
 )
+DECISIONS = Kind(
+    "decisions",
+    (
+        "reportId",
+        "id",
+        "status",
+        "state",
+        "reasonCodes",
+        "note",
+        "madeBy",
+        "madeByName",
+        "madeAt",
+        "secondName",
+        "secondAt",
+        "decidedAt",
+    ),
+    _read_decisions,
+    _render_decisions,
+    _mask_decision,
+    lambda rows, rendered: [],
+)
 ALERTS = Kind(
     "alerts",
     (
@@ -340,4 +413,4 @@ AUDIT_TRAIL = Kind(
     _mask_audit_event,
     lambda rows, rendered: [],
 )
-KINDS = {kind.name: kind for kind in (REPORTS, RESULTS, ALERTS, AUDIT_TRAIL)}
+KINDS = {kind.name: kind for kind in (REPORTS, RESULTS, DECISIONS, ALERTS, AUDIT_TRAIL)}

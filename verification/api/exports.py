@@ -1,4 +1,4 @@
-"""Exports: the reports, results, alerts and audit trail of a period, as files.
+"""Exports: the rows of a period as a file, oldest first, sent while it is made.
 
 The line of a JSON Lines file is the object that the API answers with elsewhere, and the
 row of a CSV file has chosen members of it.
@@ -26,6 +26,7 @@ from verification.api.content import JSON_LINES, JsonOnlyNegotiation, to_json
 from verification.api.export_kinds import (
     ALERTS,
     AUDIT_TRAIL,
+    DECISIONS,
     REPORTS,
     RESULTS,
     AuditEventBody,
@@ -37,7 +38,7 @@ from verification.api.export_kinds import (
 from verification.api.monitoring import AlertBody
 from verification.api.operations import OperationViewSet, operation
 from verification.api.problems import MemberError, validation_failed
-from verification.api.report_shapes import ReportBody
+from verification.api.report_shapes import DecisionBody, ReportBody
 from verification.backoffice import audit
 from verification.backoffice.models import ActorKind
 from verification.privacy.disclosures import record_disclosures
@@ -253,6 +254,12 @@ class ExportViewSet(OperationViewSet):
     def results(self, request: Request) -> ExportResponse:
         """Export the check results of the reports that were created in a period."""
         return self._export(RESULTS)
+
+    @action(detail=False, methods=["get"])
+    @_export("exportDecisions", "Export decisions", Scope.REPORTS_READ, DecisionBody)
+    def decisions(self, request: Request) -> ExportResponse:
+        """Export the decisions and proposals that were made in a period."""
+        return self._export(DECISIONS)
 
     @action(detail=False, methods=["get"])
     @_export("exportAlerts", "Export alerts", Scope.MONITORING_READ, AlertBody)

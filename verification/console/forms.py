@@ -289,6 +289,7 @@ class ExportForm(forms.Form):
         choices=[
             ("reports", _("Reports")),
             ("results", _("Results")),
+            ("decisions", _("Decisions")),
             ("alerts", _("Alerts")),
             ("audit-trail", _("Audit trail: who did what")),
         ],
