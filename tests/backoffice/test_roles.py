@@ -64,6 +64,7 @@ SEES = {
     "Finance": {
         "reports.report",
         "checks.checkdefinition",
+        "checks.checkpackage",
         "payments.payment",
         "payments.checkout",
         "payments.refund",
@@ -92,6 +93,7 @@ SEES = {
 # Models whose rows each role may add by a form.
 ADDED = {
     "Superuser": {
+        "checks.checkpackage",
         "workspaces.workspace",
         "workspaces.apikey",
         "accounts.colleague",
@@ -99,6 +101,7 @@ ADDED = {
         "privacy.subjectrequest",
         "privacy.stafferasure",
     },
+    "Finance": {"checks.checkpackage"},
     "Privacy officer": {"privacy.subjectrequest", "privacy.stafferasure"},
 }
 

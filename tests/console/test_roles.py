@@ -15,6 +15,7 @@ from tests.world.corrections import STATEMENT
 from tests.world.decisions import decide, deciding_api, demand_second
 from tests.world.deliveries import configure_receiver
 from tests.world.orders import REFUSED, two_checks
+from tests.world.packages import create_package
 from tests.world.rules import raise_alert
 from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
@@ -96,6 +97,11 @@ TABLE = {
     "settings-decisions": (ALL, MANAGERS),
     "settings-reason": (MANAGERS, MANAGERS),
     "settings-reason-add": (MANAGERS, MANAGERS),
+    "settings-packages": (ALL, None),
+    "settings-packages-create": (MANAGERS, MANAGERS),
+    "settings-packages-edit": (MANAGERS, MANAGERS),
+    "settings-packages-activate": (None, MANAGERS),
+    "settings-packages-deactivate": (None, MANAGERS),
     "settings-close": (OWNER, OWNER),
 }
 # Only there for reviewed workspaces; tests/golive/test_names.py opens them.
@@ -123,6 +129,7 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
     api.work()
     return {
         "key": api.key.pk,
+        "package": create_package(workspace=api.workspace).pk,
         "erasure": erase(api, erased).pk,
         "report": report,
         # Pages that show no other report

@@ -45,6 +45,7 @@ SERVED = (
     "tests/docs/test_installation_page.py",
     "tests/docs/test_monitoring_page.py",
     "tests/docs/test_readme.py",
+    "tests/docs/test_reports_page.py",
     "tests/docs/test_webhooks_page.py",
     "tests/jobs/test_supervisor.py",
     "tests/service/",

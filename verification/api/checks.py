@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
@@ -22,7 +21,7 @@ from verification.checks.models import CheckDefinition, CheckPackage
 from verification.providers.registry import recipient, sources_of
 from verification.providers.sandbox import list_reserved_numbers
 from verification.reports.models import SubjectType
-from verification.reports.pricing import check_prices
+from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue, no_source_reason
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Health, Status, availability
@@ -200,7 +199,7 @@ class PackageBody(Shape):
             ],
             requires_consent=any(definition.requires_consent for definition in known),
             price=Money(
-                amount=sum(check_prices(known, package), Decimal(0)), currency=CURRENCY
+                amount=price_of_package(package, definitions), currency=CURRENCY
             ),
             available=why is None,
             unavailable_reason=why,

@@ -21,6 +21,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Consent records", "history_edu", "consents.consentrecord"),
         ("References", "reviews", "references.reference"),
         ("Checks and prices", "sell", "checks.checkdefinition"),
+        ("Packages", "inventory_2", "checks.checkpackage"),
         ("Live sources", "cell_tower", "sources.source"),
         ("Calls of sources", "call_made", "sources.call"),
     ],

@@ -79,6 +79,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         **_NOTES,
         "reports.report": VIEW,
         "checks.checkdefinition": CHANGE,
+        "checks.checkpackage": ENTER,
         "payments.payment": CHANGE,
         "payments.checkout": CHANGE,
         "payments.refund": CHANGE,

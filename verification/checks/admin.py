@@ -1,9 +1,11 @@
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from django import forms
 from django.contrib import admin
 from django.db.models import Q
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from verification.backoffice.model_admin import (
     BackofficeAdmin,
@@ -11,7 +13,17 @@ from verification.backoffice.model_admin import (
     choice_filter,
 )
 from verification.backoffice.widgets import json_block
-from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.models import (
+    CheckDefinition,
+    CheckPackage,
+    CheckResult,
+    ResultStatus,
+)
+from verification.checks.packages import (
+    PackageFault,
+    check_choices,
+    find_package_faults,
+)
 from verification.checks.queue import GAVE_UP
 from verification.values.clock import now
 
@@ -99,6 +111,118 @@ class CheckDefinitionAdmin(BackofficeAdmin):
 
     def has_add_permission(self, request):
         return False
+
+
+class PackageForm(forms.ModelForm):
+    """A package of the operator. Its name is typed once, and stays."""
+
+    checks = forms.MultipleChoiceField(
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+        required=False,
+        help_text="Reports and rules that were made with it keep their checks.",
+    )
+
+    class Meta:
+        model = CheckPackage
+        fields = ["name", "display_name", "checks", "price", "active"]
+        help_texts = {
+            "name": "Clients send it as `package`. It can never be changed.",
+            "price": "In place of the sum of the checks' prices, in KES.",
+            "active": "If not, no new order can name it.",
+        }
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        checks: Any = self.fields["checks"]
+        is_new = self.instance._state.adding
+        checks.choices = check_choices(None if is_new else self.instance)
+
+    def clean(self):
+        cleaned = super().clean() or {}
+        fields = ("name", "checks", "price")
+        typed = {name: cleaned[name] for name in fields if name in cleaned}
+        wanted = CheckPackage(**typed)
+        wanted._state.adding = self.instance._state.adding
+        kept = self.initial.get("checks") or ()
+        for field, fault in find_package_faults(wanted, kept).items():
+            if field not in self.errors:
+                self.add_error(field, fault.label)
+        return cleaned
+
+
+class PackagePriceForm(forms.ModelForm):
+    """The price of a workspace's own package, whose checks its members choose."""
+
+    # The price was meant for the checks that the page showed.
+    checks_seen = forms.CharField(widget=forms.HiddenInput)
+
+    class Meta:
+        model = CheckPackage
+        fields = ["price", "active"]
+        help_texts = {
+            "price": "In place of the sum of the checks' prices, in KES. While there "
+            "is one, members cannot change the checks.",
+        }
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.initial["checks_seen"] = ", ".join(self.instance.checks)
+
+    def clean(self):
+        cleaned = super().clean() or {}
+        if cleaned.get("checks_seen") != self.initial["checks_seen"]:
+            error = "Its checks have changed since you opened the page. Open it again."
+            self.add_error(None, error)
+        if (cleaned.get("price") or 0) < 0:
+            self.add_error("price", PackageFault.NEGATIVE.label)
+        return cleaned
+
+
+@admin.register(CheckPackage)
+class CheckPackageAdmin(BackofficeAdmin):
+    list_display = ["name", "display_name", "owner", "price", "active"]
+    list_filter = ["active", ("workspace", admin.EmptyFieldListFilter)]
+    list_select_related = ["workspace"]
+    search_ids = ("id", "workspace_id")
+    search_exact = ("name",)
+    ordering = ["name", "id"]
+
+    @admin.display(description="Of", empty_value="the operator")
+    def owner(self, package):
+        return package.workspace
+
+    def get_object(self, request, object_id, from_field=None):
+        package = super().get_object(request, object_id, from_field)
+        if package and request.method == "POST":
+            # A member may be editing it.
+            return CheckPackage.objects.select_for_update().get(pk=package.pk)
+        return package
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if obj is None or self.has_change_permission(request, obj):
+            is_of_operator = obj is None or obj.is_of_operator
+            kwargs["form"] = PackageForm if is_of_operator else PackagePriceForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        fields = ["name", "owner", "display_name", "checks", "price", "active"]
+        if obj is None:
+            return [name for name in fields if name != "owner"]
+        fields += ["created_at", "updated_at"]
+        if not obj.is_of_operator and self.has_change_permission(request, obj):
+            fields.append("checks_seen")
+        return fields
+
+    def get_readonly_fields(self, request, obj=None):
+        if obj is None:
+            return []
+        fixed = ["name", "owner", "created_at", "updated_at"]
+        return fixed if obj.is_of_operator else [*fixed, "display_name", "checks"]
+
+    def construct_change_message(self, request, form, formsets, add=False):
+        # The checks that were seen are no field of the row.
+        form.changed_data = [f for f in form.changed_data if f != "checks_seen"]
+        return super().construct_change_message(request, form, formsets, add)
 
 
 def filter_waiting(results):

@@ -104,6 +104,7 @@ class CheckPackage(models.Model):
     objects = PackageQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "package"
         ordering = ["name"]
         constraints = [
             models.UniqueConstraint(

@@ -613,6 +613,38 @@ class SettingsForm(forms.Form):
     )
 
 
+class PackageForm(forms.Form):
+    display_name = OneLineField(
+        label=_("Title"),
+        max_length=100,
+        help_text=_("People of your company see it, such as Loan applicant"),
+        error_messages=REQUIRED_ERROR,
+    )
+    checks = forms.MultipleChoiceField(
+        label=_("Checks"),
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("Reports and rules that you have made keep their checks"),
+        error_messages={
+            "required": _("Choose a check"),
+            "invalid_choice": _("One of these checks is not offered"),
+        },
+    )
+
+    def __init__(self, *args: Any, checks: list[tuple[str, str]], **options: Any):
+        super().__init__(*args, **options)
+        self.fields["checks"].choices = checks  # type: ignore[attr-defined]
+
+
+class NewPackageForm(PackageForm):
+    name = text_field(
+        _("Name"),
+        40,
+        help_text=_("Your systems send it; it can never be changed"),
+        widget=forms.TextInput(attrs={"autocapitalize": "none", "spellcheck": "false"}),
+    )
+    field_order = ("name", "display_name", "checks")
+
+
 class NamesForm(forms.Form):
     legal_name = name_field(_("Legal name"), help_text=_("As on the certificate"))
     trading_name = trading_name_field()

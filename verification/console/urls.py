@@ -15,6 +15,7 @@ from verification.console import (
     home,
     monitoring,
     order_pages,
+    packages,
     report_actions,
     reports,
     sandbox,
@@ -193,6 +194,23 @@ PAGES = [
         "settings/decisions/reasons/<uuid:reason>",
         decisions.edit_reason,
         name="settings-reason",
+    ),
+    path("settings/packages/", packages.list_packages, name="settings-packages"),
+    path("settings/packages/new", packages.create, name="settings-packages-create"),
+    path(
+        "settings/packages/<uuid:package>",
+        packages.edit,
+        name="settings-packages-edit",
+    ),
+    path(
+        "settings/packages/<uuid:package>/deactivate",
+        packages.deactivate,
+        name="settings-packages-deactivate",
+    ),
+    path(
+        "settings/packages/<uuid:package>/activate",
+        packages.activate,
+        name="settings-packages-activate",
     ),
     path("settings/close", workspace.close, name="settings-close"),
 ]

@@ -36,7 +36,7 @@ from monitoring.runs import RunRefused, create_rule, run_now
 from verification.backoffice import audit
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
-from verification.checks.models import CheckResult
+from verification.checks.models import CheckPackage, CheckResult
 from verification.consents import decisions
 from verification.consents.decisions import Evidence, digest_of
 from verification.consents.models import Consent, ConsentRecord
@@ -57,7 +57,7 @@ from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.models import Report, ReportStatus
-from verification.reports.request import catalogue, read_orders
+from verification.reports.request import catalogue, named_packages, read_orders
 from webhooks.attempts import RETRY_DELAYS
 from webhooks.configuration import configure
 from webhooks.models import Configuration, Event
@@ -105,6 +105,21 @@ ATTESTED = {
     "policyVersion": "1",
 }
 HOSTED = {"mode": "SERVICE_HOSTED"}
+# The operator's packages: (name, title, checks, price)
+PACKAGES: list[tuple[str, str, list[str], int]] = [
+    (
+        "loan-applicant",
+        "Loan applicant",
+        ["IDENTITY", "KRA_PIN", "CRB_SCORE"],
+        200,
+    ),
+    (
+        "new-employee",
+        "New employee",
+        ["IDENTITY", "KRA_PIN", "EMPLOYER_VERIFICATION"],
+        540,
+    ),
+]
 # No such host exists, so each delivery fails.
 RECEIVER = "https://hooks.demo-lender.invalid/verification"
 # The last digit of a reserved number decides the sandbox's answer.
@@ -196,6 +211,13 @@ def fill() -> None:
     demo.move_into_the_past()
 
 
+def offer_packages() -> None:
+    """Create the operator's packages, which all workspaces can order."""
+    for name, title, checks, price in PACKAGES:
+        given = {"display_name": title, "checks": checks, "price": price}
+        CheckPackage.objects.get_or_create(workspace=None, name=name, defaults=given)
+
+
 class Demo:
     """The steps, which are safe to repeat: each skips rows that exist."""
 
@@ -227,8 +249,9 @@ class Demo:
 
     def order(self) -> None:
         """Create reports that end, and reports that wait for each kind of answer."""
+        offer_packages()
         clear = [self.person(CLEAR) for _ in range(20)]
-        scores = [self.person(CLEAR, "CRB_SCORE", "IDENTITY") for _ in range(6)]
+        scores = [self.applicant(CLEAR) for _ in range(6)]
         bad = [self.person(digit) for digit in (NOT_FOUND, OTHER_NAME, ADVERSE) * 2]
         self.create(*clear, *scores, *bad, *map(self.company, (CLEAR, CLEAR, ADVERSE)))
         self.create(*(self.person(REFUSED) for _ in range(3)))
@@ -244,7 +267,8 @@ class Demo:
         if not missing:
             return
         body = {"reports": missing, "draft": draft}
-        orders = read_orders(body, Environment.SANDBOX, catalogue())
+        packages = named_packages(self.workspace.pk, missing)
+        orders = read_orders(body, Environment.SANDBOX, catalogue(), packages)
         create_reports(self.client, orders)
 
     def person(self, digit: int, *checks: str, **members: Any) -> dict[str, Any]:
@@ -265,6 +289,12 @@ class Demo:
             "reuse": False,
             **members,
         }
+
+    def applicant(self, digit: int) -> dict[str, Any]:
+        """Return an order by a package of the operator."""
+        item = {**self.person(digit), "package": PACKAGES[0][0]}
+        del item["checksRequested"]
+        return item
 
     def two_checks(self, digit: int) -> dict[str, Any]:
         """Return an order of two checks; the second is always clear."""

@@ -287,6 +287,7 @@ class ReportAdmin(ReadOnlyAdmin):
     fields = [
         "subject_type",
         "country",
+        "package",
         "purpose",
         "reference",
         "monitoring",

@@ -26,7 +26,7 @@ from verification.reports.models import (
     Subject,
 )
 from verification.reports.objections import require_newer_consents
-from verification.reports.request import Fault, InvalidRequest, Order
+from verification.reports.request import Catalogue, Fault, InvalidRequest, Order
 from verification.values.clock import now
 from verification.values.shapes import CURRENCY
 from workspaces.ledger import Kind, Movement
@@ -215,6 +215,12 @@ def check_prices(
         return prices
     amount = package.price_for([definition.name for definition in definitions])
     return prices if amount is None else share_out(amount, prices)
+
+
+def price_of_package(package: CheckPackage, definitions: Catalogue) -> Decimal:
+    """Return the price of a report by this package, without reuse."""
+    known = [definitions[name] for name in package.checks if name in definitions]
+    return sum(check_prices(known, package), FREE)
 
 
 def share_out(amount: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:

@@ -97,6 +97,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "package",
                 "ordering": ["name"],
                 "constraints": [
                     models.UniqueConstraint(

@@ -1,0 +1,99 @@
+"""Staff make the operator's packages, and set prices of workspaces' own."""
+
+import pytest
+
+from tests.world.packages import LOAN, create_package
+from tests.world.staff import admin_url, change_url, list_url, read_page
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckPackage
+
+pytestmark = pytest.mark.django_db
+FIELDS = {
+    "name": "loan",
+    "display_name": "Loan applicant",
+    "checks": LOAN,
+    "price": "200.00",
+    "active": "on",
+}
+CHANGES = {k: v for k, v in FIELDS.items() if k != "name"}
+ADD = admin_url(CheckPackage, "add")
+
+
+def test_staff_make_a_package_for_all_workspaces(workspace, superuser):
+    assert superuser.post(ADD, FIELDS).status_code == 302
+
+    made = CheckPackage.objects.get()
+    assert (made.workspace, made.name, made.checks) == (None, "loan", LOAN)
+    assert (made.price, made.active) == (200, True)
+    assert AuditEvent.objects.filter(action="package.created").exists()
+    assert "Loan applicant" in read_page(superuser, list_url(CheckPackage))
+
+
+def test_staff_edit_a_package_but_not_its_name(workspace, superuser):
+    made = create_package(price="200.00")
+    changed = {**CHANGES, "name": "other", "checks": ["IDENTITY"], "price": ""}
+
+    assert superuser.post(change_url(made), changed).status_code == 302
+
+    made.refresh_from_db()
+    assert (made.name, made.checks, made.price) == ("loan", ["IDENTITY"], None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "Loan"},
+        {"name": "taken"},
+        {"name": "ours"},
+        {"display_name": ""},
+        {"checks": []},
+        {"checks": ["PALM_READING"]},
+        {"checks": ["AML_SCREENING"]},
+        {"checks": ["IDENTITY", "IDENTITY"]},
+        {"checks": ["IDENTITY", "CREDITBUREAU_COMP"]},
+        {"price": "-0.01"},
+        {"price": "0.001"},
+        {"price": "much"},
+    ],
+)
+def test_wrong_package_is_not_saved(workspace, superuser, wrong):
+    create_package("taken")
+    create_package("ours", workspace=workspace)
+
+    answer = superuser.post(ADD, {**FIELDS, **wrong})
+
+    assert answer.status_code == 200
+    assert not CheckPackage.objects.filter(name="loan").exists()
+    assert CheckPackage.objects.count() == 2
+
+
+def test_staff_set_only_the_price_of_a_workspaces_package(workspace, superuser):
+    made = create_package(workspace=workspace)
+    fields = {**CHANGES, "checks": ["CRB_FULL"], "checks_seen": ", ".join(LOAN)}
+
+    assert superuser.post(change_url(made), fields).status_code == 302
+
+    made.refresh_from_db()
+    assert (made.price, made.checks, made.display_name) == (200, LOAN, "Loan")
+
+
+def test_price_is_not_set_for_checks_that_staff_have_not_seen(workspace, superuser):
+    made = create_package(workspace=workspace)
+    page = read_page(superuser, change_url(made))
+    assert f'value="{", ".join(LOAN)}"' in page
+    CheckPackage.objects.filter(pk=made.pk).update(checks=["CRB_FULL"])
+
+    fields = {"price": "5", "active": "on", "checks_seen": ", ".join(LOAN)}
+    answer = superuser.post(change_url(made), fields)
+
+    assert "Its checks have changed" in answer.content.decode()
+    made.refresh_from_db()
+    assert made.price is None
+
+
+def test_package_is_not_deleted(workspace, superuser):
+    made = create_package()
+
+    url = admin_url(CheckPackage, "delete", made.pk)
+
+    assert superuser.post(url, {"post": "yes"}).status_code == 403

@@ -1,0 +1,24 @@
+"""The commands of `docs/reports.md` work, and its figures are those of the service."""
+
+import re
+
+from tests.docs.guides import create_test_key, read_guide, run_command
+from tests.world.service import Service
+
+PAGE = read_guide("docs/reports.md")
+COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+OFFER = "from verification.development.demo import offer_packages as o; o()"
+
+
+def test_commands_about_packages_work(service: Service):
+    listing, quote = COMMANDS
+    key = create_test_key(service)
+    service.manage("shell", "-c", OFFER)
+
+    listed = run_command(listing, service, KEY=key)
+    quoted = run_command(quote, service, KEY=key)
+
+    assert "loan-applicant" in [each["name"] for each in listed["content"]]
+    shares = [check["price"]["amount"] for check in quoted["reports"][0]["checks"]]
+    assert "has the shares {:.0f}, {:.0f} and {:.0f}.".format(*shares) in PAGE
+    assert quoted["total"]["amount"] == 200

@@ -1,0 +1,133 @@
+"""Packages: the list that a workspace can order, and the forms of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from verification.checks.models import CheckPackage
+from verification.checks.packages import (
+    InvalidPackage,
+    PackageFault,
+    check_choices,
+    create_package,
+    edit_package,
+    set_package_active,
+)
+from verification.console import forms
+from verification.console.base import Place, member_required
+from verification.reports.pricing import price_of_package
+from verification.reports.request import Catalogue, catalogue
+from verification.values.shapes import CURRENCY
+from workspaces.members import Permission
+
+FAULT_MESSAGES = {
+    PackageFault.NAME: gettext_lazy(
+        "Use small letters, digits and single hyphens, such as loan-applicant"
+    ),
+    PackageFault.TAKEN: gettext_lazy("There is a package of this name"),
+    PackageFault.FULL: gettext_lazy("A workspace has at most 100 packages"),
+    PackageFault.NO_CHECK: gettext_lazy("Choose a check"),
+    PackageFault.TOO_MANY: gettext_lazy("Choose at most 10 checks"),
+    PackageFault.TWICE: gettext_lazy("Choose each check once"),
+    PackageFault.NOT_OFFERED: gettext_lazy("One of these checks is not offered"),
+    PackageFault.NO_SUBJECT: gettext_lazy(
+        "Choose checks of people, or checks of companies"
+    ),
+    PackageFault.PRICED: gettext_lazy(
+        "These checks have a price together: make another package for others"
+    ),
+}
+
+
+@member_required()
+def list_packages(place: Place) -> HttpResponse:
+    known = CheckPackage.objects.known_to(place.workspace.pk)
+    definitions = catalogue()
+    shown = [
+        _package_context(package, definitions)
+        for package in known
+        if package.active or not package.is_of_operator
+    ]
+    more = {"packages": shown, "currency": CURRENCY}
+    return place.render("settings/packages", more)
+
+
+def _package_context(package: CheckPackage, definitions: Catalogue) -> dict[str, Any]:
+    known = [definitions[name] for name in package.checks if name in definitions]
+    return {
+        "row": package,
+        "checks": [definition.display_name for definition in known],
+        "price": price_of_package(package, definitions),
+        "is_complete": len(known) == len(package.checks)
+        and all(definition.active for definition in known),
+    }
+
+
+@member_required(Permission.MANAGE_SETTINGS)
+def create(place: Place) -> HttpResponse:
+    form = forms.NewPackageForm(place.posted, checks=check_choices(None))
+    if form.is_valid():
+        try:
+            with transaction.atomic():
+                made = create_package(place.workspace, **form.cleaned_data)
+                place.record("package.created", made)
+        except InvalidPackage as e:
+            _show_faults(form, e)
+        else:
+            success = _("The package is made. Orders can name it now.")
+            return place.to("settings-packages", success=success)
+    return place.render("settings/package", {"form": form})
+
+
+@member_required(Permission.MANAGE_SETTINGS)
+def edit(place: Place, package: UUID) -> HttpResponse:
+    found = place.workspace.packages.get(pk=package)
+    initial = {"display_name": found.display_name, "checks": found.checks}
+    checks = check_choices(found)
+    form = forms.PackageForm(place.posted, initial=initial, checks=checks)
+    if form.is_valid():
+        try:
+            with transaction.atomic():
+                edited = edit_package(place.workspace, found.pk, **form.cleaned_data)
+                place.record("package.changed", edited, *form.changed_data)
+        except InvalidPackage as e:
+            _show_faults(form, e)
+        else:
+            return place.to("settings-packages", success=_("Saved."))
+    return place.render("settings/package", {"form": form, "package": found})
+
+
+@require_POST
+@member_required(Permission.MANAGE_SETTINGS)
+def deactivate(place: Place, package: UUID) -> HttpResponse:
+    success = _("New orders can no longer name the package.")
+    return _switch(place, package, active=False, success=success)
+
+
+@require_POST
+@member_required(Permission.MANAGE_SETTINGS)
+def activate(place: Place, package: UUID) -> HttpResponse:
+    return _switch(place, package, active=True, success=_("Orders can name it again."))
+
+
+def _switch(
+    place: Place, package_id: UUID, *, active: bool, success: str
+) -> HttpResponse:
+    found = place.workspace.packages.get(pk=package_id)
+    with transaction.atomic():
+        if set_package_active(place.workspace, found.pk, active=active):
+            verb = "activated" if active else "deactivated"
+            place.record(f"package.{verb}", found)
+    return place.to("settings-packages", success=success)
+
+
+def _show_faults(form: forms.PackageForm, error: InvalidPackage) -> None:
+    for field, fault in error.faults.items():
+        form.add_error(field, FAULT_MESSAGES[fault])
