@@ -145,6 +145,20 @@ def assert_problem(answer: requests.Response) -> None:
 
 
 @pytest.mark.parametrize("kind", [Nginx, Caddy])
+def test_log_of_a_proxy_holds_no_token_of_a_link(kind: type[WebProxy], tmp_path: Path):
+    with kind(tmp_path, 9) as proxy:
+        for path in ("/c/t0ken", "/console/?next=t0ken"):
+            answer = requests.post(
+                proxy.url + path,
+                data="{}",
+                headers={"Referer": f"{proxy.url}/c/t0ken"},
+                timeout=30,
+            )
+            assert answer.status_code == 503
+    assert "t0ken" not in proxy.log()
+
+
+@pytest.mark.parametrize("kind", [Nginx, Caddy])
 def test_problem_of_a_proxy_holds_no_text_of_the_client(
     kind: type[WebProxy], tmp_path: Path
 ):

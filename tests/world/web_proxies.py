@@ -126,6 +126,7 @@ def nginx_site(folder: Path, address: str) -> str:
     site = (DEPLOY / "nginx.conf").read_text().replace(INSTALLED, str(folder))
     for old, new in (("fullchain.pem", certificate), ("privkey.pem", key)):
         site = re.sub(rf"/etc/letsencrypt/\S+/{old}", str(new), site)
+    site = site.replace("/var/log/nginx/error.log", "stderr")
     site = re.sub(r"listen \[::\]:.*", "", site)
     site = re.sub(r"listen 443\b", f"listen unix:{folder}/443", site)
     return re.sub(r"listen 80\b", f"listen {address}", site)
