@@ -128,6 +128,17 @@ def test_programs_get_all_parameters_of_the_url(
     assert call.endswith("password in the environment: sesame")
 
 
+def test_password_of_a_key_is_not_shown_to_others(
+    url: str, settings: Any, tmp_path: Path
+) -> None:
+    settings.DATABASE_DIRECT_URL = f"{url}?sslpassword=sesame"
+
+    with pytest.raises(BackupError, match="use a key without one"):
+        write_backup(tmp_path / "backups")
+
+    assert not list((tmp_path / "backups").iterdir())
+
+
 @pytest.mark.parametrize(
     "manifest", [{"format": 2}, {"format": 2, "parts": ["database"]}]
 )

@@ -81,11 +81,18 @@ def backup(service: Service, client: Client, tmp_path: Path) -> Path:
     return Path(service.manage("backup", str(tmp_path / "backups")).strip())
 
 
-def test_backup_is_restored_with_every_row(backup: Path, elsewhere: Elsewhere):
+def test_backup_is_restored_with_every_row(
+    backup: Path, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    (backup / "documents" / "sealed").write_bytes(b"of the backup")
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "sealed").write_bytes(b"newer")
+
     done = elsewhere.manage("restore", str(backup))
 
     assert done.returncode == 0, done.stderr
     assert "The ledger adds up" in done.stdout
+    assert "differ from the backup's and stay as they are: sealed." in done.stdout
     manifest = json.loads((backup / "manifest.json").read_text())
     with psycopg.connect(elsewhere.url) as db:
         reports = db.execute("SELECT count(*) FROM reports_report").fetchone()[0]
