@@ -59,8 +59,9 @@ def test_each_variable_is_a_documented_setting():
     services = COMPOSE["services"].values()
     compose = [name for one in services for name in one.get("environment", {})]
 
+    # The units may leave everything to the file of settings.
+    assert all((env, caddy, image, compose))
     for names in (env, caddy, units, image, compose):
-        assert names
         assert {n for n in names if not FOREIGN.fullmatch(n)} - KNOWN == set()
 
 
@@ -253,13 +254,15 @@ def test_systemd_accepts_the_units(machine: Path):
     assert len(names) == 6
 
 
-def test_systemd_lets_jobs_end_before_it_kills_them():
+def test_jobs_may_end_before_they_are_killed():
     unit = (DEPLOY / "systemd" / "verification-jobs.service").read_text()
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
 
     # Only the supervisor gets SIGTERM; it stops the others in their order.
     assert "\nKillMode=mixed\n" in unit
     assert int(seconds) >= GRACE_SECONDS + 5
+    compose = COMPOSE["services"]["jobs"]["stop_grace_period"]
+    assert int(compose.removesuffix("s")) >= GRACE_SECONDS + 5
 
 
 def test_systemd_finds_the_services_confined(machine: Path):
@@ -308,12 +311,20 @@ def test_page_of_the_proxies_is_small_and_says_the_same_as_the_services():
     assert all(text in service for text in texts[:half])
 
 
-def test_proxies_hide_what_is_for_operators():
-    for name in ("nginx.conf", "Caddyfile"):
-        text = (DEPLOY / name).read_text()
-        for path in ("/metrics", "/readyz"):
-            assert path in text
-        assert "127.0.0.1" in text
+def test_proxies_show_pages_of_operators_to_this_machine_alone():
+    nginx, caddy = ((DEPLOY / n).read_text() for n in ("nginx.conf", "Caddyfile"))
+
+    for path in ("/metrics", "/readyz"):
+        (block,) = re.findall(rf"location = {path} {{(.*?)}}", nginx, re.DOTALL)
+        rules = re.findall(r"(?:allow|deny) .*;", block)
+        assert rules == ["allow 127.0.0.1;", "allow ::1;", "deny all;"]
+    (block,) = re.findall(r"@private {\n(.*?)}", caddy, re.DOTALL)
+    lines = [line.strip() for line in block.splitlines()]
+    assert [line for line in lines if line[:1] not in ("", "#")] == [
+        "path /metrics /readyz",
+        "not remote_ip 127.0.0.1 ::1",
+    ]
+    assert "\trespond @private 404\n" in caddy
 
 
 SETTINGS_FILE = (DEPLOY / "verification.env").read_text()

@@ -1,18 +1,21 @@
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from django.conf import settings
 from picklefield.fields import dbsafe_decode
 
-from tests.world.service import is_alive
+from tests.world.service import READY_SECONDS, end_family, is_alive
 from verification.jobs.cluster import STALE_SECONDS
-from verification.jobs.processes import LoadAdjustedClock
+from verification.jobs.processes import LoadAdjustedClock, parent_death_hook
 from verification.jobs.queue import CHANNEL, ENQUEUE
 
 # Every test begins with a cluster of its own: a minute and more in all.
@@ -318,6 +321,55 @@ def test_second_ctrl_c_does_not_wait_for_running_jobs(jobs):
 
     assert time.monotonic() - began < 2
     assert "does not wait longer for running jobs" in jobs.log()
+
+
+@pytest.fixture
+def twin(jobs):
+    """Run a cluster; return a function that starts another with its JOB_CLUSTER."""
+    environment = jobs.environment
+    jobs.stop_jobs()
+    jobs.set_environment(JOB_CLUSTER="twin")
+    jobs.start_jobs()
+    with ExitStack() as exits:
+        yield partial(start_twin, jobs, exits)
+        jobs.kill_jobs()
+    jobs.environment = environment
+    with jobs.connect() as connection:
+        connection.execute("DELETE FROM jobs_job")
+
+
+def start_twin(jobs, exits):
+    other = subprocess.Popen(
+        jobs.command("manage.py", "jobs"),
+        cwd=settings.BASE_DIR,
+        env=jobs.environment,
+        preexec_fn=parent_death_hook(),
+    )
+    exits.callback(end_family, other, kill=True)
+    deadline = time.monotonic() + READY_SECONDS
+    while len(twins(jobs)) == 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def twins(jobs):
+    """Return the clusters that beat a moment ago."""
+    with jobs.connect() as connection:
+        return connection.execute(
+            "SELECT cluster FROM jobs_heartbeat WHERE cluster LIKE 'twin%'"
+            " AND beat_at > now() - interval '5 seconds'"
+        ).fetchall()
+
+
+def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
+    ids = [enqueue(jobs, "sleep", "[60]") for _ in range(2)]
+    until_begun(jobs, *ids)
+
+    twin()
+
+    # The other one looks for jobs once a second.
+    time.sleep(3)
+    assert [job(jobs, id) for id in ids] == [(1, None)] * 2
 
 
 @pytest.mark.timeout(240)

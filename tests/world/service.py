@@ -111,7 +111,7 @@ class Service:
         """Start the supervised job cluster unless it runs, and wait for its beat."""
         with self.connect() as connection:
             (since,) = connection.execute("SELECT now()").fetchone() or ()
-            cluster = self.environment.get("JOB_CLUSTER", "%")
+            cluster = self.environment.get("JOB_CLUSTER", "") + "%"
             self._jobs = self._running(self._jobs, "manage.py", "jobs")
             deadline = time.monotonic() + READY_SECONDS
             while not connection.execute(

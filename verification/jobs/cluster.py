@@ -47,7 +47,7 @@ from verification.jobs import processes
 from verification.jobs import queue as job_queue
 from verification.jobs.broker import BEAT_ID, give_back, retry_soon
 from verification.jobs.processes import LoadAdjustedClock, SharedFlag
-from verification.jobs.queue import cluster_name
+from verification.jobs.queue import make_cluster_name
 from verification.jobs.schedules import SCHEDULES
 from verification.outbound.client import LONGEST_SECONDS
 from verification.values import clock
@@ -75,10 +75,10 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    def __init__(self, cluster: str = "") -> None:
-        # With the same name, the next cluster takes back the jobs of a killed one at
-        # once.
-        self._cluster = cluster or f"{socket.gethostname()}-{os.urandom(4).hex()}"
+    def __init__(self, label: str = "") -> None:
+        # All its clusters have the same name: the next one takes back the jobs of a
+        # killed one at once.
+        self._cluster = make_cluster_name(label)
         self._clock = LoadAdjustedClock()
         self._stopping = self._hurrying = False
         self._pause = 0.0
@@ -212,7 +212,10 @@ def preload() -> None:
 def harden() -> None:
     if sys.platform != "linux":
         return
-    os.environ.setdefault("JOB_CLUSTER", cluster_name())
+    if "JOB_SUPERVISOR_PIPE" not in os.environ:
+        # Without a supervisor, which would have made the name.
+        label = os.environ.get("JOB_CLUSTER", "")
+        os.environ["JOB_CLUSTER"] = make_cluster_name(label)
     clock.follow_database()
     cluster.Sentinel = Sentinel
     # django-q2 asks it to report the exception that it has just caught.

@@ -183,8 +183,18 @@ def _notify_clusters() -> None:
         cursor.execute("SELECT pg_notify(%s, '')", [CHANNEL])
 
 
+def make_cluster_name(label: str) -> str:
+    """Return a name that no other cluster has, whatever machines are called.
+
+    Claims, heartbeats and slots belong to a name: two clusters that shared one would
+    take each other's running jobs and slots.
+    """
+    # The columns of the name hold 100 characters.
+    return f"{(label or socket.gethostname())[:80]}-{os.urandom(8).hex()}"
+
+
 def cluster_name() -> str:
-    """Return the name of this process's cluster; a restart keeps it."""
+    """Return the name of this process's cluster."""
     return os.environ.get("JOB_CLUSTER") or f"{socket.gethostname()}-{os.getpid()}"
 
 

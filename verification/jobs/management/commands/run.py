@@ -124,7 +124,6 @@ class Command(BaseCommand):
             signal.signal(sign, _exit)
         server.refuse_public_development()
         _require_own_folder()
-        # Only one service on this machine can have this port.
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
         web_server = Part("web server", server.main)
         self.parts = [web_server, Part("supervisor", jobs.run)]
