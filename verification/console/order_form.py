@@ -176,11 +176,10 @@ def sorted_checks(definitions: Iterable[CheckDefinition]) -> list[CheckDefinitio
 
 def _check_label(definition: CheckDefinition) -> str:
     price = f"{definition.currency} {definition.price:,.2f}"
+    # The sentences after the first one are for those who write requests.
+    about = definition.description.partition(". ")[0].rstrip(".")
     return format_html(
-        "{}, {}<br><small>{}</small>",
-        definition.display_name,
-        price,
-        definition.description,
+        "{}, {}<br><small>{}.</small>", definition.display_name, price, about
     )
 
 
