@@ -224,10 +224,17 @@ def test_full_disk_leaves_no_half_of_a_backup(
         assert db.execute(BACKUPS).fetchone() == before
 
 
-def test_drill_restores_and_leaves_nothing(backup: Path, service: Service):
-    said = service.manage("restore_drill", str(backup))
+def test_drill_restores_and_leaves_nothing(
+    backup: Path, service: Service, tmp_path: Path
+) -> None:
+    """The URL of the database may be in a file."""
+    url = tmp_path / "url"
+    url.write_text(service.database_url)
+    named = {"DATABASE_URL": "", "DATABASE_URL_FILE": str(url)}
 
-    assert "The backup can be restored" in said
+    done = run(service, "restore_drill", str(backup), **named)
+
+    assert "The backup can be restored" in done.stdout, done.stderr
     assert left_by_drills(service, backup.parent) == []
     assert last_drill(service) is True
 

@@ -101,6 +101,9 @@ def _restore(backup: Path, database: str, documents: Path) -> int:
         **os.environ,
         "DATABASE_URL": url,
         "DATABASE_DIRECT_URL": url,
+        # The service may have its URL in a file.
+        "DATABASE_URL_FILE": "",
+        "DATABASE_DIRECT_URL_FILE": "",
         "DOCUMENTS_BUCKET": "",
         "DOCUMENTS_DIR": str(documents),
     }
