@@ -312,7 +312,7 @@ _PROBLEM_KINDS = [
         "unavailable",
         503,
         "The service is not available just now",
-        "The service cannot reach its database.",
+        "The service cannot reach its database, or its web server restarts.",
         "Wait for the time in Retry-After, then try again with the same "
         "Idempotency-Key.",
     ),
