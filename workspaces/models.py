@@ -522,6 +522,11 @@ class ApiRequest(models.Model):
             ),
             models.Index(
                 fields=["key", "id"],
+                condition=Q(status__gte=400),
+                name="api_requests_refused",
+            ),
+            models.Index(
+                fields=["key", "id"],
                 condition=Q(status__gte=500),
                 name="api_requests_in_error",
             ),

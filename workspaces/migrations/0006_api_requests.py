@@ -64,6 +64,11 @@ class Migration(migrations.Migration):
                         name="api_requests_by_problem",
                     ),
                     models.Index(
+                        condition=models.Q(("status__gte", 400)),
+                        fields=["key", "id"],
+                        name="api_requests_refused",
+                    ),
+                    models.Index(
                         condition=models.Q(("status__gte", 500)),
                         fields=["key", "id"],
                         name="api_requests_in_error",
