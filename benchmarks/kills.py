@@ -138,29 +138,38 @@ def _kill(run: Run) -> str:
     if run.has_ended():
         # A part that is killed more than three times a minute ends `run`.
         run.start()
-    name, chance = "", random.random()
-    found: list[psutil.Process] = []
-    while not found:
-        processes = run.processes()
-        databases = [p for p in processes if p.name() == "postgres"]
-        others = [p for p in processes if p.name() != "postgres"]
-        if chance < POSTMASTER:
-            name, found = "postmaster", databases[:1]
-        elif chance < POSTMASTER + RUN:
-            name, found = "run", others[:1]
-        elif chance < 0.25:
-            name, found = "process of the database", databases[1:]
-        else:
-            name, found = "process of web or jobs", others[1:]
-        time.sleep(0 if found else 0.1)
-    victim = random.choice(found)
-    victim.kill()
+    chance = random.random()
+    while True:
+        try:
+            name, found = _candidates(run.processes(), chance)
+            if found:
+                victim = random.choice(found)
+                victim.kill()
+                break
+        except psutil.NoSuchProcess:
+            # It ended by itself, or because its parent was killed.
+            continue
+        time.sleep(0.1)
     if name == "run":
         victim.wait()
         run.start()
     if name in {"run", "postmaster"}:
         run.wait_until_ready()
     return name
+
+
+def _candidates(
+    processes: list[psutil.Process], chance: float
+) -> tuple[str, list[psutil.Process]]:
+    databases = [p for p in processes if p.name() == "postgres"]
+    others = [p for p in processes if p.name() != "postgres"]
+    if chance < POSTMASTER:
+        return "postmaster", databases[:1]
+    if chance < POSTMASTER + RUN:
+        return "run", others[:1]
+    if chance < 0.25:
+        return "process of the database", databases[1:]
+    return "process of web or jobs", others[1:]
 
 
 def _wait(client: Client) -> None:
