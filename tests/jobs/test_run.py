@@ -11,12 +11,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import psutil
+import psycopg
 import pytest
 import requests
 from django.conf import settings
@@ -36,6 +38,8 @@ pytestmark = pytest.mark.slow
 
 SECONDS_TO_START = 90
 SECONDS_TO_RECOVER = 15
+OTHER_SESSIONS = """SELECT count(*) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"""
 
 
 class Run:
@@ -43,11 +47,11 @@ class Run:
 
     def __init__(self, folder: Path, demo: str = "0", **variables: str) -> None:
         kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
-        self._data = folder / "data"
+        self.data = folder / "data"
         self._environment = kept | {
             "DEBUG": "True",
             "PORT": str(free_port()),
-            "DATA_DIR": str(self._data),
+            "DATA_DIR": str(self.data),
             "DEMO": demo,
             **variables,
         }
@@ -67,6 +71,9 @@ class Run:
     def start(self) -> str:
         """Start it; the welcome that it prints."""
         self.launch()
+        return self.wait_for_welcome()
+
+    def wait_for_welcome(self) -> str:
         assert self._process
         deadline = time.monotonic() + SECONDS_TO_START
         while "/reports/ID" not in self.output():
@@ -106,13 +113,13 @@ class Run:
         return self._output.read_text()
 
     def kill_database(self) -> None:
-        self._database().send_signal(signal.SIGQUIT)
+        self.database().send_signal(signal.SIGQUIT)
 
     def part(self, name: str) -> psutil.Process:
         assert self._process
         run = psutil.Process(self._process.pid)
         if name == "database":
-            return self._database()
+            return self.database()
         # The names of `ps`; forked processes have the names of their parents.
         parts = {part.name(): part for part in run.children()}
         if name == "web server":
@@ -133,7 +140,7 @@ class Run:
         return answer.ok and age + 0.1 < time.monotonic() - moment
 
     def _database(self) -> psutil.Process:
-        pid_file = self._data / "postgres" / "postmaster.pid"
+        pid_file = self.data / "postgres" / "postmaster.pid"
         return psutil.Process(int(pid_file.read_text().split()[0]))
 
     def press_ctrl_c(self) -> None:
@@ -285,6 +292,21 @@ def test_run_restarts_a_database_that_dies(run: Run):
 
 
 @pytest.mark.timeout(240)
+def test_run_waits_while_its_database_recovers(run: Run):
+    embedded.start(run.data)
+    connect = partial(psycopg.connect, embedded.url(run.data), autocommit=True)
+    with connect() as stuck, connect() as killed:
+        run.launch()
+        while stuck.execute(OTHER_SESSIONS).fetchone() == (1,):
+            time.sleep(0.05)
+        # The server recovers when all its sessions have ended, which takes it five
+        # seconds with one that is stopped.
+        os.kill(stuck.info.backend_pid, signal.SIGSTOP)
+        os.kill(killed.info.backend_pid, signal.SIGKILL)
+
+    assert run.wait_for_welcome()
+
+
 def test_service_is_ready_again_15_seconds_after_any_process_is_killed(run: Run):
     run.start()
     for name in ("run", "database", "supervisor", "cluster", "worker", "web server"):

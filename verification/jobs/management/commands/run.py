@@ -23,6 +23,7 @@ from django.core.management.sql import emit_post_migrate_signal
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
 from verification.db import embedded, startup
+from verification.db.base import reconnect
 from verification.jobs import processes, queue
 from verification.jobs.cluster import GRACE_SECONDS, Supervisor, preload
 from verification.jobs.processes import LoadAdjustedClock, parent_death_hook
@@ -162,8 +163,10 @@ class Command(BaseCommand):
                 if not embedded.is_used() or attempt == MAX_RESTARTS - 1:
                     raise
                 connections.close_all()
-                time.sleep(0.5)
                 self._restart_database()
+                # After a crash the server recovers before it answers.
+                if not reconnect(embedded.START_SECONDS):
+                    raise
 
     def _wait_until_ready(self) -> None:
         started_at, clock = time.monotonic(), LoadAdjustedClock()
