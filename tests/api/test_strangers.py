@@ -56,6 +56,7 @@ SCOPES = {
     ("get", "/api/v1/reports/{reportId}/events"): "reports:read",
     ("get", "/api/v1/corrections"): "reports:read",
     ("get", "/api/v1/corrections/{correctionId}"): "reports:read",
+    ("get", "/api/v1/packages"): None,
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
     ("get", "/api/v1/sandbox/subjects"): None,

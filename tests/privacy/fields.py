@@ -23,9 +23,12 @@ WITHOUT_MARK = {
     "Decision.reasonCodes[]": "codes",
     "Decision.replaces": "an id",
     "DraftEdit.checksRequested[]": "names of checks",
+    "DraftEdit.package": "the name of a package",
     "Recover.since": "a time",
     "ReportItem.checksRequested[]": "names of checks",
+    "ReportItem.package": "the name of a package",
     "Rule.checkNames[]": "names of checks",
+    "Rule.package": "the name of a package",
     "WebhookConfiguration.secret": "the client's",
     "WebhookConfiguration.url": "the client's",
     # Forms

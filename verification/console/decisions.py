@@ -48,7 +48,7 @@ def decision_form(place: Place, report: Report) -> forms.DecisionForm:
     return forms.DecisionForm(
         place.posted,
         initial={"replaces": present.pk if present else None},
-        codes=[(row.code, f"{_text(row.words)} ({row.code})") for row in codes],
+        codes=[(row.code, _text(row.words)) for row in codes],
     )
 
 

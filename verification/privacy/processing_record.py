@@ -62,6 +62,12 @@ ACTIVITIES = [
         "Consent that names monitoring",
     ),
     (
+        "Keep what clients decide about reports, with their reasons",
+        "Subjects",
+        "The client; the operator is its processor",
+        "The client's own: contract, legal obligation, or legitimate interest",
+    ),
+    (
         "Take payments for reports, and give them back",
         "Payers",
         "The operator",
