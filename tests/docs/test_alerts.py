@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from django.conf import settings
+from django.core.management import get_commands
 from django.test import Client
 
 from tests.sources.test_health import count_calls
@@ -107,6 +108,36 @@ def test_each_section_of_the_runbooks_says_what_to_do():
         assert (
             tuple(re.findall(r"^- \*\*([\w ]+):\*\*", section, re.MULTILINE)) == PARTS
         )
+
+
+def test_runbooks_name_commands_of_an_installation():
+    named = set(re.findall(r"`verification (\w+)", RUNBOOKS))
+    named |= set(re.findall(r"^verification (\w+)", RUNBOOKS, re.MULTILINE))
+
+    assert len(named) > 8
+    assert named <= get_commands().keys()
+    # Neither is there on such a machine.
+    assert "manage.py" not in RUNBOOKS
+    assert "$DATABASE_URL" not in RUNBOOKS
+
+
+def test_runbooks_ask_pages_of_operators_past_the_proxies():
+    addresses = re.findall(r"curl (?:-s )?(\S+?)(?:/readyz|/metrics)", RUNBOOKS)
+
+    assert addresses
+    assert set(addresses) == {"http://127.0.0.1:8000"}
+
+
+def test_runbooks_link_to_sections_that_exist():
+    broken = []
+    for page, anchor in re.findall(r"\]\(([\w.-]*)#([\w-]+)\)", RUNBOOKS):
+        text = (ROOT / "docs" / page).read_text() if page else RUNBOOKS
+        titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+        if anchor not in slugs:
+            broken.append((page, anchor))
+
+    assert broken == []
 
 
 @pytest.mark.parametrize(
