@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -370,6 +371,21 @@ def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
     # The other one looks for jobs once a second.
     time.sleep(3)
     assert [job(jobs, id) for id in ids] == [(1, None)] * 2
+
+
+@pytest.mark.timeout(180)
+def test_stopping_cluster_keeps_its_running_job_from_others(jobs, twin):
+    id = enqueue(jobs, "sleep", "[26]")
+    until_begun(jobs, id)
+    twin()
+
+    with ThreadPoolExecutor(1) as operator:
+        stopped = operator.submit(jobs.stop_jobs)
+        while found := job(jobs, id):
+            # The other one takes the jobs of a dead cluster after 20 seconds.
+            assert found == (1, None)
+            time.sleep(0.1)
+        stopped.result()
 
 
 @pytest.mark.timeout(240)

@@ -338,6 +338,10 @@ class Sentinel(cluster.Sentinel):
             _retry(slot.job)
 
     def _report(self) -> None:
+        if job_queue.stopping.is_set():
+            # No beats pass through a stopping cluster. Without a heartbeat others would
+            # run its running jobs as well.
+            job_queue.beat()
         busy = all(process.timer.value > 0 for process in self.pool)
         sign = processes.ALL_BUSY if busy and self.pool else processes.SENTINEL_ALIVE
         processes.signal_supervisor(sign)
