@@ -14,6 +14,7 @@ from tests.world.clients import api as api
 from tests.world.clients import live_api as live_api
 from tests.world.clients import live_source as live_source
 from tests.world.clients import workspace as workspace
+from tests.world.flush import django_db_setup as django_db_setup
 from tests.world.service import SERVED
 from tests.world.service import service as service
 from tests.world.staff import admin_client as admin_client
@@ -54,15 +55,6 @@ def django_db_modify_db_settings(
     database_server: None, django_db_modify_db_settings_parallel_suffix: None
 ) -> None:
     """Called by pytest-django before it makes the test database."""
-    # Of the class: Playwright's loop makes another connection than this one.
-    operations: Any = type(connection.ops)
-    execute = operations.execute_sql_flush
-
-    def execute_sql_flush(ops: Any, statements: list[str]) -> None:
-        # History is append-only, and triggers refuse to truncate it.
-        execute(ops, ["SET LOCAL session_replication_role = replica", *statements])
-
-    operations.execute_sql_flush = execute_sql_flush
     drop = connection.creation._destroy_test_db
 
     def destroy_test_db(name: str, verbosity: int) -> None:

@@ -37,11 +37,13 @@ def add_migration(
     monkeypatch: pytest.MonkeyPatch,
     transactional_db: None,
 ) -> Iterator[AddMigration]:
-    """Yield a function that adds a migration; take them all back at the end."""
+    """Yield a function that adds a migration, and forget them all at the end.
+
+    A test that applies one asks for `take_back`, too.
+    """
     own = Path(apps.get_app_config("backups").path) / "migrations"
     folder = tmp_path / PACKAGE
     shutil.copytree(own, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    before = last_migration()
     monkeypatch.syspath_prepend(str(tmp_path))
     settings.MIGRATION_MODULES = {"backups": PACKAGE}
 
@@ -58,9 +60,16 @@ def add_migration(
         invalidate_caches()
 
     yield add
-    call_command("migrate", "backups", before, verbosity=0)
     for module in [name for name in sys.modules if name.startswith(PACKAGE)]:
         del sys.modules[module]
+
+
+@pytest.fixture
+def take_back(add_migration: AddMigration) -> Iterator[None]:
+    """Take the migrations of the test back."""
+    before = last_migration()
+    yield
+    call_command("migrate", "backups", before, verbosity=0)
 
 
 def last_migration() -> str:

@@ -15,8 +15,11 @@ from django.db import connection
 from tests.configuration.test_refusals_to_start import database_url
 from tests.upgrades.migrations import AddMigration
 from tests.upgrades.migrations import add_migration as add_migration
+from tests.upgrades.migrations import take_back as take_back
 from verification.backups.management.commands import migrate
 from verification.jobs.queue import TRY_LOCK
+
+pytestmark = pytest.mark.usefixtures("take_back")
 
 COLUMN = "migrations.AddField('backup', 'place', models.TextField(null=True))"
 INDEX = "AddIndexConcurrently('backup', models.Index('rows', name='backup_rows'))"
@@ -179,7 +182,7 @@ def test_second_migrate_waits_for_the_first(
     assert value(HAS_COLUMN) == 1
 
 
-def test_limits_end_with_the_migration(transactional_db: None) -> None:
+def test_limits_end_with_the_migration() -> None:
     before = value("SHOW lock_timeout"), value("SHOW statement_timeout")
 
     call_command("migrate", verbosity=0)
