@@ -2,7 +2,7 @@
 
 Django truncates all tables, of which most are empty, and then looks for every content
 type and permission and writes the roles anew. This deletes rows where there are some.
-Tables that migrations fill get their rows back if the test has changed them.
+Tables that `migrate` fills get their rows back if the test has changed them.
 """
 
 from typing import Any
@@ -12,13 +12,11 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
-FILLED = (
-    "django_content_type",
-    "auth_permission",
-    "auth_group",
-    "auth_group_permissions",
-    "backoffice_keyprobe",
-)
+TABLES = """
+SELECT c.oid::regclass::text FROM pg_class c
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+    AND NOT c.relispartition AND c.relname <> 'django_migrations'
+"""
 # History is append-only, and its triggers refuse to delete it; a replica has none.
 DELETE_ROWS = """
 DO $$
@@ -27,33 +25,32 @@ DECLARE
     has_rows boolean;
 BEGIN
     SET LOCAL session_replication_role = replica;
-    FOR name IN
-        SELECT c.oid::regclass::text FROM pg_class c
-        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
-            AND NOT c.relispartition AND c.relname <> ALL ({kept})
-    LOOP
+    FOR name IN {tables} AND c.oid::regclass::text <> ALL ({kept}) LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', name) INTO has_rows;
         IF has_rows THEN
             EXECUTE format('DELETE FROM %s', name);
         END IF;
     END LOOP;
 END $$
-""".format(kept=f"ARRAY{['django_migrations', *FILLED]}")  # noqa: S608
+"""
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    with django_db_blocker.unblock():
-        rows = {table: _read(table) for table in FILLED}
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(TABLES)
+        tables = [name for (name,) in cursor.fetchall()]
+        filled = {name: rows for name in tables if (rows := _read(name))}
+    statement = DELETE_ROWS.format(tables=TABLES, kept=f"ARRAY{[*filled]}")
 
     def flush(case: TransactionTestCase) -> None:
         # A test may have broken the connection.
         connection.close_if_unusable_or_obsolete()
         with connection.cursor() as cursor:
-            cursor.execute(DELETE_ROWS)
-        for table, before in rows.items():
-            if _read(table) != before:
-                _write(table, before)
+            cursor.execute(statement)
+        for table, rows in filled.items():
+            if _read(table) != rows:
+                _write(table, rows)
         ContentType.objects.clear_cache()
 
     TransactionTestCase._fixture_teardown = flush
@@ -61,11 +58,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
 
 def _read(table: str) -> bytes:
     """Return the rows as PostgreSQL copies them."""
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY (SELECT * FROM {table} ORDER BY 1) TO STDOUT") as rows,  # noqa: S608
-    ):
-        return b"".join(rows)
+    rows = f"COPY (SELECT * FROM {table} ORDER BY 1) TO STDOUT"  # noqa: S608
+    with connection.cursor() as cursor, cursor.copy(rows) as copy:
+        return b"".join(copy)
 
 
 def _write(table: str, rows: bytes) -> None:
