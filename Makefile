@@ -20,7 +20,7 @@ run: $(READY) ## run the whole service here; Ctrl-C stops it
 test: $(READY) ## run the tests
 	@$(BIN)/python -m pytest -m "not slow" -n 3
 
-test-slow: $(READY) ## run the long tests, which kill the service again and again
+test-slow: $(READY) ## run the long tests: in a browser, and of the running service
 	@$(BIN)/python -m pytest -m slow -n 3
 
 check: export DEBUG = True

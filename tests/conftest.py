@@ -39,6 +39,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices:
     return FewServices(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count a test of the running service as slow: its start takes 15 s."""
+    for item in items:
+        if "service" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[None]:
     """The server of DATABASE_URL, or the embedded one for as long as it is used."""

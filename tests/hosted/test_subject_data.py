@@ -158,6 +158,7 @@ def test_link_of_somebody_else_opens_no_other_data(granted: Visitor, ask: Any):
     assert other.get().status_code == 403
 
 
+@pytest.mark.slow
 def test_500_wrong_answers_are_harmless(granted: Visitor):
     at = now()
     for nth in range(100):

@@ -56,9 +56,8 @@ def test_web_server_reads_no_source_code_of_answers_at_start():
     loaded(f"import verification.asgi,linecache;assert not {read}")
 
 
-@pytest.mark.parametrize("module", [BACK_OFFICE, "unfold.admin", "redis"])
-def test_job_cluster_does_not_load(module):
-    assert not loaded(JOBS, module, JOB_CLUSTER="here")
+def test_job_cluster_loads_no_back_office_and_no_redis():
+    assert not loaded(JOBS, BACK_OFFICE, "unfold.admin", "redis", JOB_CLUSTER="here")
 
 
 def test_job_finds_the_pages_of_the_back_office():

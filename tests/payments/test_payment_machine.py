@@ -50,7 +50,7 @@ def paid_api(prepaid_api: Api, settings: Any) -> Iterator[Api]:
 
 
 def test_both_books_agree_after_payments_in_any_order(paid_api: Api):
-    play(lambda done: PaymentMachine(paid_api, done), operations=200, steps=40)
+    play(lambda done: PaymentMachine(paid_api, done), operations=60, steps=40)
 
 
 @pytest.mark.slow

@@ -26,6 +26,8 @@ from verification.golive.models import Document
 from verification.privacy.models import CorrectionDocument
 from workspaces.models import Workspace
 
+pytestmark = pytest.mark.slow
+
 DUMPS = sorted(
     FOLDER.glob(f"*{SUFFIX}"),
     key=lambda path: parse_version(path.name.removesuffix(SUFFIX)),
