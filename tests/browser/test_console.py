@@ -124,6 +124,62 @@ def test_second_factor_is_set_up_by_a_member(page, service, look):
     look("console-33-one-time-code")
 
 
+KEY = (
+    "from django.contrib.auth.models import User;"
+    "from workspaces import keys;"
+    "member = User.objects.get(email={email!r}).memberships.get();"
+    "_, text = keys.issue(member.workspace, environment='sandbox', name='Loans');"
+    "print(text)"
+)
+
+
+def test_developer_reads_why_a_request_was_refused(page, service, look):
+    email = "wafula@people.test"
+    make_member(service, email)
+    key = service.manage("shell", "-v", "0", "-c", KEY.format(email=email)).strip()
+    sent = {**person(), "checksRequested": ["IDENTTY"]}
+    refused = requests.post(
+        f"{service.url}/api/v1/reports",
+        json={"reports": [sent]},
+        headers={"Authorization": f"Bearer {key}", "X-Request-Id": "order-17"},
+        timeout=30,
+    )
+    order(service, key)
+    assert refused.status_code == 400
+
+    log_in(page, service, email)
+    page.get_by_role("link", name="Requests", exact=True).click()
+    page.get_by_label("Request id").fill("order-17")
+    # The record is written within seconds.
+    for _ in range(20):
+        page.get_by_role("button", name="Show").click()
+        if page.get_by_role("row").count() == 2:
+            break
+        time.sleep(0.5)
+    expect(page.get_by_text("unknown-check")).to_be_visible()
+    look("console-50-request")
+    page.get_by_role("link", name="The request breaks a rule").click()
+    expect(page.get_by_role("heading", name="What to do")).to_be_visible()
+    page.go_back()
+    page.get_by_label("Request id").fill("")
+    page.get_by_role("button", name="Show").click()
+    look("console-51-requests")
+
+    page.get_by_role("link", name="Exports", exact=True).click()
+    page.get_by_role("button", name="Export").click()
+    assert page.title().startswith("Error: ")
+    look("console-52-export-errors")
+    today = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 3 * 3600))
+    page.get_by_label("From").fill(today)
+    page.get_by_label("To", exact=True).fill(today)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    rows = download.value.path().read_text().splitlines()
+    assert len(rows) == 2
+    assert "W••••" in rows[1]
+    assert "Wanjiku" not in rows[1]
+
+
 def test_guessing_passwords_is_told_to_be_over(page, service, look):
     for _ in range(5):
         page.goto(f"{service.url}/accounts/login/")
