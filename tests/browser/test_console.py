@@ -97,6 +97,8 @@ def walk(page, look) -> None:
     look("console-17-invited")
     page.get_by_role("link", name="Settings", exact=True).click()
     look("console-18-settings")
+    make_package(page, look)
+    page.get_by_role("link", name="Settings", exact=True).click()
     page.get_by_role("link", name="Close it").click()
     look("console-19-closing")
     page.goto(re.sub(r"settings/close$", "webhooks/configure", page.url))
@@ -107,6 +109,21 @@ def walk(page, look) -> None:
     page.get_by_role("link", name="English").click()
     page.goto(re.sub(r"sandbox/webhooks.*$", "production/keys/", page.url))
     look("console-22-production-keys")
+
+
+def make_package(page, look) -> None:
+    page.get_by_role("link", name="Packages of checks").click()
+    page.get_by_role("link", name="Make a package").click()
+    page.get_by_role("button", name="Make the package").click()
+    look("console-18-package-errors")
+    page.get_by_label("Name", exact=True).fill("our-loans")
+    page.get_by_label("Title").fill("Our loans")
+    page.get_by_label(re.compile("^National identity")).check()
+    page.get_by_role("button", name="Make the package").click()
+    expect(page.get_by_text("The package is made.")).to_be_visible()
+    look("console-18-packages")
+    page.get_by_role("link", name="Edit our-loans").click()
+    look("console-18-package")
 
 
 def test_second_factor_is_set_up_by_a_member(page, service, look):

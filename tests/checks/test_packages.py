@@ -1,9 +1,11 @@
 """Staff make the operator's packages, and set prices of workspaces' own."""
 
 import pytest
+from django.db import IntegrityError
 
 from tests.world.packages import LOAN, create_package
 from tests.world.staff import admin_url, change_url, list_url, read_page
+from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckPackage
 
@@ -97,3 +99,24 @@ def test_package_is_not_deleted(workspace, superuser):
     url = admin_url(CheckPackage, "delete", made.pk)
 
     assert superuser.post(url, {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.django_db(transaction=True)
+def test_name_belongs_to_the_operator_or_to_workspaces_when_made_at_once(
+    workspace, another_api
+):
+    def make(number: int) -> bool:
+        owner = [None, workspace, another_api.workspace][number % 3]
+        try:
+            create_package("ours", workspace=owner)
+        except IntegrityError:
+            return False
+        return True
+
+    for _ in range(5):
+        CheckPackage.objects.all().delete()
+
+        made = run_at_once(6, make)
+
+        owners = set(CheckPackage.objects.values_list("workspace", flat=True))
+        assert sum(made) == len(owners) == (1 if None in owners else 2)

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import create_report_with_status, two_checks
+from tests.world.packages import by_package, create_package
 from verification.checks.models import CheckDefinition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,6 +79,21 @@ def test_billing_adds_no_statement(warm: Api):
 
     assert warm.account.balance == charged < 0
     assert billed == unbilled
+
+
+def test_package_costs_one_statement_however_many_name_it(warm: Api):
+    create_package()
+
+    def create(*items: dict) -> int:
+        return cost(lambda: warm.create(*items))
+
+    by_checks = [{**person(), "reuse": False}] * 2
+    by_name = [{**by_package(), "reuse": False}] * 2
+    create(*by_checks)
+
+    # The statement finds the packages; there is none if no item names one.
+    assert create(*by_checks) + 1 == create(*by_name)
+    assert create(by_checks[0]) + 1 == create(by_name[0])
 
 
 def test_batch_of_500_costs_no_more_than_one_of_200(warm: Api):

@@ -41,6 +41,7 @@ from tests.watchlists.files import FILES
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, person
 from tests.world.members import create_member
 from tests.world.orders import create_report_with_status
+from tests.world.packages import create_package
 from tests.world.payments import poll_checkouts, send_event
 from tests.world.receiver import authority as authority
 from tests.world.receiver import receiver as receiver
@@ -168,6 +169,7 @@ def join_workspace(workspace: Workspace) -> None:
     request_name_change(member, "Baobab Bank PLC", "Baobab", "We merged", who)
     invite(member, "new@people.test", Role.VIEWER)
     Note.objects.create(workspace=workspace, author="grace", text="Calls on Mondays.")
+    create_package(workspace=workspace)
 
 
 def run_schedule() -> None:

@@ -489,6 +489,8 @@ class ReportSummary(Shape):
     status: ReportStatus
     reference: str | None
     risk_score: Score | None
+    package: str | None = None
+    """The package that it was ordered by."""
     checks_count: int
     completed_checks_count: int
     created_at: Timestamp
