@@ -435,6 +435,20 @@ def test_package_keeps_its_name_and_workspace(workspace, field: str):
         package.save()
 
 
+def test_checks_of_packages_count_like_single_checks(api: Api):
+    create_package()
+
+    def remaining(*items: dict[str, Any]) -> int:
+        answer = api.post("/reports/quote", {"reports": list(items)})
+        assert answer.status_code == 200
+        return int(answer["RateLimit"].split("r=")[1].split(";")[0])
+
+    first = remaining(by_package())
+    # 120 checks
+    assert first - remaining(*[by_package()] * 40) == 2
+    assert first - remaining(*[person()] * 40) == 4
+
+
 def test_consent_names_each_check_of_the_package(api: Api):
     create_package()
 
