@@ -15,6 +15,7 @@ SUMMARY = {
     "status",
     "reference",
     "riskScore",
+    "package",
     "checksCount",
     "completedChecksCount",
     "createdAt",

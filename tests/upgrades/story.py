@@ -39,6 +39,7 @@ from tests.privacy.marks import world as world
 from tests.watchlists.conftest import load as load
 from tests.watchlists.files import FILES
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, person
+from tests.world.decisions import demand_second
 from tests.world.members import create_member
 from tests.world.orders import create_report_with_status
 from tests.world.packages import create_package
@@ -69,6 +70,7 @@ from verification.privacy import staff_erasures
 from verification.privacy.holds import hold
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
+from verification.web.request_records import writer
 from workspaces.members import invite
 from workspaces.models import Note, Role, Workspace
 
@@ -105,6 +107,8 @@ def story(
     hire_staff(another_api.workspace)
     join_workspace(another_api.workspace)
     run_schedule()
+    # The records of the API's requests wait for the thread of a web process.
+    writer.flush()
     return world
 
 
@@ -139,6 +143,7 @@ def use_rights(api: Api, another_api: Api) -> None:
     erase(another_api, another_api.create(person(idNumber="44444444"))["id"])
     where = [("EMAIL", "amina@payer.test")]
     block(api.workspace.pk, where, Block.Reason.UNKNOWN)
+    demand_second(another_api)
 
 
 def hire_staff(workspace: Workspace) -> None:
