@@ -79,7 +79,7 @@ def test_officer_orders_by_keyboard(page, service, look):
     press(page, "Order again", "link")
     expect(page.get_by_label("Full name")).to_have_value("Wanjiku Kamau")
     look("order-08-again")
-    press(page, "Choose other checks")
+    press(page, "Other checks, consent or payer")
     expect(page.get_by_label("National identity")).to_be_checked()
     look("order-09-other-checks")
 

@@ -23,7 +23,7 @@ from verification.console.orders import Choice
 from verification.notifications.models import Notification
 from verification.reports.models import Report
 from workspaces import members
-from workspaces.models import LedgerEntry, Role
+from workspaces.models import LedgerEntry, Member, Role
 
 HIDDEN = re.compile(r'<input type="hidden" name="order" value="([^"]+)"')
 DIGEST = re.compile(r'name="digest" value="([0-9a-f]+)"')
@@ -405,6 +405,29 @@ def test_typed_details_stay_when_other_checks_are_chosen(officer):
     assert "kraPin" in page
 
 
+def test_consent_is_added_to_a_draft_that_waits_for_it(admin):
+    officer = Officer(admin, choice(consent=""))
+    officer.quote(**WANJIKU)
+    officer.press("draft")
+    report = Report.objects.get()
+
+    edit(admin, report, choice(), **WANJIKU, **attested())
+
+    assert Consent.objects.get().status == "ATTESTED"
+    assert offered(admin, str(report.pk)) >= {"launch"}
+
+
+def test_language_is_changed_without_losing_the_choice(officer):
+    found = re.search(r'href="([^"]*lang=sw)"', officer.open())
+
+    page = officer.visitor.http.get(
+        officer.url.partition("?")[0] + unescape(found[1])
+    ).content.decode()
+
+    assert "Hatua ya 2 kati ya 3" in page
+    assert 'name="subject-idNumber"' in page
+
+
 def test_details_can_be_changed_after_the_quote(officer):
     officer.quote(**WANJIKU, **attested())
 
@@ -513,6 +536,17 @@ def test_role_taken_since_the_quote_orders_nothing(officer, owner):
     assert "Your role does not allow this" in page
     assert "Nothing was changed." in page
     assert not Report.objects.exists()
+
+
+def test_role_taken_while_the_order_is_under_way_is_noticed(owner, admin):
+    stale = admin.member
+    members.change_role(owner.member, Member.objects.get(pk=stale.pk), Role.VIEWER)
+    with pytest.raises(members.NotAllowed):
+        members.require_present(stale, members.Permission.ORDER)
+
+    members.remove(owner.member, Member.objects.get(pk=stale.pk))
+    with pytest.raises(members.NotAllowed):
+        members.require_present(stale, members.Permission.SEE)
 
 
 def test_viewer_is_offered_no_order(viewer, api: Api):

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import segno
 from django import template
+from django.http import QueryDict
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
@@ -80,4 +81,13 @@ def _list_query(context: dict[str, Any], name: str, value: Any) -> str:
     query.pop(name, None)
     if value is not None:
         query[name] = str(value)
+    return f"?{query.urlencode()}"
+
+
+@register.simple_tag(takes_context=True)
+def language_query(context: dict[str, Any], language: str) -> str:
+    """Return the query of the same page in another language."""
+    request = context.get("request")
+    query = request.GET.copy() if request else QueryDict(mutable=True)
+    query["lang"] = language
     return f"?{query.urlencode()}"
