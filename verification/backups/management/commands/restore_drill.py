@@ -79,17 +79,27 @@ def _try(backup: Path, name: str, documents: Path) -> int:
     Return the code of `restore`. A drill that was killed may have left both.
     """
     database = sql.Identifier(name)
-    drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database)
     with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
-        server.execute(drop)
+        _drop(server, database)
         server.execute(sql.SQL("CREATE DATABASE {}").format(database))
         try:
             shutil.rmtree(documents, ignore_errors=True)
             documents.mkdir(mode=0o700)
             return _restore(backup, name, documents)
         finally:
-            server.execute(drop)
+            _drop(server, database)
             shutil.rmtree(documents, ignore_errors=True)
+
+
+def _drop(server: psycopg.Connection[Any], database: sql.Identifier) -> None:
+    """Drop a drill's database if it exists."""
+    drop = sql.SQL("DROP DATABASE IF EXISTS {}").format(database)
+    try:
+        # This ends autovacuum, which FORCE may not do for a role that is no superuser.
+        server.execute(drop)
+    except psycopg.errors.ObjectInUse:
+        # A session of a drill that was killed.
+        server.execute(drop + sql.SQL(" WITH (FORCE)"))
 
 
 def _restore(backup: Path, database: str, documents: Path) -> int:
