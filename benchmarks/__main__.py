@@ -32,6 +32,7 @@ FIRST = [
     "memory",
     "sources",
     "monitoring",
+    "api-requests",
 ]
 # It takes more than half an hour.
 LONG = "kills"
