@@ -7,7 +7,14 @@ from django.core import mail
 from django.utils.timezone import now
 
 from tests.consents.test_decisions import EVIDENCE
-from tests.world.clients import HOSTED, Api, company, person
+from tests.world.clients import (
+    HOSTED,
+    READERS,
+    Api,
+    company,
+    confirm_sandbox_addresses,
+    person,
+)
 from tests.world.orders import EMPLOYMENT
 from verification.consents.decisions import decline, grant, withdraw
 from verification.consents.links import remind_subjects
@@ -70,6 +77,8 @@ def test_each_subject_of_a_batch_gets_a_link(api: Api):
         {**person(email=f"p{n}@kamau.test", idNumber=f"1234{n:04}"), "consent": HOSTED}
         for n in range(30)
     ]
+    addresses = {item["subject"]["email"] for item in items}
+    confirm_sandbox_addresses(api.workspace, *addresses - set(READERS))
     api.create(*items)
     assert len({message.to[0] for message in sent()}) == 30
 

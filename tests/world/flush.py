@@ -40,7 +40,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(TABLES)
         tables = [name for (name,) in cursor.fetchall()]
-        filled = {name: rows for name in tables if (rows := _read(name))}
+        filled = {name: rows for name in tables if (rows := read_rows(name))}
     statement = DELETE_ROWS.format(tables=TABLES, kept=f"ARRAY{[*filled]}")
 
     def flush(case: TransactionTestCase) -> None:
@@ -49,23 +49,24 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute(statement)
         for table, rows in filled.items():
-            if _read(table) != rows:
-                _write(table, rows)
+            if read_rows(table) != rows:
+                with transaction.atomic(), connection.cursor() as cursor:
+                    cursor.execute("SET LOCAL session_replication_role = replica")
+                    cursor.execute(f"DELETE FROM {table}")  # noqa: S608
+                    write_rows(table, rows)
         ContentType.objects.clear_cache()
 
     TransactionTestCase._fixture_teardown = flush
 
 
-def _read(table: str) -> bytes:
+def read_rows(table: str) -> bytes:
     """Return the rows as PostgreSQL copies them."""
     rows = f"COPY (SELECT * FROM {table} ORDER BY 1) TO STDOUT"  # noqa: S608
     with connection.cursor() as cursor, cursor.copy(rows) as copy:
         return b"".join(copy)
 
 
-def _write(table: str, rows: bytes) -> None:
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")
-        cursor.execute(f"DELETE FROM {table}")  # noqa: S608
-        with cursor.copy(f"COPY {table} FROM STDIN") as copy:
-            copy.write(rows)
+def write_rows(table: str, rows: bytes) -> None:
+    copy = f"COPY {table} FROM STDIN"
+    with connection.cursor() as cursor, cursor.copy(copy) as to:
+        to.write(rows)
