@@ -348,7 +348,7 @@ def start_twin(jobs, exits):
     )
     exits.callback(end_family, other, kill=True)
     deadline = time.monotonic() + READY_SECONDS
-    while len(twins(jobs)) == 1:
+    while len(twins(jobs)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -358,19 +358,20 @@ def twins(jobs):
     with jobs.connect() as connection:
         return connection.execute(
             "SELECT cluster FROM jobs_heartbeat WHERE cluster LIKE 'twin%'"
-            " AND beat_at > now() - interval '5 seconds'"
+            " AND beat_at > now() - interval '15 seconds'"
         ).fetchall()
 
 
 def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
-    ids = [enqueue(jobs, "sleep", "[60]") for _ in range(2)]
-    until_begun(jobs, *ids)
+    # One, because beats need a free worker.
+    id = enqueue(jobs, "sleep", "[60]")
+    until_begun(jobs, id)
 
     twin()
 
     # The other one looks for jobs once a second.
     time.sleep(3)
-    assert [job(jobs, id) for id in ids] == [(1, None)] * 2
+    assert job(jobs, id) == (1, None)
 
 
 @pytest.mark.timeout(180)
