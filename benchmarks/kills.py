@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -27,7 +28,7 @@ import requests
 from benchmarks import orders
 from benchmarks.deliveries import SECRET, Receiver
 from benchmarks.figures import Figure, bench
-from benchmarks.recovery import Run
+from benchmarks.recovery import Run, RunEnded
 from benchmarks.service import Service
 from verification.db import embedded
 
@@ -110,9 +111,7 @@ def _figures(
     for thread in threads:
         thread.join()
     seconds = time.monotonic() - began
-    if run.has_ended():
-        run.start()
-    run.wait_until_ready()
+    _wait_until_ready(run)
 
     ended = time.monotonic()
     _wait(client)
@@ -136,7 +135,6 @@ def _kill(run: Run) -> str:
     """Kill a random process after a random time. Returns which one."""
     time.sleep(random.uniform(*PAUSES))
     if run.has_ended():
-        # A part that is killed more than three times a minute ends `run`.
         run.start()
     chance = random.random()
     while True:
@@ -154,8 +152,21 @@ def _kill(run: Run) -> str:
         victim.wait()
         run.start()
     if name in {"run", "postmaster"}:
-        run.wait_until_ready()
+        _wait_until_ready(run)
     return name
+
+
+def _wait_until_ready(run: Run) -> None:
+    """Wait until the service is ready, as an operator does who starts it again.
+
+    A part that is killed more than three times a minute ends `run`.
+    """
+    while True:
+        if run.has_ended():
+            run.start()
+        with suppress(RunEnded):
+            run.wait_until_ready()
+            return
 
 
 def _candidates(

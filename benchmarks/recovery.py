@@ -61,6 +61,10 @@ def _figures(run: Run, rounds: int, loops: int) -> Iterator[Figure]:
         yield Figure(name + beside, seconds, "s", target=MOST_SECONDS)
 
 
+class RunEnded(Exception):
+    """`manage.py run` has ended; the text is the end of its log."""
+
+
 class Run:
     def __init__(self, folder: Path, **environment: str) -> None:
         self._folder = folder
@@ -134,9 +138,14 @@ class Run:
         return time.monotonic() - killed_at
 
     def wait_until_ready(self) -> None:
-        """Wait until the service answers requests and has run a job."""
+        """Wait until the service answers requests and has run a job.
+
+        Raises RunEnded and TimeoutError.
+        """
         moment = time.monotonic()
         while not self._is_ready_since(moment):
+            if self.has_ended():
+                raise RunEnded((self._folder / "log").read_text()[-2000:])
             if time.monotonic() - moment > GIVE_UP_SECONDS:
                 raise TimeoutError((self._folder / "log").read_text()[-2000:])
             time.sleep(0.05)
