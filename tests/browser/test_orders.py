@@ -112,7 +112,8 @@ def test_attested_order_with_a_payer_is_accessible(page, service, look):
 
 def test_pages_of_actions_are_accessible(page, service, client, look):
     draft, failed = client.order(
-        {**person(), "draft": True}, person(idNumber=REFUSED, kraPin=None)
+        {**person(), "draft": True, "reuse": False},
+        person(idNumber=REFUSED, kraPin=None),
     )
     make_member(service, "actions@orders.test")
     join = JOIN.format("actions@orders.test", client.workspace)

@@ -25,7 +25,9 @@ MODULES = [
     for app in ("console", "accounts", "golive")
     for path in Path(settings.BASE_DIR, "verification", app).glob("*.py")
 ]
-IN_CODE = re.compile(r'\b(?:_|gettext_lazy)\(\s*"([^"]+)"')
+IN_CODE = re.compile(
+    r'\b(?:(?:_|gettext_lazy)\(|pgettext_lazy\(\s*"[^"]+",)\s*"([^"]+)"'
+)
 # Words of the API, which are the same in every language, and what languages and
 # formats are called.
 SAME = {"English", "Kiswahili", "doctype", "html", "EAT", "CSV", "PDF", "ms", "wide"}

@@ -1,6 +1,7 @@
 """All Kiswahili texts follow the vocabulary of `docs/kiswahili.md`."""
 
 import re
+from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def test_texts_avoid_rejected_words(word):
     used = re.compile(rf"\b{word}\b", re.IGNORECASE)
 
     assert [name for name, text in kiswahili().items() if used.search(text)] == []
+
+
+def test_text_has_one_translation_in_all_catalogues():
+    # Django merges the catalogues, so the one of another page would be shown.
+    found: dict[object, set[object]] = defaultdict(set)
+    for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
+        with path.open("rb") as file:
+            for message in read_po(file):
+                if message.id:
+                    found[message.context, message.id].add(message.string)
+
+    assert {id: said for id, said in found.items() if len(said) > 1} == {}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])

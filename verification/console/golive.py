@@ -9,7 +9,7 @@ from uuid import UUID
 from allauth.mfa.utils import is_mfa_enabled
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
@@ -36,7 +36,7 @@ STATES: dict[str, Any] = {
     Status.DRAFT: gettext_lazy("Being filled in"),
     Status.SUBMITTED: gettext_lazy("Waiting for a review"),
     Status.IN_REVIEW: gettext_lazy("In review"),
-    Status.APPROVED: gettext_lazy("Approved"),
+    Status.APPROVED: pgettext_lazy("application", "Approved"),
     Status.REJECTED: gettext_lazy("Rejected"),
 }
 # A file counts once, and once more for each second of its inspection.
