@@ -205,6 +205,7 @@ def names_of(**events):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_ledger_is_right_after_any_order_of_verbs_and_crashes(api):
     run_state_machine_as_test(
         lambda: Engine(api),

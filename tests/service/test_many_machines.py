@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -125,11 +126,12 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+def machines() -> Iterator[Machines]:
     if reason := missing_tools():
         pytest.skip(reason)
-    with ExitStack() as exits:
-        yield Machines(tmp_path_factory.mktemp("machines"), exits)
+    # The user that PostgreSQL runs as cannot open pytest's folder.
+    with TemporaryDirectory() as folder, ExitStack() as exits:
+        yield Machines(Path(folder), exits)
 
 
 class Load(threading.Thread):

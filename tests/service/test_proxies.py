@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import requests
@@ -78,11 +77,11 @@ class Reads(threading.Thread):
 # Without the time in which a busy machine starts the service.
 @pytest.mark.timeout(180, func_only=True)
 def test_orders_during_a_restart_get_201_or_503_with_retry_after(
-    service: Service, unlimited_client: Client, tmp_path: Path
+    service: Service, unlimited_client: Client
 ):
     with ExitStack() as exits:
         nginx, caddy = (
-            exits.enter_context(kind(tmp_path, service.port)) for kind in (Nginx, Caddy)
+            exits.enter_context(kind(service.port)) for kind in (Nginx, Caddy)
         )
         orders = [Orders(proxy, unlimited_client.key) for proxy in (nginx, caddy)]
         reads = Reads(caddy)
@@ -155,8 +154,8 @@ def assert_problem(answer: requests.Response) -> None:
 
 
 @pytest.mark.parametrize("kind", [Nginx, Caddy])
-def test_log_of_a_proxy_holds_no_token_of_a_link(kind: type[WebProxy], tmp_path: Path):
-    with kind(tmp_path, 9) as proxy:
+def test_log_of_a_proxy_holds_no_token_of_a_link(kind: type[WebProxy]):
+    with kind(9) as proxy:
         for path in ("/c/t0ken", "/console/?next=t0ken"):
             answer = requests.post(
                 proxy.url + path,
@@ -169,10 +168,8 @@ def test_log_of_a_proxy_holds_no_token_of_a_link(kind: type[WebProxy], tmp_path:
 
 
 @pytest.mark.parametrize("kind", [Nginx, Caddy])
-def test_problem_of_a_proxy_holds_no_text_of_the_client(
-    kind: type[WebProxy], tmp_path: Path
-):
-    with kind(tmp_path, 9) as proxy:
+def test_problem_of_a_proxy_holds_no_text_of_the_client(kind: type[WebProxy]):
+    with kind(9) as proxy:
         for path in ("/api/v1/%22,%22x", '/api/v1/a"b\\', "/api/v1/x?a=%22"):
             answer = requests.post(
                 proxy.url + path,

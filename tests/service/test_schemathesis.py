@@ -20,6 +20,7 @@ include-operation-id = [
     "createReports",
     "quoteReports",
     "editDraft",
+    "decideReport",
     "createRule",
     "resumeRule",
     "configureWebhooks",

@@ -1,6 +1,6 @@
 """nginx and Caddy in front of the running service, with the files in `deploy/`.
 
-    with Nginx(folder, service.port) as proxy:
+    with Nginx(service.port) as proxy:
         requests.get(f"{proxy.url}/healthz")
 
 They listen on free ports of the loopback, without TLS.
@@ -15,6 +15,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 import pytest
@@ -37,15 +38,13 @@ def required(program: str) -> str:
 
 
 class WebProxy:
-    name: str
-
-    def __init__(self, folder: Path, upstream: int) -> None:
-        self.folder = folder / self.name
-        self.folder.mkdir()
-        # nginx' workers are another user when root runs the tests.
-        for parent in (self.folder, *self.folder.parents[:3]):
-            if parent.owner() == self.folder.owner():
-                parent.chmod(parent.stat().st_mode | 0o011)
+    def __init__(self, upstream: int) -> None:
+        # nginx' workers are another user when root runs the tests, and no other user
+        # can open pytest's folder.
+        self._place = TemporaryDirectory(prefix="web-proxy-")
+        self.folder = Path(self._place.name)
+        self.folder.chmod(0o755)
+        self._log = ""
         self.upstream = upstream
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -79,17 +78,18 @@ class WebProxy:
     def __exit__(self, *exc: object) -> None:
         self._process.terminate()
         self._process.wait(STOP_SECONDS)
+        self._log = self.log()
+        self._place.cleanup()
 
     def variables(self) -> dict[str, str]:
         return {}
 
     def log(self) -> str:
-        return (self.folder / "log").read_text()
+        file = self.folder / "log"
+        return file.read_text() if file.exists() else self._log
 
 
 class Nginx(WebProxy):
-    name = "nginx"
-
     def command(self) -> list[str]:
         site = nginx_site(self.folder, f"127.0.0.1:{self.port}")
         site = site.replace("127.0.0.1:8000", f"127.0.0.1:{self.upstream}")
@@ -99,8 +99,6 @@ class Nginx(WebProxy):
 
 
 class Caddy(WebProxy):
-    name = "caddy"
-
     def command(self) -> list[str]:
         text = (DEPLOY / "Caddyfile").read_text().replace(INSTALLED, str(self.folder))
         # On a busy machine the web server needs longer to restart.
