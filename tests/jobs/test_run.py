@@ -113,13 +113,13 @@ class Run:
         return self._output.read_text()
 
     def kill_database(self) -> None:
-        self.database().send_signal(signal.SIGQUIT)
+        self._database().send_signal(signal.SIGQUIT)
 
     def part(self, name: str) -> psutil.Process:
         assert self._process
         run = psutil.Process(self._process.pid)
         if name == "database":
-            return self.database()
+            return self._database()
         # The names of `ps`; forked processes have the names of their parents.
         parts = {part.name(): part for part in run.children()}
         if name == "web server":
