@@ -73,8 +73,8 @@ class Service:
         self._jobs: subprocess.Popen[bytes] | None = None
 
     def set_environment(self, **variables: str) -> None:
-        """Set variables for parts that are started later."""
-        self.environment |= variables
+        """Set variables for parts that are started later, in a new dictionary."""
+        self.environment = self.environment | variables
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on this service; return its output."""
