@@ -218,7 +218,7 @@ def test_key_may_export_ten_times_a_minute(api):
         for _ in range(EXPORTS_PER_MINUTE + 3)
     ]
 
-    # A minute may have begun meanwhile.
+    # The count begins again with each minute.
     assert 429 in statuses or statuses.count(200) > EXPORTS_PER_MINUTE
     assert api.get("/reports").status_code == 200
 

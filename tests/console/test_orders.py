@@ -745,7 +745,7 @@ def test_report_is_ordered_again_with_its_details(owner, api: Api):
     assert 'value="Wanjiku Kamau"' in page
     assert 'value="12345678"' in page
     assert "Loan application" in page
-    # A consent is attested anew for each order.
+    # The member attests the consent of each order.
     assert 'name="consent-obtained" id="id_consent-obtained">' in page
     officer = Officer(owner, choice("IDENTITY", "KRA_PIN"))
     officer.quote(**WANJIKU, **attested())

@@ -1,4 +1,4 @@
-"""Requests to the API in the console: what is recorded, filters, pages, the purge."""
+"""The console's list of API requests: records, filters, pages, and the purge."""
 
 import re
 from datetime import timedelta

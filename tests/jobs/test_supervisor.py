@@ -242,7 +242,10 @@ def seconds_of(clock):
 def busy_processor(loops):
     command = [sys.executable, "-c", "while True: pass"]
     # Linux may share a processor out by sessions.
-    processes = [psutil.Popen(command, start_new_session=True) for _ in range(loops)]
+    processes = [
+        psutil.Popen(command, start_new_session=True, preexec_fn=parent_death_hook())
+        for _ in range(loops)
+    ]
     try:
         for process in processes:
             process.cpu_affinity([0])

@@ -536,7 +536,7 @@ class World:
         assert answer.status_code == 200, answer.content
 
     def decide(self) -> None:
-        """Decline by the API, whose answer is kept for a repeat."""
+        """Decline by the API, which keeps its answer for repeated requests."""
         path = f"/reports/{self.reports[0]}/decision"
         body = {**DECLINE, "note": self.canaries.text("Decision.note")}
         answer = deciding_api(self.api).post(path, body, Idempotency_Key="decide-1")

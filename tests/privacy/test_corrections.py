@@ -606,7 +606,7 @@ def test_next_monitoring_run_is_compared_with_the_corrected_finding(api: Api):
     assert baseline.said["riskLevel"] == "LOW"
     move_rules_back(DAY)
     run_rules(api)
-    # From LOW, as the rule still asks with the mistyped number
+    # The change is one from LOW: the rule still asks with the mistyped number.
     assert [alert.severity for alert in Alert.objects.all()] == ["WARNING"]
 
 

@@ -36,7 +36,7 @@ MIN_TOKEN = 20
 MIN_DISTINCT = 16
 # No proxy has a network as large as this.
 MIN_PREFIX = 8
-# Variable -> what it does to a production
+# Variable -> its effect on production
 DEVELOPMENT = {
     "WEBHOOK_DEV_HOSTS": "clients reach these hosts in your network",
     "WEBHOOK_CA_FILE": "webhooks trust more certificates than the system does",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,6 +26,7 @@ from verification.console.orders import (
 )
 from verification.payments.registry import accepts_payments
 from verification.reports.models import PaymentMode, SubjectType
+from verification.reports.pricing import price_of_package
 from verification.reports.request import (
     MAX_CHECKS,
     Fault,
@@ -185,9 +185,7 @@ def _check_label(definition: CheckDefinition) -> str:
 
 def _package_label(package: CheckPackage, offer: Offer) -> str:
     checks = [offer.checks[name] for name in package.checks]
-    price = package.price
-    if price is None:
-        price = sum((check.price for check in checks), Decimal(0))
+    price = price_of_package(package, offer.checks)
     return format_html(
         "{}, {}<br><small>{}</small>",
         package.display_name,

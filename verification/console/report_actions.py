@@ -1,6 +1,6 @@
-"""What members do with a report: launch, retry, cancel, and send links again.
+"""Members launch, retry and cancel a report, and send its links again.
 
-Each is a verb of the API. Where money moves, a page shows how much before.
+Each is a verb of the API. Before money moves, a page shows how much.
 """
 
 from __future__ import annotations

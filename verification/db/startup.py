@@ -26,7 +26,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from verification import __version__
 from verification.db import embedded
 
-# What a server says that will serve later, or that waits to become the primary one.
+# Messages of a server that starts, recovers or waits for its promotion.
 TRANSIENT = (
     "too many clients|starting up|shutting down|recovery mode|not yet accepting"
     "|session is read-only|session is not read-write"

@@ -231,7 +231,7 @@ UPDATE privacy_subjectrequest t
 SET answered_at = %(at)s, outcome = 'WITHDRAWN', reason = 'The data was erased.'
 FROM closed WHERE t.id = closed.request_id AND t.answered_at IS NULL
 """
-# Nobody can confirm what is about nobody.
+# A second member cannot judge a proposal after the report is erased.
 END_PROPOSALS = """
 UPDATE decisions_decision t
 SET state = 'REFUSED', second_by = 'erasure', second_at = %(at)s

@@ -99,7 +99,7 @@ ACTIVITIES = [
     ),
 ]
 
-# Table -> what is erased before its report is, and after how long
+# Table -> the columns that are erased earlier than the report, and their age then
 EARLIER: dict[type[Model], tuple[str, timedelta]] = {
     Attempt: ("answers", events.RETENTION),
     Call: ("unread answers", ANSWER_RETENTION),

@@ -44,8 +44,8 @@ MAX_WAITING = 256
 WEIGHT = 1 / 16
 # A client that takes longer than this for a piece of an answer loses the rest.
 PIECE_SECONDS = 30
-# The threads that make the pieces of long answers, so that the others answer requests,
-# and those that read files.
+# Exports take minutes and files need the disk, so both have threads of their own, and
+# the others go on with requests.
 STREAM_THREADS = 2
 FILE_THREADS = 2
 # Above these numbers of refusals at one time, a refusal does not go through Django. The

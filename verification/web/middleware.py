@@ -107,7 +107,7 @@ class RequestLogMiddleware(_Middleware):
 def _span(request: HttpRequest) -> tracing.Span:
     if request.path_info in UNTRACED:
         return tracing.NOTHING
-    # Its name has the route, which is not known yet, and never the path.
+    # A path holds tokens. The name gets the route as soon as it is known.
     traceparent = request.headers.get("traceparent", "")
     return tracing.span("request", kind="SERVER", parent=traceparent)
 
