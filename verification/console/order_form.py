@@ -11,6 +11,14 @@ from django.utils.html import format_html
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from verification.batches.cells import MAX_ROWS, Sheet
+from verification.batches.spreadsheet import (
+    ACCEPTED,
+    NoRows,
+    TooManyRows,
+    UnmatchedQuotes,
+    read_sheet,
+)
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
 from verification.console.forms import COUNTRIES, REQUIRED_ERROR
@@ -24,6 +32,9 @@ from verification.console.orders import (
     is_package_offered,
     path_in_item,
 )
+from verification.golive.inspection import Busy, Unacceptable
+from verification.golive.inspection import Fault as FileFault
+from verification.golive.uploads import BUSY, BUSY_MESSAGE
 from verification.payments.registry import accepts_payments
 from verification.reports.models import PaymentMode, SubjectType
 from verification.reports.pricing import price_of_package
@@ -39,6 +50,27 @@ CHOSEN = ("step", "details")
 WIDGETS: dict[str, type[forms.Widget]] = {
     "EMAIL": forms.EmailInput,
     "NOTE": forms.Textarea,
+}
+FILE_FAULTS: dict[FileFault, Any] = {
+    FileFault.EMPTY: _("The file is empty. Choose another one."),
+    FileFault.TOO_LARGE: _("The file is larger than 10 MB. Choose a smaller one."),
+    FileFault.UNKNOWN: _("This is no CSV and no XLSX. Save it as one of these."),
+    FileFault.LIES: _(
+        "The file is not what its name says. Save it anew, as what it is."
+    ),
+    FileFault.DAMAGED: _(
+        "The file cannot be read. Save it anew, as XLSX or as CSV in UTF-8."
+    ),
+    FileFault.BOMB: _(
+        "The file holds far more than your rows. Copy them to a new one, "
+        "without the empty rows."
+    ),
+    FileFault.ACTIVE: _("The file has macros. Save it as XLSX without them."),
+    FileFault.ENCRYPTED: _(
+        "The file has a password, or is of an old kind. Save it as XLSX without one."
+    ),
+    FileFault.INFECTED: _("A virus scanner refuses the file."),
+    FileFault.TOO_LONG: _("The file has too many columns. Begin with the template."),
 }
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "PHONE": {"type": "tel"},
@@ -259,6 +291,48 @@ class DetailsForm(forms.Form):
             name = "-".join(path_in_item(fault))
             text = fault_text(fault, self.inputs)
             self.add_error(name if name in self.fields else None, text)
+
+
+class UploadForm(DetailsForm):
+    """A file, and what all its rows have in common."""
+
+    file = forms.FileField(
+        label=_("The file"),
+        help_text=format_lazy(
+            _("CSV or XLSX, up to {rows} rows and 10 MB"), rows=MAX_ROWS
+        ),
+        widget=forms.FileInput(attrs={"accept": ACCEPTED}),
+        error_messages={
+            "required": _("Choose a file"),
+            "empty": FILE_FAULTS[FileFault.EMPTY],
+            "invalid": _("Choose a file"),
+        },
+    )
+
+    def clean_file(self) -> tuple[str, Sheet]:
+        """Return the name and the sheet; BUSY is the code if nobody could look."""
+        upload = self.cleaned_data["file"]
+        try:
+            sheet = read_sheet(upload.name, upload.read())
+        except Unacceptable as e:
+            raise forms.ValidationError(FILE_FAULTS[e.fault]) from None
+        except Busy:
+            raise forms.ValidationError(BUSY_MESSAGE, code=BUSY) from None
+        except TooManyRows:
+            error = _("The file has more than {rows} rows. Divide it.")
+            raise forms.ValidationError(format_lazy(error, rows=MAX_ROWS)) from None
+        except NoRows:
+            error = _("The file has no row below its headings.")
+            raise forms.ValidationError(error) from None
+        except UnmatchedQuotes as e:
+            error = _("A quoted text does not end, near line {line}.")
+            raise forms.ValidationError(format_lazy(error, line=e.line)) from None
+        return upload.name, sheet
+
+    @property
+    def values(self) -> dict[str, str]:
+        common = {n: v for n, v in self.cleaned_data.items() if n in self.inputs}
+        return {n: "on" if v is True else (v or "") for n, v in common.items()}
 
 
 def _field(one: Input) -> forms.Field:

@@ -20,6 +20,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from verification import links
 from verification.console.base import Place, member_required, too_often
 from verification.console.forms import COUNTRIES
 from verification.console.order_form import ChoiceForm, DetailsForm, query_of
@@ -39,7 +40,6 @@ from verification.console.orders import (
     same_subject_reports,
     save_draft,
 )
-from verification.links import top_up_url
 from verification.notifications.sms import sms_is_configured
 from verification.payments.registry import accepts_payments
 from verification.reports.create import NewReport
@@ -108,7 +108,7 @@ def order(place: Place) -> HttpResponse:
         return place.render("reports/not_live", status=403)
     if place.posted is None:
         return _open(place)
-    if _is_too_often(place):
+    if is_too_often(place):
         return too_often(place)
     step, carried = place.posted.get("step", ""), _carried(place)
     if carried and step in {"order", "draft"}:
@@ -142,20 +142,20 @@ def edit(place: Place, report: UUID) -> HttpResponse:
     if place.posted is None:
         place.record("report.opened", draft)
         return _show_details(place, as_item(draft), draft)
-    if _is_too_often(place):
+    if is_too_often(place):
         return too_often(place)
     return _go_on(place, place.posted.get("step", ""), _carried(place), draft)
 
 
-def _is_too_often(place: Place) -> bool:
+def is_too_often(place: Place) -> bool:
     return rate_limits.count(f"orders:{place.member.pk}", ORDERS_PER_MINUTE).exceeded
 
 
 def _open(place: Place) -> HttpResponse:
     """Show the choice, or the form for the choice that the address holds."""
     if "step" not in place.request.GET:
-        return _render_choice(place, _choice_form(place, None))
-    form = _choice_form(place, place.request.GET)
+        return _render_choice(place, choice_form(place, None))
+    form = choice_form(place, place.request.GET)
     if not form.is_valid():
         return _render_choice(place, form)
     initial = {"reuse": True}
@@ -170,7 +170,7 @@ def _go_on(
 ) -> HttpResponse:
     """Answer the steps before an order, and the one that saves a draft."""
     offer = Offer.to(place.client)
-    chosen = _choice_form(
+    chosen = choice_form(
         place, place.request.POST if step == "details" else place.request.GET
     )
     if step == "details":
@@ -210,7 +210,8 @@ def _with_choice(item: Item, choice: Choice) -> Item:
     }
 
 
-def _choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceForm:
+def choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceForm:
+    """Return the form of the first step, for the choice that the item has made."""
     chosen = Choice.of(item) if item else None
     source = typed if typed is not None else place.request.GET
     kind = chosen.subject_type if chosen else source.get("subject_type", "")
@@ -224,7 +225,7 @@ def _choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceFo
 
 
 def _show_choice(place: Place, item: Item, draft: Report | None = None) -> HttpResponse:
-    form = _choice_form(place, None, item)
+    form = choice_form(place, None, item)
     return _render_choice(place, form, Carried(item), draft)
 
 
@@ -308,7 +309,7 @@ def _show_quote(place: Place, item: Item, error: str | Promise = "") -> HttpResp
         "days": settings.CONSENT_LINK_DAYS,
         "account": place.account,
         "is_covered": quote.is_covered(place.client),
-        "top_up_url": _top_up_url(place),
+        "top_up_url": url_to_top_up(place),
         "others": same_subject_reports(place.client, [quoted.order]),
         "sealed": _seal(place, Carried(item, new_key(), quote.digest)),
     }
@@ -321,9 +322,9 @@ def _addresses(person: dict[str, Any]) -> list[str]:
     return [address for address in (person.get("email"), phone) if address]
 
 
-def _top_up_url(place: Place) -> str:
+def url_to_top_up(place: Place) -> str:
     can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
-    return top_up_url(place.account.pk) if can_pay else ""
+    return links.top_up_url(place.account.pk) if can_pay else ""
 
 
 def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:

@@ -8,6 +8,7 @@ from django.urls import include, path, register_converter
 from verification.console import (
     access,
     api_requests,
+    batch_pages,
     corrections,
     decisions,
     exports,
@@ -69,6 +70,33 @@ PAGES = [
         "reports/<uuid:report>/payment-link",
         report_actions.resend_payment,
         name="reports-payment-link",
+    ),
+    path("batches/", batch_pages.listing, name="reports-batches"),
+    path("batches/new", batch_pages.upload, name="reports-batch-new"),
+    path(
+        "batches/template.csv",
+        batch_pages.template,
+        {"format": "csv"},
+        name="reports-batch-template-csv",
+    ),
+    path(
+        "batches/template.xlsx",
+        batch_pages.template,
+        {"format": "xlsx"},
+        name="reports-batch-template-xlsx",
+    ),
+    path("batches/<uuid:batch>", batch_pages.show, name="reports-batch"),
+    path(
+        "batches/<uuid:batch>/results.csv",
+        batch_pages.results,
+        {"format": "csv"},
+        name="reports-batch-results-csv",
+    ),
+    path(
+        "batches/<uuid:batch>/results.xlsx",
+        batch_pages.results,
+        {"format": "xlsx"},
+        name="reports-batch-results-xlsx",
     ),
     path(
         "erasures/<uuid:erasure>/certificate",

@@ -6,18 +6,20 @@ The extension and the declared type have to agree with the content. Pictures are
 without metadata and hidden data.
 
 A separate process reads the file (`inspector`), because a few kilobytes can unpack to
-hundreds of megabytes. A machine inspects one file at a time.
+hundreds of megabytes. A machine inspects one file at a time. `run_inspector` also runs
+the inspector of spreadsheets (`batches.inspector`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -92,14 +94,25 @@ def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
     declared = declared.partition(";")[0].strip().lower()
     if by_name != content_type or declared not in {content_type, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
+    clean = run_inspector("verification.golive.inspector", content_type, content)
+    # A PDF is stored unchanged, with its signatures.
+    return InspectedFile(content_type, content if content_type == PDF else clean)
+
+
+def run_inspector(module: str, kind: str, content: bytes) -> bytes:
+    """Let a process with limits read the file; return what it makes of it.
+
+    `module` is one that calls `answer_within_limits`. Raises Unacceptable and Busy.
+    """
     with _inspection_slot():
         with machine_lock():
-            clean = _run_inspector(content_type, content)
-        _refuse_infected(content)
-    return InspectedFile(content_type, clean)
+            made = _run(module, kind, content)
+        refuse_infected(content)
+    return made
 
 
-def _refuse_infected(content: bytes) -> None:
+def refuse_infected(content: bytes) -> None:
+    """Raise Unacceptable if the scanner finds malware, and Busy if it is down."""
     # Imported here: the inspector process has no Django settings.
     from verification.golive.documents import ScannerUnavailable, is_infected
 
@@ -144,10 +157,10 @@ def _try_lock(file: int) -> bool:
     return True
 
 
-def _run_inspector(content_type: str, content: bytes) -> bytes:
+def _run(module: str, kind: str, content: bytes) -> bytes:
     is_late = Event()
     with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "verification.golive.inspector", content_type],
+        [sys.executable, "-m", module, kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         # Errors of libraries may quote the file.
@@ -158,7 +171,7 @@ def _run_inspector(content_type: str, content: bytes) -> bytes:
         limit = Timer(WALL_SECONDS, _kill_late, [inspector, is_late])
         limit.start()
         try:
-            fault, clean = _exchange(inspector, content)
+            fault, made = _exchange(inspector, content)
             inspector.wait()
         finally:
             limit.cancel()
@@ -168,8 +181,7 @@ def _run_inspector(content_type: str, content: bytes) -> bytes:
     _check_exit_code(inspector.returncode)
     if fault:
         raise Unacceptable(Fault(fault))
-    # A PDF is stored unchanged, with its signatures.
-    return content if content_type == PDF else clean
+    return made
 
 
 def _kill_late(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
@@ -178,16 +190,45 @@ def _kill_late(inspector: subprocess.Popen[bytes], is_late: Event) -> None:
 
 
 def _exchange(inspector: subprocess.Popen[bytes], content: bytes) -> tuple[str, bytes]:
-    """Send the file. Returns the fault, or an empty text, and the redrawn picture."""
+    """Send the file. Returns the fault, or an empty text, and the answer."""
     assert inspector.stdin  # noqa: S101
     assert inspector.stdout  # noqa: S101
     # The inspector reads the whole file before it answers, or ends early.
     with suppress(BrokenPipeError), inspector.stdin as file:
         file.write(content)
-    fault, _, clean = inspector.stdout.read(MAX_OUTPUT + 1).partition(b"\n")
-    if len(fault) + len(clean) >= MAX_OUTPUT:
+    fault, _, made = inspector.stdout.read(MAX_OUTPUT + 1).partition(b"\n")
+    if len(fault) + len(made) >= MAX_OUTPUT:
         raise Unacceptable(Fault.BOMB)
-    return fault.decode(), clean
+    return fault.decode(), made
+
+
+def answer_within_limits(read: Callable[[str, bytes], bytes]) -> None:
+    """Be the process that reads one file, from standard input.
+
+    Writes a line with the Fault, or an empty line, and then what `read` returns.
+    """
+    _limit_process()
+    try:
+        fault, made = "", read(sys.argv[1], sys.stdin.buffer.read())
+    except Unacceptable as e:
+        fault, made = e.fault, b""
+    except MemoryError:
+        fault, made = Fault.BOMB, b""
+    sys.stdout.buffer.write(fault.encode() + b"\n" + made)
+
+
+def _limit_process() -> None:
+    for what, soft, hard in (
+        (resource.RLIMIT_AS, MEMORY_BYTES, MEMORY_BYTES),
+        (resource.RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 1),
+        # The process writes no file and no core dump, and starts no process.
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_NPROC, 0, 0),
+    ):
+        # Other systems, such as macOS, have no such limit on memory.
+        if what != resource.RLIMIT_AS or sys.platform == "linux":
+            resource.setrlimit(what, (soft, hard))
 
 
 def _check_exit_code(code: int) -> None:
@@ -198,7 +239,7 @@ def _check_exit_code(code: int) -> None:
     if code < 0:
         raise Unacceptable(Fault.DAMAGED)
     if code:
-        raise RuntimeError(f"the inspector of documents ended with {code}")
+        raise RuntimeError(f"the inspector of files ended with {code}")
 
 
 def _detect_type(content: bytes) -> str:

@@ -2,16 +2,14 @@
 
     python -m verification.golive.inspector application/pdf <cr12.pdf
 
-It writes a line with the Fault, or an empty line, and then the redrawn picture, which
-has only the visible pixels. A PDF is stored unchanged, because many are signed.
+Its answer is the redrawn picture, which has only the visible pixels. A PDF is stored
+unchanged, because many are signed.
 """
 
 from __future__ import annotations
 
 import io
 import re
-import resource
-import sys
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -30,38 +28,12 @@ from pypdf.generic import (
 )
 
 from verification.golive.inspection import (
-    CPU_SECONDS,
     JPEG,
-    MEMORY_BYTES,
     PDF,
     Fault,
     Unacceptable,
+    answer_within_limits,
 )
-
-
-def main() -> None:
-    _limit()
-    try:
-        fault, clean = "", _inspect(sys.argv[1], sys.stdin.buffer.read())
-    except Unacceptable as e:
-        fault, clean = e.fault, b""
-    except MemoryError:
-        fault, clean = Fault.BOMB, b""
-    sys.stdout.buffer.write(fault.encode() + b"\n" + clean)
-
-
-def _limit() -> None:
-    for what, soft, hard in (
-        (resource.RLIMIT_AS, MEMORY_BYTES, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 1),
-        # The process writes no file and no core dump, and starts no process.
-        (resource.RLIMIT_FSIZE, 0, 0),
-        (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_NPROC, 0, 0),
-    ):
-        # Other systems, such as macOS, have no such limit on memory.
-        if what != resource.RLIMIT_AS or sys.platform == "linux":
-            resource.setrlimit(what, (soft, hard))
 
 
 def _inspect(content_type: str, content: bytes) -> bytes:
@@ -333,4 +305,4 @@ def _inflated_size(packed: bytes) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    answer_within_limits(_inspect)

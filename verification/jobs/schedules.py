@@ -45,6 +45,7 @@ SCHEDULES = {
     "verification.notifications.delivery.send_due_notifications": 1,
     "verification.notifications.outbox.purge_recipients": 60,
     "webhooks.events.purge_events": 60,
+    "verification.batches.models.purge_uploads": 60,
     "verification.reports.idempotency.purge_idempotency_records": 60,
     "workspaces.ledger.notify_low_balances": 10,
     "workspaces.models.purge_notes": DAILY,

@@ -126,6 +126,7 @@ INSTALLED_APPS = [
     "verification.checks",
     "verification.decisions",
     "verification.golive",
+    "verification.batches",
     "monitoring",
     "verification.privacy",
     "verification.hosted",

@@ -1,0 +1,132 @@
+"""The process that reads one XLSX workbook, within limits of memory and time.
+
+    python -m verification.batches.inspector xlsx <applicants.xlsx
+
+Its answer is the JSON of the lines of the first sheet: the number of each, and its
+cells as pairs of a text and a kind of `cells`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from typing import Any
+
+import orjson
+from openpyxl import load_workbook
+
+from verification.batches.cells import (
+    MAX_COLUMNS,
+    MAX_LINES,
+    MAX_ROWS,
+    MAX_TEXT,
+    MOMENT_FORMAT,
+    Kind,
+)
+from verification.golive.inspection import Fault, Unacceptable, answer_within_limits
+
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+MAX_PARTS = 1000
+# Spreadsheets keep 15 digits of a number, and write zeros for the rest.
+EXACT_DIGITS = 15
+# Parts of workbooks that run something
+ACTIVE = re.compile(r"vbaProject|macrosheets/|activeX/", re.IGNORECASE)
+MACRO_TYPES = b"macroEnabled"
+# Workbooks have no document type, which could define entities that grow.
+DOCUMENT_TYPES = tuple("<!DOCTYPE".encode(name) for name in ("utf-8", "utf-16-le"))
+ZEROS = re.compile(r"0+")
+
+
+def read_workbook(_kind: str, content: bytes) -> bytes:
+    """Return the lines of the first sheet. Raises Unacceptable."""
+    try:
+        _refuse_harmful(content)
+        workbook = load_workbook(io.BytesIO(content), read_only=True, keep_links=False)
+        return orjson.dumps(list(_lines(workbook.worksheets[0])))
+    except (Unacceptable, MemoryError):
+        raise
+    # openpyxl raises many kinds of errors for malicious bytes.
+    except Exception:
+        raise Unacceptable(Fault.DAMAGED) from None
+
+
+def _refuse_harmful(content: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(content)) as parts:
+        entries = parts.infolist()
+        # A part unpacks to no more than it declares here.
+        unpacked = sum(entry.file_size for entry in entries)
+        if len(entries) > MAX_PARTS or unpacked > MAX_UNPACKED_BYTES:
+            raise Unacceptable(Fault.BOMB)
+        if any(ACTIVE.search(entry.filename) for entry in entries):
+            raise Unacceptable(Fault.ACTIVE)
+        for entry in entries:
+            part = parts.read(entry)
+            is_list = entry.filename == "[Content_Types].xml"
+            if is_list and MACRO_TYPES in part:
+                raise Unacceptable(Fault.ACTIVE)
+            if any(text in part for text in DOCUMENT_TYPES):
+                raise Unacceptable(Fault.DAMAGED)
+
+
+def _lines(sheet: Any) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Yield the lines that are not empty, the header included."""
+    # The file may be wrong about its own size.
+    sheet.reset_dimensions()
+    found = 0
+    for number, row in enumerate(sheet.iter_rows(max_col=MAX_COLUMNS + 1), 1):
+        if number > MAX_LINES:
+            raise Unacceptable(Fault.BOMB)
+        cells = [_cell(cell) for cell in row]
+        while cells and not cells[-1][0]:
+            cells.pop()
+        if not cells:
+            continue
+        if len(cells) > MAX_COLUMNS:
+            raise Unacceptable(Fault.TOO_LONG)
+        found += 1
+        yield number, cells
+        if found > MAX_ROWS + 1:
+            # The reader of the answer sees that there is a row too many.
+            return
+
+
+def _cell(cell: Any) -> tuple[str, str]:
+    value = cell.value
+    if value is None:
+        return "", Kind.TEXT
+    if cell.data_type == "f":
+        return str(value)[:MAX_TEXT], Kind.FORMULA
+    if cell.data_type == "e":
+        return str(value)[:MAX_TEXT], Kind.ERROR
+    if isinstance(value, bool):
+        return str(value), Kind.TEXT
+    if isinstance(value, datetime):
+        if value.time() == time():
+            return value.date().isoformat(), Kind.DAY
+        return value.strftime(MOMENT_FORMAT), Kind.MOMENT
+    if isinstance(value, date):
+        return value.isoformat(), Kind.DAY
+    if isinstance(value, int | float):
+        return _number(value, cell.number_format)
+    if isinstance(value, str):
+        return value.strip()[:MAX_TEXT], Kind.TEXT
+    # A time of the day, or a duration
+    return str(value)[:MAX_TEXT], Kind.ERROR
+
+
+def _number(value: float, number_format: str) -> tuple[str, str]:
+    is_whole = float(value).is_integer()
+    text = str(int(value)) if is_whole else repr(value)
+    if is_whole and len(text.lstrip("-")) > EXACT_DIGITS:
+        return text[:MAX_TEXT], Kind.ROUNDED
+    if is_whole and ZEROS.fullmatch(number_format):
+        # The sheet shows zeros in front, which the number does not have.
+        text = text.zfill(len(number_format))
+    return text, Kind.NUMBER
+
+
+if __name__ == "__main__":
+    answer_within_limits(read_workbook)

@@ -1,0 +1,236 @@
+"""CSV and XLSX files: read one of a member, and write one for a member.
+
+Nothing is trusted: a workbook is opened in a process with limits (`inspector`), text is
+decoded by its own marks, and formulas are neither run nor written.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+import orjson
+
+from verification.batches.cells import (
+    MAX_COLUMNS,
+    MAX_LINES,
+    MAX_ROWS,
+    MAX_TEXT,
+    Cell,
+    Kind,
+    Line,
+    Sheet,
+)
+from verification.golive.inspection import (
+    MAX_BYTES,
+    Fault,
+    Unacceptable,
+    refuse_infected,
+    run_inspector,
+)
+from verification.values.formats import FORMULA_PREFIXES, escape_formula
+
+CSV, XLSX = "csv", "xlsx"
+MEDIA_TYPES = {
+    CSV: "text/csv; charset=utf-8",
+    XLSX: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+ACCEPTED = ".csv,.xlsx"
+ZIP, OLE2, PDF = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"%PDF-"
+MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+SEPARATORS = (",", ";", "\t")
+# Excel reads the separator from such a first line.
+NAMED_SEPARATOR = re.compile(r"sep=([,;\t])\r?\n", re.IGNORECASE)
+# What a spreadsheet takes for a formula, other than numbers with a sign
+FORMULA = re.compile(r"[=@]|[+-]\D")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+COLUMN_WIDTH = 24
+
+
+class TooManyRows(Exception):
+    """The sheet has more than MAX_ROWS rows below its header."""
+
+
+class NoRows(Exception):
+    """The sheet has no row below its header."""
+
+
+class UnmatchedQuotes(Exception):
+    """A quoted text does not end where it should; `line` is where it was noticed."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"line {line}")
+        self.line = line
+
+
+def read_sheet(name: str, content: bytes) -> Sheet:
+    """Return the first sheet of an uploaded file.
+
+    Raises Unacceptable, Busy, TooManyRows, NoRows and UnmatchedQuotes.
+    """
+    if not content:
+        raise Unacceptable(Fault.EMPTY)
+    if len(content) > MAX_BYTES:
+        raise Unacceptable(Fault.TOO_LARGE)
+    extension = PurePosixPath(name).suffix.lower()
+    if extension == ".xlsm":
+        raise Unacceptable(Fault.ACTIVE)
+    if content.startswith(OLE2):
+        # An XLSX with a password, or a workbook of before 2007
+        raise Unacceptable(Fault.ENCRYPTED)
+    is_zip = content.startswith(ZIP)
+    if extension not in {".csv", ".txt", ".tsv", ".xlsx"} or content.startswith(PDF):
+        raise Unacceptable(Fault.UNKNOWN)
+    if is_zip != (extension == ".xlsx"):
+        raise Unacceptable(Fault.LIES)
+    lines = _read_xlsx(content) if is_zip else _read_csv(content)
+    if len(lines) < 2:
+        raise NoRows
+    if len(lines) > MAX_ROWS + 1:
+        raise TooManyRows
+    return Sheet(lines[0], lines[1:])
+
+
+def _read_xlsx(content: bytes) -> list[Line]:
+    answer = run_inspector("verification.batches.inspector", XLSX, content)
+    return [
+        Line(number, [Cell(text, Kind(kind)) for text, kind in cells])
+        for number, cells in orjson.loads(answer)
+    ]
+
+
+def _read_csv(content: bytes) -> list[Line]:
+    refuse_infected(content)
+    text = _decode(content)
+    if named := NAMED_SEPARATOR.match(text):
+        # This line counts, as spreadsheets show it.
+        return _split(text[named.end() :], named[1], first=2)
+    if "\0" in text:
+        raise Unacceptable(Fault.DAMAGED)
+    return _split(text, _separator(text), first=1)
+
+
+def _decode(content: bytes) -> str:
+    for mark, encoding in MARKS.items():
+        if content.startswith(mark):
+            return _decode_as(encoding, content[len(mark) :])
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        # Spreadsheets of Windows write this unless somebody chooses UTF-8.
+        return _decode_as("cp1252", content)
+
+
+def _decode_as(encoding: str, content: bytes) -> str:
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError:
+        raise Unacceptable(Fault.DAMAGED) from None
+
+
+def _separator(text: str) -> str:
+    """Return what separates most cells of the first line that is not empty."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    outside_quotes = re.sub(r'"[^"]*"', "", first)
+    return max(SEPARATORS, key=outside_quotes.count)
+
+
+def _split(text: str, separator: str, first: int) -> list[Line]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    lines: list[Line] = []
+    try:
+        for number, texts in enumerate(reader, first):
+            if number > MAX_LINES:
+                raise Unacceptable(Fault.BOMB)
+            cells = [_csv_cell(each) for each in texts]
+            while cells and not cells[-1].text:
+                cells.pop()
+            if len(cells) > MAX_COLUMNS:
+                raise Unacceptable(Fault.TOO_LONG)
+            if cells:
+                lines.append(Line(number, cells))
+            if len(lines) > MAX_ROWS + 1:
+                break
+    except csv.Error:
+        raise UnmatchedQuotes(reader.line_num) from None
+    return lines
+
+
+def _csv_cell(text: str) -> Cell:
+    text = text.strip()[:MAX_TEXT]
+    if text.startswith("'") and text[1:].startswith(FORMULA_PREFIXES):
+        # As this service writes such texts, and as people type them.
+        return Cell(text[1:])
+    return Cell(text, Kind.FORMULA if FORMULA.match(text) else Kind.TEXT)
+
+
+def write_sheet(
+    format: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str | int | None]] = (),
+    *,
+    as_text: bool = False,
+    choices: dict[int, Sequence[str]] | None = None,
+) -> bytes:
+    """Return a CSV or XLSX file.
+
+    In a workbook, `as_text` lets all columns hold text, so that typed numbers keep
+    their zeros, and `choices` are lists to choose from, by the number of the column.
+    """
+    safe = [[_safe(value) for value in row] for row in rows]
+    if format == CSV:
+        return _write_csv([list(header), *safe])
+    return _write_xlsx(list(header), safe, as_text, choices or {})
+
+
+def _safe(value: str | int | None) -> str | int:
+    if isinstance(value, int):
+        return value
+    return escape_formula(CONTROL.sub("", value or ""))
+
+
+def _write_csv(rows: Iterable[Sequence[str | int]]) -> bytes:
+    file = io.StringIO(newline="")
+    csv.writer(file).writerows(rows)
+    # With the mark, spreadsheets read and write UTF-8.
+    return file.getvalue().encode("utf-8-sig")
+
+
+def _write_xlsx(
+    header: list[str],
+    rows: list[list[str | int]],
+    as_text: bool,
+    choices: dict[int, Sequence[str]],
+) -> bytes:
+    # Imported here: it takes memory, and most processes write no workbook.
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.styles import Font
+    from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    workbook = Workbook(write_only=True)
+    sheet = workbook.create_sheet("1")
+    sheet.freeze_panes = "A2"
+    for number in range(1, len(header) + 1):
+        column = sheet.column_dimensions[get_column_letter(number)]
+        column.width = COLUMN_WIDTH
+        if as_text:
+            column.number_format = "@"
+    for number, names in choices.items():
+        letter = get_column_letter(number + 1)
+        rule = DataValidation(type="list", formula1=f'"{",".join(names)}"')
+        rule.add(f"{letter}2:{letter}{MAX_ROWS + 1}")
+        sheet.data_validations.append(rule)
+    titles = [WriteOnlyCell(sheet, title) for title in header]
+    for cell in titles:
+        cell.font = Font(bold=True)
+    sheet.append(titles)
+    for row in rows:
+        sheet.append(row)
+    file = io.BytesIO()
+    workbook.save(file)
+    return file.getvalue()

@@ -1,0 +1,391 @@
+"""Pages of batches: choose checks, upload a file, put it right, order, follow it.
+
+The file's rows are stored sealed until they are ordered, for 24 hours at most. The
+address of a page has the id of the upload, which becomes that of the batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count
+from django.http import HttpResponse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from verification.batches.models import UPLOAD_RETENTION, Batch, Upload
+from verification.batches.spreadsheet import MEDIA_TYPES, write_sheet
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    too_often,
+    with_retry_after,
+)
+from verification.console.batches import (
+    FileOrdered,
+    Judged,
+    OpenUpload,
+    columns_of,
+    common_inputs,
+    ordered_before,
+    place_batch,
+    reports_of,
+    store_upload,
+)
+from verification.console.order_form import UploadForm, query_of
+from verification.console.order_pages import (
+    CHANGED,
+    NOT_COVERED,
+    choice_form,
+    is_too_often,
+    url_to_top_up,
+)
+from verification.console.orders import (
+    METHODS,
+    Choice,
+    Offer,
+    QuoteChanged,
+    same_subject_reports,
+)
+from verification.golive.uploads import status_of
+from verification.notifications.sms import sms_is_configured
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
+from verification.reports.idempotency import RequestInProgress
+from verification.reports.models import Report, ReportStatus, SubjectType
+from verification.reports.request import InvalidRequest
+from verification.values.formats import one_line
+from workspaces.ledger import InsufficientBalance
+from workspaces.members import Permission, require_present
+from workspaces.models import Member
+
+MAX_NAME_LENGTH = 150
+# Rows that the quote shows. The member has the file.
+SHOWN_ROWS = 10
+# A cell of a page shows no more of a text.
+SHOWN_LETTERS = 100
+RESULT_COLUMNS = (
+    gettext_lazy("Row"),
+    gettext_lazy("Report"),
+    gettext_lazy("Reference"),
+    gettext_lazy("Status"),
+    gettext_lazy("Score"),
+    gettext_lazy("Risk"),
+    gettext_lazy("Decision"),
+)
+
+
+@member_required()
+def listing(place: Place) -> HttpResponse:
+    """List the batches, and the uploads of this member that wait for their order."""
+    number = place.page_number
+    batches = Batch.objects.filter(**place.lookups).order_by("-created_at")
+    rows = list(batches[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])
+    page = Page(rows, batches.count(), number)
+    shown = {"page": page, "uploads": _uploads(place).order_by("-created_at")}
+    return place.render("batches/list", shown)
+
+
+def _uploads(place: Place) -> Any:
+    return Upload.objects.filter(**place.lookups, created_by=place.client.actor)
+
+
+@member_required(Permission.ORDER)
+def upload(place: Place) -> HttpResponse:
+    """Show the choice, then the form of the file; a POST keeps the file's rows."""
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    chosen = choice_form(place, place.request.GET if _has_choice(place) else None)
+    if not (_has_choice(place) and chosen.is_valid()):
+        kind = chosen.data.get("subject_type") or chosen.initial["subject_type"]
+        is_company = kind == SubjectType.COMPANY
+        return place.render("batches/choice", {"form": chosen, "is_company": is_company})
+    choice, offer = chosen.choice, Offer.to(place.client)
+    inputs = common_inputs(choice, offer)
+    if place.posted is None:
+        initial = {"reuse": True}
+        return _render_upload(place, choice, UploadForm(None, inputs, initial=initial))
+    if is_too_often(place):
+        return too_often(place)
+    form = UploadForm(place.posted, inputs, files=place.request.FILES)
+    if not form.is_valid():
+        status = status_of(form)
+        page = _render_upload(place, choice, form, status)
+        return page if status == 200 else with_retry_after(page)
+    name, sheet = form.cleaned_data["file"]
+    if earlier := ordered_before(place.client, sheet):
+        return _to_earlier(place, earlier)
+    kept = store_upload(
+        place.client, one_line(name)[-MAX_NAME_LENGTH:], sheet, choice, form.values
+    )
+    return place.to("reports-batch", batch=kept.pk)
+
+
+def _has_choice(place: Place) -> bool:
+    return "step" in place.request.GET
+
+
+def _render_upload(
+    place: Place, choice: Choice, form: UploadForm, status: int = 200
+) -> HttpResponse:
+    offer = Offer.to(place.client)
+    shown = {
+        "form": form,
+        "choice": choice,
+        "query": query_of(choice),
+        "checks": choice.definitions(offer),
+        "package": offer.packages.get(choice.package),
+        "columns": columns_of(choice, offer),
+        "is_hosted": choice.is_hosted(offer),
+        "is_draft_only": choice.is_draft_only(offer),
+        "hours": UPLOAD_RETENTION.total_seconds() // 3600,
+    }
+    return place.render("batches/upload", shown, status)
+
+
+def _to_earlier(place: Place, batch: Batch) -> HttpResponse:
+    error = _(
+        "This file was ordered already: here it is. Nothing was ordered again. "
+        "To order some of it once more, send a file with these rows alone."
+    )
+    return place.to("reports-batch", error=error, batch=batch.pk)
+
+
+@member_required(Permission.ORDER)
+def template(place: Place, format: str) -> HttpResponse:
+    """Return a file with the headings that the choice needs."""
+    chosen = choice_form(place, place.request.GET)
+    if not chosen.is_valid():
+        return place.to("reports-batch-new", error=_("Choose the checks first."))
+    columns = columns_of(chosen.choice, Offer.to(place.client))
+    methods = [str(label) for _name, label in METHODS]
+    content = write_sheet(
+        format,
+        [str(one.label) for one in columns],
+        as_text=True,
+        choices={n: methods for n, x in enumerate(columns) if x.kind == "METHOD"},
+    )
+    return _download(content, f"template.{format}")
+
+
+def _download(content: bytes, name: str) -> HttpResponse:
+    return HttpResponse(
+        content,
+        content_type=MEDIA_TYPES[name.rpartition(".")[2]],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@member_required(write=Permission.ORDER)
+def show(place: Place, batch: UUID) -> HttpResponse:
+    """Show faults or the quote of an upload, or how a batch goes on; a POST orders."""
+    ordered = Batch.objects.filter(pk=batch, **place.lookups).first()
+    step = place.posted.get("step", "") if place.posted is not None else ""
+    if ordered:
+        if place.posted is None:
+            return _show_progress(place, ordered)
+        done = _("You had sent this already: it was ordered once, and this is it.")
+        return place.to("reports-batch", success=done, batch=ordered.pk)
+    # Only the member who has sent the file sees its rows.
+    kept = _uploads(place).get(pk=batch)
+    require_present(place.member, Permission.ORDER)
+    if step == "discard":
+        kept.delete()
+        gone = _("The rows of the file are deleted. Nothing was ordered.")
+        return place.to("reports-batches", success=gone)
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    if step in {"order", "draft"}:
+        if is_too_often(place):
+            return too_often(place)
+        return _place(place, kept, draft=step == "draft")
+    return _show_upload(place, kept)
+
+
+def _show_upload(
+    place: Place, kept: Upload, error: str | Promise = ""
+) -> HttpResponse:
+    """Show what is wrong in the file, or what its order costs."""
+    opened = OpenUpload.of(kept)
+    if earlier := ordered_before(place.client, opened.sheet):
+        return _to_earlier(place, earlier)
+    judged = opened.judge(place.client)
+    offer, choice = Offer.to(place.client), opened.choice
+    shown = {
+        "upload": kept,
+        "name": opened.name,
+        "query": query_of(choice),
+        "choice": choice,
+        "checks": choice.definitions(offer),
+        "package": offer.packages.get(choice.package),
+        "header": [cell.text for cell in opened.sheet.header.cells],
+        "judged": judged,
+        "count": len(opened.sheet.rows),
+        "error": error,
+    }
+    if judged.is_faulty:
+        return place.render("batches/faults", {**shown, **_faults_context(judged)})
+    is_draft = choice.is_draft_only(offer)
+    return place.render(
+        "batches/quote", {**shown, **_quote_context(place, judged, choice, is_draft)}
+    )
+
+
+def _faults_context(judged: Judged) -> dict[str, Any]:
+    """Return the rows with faults as a table: each cell with what is wrong in it."""
+    width = max([*judged.rows.columns, *judged.rows.faults], default=-1) + 1
+    table = []
+    for row, faults in judged.faulty_rows():
+        at = {fault.column: fault.text for fault in faults}
+        cells = [
+            (number, row.line.at(number).text[:SHOWN_LETTERS], at.get(number))
+            for number in range(width)
+        ]
+        table.append((row.line.number, cells, [f for f in faults if f.column is None]))
+    return {
+        "table": table,
+        "headings": [
+            (number, judged.rows.faults.get(number)) for number in range(width)
+        ],
+        "known": [one.label for one in judged.rows.inputs.values()],
+        "faulty": len(table),
+    }
+
+
+def _quote_context(
+    place: Place, judged: Judged, choice: Choice, is_draft: bool
+) -> dict[str, Any]:
+    quote, offer = judged.quote, Offer.to(place.client)
+    assert quote  # noqa: S101
+    lines = [line for order in quote.orders for line in order.lines]
+    prices: dict[str, list[Any]] = {}
+    for line in lines:
+        prices.setdefault(line.label, []).append(line)
+    reached = ["email", *(["phone"] if sms_is_configured() else [])]
+    unreached = [
+        row.line.number
+        for row in judged.rows.rows
+        if not any(row.values.get(f"subject-{name}") for name in reached)
+    ]
+    return {
+        "quote": quote,
+        "totals": [
+            (
+                label,
+                len(each),
+                sum(line.reused_at is not None for line in each),
+                sum(line.price for line in each),
+            )
+            for label, each in prices.items()
+        ],
+        "reused": sum(line.reused_at is not None for line in lines),
+        "is_draft_only": is_draft,
+        "needs_consent": choice.needs_consent(offer),
+        "is_hosted": choice.is_hosted(offer),
+        "unreached": unreached,
+        "account": place.account,
+        "is_covered": quote.is_covered(place.client),
+        "top_up_url": url_to_top_up(place),
+        "others": same_subject_reports(
+            place.client, [one.order for one in quote.orders]
+        ),
+        "first": judged.rows.rows[:SHOWN_ROWS],
+    }
+
+
+def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
+    """Order all rows, or save them as drafts; then show how they go on."""
+    assert place.posted is not None  # noqa: S101
+    opened = OpenUpload.of(kept)
+    if earlier := ordered_before(place.client, opened.sheet):
+        return _to_earlier(place, earlier)
+    judged = opened.judge(place.client)
+    if judged.is_faulty:
+        return _show_upload(place, kept)
+
+    def record(batch: Batch) -> None:
+        """Write the trail. Raises NotAllowed if the member's role was taken."""
+        require_present(place.member, Permission.ORDER)
+        place.record(f"batch.{'drafted' if draft else 'ordered'}", batch)
+
+    try:
+        place_batch(
+            place.client,
+            kept,
+            judged,
+            draft=draft,
+            digest=place.posted.get("digest", ""),
+            also=record,
+        )
+    except FileOrdered as e:
+        return _to_earlier(place, e.batch)
+    except InvalidRequest:
+        # It became wrong at this moment: the page says how.
+        return _show_upload(place, kept)
+    except QuoteChanged:
+        return _show_upload(place, kept, CHANGED)
+    except InsufficientBalance:
+        return _show_upload(place, kept, NOT_COVERED)
+    except RequestInProgress:
+        wait = _("Your order is being carried out. It stands in this list at once.")
+        return place.to("reports-batches", success=wait)
+    done = _("The drafts are saved.") if draft else _("All rows are ordered.")
+    return place.to("reports-batch", success=done, batch=kept.pk)
+
+
+def _show_progress(place: Place, batch: Batch) -> HttpResponse:
+    """Show how many of the reports are in which state, and those that need somebody."""
+    reports = Report.objects.filter(pk__in=batch.report_ids)
+    counted = Counter(
+        dict(reports.values_list("status").annotate(Count("pk")).order_by())
+    )
+    shown = {
+        "batch": batch,
+        "by": _name_of(batch),
+        "count": len(batch.report_ids),
+        "ended": reports.exclude(completed_at=None).count(),
+        "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
+        "rows": reports_of(batch),
+    }
+    rated = [r.report.pk for r in shown["rows"] if r.report.risk_score is not None]
+    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
+    return place.render("batches/progress", shown)
+
+
+def _name_of(batch: Batch) -> str:
+    """Return the address of the member who has ordered it; empty if they have left."""
+    member = batch.created_by.removeprefix("member ")
+    found = Member.objects.filter(pk=member, workspace=batch.workspace_id)
+    return found.values_list("user__email", flat=True).first() or ""
+
+
+@member_required()
+def results(place: Place, batch: UUID, format: str) -> HttpResponse:
+    """Return a file with id, state, score and decision of each row."""
+    found = Batch.objects.get(pk=batch, **place.lookups)
+    rows = reports_of(found)
+    place.record("batch.results-downloaded", found)
+    ids = [row.report.pk for row in rows if row.report.risk_score is not None]
+    record_disclosures(ids, Channel.CONSOLE, place.client.actor)
+    content = write_sheet(
+        format,
+        [str(title) for title in RESULT_COLUMNS],
+        [
+            (
+                row.row,
+                str(row.report.pk),
+                row.report.reference,
+                row.report.status,
+                row.report.risk_score,
+                row.report.risk_level,
+                row.decision,
+            )
+            for row in rows
+        ],
+    )
+    return _download(content, f"results-{found.pk}.{format}")
