@@ -97,7 +97,7 @@ def read_sheet(name: str, content: bytes) -> Sheet:
 def _read_xlsx(content: bytes) -> list[Line]:
     answer = run_inspector("verification.batches.inspector", XLSX, content)
     return [
-        Line(number, [Cell(text, Kind(kind)) for text, kind in cells])
+        Line(number, [Cell(_unescape(text), Kind(kind)) for text, kind in cells])
         for number, cells in orjson.loads(answer)
     ]
 
@@ -161,10 +161,14 @@ def _split(text: str, separator: str, first: int) -> list[Line]:
 
 def _csv_cell(text: str) -> Cell:
     text = text.strip()[:MAX_TEXT]
-    if text.startswith("'") and text[1:].startswith(FORMULA_PREFIXES):
-        # As this service writes such texts, and as people type them.
-        return Cell(text[1:])
-    return Cell(text, Kind.FORMULA if FORMULA.match(text) else Kind.TEXT)
+    kind = Kind.FORMULA if FORMULA.match(text) else Kind.TEXT
+    return Cell(_unescape(text), kind)
+
+
+def _unescape(text: str) -> str:
+    """Return a text that `escape_formula` or a person has marked as one."""
+    is_marked = text.startswith("'") and text[1:].startswith(FORMULA_PREFIXES)
+    return text[1:] if is_marked else text
 
 
 def write_sheet(

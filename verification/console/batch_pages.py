@@ -143,7 +143,7 @@ def _render_upload(
         "columns": columns_of(choice, offer),
         "is_hosted": choice.is_hosted(offer),
         "is_draft_only": choice.is_draft_only(offer),
-        "hours": UPLOAD_RETENTION.total_seconds() // 3600,
+        "hours": int(UPLOAD_RETENTION.total_seconds()) // 3600,
     }
     return place.render("batches/upload", shown, status)
 

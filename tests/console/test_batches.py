@@ -1,0 +1,682 @@
+"""Members order many reports by a file, all rows or none, once for each file."""
+
+import io
+import re
+from datetime import timedelta
+from decimal import Decimal
+from html import unescape
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.utils.timezone import now
+from openpyxl import load_workbook
+
+from tests.batches.files import csv_file, xlsx_file
+from tests.console.test_orders import DIGEST, attested, choice
+from tests.world.clients import Api, approve_workspace
+from tests.world.console import ConsoleVisitor
+from tests.world.decisions import decide, deciding_api
+from tests.world.members import create_member
+from tests.world.orders import count_rows
+from tests.world.packages import create_package
+from tests.world.threads import run_at_once
+from verification.backoffice.models import AuditEvent
+from verification.batches.models import Batch, Upload, purge_uploads
+from verification.batches.spreadsheet import read_sheet
+from verification.checks.models import CheckDefinition
+from verification.console.order_form import query_of
+from verification.consents.models import Consent
+from verification.reports.models import Report
+from workspaces import members
+from workspaces.models import LedgerEntry, Role
+
+HEADINGS = ["Full name", "ID number", "Your reference"]
+PEOPLE = [
+    ["Wanjiku Kamau", "12345678", "LN-1"],
+    ["Otieno Odhiambo", "23456789", "LN-2"],
+    ["Amina Said", "34567890", "LN-3"],
+]
+COMMON = {"purpose": "Loan application", "reuse": "on"}
+
+
+class Sender:
+    """A member who sends a file and goes on from page to page."""
+
+    def __init__(self, visitor: ConsoleVisitor, chosen=None, environment="sandbox"):
+        self.visitor, self.environment = visitor, environment
+        self.query = query_of(chosen or choice())
+        self.url = f"{visitor.url('reports-batch-new', environment)}?{self.query}"
+        self.page = ""
+        self.html = ""
+
+    def send(self, content: bytes, name: str = "people.csv", **fields: str) -> str:
+        """Send a file; return the page that it leads to."""
+        file = SimpleUploadedFile(name, content)
+        fields = {**COMMON, **attested(), **fields}
+        answer = self.visitor.http.post(self.url, {"file": file, **fields}, follow=True)
+        self.page = answer.redirect_chain[-1][0] if answer.redirect_chain else self.url
+        self.html = unescape(answer.content.decode())
+        self.status = answer.status_code
+        return self.html
+
+    def press(self, step: str) -> str:
+        """Press a button of the quote; return the page that it leads to."""
+        found = DIGEST.search(self.html)
+        fields = {"step": step, "digest": found[1] if found else ""}
+        answer = self.visitor.http.post(self.page, fields, follow=True)
+        self.html = unescape(answer.content.decode())
+        self.status = answer.status_code
+        return self.html
+
+    def order(self, content: bytes, name: str = "people.csv", **fields: str) -> str:
+        self.send(content, name, **fields)
+        return self.press("order")
+
+
+@pytest.fixture
+def sender(admin: ConsoleVisitor) -> Sender:
+    """An administrator who orders IDENTITY with consents on paper."""
+    return Sender(admin)
+
+
+def people(*rows: list[str], headings: list[str] = HEADINGS) -> bytes:
+    return csv_file(headings, *(rows or PEOPLE))
+
+
+def faults(html: str) -> list[str]:
+    """Return the faults of the summary on top of the page."""
+    (summary,) = re.findall(r'<div class="errors".*?</ul>', html, re.DOTALL)
+    found = re.findall(r"<li>(?:<a[^>]*>)?(.*?)(?:</a>)?</li>", summary)
+    return [text.strip() for text in found]
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.xlsx"])
+def test_rows_are_quoted_and_then_ordered_together(sender, api: Api, name):
+    content = people() if name.endswith("csv") else xlsx_file(HEADINGS, *PEOPLE)
+    quote = sender.send(content, name)
+    assert "3 rows without a fault" in quote
+    assert "Order all for KES 150.00" in quote
+    assert not Report.objects.exists()
+
+    page = sender.press("order")
+
+    assert "All rows are ordered." in page
+    batch, reports = Batch.objects.get(), Report.objects.in_bulk()
+    assert (batch.name, batch.row_numbers, batch.draft) == (name, [2, 3, 4], False)
+    made = [reports[pk] for pk in batch.report_ids]
+    assert [r.subject["idNumber"] for r in made] == [row[1] for row in PEOPLE]
+    assert [r.reference for r in made] == ["LN-1", "LN-2", "LN-3"]
+    assert {r.purpose for r in made} == {"Loan application"}
+    assert {c.attestation["method"] for c in Consent.objects.all()} == {"PAPER_FORM"}
+    assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == Decimal(-150)
+    assert AuditEvent.objects.get(action="batch.ordered").object_id == str(batch.pk)
+    assert not Upload.objects.exists()
+
+
+@pytest.mark.parametrize("format", ["csv", "xlsx"])
+@pytest.mark.parametrize(
+    ("chosen", "headings"),
+    [
+        (
+            choice(),
+            [
+                *["Full name", "ID number", "Date of birth", "Your reference"],
+                *["When it was given", "How it was given"],
+                "Version of the text that they agreed to",
+                *["Where you keep the proof", "Purpose"],
+            ],
+        ),
+        (
+            choice("KRA_PIN", consent="", subject_type="COMPANY"),
+            ["Registered name", "KRA PIN", "Your reference", "Purpose"],
+        ),
+        (
+            choice(consent="", payment_mode="THIRD_PARTY"),
+            [
+                *["Full name", "ID number", "Date of birth", "Your reference"],
+                *["Name of the payer", "E-mail address of the payer"],
+                *["Phone number of the payer", "Purpose"],
+            ],
+        ),
+    ],
+)
+def test_template_has_what_the_choice_needs(admin, format, chosen, headings):
+    url = f"{admin.url(f'reports-batch-template-{format}')}?{query_of(chosen)}"
+
+    content = admin.http.get(url).content
+
+    row = ["x"] if format == "csv" else None
+    if row:
+        content += csv_file(row)
+        found = [cell.text for cell in read_sheet("a.csv", content).header.cells]
+    else:
+        found = [cell.value for cell in load_workbook(io.BytesIO(content)).active[1]]
+    assert found == headings
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_filled_template_is_ordered_in_each_language(sender, language):
+    url = sender.visitor.url("reports-batch-template-csv")
+    answer = sender.visitor.http.get(f"{url}?{sender.query}&lang={language}")
+    width = answer.content.decode().count(",")
+    row = ["Wanjiku Kamau", "12345678", *[""] * (width - 1)]
+
+    assert "1 row without a fault" in sender.send(answer.content + csv_file(row))
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        ["full NAME", "id_number", "REFERENCE"],
+        ["subject.fullName", "subject-idNumber", "reference"],
+        ["fullName", "idNumber", "Your reference (optional)"],
+        ["Jina kamili", "Nambari ya kitambulisho", "Your reference"],
+    ],
+)
+def test_headings_are_known_in_other_words_and_in_any_order(sender, headings):
+    rows = [row[::-1] for row in PEOPLE]
+
+    assert "3 rows" in sender.send(people(*rows, headings=headings[::-1]))
+
+
+def test_faults_are_shown_by_row_and_column_with_the_rows(sender):
+    rows = [
+        PEOPLE[0],
+        ["Otieno Odhiambo", "", "LN-2"],
+        ["", "34567890", "L" * 101],
+    ]
+
+    page = sender.send(people(*rows))
+
+    assert "<title>Error:" in page
+    assert faults(page) == [
+        "Row 3, ID number: This is needed",
+        "Row 4, Full name: This is needed",
+        "Row 4, Your reference: This is too long",
+    ]
+    assert '<a href="#row-3-1">' in page
+    assert 'id="row-3-1"' in page
+    assert "2 rows of 3 have faults" in page
+    assert "Otieno Odhiambo" in page
+    assert "Wanjiku Kamau" not in page
+    assert 'value="order"' not in page
+    assert sender.press("order").count("The file has faults")
+    assert not Report.objects.exists()
+
+
+def test_file_that_was_put_right_is_ordered(sender):
+    sender.send(people(PEOPLE[0], ["Otieno Odhiambo", "", "LN-2"]))
+
+    assert "All rows are ordered." in sender.order(people())
+
+
+def test_fault_of_each_row_without_a_column_is_shown_once(sender):
+    rows = [row[::2] for row in PEOPLE]
+
+    page = sender.send(people(*rows, headings=HEADINGS[::2]))
+
+    assert faults(page) == [
+        "ID number: This is needed. The file has no such column"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headings", "fault"),
+    [
+        (["Shoe size"], "Column 4: This order has no such column. Delete it"),
+        (["ID Number"], "Column 4: The file has this column twice"),
+        ([""], "Column 4: This column has no heading"),
+    ],
+)
+def test_column_that_is_not_known_is_refused(sender, headings, fault):
+    rows = [[*row, "42"] for row in PEOPLE]
+
+    page = sender.send(people(*rows, headings=[*HEADINGS, *headings]))
+
+    assert faults(page) == [fault]
+    assert '<a href="#heading-3">' in page
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "fault"),
+    [
+        ("ID number", '="0123"', "This is a formula. Put its value here"),
+        ("ID number", "2.54712E+11", "The spreadsheet has rounded this number."),
+        ("Date of birth", "13/31/1990", "Write the day as 1990-12-31"),
+        ("Date of birth", "2999-01-01", "Choose a day that has passed"),
+        ("Date of birth", "01/01/1899", "Choose a day that has passed"),
+        ("When it was given", "yesterday", "Write the time as"),
+        ("When it was given", "2999-01-01", "Choose a time that has passed"),
+        ("How it was given", "By pigeon", "Choose one of the list"),
+        ("obtained", "maybe", "Write yes or no"),
+        ("obtained", "no", "Confirm it, or let us ask the subject"),
+        ("Full name", "a\0b", "Null characters"),
+    ],
+)
+def test_wrong_cell_is_refused_and_says_why(sender, column, text, fault):
+    known = ["Full name", "ID number", *([column] if column not in HEADINGS else [])]
+    row = {"Full name": "Wanjiku Kamau", "ID number": "12345678", column: text}
+
+    (found,) = faults(sender.send(csv_file(known, [row[name] for name in known])))
+
+    assert found.startswith("Row 2, ")
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("=1+1", "This is a formula"),
+        (1234567890123456, "The spreadsheet has rounded this number"),
+        (now().replace(tzinfo=None), "The spreadsheet has made a day of it"),
+    ],
+)
+def test_wrong_cell_of_a_workbook_is_refused(sender, value, fault):
+    content = xlsx_file(["Full name", "ID number"], ["Wanjiku Kamau", value])
+
+    (found,) = faults(sender.send(content, "people.xlsx"))
+
+    assert fault in found
+
+
+def test_cells_are_read_as_people_write_them(sender):
+    headings = ["Full name", "ID number", "Date of birth"]
+    headings += ["When it was given", "How it was given", "Use earlier results"]
+    headings[-1] = "reuse"
+    given = now() - timedelta(days=2)
+    row = ["W. Kamau", "12345678", "31/12/1990", f"{given:%d/%m/%Y}", "By e-mail", "No"]
+
+    sender.order(csv_file(headings, row))
+
+    report = Report.objects.get()
+    assert report.subject["dateOfBirth"] == "1990-12-31"
+    assert report.reuse is False
+    attestation = report.consent.attestation
+    assert attestation["method"] == "EMAIL"
+    assert attestation["obtainedAt"].startswith(f"{given:%Y-%m-%d}")
+
+
+@pytest.mark.parametrize(
+    "phone", ["712345678", "0712 345 678", "+254712345678", "'+254712345678"]
+)
+def test_phone_number_is_known_as_spreadsheets_write_it(admin, phone):
+    sender = Sender(admin, choice(consent="SERVICE_HOSTED"))
+    headings = ["Full name", "ID number", "Phone number"]
+
+    sender.order(csv_file(headings, ["Wanjiku Kamau", "12345678", phone]))
+
+    assert Report.objects.get().subject["phone"] == "+254712345678"
+
+
+def test_number_that_may_have_lost_zeros_is_pointed_out(sender):
+    content = xlsx_file(["Full name", "ID number"], ["A B", 1234567], ["C D", 12345678])
+
+    page = sender.send(content, "people.xlsx")
+
+    assert "ID number has few digits in these rows: 2." in page
+    assert 'value="order"' in page
+
+
+def test_same_person_twice_is_refused(sender):
+    twice = ["W. Kamau", "12345678", "LN-9"]
+
+    page = sender.send(people(*PEOPLE, twice))
+
+    assert faults(page) == ["Row 5, ID number: The same as in row 2"]
+
+
+def test_same_file_is_ordered_once_and_leads_to_its_order(sender, owner):
+    sender.order(people())
+    (batch,) = Batch.objects.all()
+
+    # Another member, another name, another format and another choice
+    again = Sender(owner, choice("KRA_PIN"))
+    page = again.send(xlsx_file(HEADINGS, *PEOPLE), "other.xlsx")
+
+    assert "This file was ordered already" in page
+    assert str(batch.pk) in again.page
+    assert sender.visitor.member.user.email in page
+    assert (Report.objects.count(), Upload.objects.count()) == (3, 0)
+
+
+def test_changed_file_is_another_order(sender):
+    sender.order(people())
+
+    sender.order(people(PEOPLE[0]))
+
+    assert Batch.objects.count() == 2
+    assert Report.objects.count() == 4
+
+
+def test_same_file_of_another_environment_or_workspace_is_another_order(
+    sender, admin, stranger
+):
+    sender.order(people())
+
+    assert "3 rows without" in Sender(stranger).send(people())
+    approve_workspace(admin.workspace)
+    assert "3 rows without" in Sender(admin, None, "production").send(people())
+
+
+def test_file_that_waits_twice_is_ordered_once(sender, admin):
+    other = Sender(admin)
+    other.send(people())
+    sender.order(people())
+
+    page = other.press("order")
+
+    assert "This file was ordered already" in page
+    assert Report.objects.count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_same_file_sent_by_two_at_once_is_ordered_once(sender, admin, owner):
+    senders = [sender, Sender(admin), Sender(owner), Sender(owner)]
+    for one in senders:
+        one.send(people())
+
+    def press(number: int) -> int:
+        try:
+            senders[number].press("order")
+            return senders[number].status
+        finally:
+            connection.close()
+
+    assert set(run_at_once(4, press)) == {200}
+    assert Report.objects.count() == 3
+    assert Batch.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_double_click_orders_once(sender):
+    sender.send(people())
+    fields = {"step": "order", "digest": DIGEST.search(sender.html)[1]}
+
+    def click(_number: int) -> int:
+        try:
+            return sender.visitor.http.post(sender.page, fields).status_code
+        finally:
+            connection.close()
+
+    assert set(run_at_once(4, click)) <= {303, 404}
+    assert Report.objects.count() == 3
+
+
+def test_button_pressed_again_leads_to_the_batch(sender):
+    sender.order(people())
+
+    assert "it was ordered once, and this is it" in sender.press("order")
+    assert Report.objects.count() == 3
+
+
+def test_changed_price_is_shown_before_anything_is_ordered(sender):
+    sender.send(people())
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+    before = count_rows()
+
+    page = sender.press("order")
+
+    assert "has changed. Nothing was ordered" in page
+    assert "Order all for KES 180.00" in page
+    assert count_rows() == before
+    assert "All rows are ordered." in sender.press("order")
+
+
+def test_reused_results_are_counted(sender, api: Api):
+    sender.order(people(PEOPLE[0]))
+    api.work()
+
+    page = sender.send(people())
+
+    assert "Order all for KES 100.00" in page
+    assert "Earlier results that are still fresh are used again" in page
+
+
+def test_check_that_was_withdrawn_since_the_quote_orders_nothing(sender):
+    sender.send(people())
+    CheckDefinition.objects.filter(name="IDENTITY").update(active=False)
+
+    assert "A chosen check is not offered any more" in sender.press("order")
+    assert not Report.objects.exists()
+
+
+def test_rows_without_consent_are_saved_as_drafts(admin):
+    sender = Sender(admin, choice(consent=""))
+
+    quote = sender.send(people())
+    assert 'value="order"' not in quote
+    assert "The drafts are saved." in sender.press("draft")
+
+    assert set(Report.objects.values_list("status", flat=True)) == {"DRAFT"}
+    assert Batch.objects.get().draft
+    assert AuditEvent.objects.filter(action="batch.drafted").count() == 1
+
+
+def test_subjects_are_asked_by_link_and_those_without_address_are_named(admin):
+    sender = Sender(admin, choice(consent="SERVICE_HOSTED"))
+    headings = ["Full name", "ID number", "E-mail address"]
+    rows = [["Wanjiku Kamau", "12345678", "w@kamau.test"], ["A B", "23456789", ""]]
+
+    assert "hand over their links yourself: 3." in sender.send(csv_file(headings, *rows))
+    sender.press("order")
+
+    assert set(Report.objects.values_list("status", flat=True)) == {"PENDING_CONSENT"}
+
+
+def test_payer_of_all_rows_is_typed_once(admin):
+    chosen = choice(payment_mode="THIRD_PARTY")
+    payer = {"payer-name": "Kilele Insurance", "payer-email": "pay@kilele.test"}
+
+    sender = Sender(admin, chosen)
+    assert "The payer of each row" in sender.send(people(), **payer)
+    sender.press("order")
+
+    assert set(Report.objects.values_list("status", flat=True)) == {"PENDING_PAYMENT"}
+    assert not LedgerEntry.objects.exists()
+
+
+def test_package_is_ordered_at_its_own_price(admin):
+    package = create_package(price=Decimal("120.00"))
+    sender = Sender(admin, choice(package=package.name))
+
+    assert "Order all for KES 360.00" in sender.send(people())
+    sender.press("order")
+
+    assert set(Report.objects.values_list("package", flat=True)) == {package.name}
+
+
+def test_companies_are_ordered(admin):
+    chosen = choice("BUSINESS_VERIFICATION", subject_type="COMPANY")
+    sender = Sender(admin, chosen)
+    headings = ["Registered name", "Registration number"]
+
+    sender.order(csv_file(headings, ["Baobab Traders Limited", "PVT-12345"]))
+
+    assert Report.objects.get().status == "RUNNING"
+
+
+def test_balance_that_does_not_cover_all_rows_orders_none(admin, live_api):
+    approve_workspace(admin.workspace)
+    account = live_api.account
+    account.credit_limit = 100
+    account.save()
+    sender = Sender(admin, None, "production")
+
+    quote = sender.send(people())
+    assert "The balance does not cover it" in quote
+    assert 'value="order"' not in quote
+    assert "Nothing was ordered" in sender.press("order")
+    assert not Report.objects.exists()
+
+    assert "The drafts are saved." in sender.press("draft")
+    assert Report.objects.filter(environment="production").count() == 3
+
+
+def test_role_taken_between_upload_and_order_orders_nothing(sender, owner):
+    sender.send(people())
+    members.change_role(owner.member, sender.visitor.member, Role.VIEWER)
+
+    page = sender.press("order")
+
+    assert sender.status == 403
+    assert "Your role does not allow this" in page
+    assert not Report.objects.exists()
+
+
+def test_role_taken_while_the_order_is_under_way_orders_nothing(
+    sender, owner, monkeypatch
+):
+    sender.send(people())
+    carry_out = "verification.console.orders.create_reports"
+    from verification.console import orders
+
+    create = orders.create_reports
+
+    def take_role_and_create(*arguments: Any) -> Any:
+        members.change_role(owner.member, sender.visitor.member, Role.VIEWER)
+        return create(*arguments)
+
+    monkeypatch.setattr(carry_out, take_role_and_create)
+    sender.press("order")
+
+    assert sender.status == 403
+    assert not Report.objects.exists()
+
+
+def test_rows_are_seen_by_the_member_who_has_sent_them_alone(sender, owner, stranger):
+    sender.send(people())
+    pk = Upload.objects.get().pk
+
+    for other in (owner, stranger):
+        assert other.get("reports-batch", batch=pk).status_code == 404
+    assert "people.csv" in sender.visitor.page("reports-batches")
+    assert "people.csv" not in owner.page("reports-batches")
+
+
+def test_batch_is_seen_by_members_of_its_workspace_and_environment(
+    sender, viewer, stranger
+):
+    sender.order(people())
+    pk = Batch.objects.get().pk
+
+    assert "people.csv" in viewer.page("reports-batches")
+    page = viewer.page("reports-batch", batch=pk)
+    assert "Wanjiku" not in page
+    assert stranger.get("reports-batch", batch=pk).status_code == 404
+    assert viewer.get("reports-batch", "production", batch=pk).status_code == 404
+    assert "people.csv" not in stranger.page("reports-batches")
+
+
+def test_progress_counts_reports_by_state(sender, api: Api):
+    page = sender.order(people())
+    assert "0 of 3 reports have ended." in page
+    assert "Look again" in page
+
+    api.work()
+
+    page = sender.visitor.page("reports-batch", batch=Batch.objects.get().pk)
+    assert "3 of 3 reports have ended." in page
+    assert "Look again" not in page
+    assert re.search(r"READY</span></dt><dd>3</dd>", page)
+
+
+@pytest.mark.parametrize("format", ["csv", "xlsx"])
+def test_results_have_id_state_score_and_decision_of_each_row(sender, api, format):
+    sender.order(people(*PEOPLE[:2], ["C D", "45678901", "=1+1"]))
+    api.work()
+    batch = Batch.objects.get()
+    decide(deciding_api(api), str(batch.report_ids[0]), status="APPROVED")
+
+    name = f"reports-batch-results-{format}"
+    answer = sender.visitor.get(name, batch=batch.pk)
+
+    assert f'.{format}"' in answer["Content-Disposition"]
+    sheet = read_sheet(f"a.{format}", answer.content)
+    found = [[line.at(n).text for n in range(7)] for line in sheet.rows]
+    report = Report.objects.get(pk=batch.report_ids[0])
+    assert found[0] == [
+        *["2", str(report.pk), "LN-1", "READY"],
+        *[str(report.risk_score), report.risk_level, "APPROVED"],
+    ]
+    assert [row[1] for row in found] == [str(pk) for pk in batch.report_ids]
+    assert found[2][2] == "=1+1"
+    assert found[2][6] == ""
+    assert AuditEvent.objects.filter(action="batch.results-downloaded").exists()
+
+
+def test_rows_of_an_upload_are_deleted_by_its_member_or_after_a_day(sender):
+    sender.send(people())
+    assert "The rows of the file are deleted" in sender.press("discard")
+    assert not Upload.objects.exists()
+
+    sender.send(people())
+    purge_uploads()
+    assert Upload.objects.count() == 1
+    Upload.objects.update(created_at=now() - timedelta(hours=25))
+    purge_uploads()
+    assert not Upload.objects.exists()
+
+
+def test_pages_have_no_personal_data_in_addresses(sender):
+    pages = [sender.send(people()), sender.press("order")]
+
+    for page in pages:
+        for address in re.findall(r'(?:href|action)="([^"]*)"', page):
+            assert "Wanjiku" not in address
+            assert "12345678" not in address
+            assert "people" not in address
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", people(*[[f"P {n}", f"{n:08}", ""] for n in range(501)]), "500 rows"),
+        ("a.xlsm", b"PK\x03\x04", "The file has macros"),
+        ("a.pdf", b"%PDF-1.7", "This is no CSV and no XLSX"),
+        ("a.csv", b"", "The file is empty"),
+        ("a.csv", b"Full name\n", "no row below its headings"),
+        ("a.csv", b'Full name\n"A\n', "A quoted text does not end, near line 2."),
+        ("a.csv", b"a" * (10 * 1024 * 1024 + 1), "larger than 10 MB"),
+    ],
+)
+def test_file_that_cannot_be_read_is_refused_at_its_field(sender, name, content, says):
+    page = sender.send(content, name)
+
+    assert says in page
+    assert '<a href="#id_file">' in page
+    assert 'value="Loan application"' in page or "Loan application" in page
+    assert not Upload.objects.exists()
+
+
+def test_file_of_20_mb_is_refused_before_it_is_read(sender):
+    page = sender.send(b"a" * (20 * 1024 * 1024))
+
+    assert sender.status == 413
+    assert "A file may have up to 10 MB" in page
+
+
+def test_too_many_uploads_a_minute_are_refused(sender, monkeypatch):
+    monkeypatch.setattr("verification.console.order_pages.ORDERS_PER_MINUTE", 1)
+    sender.send(people())
+
+    sender.send(people())
+
+    assert sender.status == 429
+
+
+def test_production_waits_for_the_approval(admin, live_api):
+    assert admin.get("reports-batch-new", "production").status_code == 403
+
+
+def test_member_who_has_left_is_not_named(sender, owner):
+    other = Sender(ConsoleVisitor(create_member(owner.workspace, "ADMIN", "leaver")))
+    other.order(people())
+    address = other.visitor.member.user.email
+    pk = Batch.objects.get().pk
+    assert address in owner.page("reports-batch", batch=pk)
+
+    members.remove(owner.member, other.visitor.member)
+
+    assert address not in owner.page("reports-batch", batch=pk)
