@@ -2,7 +2,7 @@
 
 import io
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
-from django.utils.timezone import now
+from django.utils.timezone import localtime, now
 from openpyxl import load_workbook
 
 from tests.batches.files import csv_file, xlsx_file
@@ -26,9 +26,10 @@ from verification.backoffice.models import AuditEvent
 from verification.batches.models import Batch, Upload, purge_uploads
 from verification.batches.spreadsheet import read_sheet
 from verification.checks.models import CheckDefinition
-from verification.console.order_form import query_of
 from verification.consents.models import Consent
+from verification.console.order_form import query_of
 from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
 from workspaces import members
 from workspaces.models import LedgerEntry, Role
 
@@ -217,9 +218,7 @@ def test_fault_of_each_row_without_a_column_is_shown_once(sender):
 
     page = sender.send(people(*rows, headings=HEADINGS[::2]))
 
-    assert faults(page) == [
-        "ID number: This is needed. The file has no such column"
-    ]
+    assert faults(page) == ["ID number: This is needed. The file has no such column"]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,6 @@ def test_column_that_is_not_known_is_refused(sender, headings, fault):
         ("How it was given", "By pigeon", "Choose one of the list"),
         ("obtained", "maybe", "Write yes or no"),
         ("obtained", "no", "Confirm it, or let us ask the subject"),
-        ("Full name", "a\0b", "Null characters"),
     ],
 )
 def test_wrong_cell_is_refused_and_says_why(sender, column, text, fault):
@@ -285,7 +283,7 @@ def test_cells_are_read_as_people_write_them(sender):
     headings = ["Full name", "ID number", "Date of birth"]
     headings += ["When it was given", "How it was given", "Use earlier results"]
     headings[-1] = "reuse"
-    given = now() - timedelta(days=2)
+    given = localtime(timezone=NAIROBI) - timedelta(days=2)
     row = ["W. Kamau", "12345678", "31/12/1990", f"{given:%d/%m/%Y}", "By e-mail", "No"]
 
     sender.order(csv_file(headings, row))
@@ -295,7 +293,8 @@ def test_cells_are_read_as_people_write_them(sender):
     assert report.reuse is False
     attestation = report.consent.attestation
     assert attestation["method"] == "EMAIL"
-    assert attestation["obtainedAt"].startswith(f"{given:%Y-%m-%d}")
+    obtained = localtime(datetime.fromisoformat(attestation["obtainedAt"]), NAIROBI)
+    assert (obtained.date(), obtained.hour) == (given.date(), 0)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +350,7 @@ def test_changed_file_is_another_order(sender):
 
 
 def test_same_file_of_another_environment_or_workspace_is_another_order(
-    sender, admin, stranger
+    sender, admin, stranger, live_api
 ):
     sender.order(people())
 
@@ -459,7 +458,9 @@ def test_subjects_are_asked_by_link_and_those_without_address_are_named(admin):
     headings = ["Full name", "ID number", "E-mail address"]
     rows = [["Wanjiku Kamau", "12345678", "w@kamau.test"], ["A B", "23456789", ""]]
 
-    assert "hand over their links yourself: 3." in sender.send(csv_file(headings, *rows))
+    assert "hand over their links yourself: 3." in sender.send(
+        csv_file(headings, *rows)
+    )
     sender.press("order")
 
     assert set(Report.objects.values_list("status", flat=True)) == {"PENDING_CONSENT"}
@@ -584,7 +585,7 @@ def test_progress_counts_reports_by_state(sender, api: Api):
 
 @pytest.mark.parametrize("format", ["csv", "xlsx"])
 def test_results_have_id_state_score_and_decision_of_each_row(sender, api, format):
-    sender.order(people(*PEOPLE[:2], ["C D", "45678901", "=1+1"]))
+    sender.order(people(*PEOPLE[:2], ["C D", "45678901", "'=1+1"]))
     api.work()
     batch = Batch.objects.get()
     decide(deciding_api(api), str(batch.report_ids[0]), status="APPROVED")

@@ -17,8 +17,10 @@ from tests.world.deliveries import configure_receiver
 from tests.world.orders import REFUSED, two_checks
 from tests.world.packages import create_package
 from tests.world.rules import raise_alert
+from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
+from verification.db.ids import uuid7
 from verification.golive.inspection import InspectedFile
 from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
@@ -47,6 +49,13 @@ TABLE = {
     "reports-refuse": (None, MANAGERS),
     "reports-new": (MANAGERS, MANAGERS),
     "reports-again": (MANAGERS, None),
+    "reports-batches": (ALL, None),
+    "reports-batch-new": (MANAGERS, MANAGERS),
+    "reports-batch-template-csv": (MANAGERS, None),
+    "reports-batch-template-xlsx": (MANAGERS, None),
+    "reports-batch": (ALL, MANAGERS),
+    "reports-batch-results-csv": (ALL, None),
+    "reports-batch-results-xlsx": (ALL, None),
     "reports-edit": (MANAGERS, MANAGERS),
     "reports-launch": (MANAGERS, MANAGERS),
     "reports-cancel": (MANAGERS, MANAGERS),
@@ -127,7 +136,19 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
     failed = api.create(two_checks(idNumber=REFUSED))["id"]
     draft_report = api.create({**person(), "draft": True})["id"]
     api.work()
+    batch = Batch.objects.create(
+        id=uuid7(),
+        workspace=api.workspace,
+        environment=api.environment,
+        digest=b"digest",
+        name="applicants.csv",
+        report_ids=[report],
+        row_numbers=[2],
+        draft=False,
+        created_by=f"member {owner.member.pk}",
+    )
     return {
+        "batch": batch.pk,
         "key": api.key.pk,
         "package": create_package(workspace=api.workspace).pk,
         "erasure": erase(api, erased).pk,
@@ -242,7 +263,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
 
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_pages_are_not_cached_and_have_no_script(rows, owner, language):
-    files = ("-pdf", "-csv", "-document", "-certificate")
+    files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate")
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
             continue

@@ -44,7 +44,11 @@ from tests.world.referee import visit_as_referee
 from tests.world.refunds import create_refund, paystack_settings, send_waiting_refunds
 from tests.world.rules import DAY, move_rules_back, run_rules
 from tests.world.subject import Visitor, newest_code
+from verification.batches.cells import Cell, Line, Sheet
+from verification.batches.models import Upload
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.console.batches import OpenUpload, place_batch, store_upload
+from verification.console.orders import Choice
 from verification.golive.inspection import inspect
 from verification.notifications.delivery import send_due_notifications
 from verification.privacy.corrections import (
@@ -62,6 +66,7 @@ from verification.references.models import Reference
 from verification.reports.models import Report
 from webhooks.delivery import send_due_deliveries
 from workspaces.ledger import top_up
+from workspaces.models import Client
 
 SUBJECT = "SubjectInput"
 ADDRESS = "203.0.113.77"
@@ -109,6 +114,7 @@ class World:
         self.monitor()
         self.correct()
         self.decide()
+        self.send_files()
         self.leave_callback()
         self.object()
         self.write_by_hand()
@@ -541,6 +547,31 @@ class World:
         body = {**DECLINE, "note": self.canaries.text("Decision.note")}
         answer = deciding_api(self.api).post(path, body, Idempotency_Key="decide-1")
         assert answer.status_code == 201, answer.content
+
+    def send_files(self) -> None:
+        """Let a member order by a file, and send another one that waits."""
+        account = self.api.account
+        client = Client(self.api.workspace, account, "member of the client")
+        chosen = Choice("INDIVIDUAL", "KE", ("IDENTITY",), "", "SERVICE_HOSTED", "SELF")
+        names = ["fullName", "idNumber", "dateOfBirth", "email", "purpose"]
+        values = [*(self.person[name] for name in names[:4]), "Loan application"]
+        header = Line(1, [Cell(name) for name in names])
+        name = self.canaries.text("name of a file")
+        for number in (2, 3):
+            sheet = Sheet(header, [Line(number, [Cell(value) for value in values])])
+            values[-1] = "Another loan application"
+            upload = store_upload(client, name, sheet, chosen, {})
+            if number == 2:
+                self.order_upload(client, upload)
+
+    def order_upload(self, client: Client, upload: Upload) -> None:
+        judged = OpenUpload.of(upload).judge(client)
+        assert judged.quote, judged.faults
+        digest = judged.quote.digest
+        placed = place_batch(
+            client, upload, judged, draft=False, digest=digest, also=lambda _batch: None
+        )
+        self.reports += map(str, placed.report_ids)
 
     def object(self) -> None:
         """Let staff enter an objection with what the person wrote."""

@@ -31,6 +31,7 @@ from tests.world.logs import log_lines as log_lines
 from tests.world.receiver import authority as authority
 from tests.world.receiver import receiver as receiver
 from tests.world.refunds import paystack_api as paystack_api
+from verification.batches.models import Upload, purge_uploads
 from verification.jobs.models import Job
 from verification.privacy.corrections import withdraw
 from verification.privacy.models import Erasure
@@ -111,6 +112,7 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
         "reports_report.subject_name",
         "statistics of reports_report.subject_name",
     }
+    assert found["name of a file"] >= {"batches_batch.name", "batches_upload.content"}
     assert "e-mails" in found["SubjectInput.email"]
     assert found["DisputeForm.documents of CRB_FULL"] == {"documents"}
 
@@ -122,6 +124,8 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
     # The objection has paused it.
     assert Rule.objects.update(paused_at=old) == 1
     erase_expired_reports()
+    Upload.objects.update(created_at=old)
+    purge_uploads()
     run_scheduled(refresh_statistics)
 
     assert find() == {}

@@ -23,9 +23,14 @@ from tests.world.payments import candidate_item, end_checkout, open_page, paymen
 from tests.world.rules import CHANGING, create_rule, launch_runs, run_rules
 from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
+from verification.batches.cells import Cell, Line, Sheet
+from verification.batches.models import Batch, Upload
 from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import Failed, Retry, record_outcomes
+from verification.console.batches import store_upload
+from verification.console.orders import Choice
+from verification.db.ids import uuid7
 from verification.notifications.delivery import claim as claim_notification
 from verification.notifications.delivery import record as record_notification
 from verification.notifications.models import Notification, Outcome
@@ -60,6 +65,7 @@ from webhooks.attempts import record_attempts
 from webhooks.events import envelope
 from webhooks.models import Attempt, Delivery, Event
 from webhooks.sender import Answer
+from workspaces.models import Client
 
 MARK = "Wanjiku"
 
@@ -78,6 +84,54 @@ def marked_rows() -> list[str]:
             cursor.execute(query, [f"%{MARK}%"])
             found += [f"{table}.{column}"] if cursor.fetchone()[0] else []
     return found
+
+
+def test_file_that_waits_is_deleted_with_a_person_in_it(api: Api):
+    report = api.create(person())["id"]
+    header = Line(1, [Cell("fullName"), Cell("idNumber")])
+    chosen = Choice("INDIVIDUAL", "KE", ("IDENTITY",), "", "", "SELF")
+    client = Client(api.workspace, api.account, "member of the client")
+
+    def send(name: str, number: str) -> UUID:
+        row = Line(2, [Cell(name), Cell(number)])
+        return store_upload(client, "a.csv", Sheet(header, [row]), chosen, {}).pk
+
+    number = person()["subject"]["idNumber"]
+    theirs, unnamed = send("Wanjiku Kamau", number), send("", number)
+    of_another = send("Otieno Odhiambo", "99999999")
+
+    erase(api, report)
+    assert set(Upload.objects.values_list("pk", flat=True)) == {of_another}
+    assert theirs != unnamed
+
+    later = send("Wanjiku Kamau", number)
+    let_time_pass()
+    sweep_erasures()
+    assert Upload.objects.filter(pk=later).exists()
+
+
+def test_name_of_a_file_is_erased_with_the_first_of_its_people(api: Api):
+    reports = [
+        api.create(person())["id"],
+        api.create(person(idNumber="22222222"))["id"],
+    ]
+    batch = Batch.objects.create(
+        id=uuid7(),
+        workspace=api.workspace,
+        environment=api.environment,
+        digest=b"digest",
+        name="wanjiku.csv",
+        report_ids=reports,
+        row_numbers=[2, 3],
+        draft=False,
+        created_by="member",
+    )
+
+    erase(api, reports[1])
+
+    batch.refresh_from_db()
+    assert batch.name is None
+    assert [str(report) for report in batch.report_ids] == reports
 
 
 def test_client_finds_the_erasure_at_the_report(api: Api):

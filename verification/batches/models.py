@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
@@ -32,7 +32,8 @@ class Upload(models.Model):
     environment = models.CharField(max_length=10, choices=Environment)
     # The member who may order it, as in timelines: "member 0199…"
     created_by = models.CharField(max_length=100)
-    # {name, choice, common, header, rows, subjects}; see console/batches.py.
+    # {name, choice, common, lines, subjects}: see console/batches.py. `subjects` are
+    # their ids, as reports have them.
     content = EncryptedJSONField()
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -108,7 +109,7 @@ def purge_uploads() -> int:
 
 
 def delete_uploads_about(
-    workspace_id: UUID, environment: str, subject_id: UUID, before: object
+    workspace_id: UUID, environment: str, subject_id: UUID, before: datetime
 ) -> int:
     """Delete the uploads of before this time that name the subject; return how many."""
     found = Upload.objects.filter(

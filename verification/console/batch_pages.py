@@ -7,6 +7,7 @@ address of a page has the id of the upload, which becomes that of the batch.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from verification.console.base import (
     with_retry_after,
 )
 from verification.console.batches import (
+    BatchReport,
     FileOrdered,
     Judged,
     OpenUpload,
@@ -37,7 +39,7 @@ from verification.console.batches import (
     reports_of,
     store_upload,
 )
-from verification.console.order_form import UploadForm, query_of
+from verification.console.order_form import ChoiceForm, UploadForm, query_of
 from verification.console.order_pages import (
     CHANGED,
     NOT_COVERED,
@@ -102,9 +104,7 @@ def upload(place: Place) -> HttpResponse:
         return place.render("reports/not_live", status=403)
     chosen = choice_form(place, place.request.GET if _has_choice(place) else None)
     if not (_has_choice(place) and chosen.is_valid()):
-        kind = chosen.data.get("subject_type") or chosen.initial["subject_type"]
-        is_company = kind == SubjectType.COMPANY
-        return place.render("batches/choice", {"form": chosen, "is_company": is_company})
+        return _render_choice(place, chosen)
     choice, offer = chosen.choice, Offer.to(place.client)
     inputs = common_inputs(choice, offer)
     if place.posted is None:
@@ -124,6 +124,12 @@ def upload(place: Place) -> HttpResponse:
         place.client, one_line(name)[-MAX_NAME_LENGTH:], sheet, choice, form.values
     )
     return place.to("reports-batch", batch=kept.pk)
+
+
+def _render_choice(place: Place, form: ChoiceForm) -> HttpResponse:
+    kind = form.data.get("subject_type") or form.initial["subject_type"]
+    is_company = kind == SubjectType.COMPANY
+    return place.render("batches/choice", {"form": form, "is_company": is_company})
 
 
 def _has_choice(place: Place) -> bool:
@@ -161,7 +167,7 @@ def template(place: Place, format: str) -> HttpResponse:
     """Return a file with the headings that the choice needs."""
     chosen = choice_form(place, place.request.GET)
     if not chosen.is_valid():
-        return place.to("reports-batch-new", error=_("Choose the checks first."))
+        return _render_choice(place, chosen)
     columns = columns_of(chosen.choice, Offer.to(place.client))
     methods = [str(label) for _name, label in METHODS]
     content = write_sheet(
@@ -207,9 +213,7 @@ def show(place: Place, batch: UUID) -> HttpResponse:
     return _show_upload(place, kept)
 
 
-def _show_upload(
-    place: Place, kept: Upload, error: str | Promise = ""
-) -> HttpResponse:
+def _show_upload(place: Place, kept: Upload, error: str | Promise = "") -> HttpResponse:
     """Show what is wrong in the file, or what its order costs."""
     opened = OpenUpload.of(kept)
     if earlier := ordered_before(place.client, opened.sheet):
@@ -344,17 +348,22 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     counted = Counter(
         dict(reports.values_list("status").annotate(Count("pk")).order_by())
     )
+    rows = reports_of(batch)
     shown = {
         "batch": batch,
         "by": _name_of(batch),
         "count": len(batch.report_ids),
         "ended": reports.exclude(completed_at=None).count(),
         "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
-        "rows": reports_of(batch),
+        "rows": rows,
     }
-    rated = [r.report.pk for r in shown["rows"] if r.report.risk_score is not None]
-    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
+    _record_disclosures(place, rows)
     return place.render("batches/progress", shown)
+
+
+def _record_disclosures(place: Place, rows: Sequence[BatchReport]) -> None:
+    rated = [row.report.pk for row in rows if row.report.risk_score is not None]
+    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
 
 
 def _name_of(batch: Batch) -> str:
@@ -370,8 +379,7 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
     found = Batch.objects.get(pk=batch, **place.lookups)
     rows = reports_of(found)
     place.record("batch.results-downloaded", found)
-    ids = [row.report.pk for row in rows if row.report.risk_score is not None]
-    record_disclosures(ids, Channel.CONSOLE, place.client.actor)
+    _record_disclosures(place, rows)
     content = write_sheet(
         format,
         [str(title) for title in RESULT_COLUMNS],

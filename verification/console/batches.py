@@ -168,7 +168,9 @@ def _headings(inputs: Any) -> dict[str, str]:
         for language in LANGUAGES:
             with override(language):
                 headings.append(str(one.label))
-                headings.append(str(format_lazy(_("{label} (optional)"), label=one.label)))
+                headings.append(
+                    str(format_lazy(_("{label} (optional)"), label=one.label))
+                )
         # The API's name alone, such as idNumber; that of the subject comes first.
         for heading in [*headings, one.path[-1]]:
             found.setdefault(_fold(heading), one.name)
@@ -289,9 +291,7 @@ def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
     items = [build_item(choice, row.values, offer) for row in rows.rows]
     judged = Judged(rows, items, None, [], list(_cell_faults(rows)))
     try:
-        judged.quote = quote_items(
-            client, items, draft=choice.is_draft_only(offer)
-        )
+        judged.quote = quote_items(client, items, draft=choice.is_draft_only(offer))
     except InvalidRequest as e:
         judged.is_cut = len(e.faults) >= MAX_FAULTS
         _add_faults(judged, e.faults)

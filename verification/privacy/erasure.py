@@ -3,7 +3,7 @@
 - `request_erasure` enters the request in the register. A hold of staff refuses it, an
   open correction does not.
 - `erase_person` finds the person's reports and rules and stops the rules, writes the
-  journal, deletes the rules, and erases the reports in batches. Each step can be
+  journal, deletes the rules and uploaded files, and erases the reports in batches. Each step can be
   repeated, so that the job goes on where a killed worker was. The last transaction
   writes the certificate.
 - The client gets an event for each report, without personal data.
@@ -26,6 +26,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
+from verification.batches.models import delete_uploads_about
 from verification.checks.events import erased_event
 from verification.db.bulk_insert import insert
 from verification.jobs.claims import sweep
@@ -266,6 +267,7 @@ def _carry_out(erasure: Erasure) -> bool:
     _find(erasure)
     journal.write_erasure(erasure)
     _delete_rules(erasure)
+    _delete_uploads(erasure)
     while beat():
         if not _erase_batch(erasure):
             return True
@@ -326,6 +328,20 @@ def _delete_rules(erasure: Erasure) -> None:
     rules = list(locked_rules().filter(pk__in=erasure.rule_ids))
     Rule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
     _count(erasure, Counter({certificates.RULES: len(rules)}), reports=0)
+
+
+def _delete_uploads(erasure: Erasure) -> None:
+    """Delete files that name the person and that nobody has ordered yet.
+
+    Those that the client sends later are about a person who agreed again.
+    """
+    request = erasure.request
+    delete_uploads_about(
+        request.workspace_id,
+        request.environment,
+        request.subject_id,
+        erasure.found_at or now(),
+    )
 
 
 @transaction.atomic

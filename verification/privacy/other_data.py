@@ -17,6 +17,7 @@ AUDIT = "audit trail, which stays as evidence"
 BOOKS = "ledger and invoices, kept by tax law"
 RULES = "goes with its rule when the subject is erased, or the rule was paused for long"
 DECIDED = "erased when a second person decides on the erasure that it is about"
+UPLOADS = "goes with its upload when the subject is erased, and after a day"
 PUBLIC = "published lists"
 
 # Table -> why, or for a table that has rows about subjects: why -> its columns
@@ -78,6 +79,16 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_workspace": CLIENT,
     # Reports and what belongs to them
     "checks_checkresult": {CODES: "name status waits_for failure_code"},
+    "batches_batch": {
+        CODES: "environment report_ids row_numbers",
+        HASHES: "digest",
+        ACTORS: "created_by",
+    },
+    "batches_upload": {
+        UPLOADS: "content",
+        CODES: "environment",
+        ACTORS: "created_by",
+    },
     "consents_consent": {CODES: "mode status token_digest shown_sources code_channel"},
     "consents_consentrecord": {
         CODES: "decision language notice_version notice_sha256",

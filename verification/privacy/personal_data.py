@@ -22,6 +22,7 @@ from django.db import connection, transaction
 from django.db.models import Model
 
 from monitoring.models import Alert, Baseline, Rule
+from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.decisions.models import Decision
@@ -173,6 +174,13 @@ TABLES = [
         IdempotencyRecord, "answers to requests", OF_REPORT, {"body": "NULL"}
     ),
     PersonalTable(SearchEntry, "search terms", OF_REPORT),
+    # A name may be that of any person in the file.
+    PersonalTable(
+        Batch,
+        "names of files with orders",
+        "t.report_ids && %(reports)s::uuid[]",
+        {"name": "NULL"},
+    ),
     PersonalTable(
         Report,
         "reports",

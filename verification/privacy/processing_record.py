@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db.models import Exists, Model, OuterRef, Q
 
 from monitoring.models import Rule
+from verification.batches.models import UPLOAD_RETENTION, Upload
 from verification.checks.callbacks import ANSWER_RETENTION
 from verification.checks.catalogue import CATALOGUE
 from verification.documents import pdf
@@ -110,6 +111,12 @@ EARLIER: dict[type[Model], tuple[str, timedelta]] = {
     PaymentEvent: ("bodies", provider_events.RETENTION),
     SubjectRequest: ("details", DETAILS_RETENTION),
 }
+
+
+def _hours(time: timedelta) -> int:
+    return time // timedelta(hours=1)
+
+
 # Table with data about subjects that goes apart from their reports -> what, and when
 APART: dict[type[Model], tuple[str, str]] = {
     Rule: (
@@ -117,15 +124,16 @@ APART: dict[type[Model], tuple[str, str]] = {
         "when the client deletes the rule, with its subject, or when it has been "
         "paused for as long as reports are kept",
     ),
+    Upload: (
+        "rows of uploaded files that are not ordered",
+        f"when they are ordered, with a subject, or after "
+        f"{_hours(UPLOAD_RETENTION)} hours",
+    ),
     StaffErasure: (
         "numbers of people in erasures by staff",
         f"when a second person decides, or after {TIME_TO_DECIDE.days} days",
     ),
 }
-
-
-def _hours(time: timedelta) -> int:
-    return time // timedelta(hours=1)
 
 
 # Scheduled job that erases -> what, and when
@@ -162,6 +170,10 @@ PURGES: dict[str, tuple[str, str]] = {
     "verification.checks.callbacks.erase_unread_answers": (
         "answers of sources that no check has read",
         f"after {ANSWER_RETENTION.days} day",
+    ),
+    "verification.batches.models.purge_uploads": (
+        "rows of uploaded files that nobody has ordered",
+        f"after {_hours(UPLOAD_RETENTION)} hours",
     ),
     "verification.reports.idempotency.purge_idempotency_records": (
         "answers to requests of clients, for repeats",
