@@ -155,10 +155,7 @@ def _render_upload(
 
 
 def _to_earlier(place: Place, batch: Batch) -> HttpResponse:
-    error = _(
-        "This file was ordered already: here it is. Nothing was ordered again. "
-        "To order some of it once more, send a file with these rows alone."
-    )
+    error = _("This file was ordered already. Change it to order some of it again.")
     return place.to("reports-batch", error=error, batch=batch.pk)
 
 

@@ -61,10 +61,7 @@ FILE_FAULTS: dict[FileFault, Any] = {
     FileFault.DAMAGED: _(
         "The file cannot be read. Save it anew, as XLSX or as CSV in UTF-8."
     ),
-    FileFault.BOMB: _(
-        "The file holds far more than your rows. Copy them to a new one, "
-        "without the empty rows."
-    ),
+    FileFault.BOMB: _("The file holds far more than rows. Copy these to a new one."),
     FileFault.ACTIVE: _("The file has macros. Save it as XLSX without them."),
     FileFault.ENCRYPTED: _(
         "The file has a password, or is of an old kind. Save it as XLSX without one."

@@ -3,9 +3,9 @@
 - `request_erasure` enters the request in the register. A hold of staff refuses it, an
   open correction does not.
 - `erase_person` finds the person's reports and rules and stops the rules, writes the
-  journal, deletes the rules and uploaded files, and erases the reports in batches. Each step can be
-  repeated, so that the job goes on where a killed worker was. The last transaction
-  writes the certificate.
+  journal, deletes the rules and uploaded files, and erases the reports in batches.
+  Each step can be repeated, so that the job goes on where a killed worker was. The
+  last transaction writes the certificate.
 - The client gets an event for each report, without personal data.
 - Data that comes late, such as a source's answer, is refused where it is written, as
   the report is erased by then. `sweep_erasures` erases once more, up to a month later.
