@@ -164,7 +164,7 @@ def test_filled_template_is_ordered_in_each_language(sender, language):
     width = answer.content.decode().count(",")
     row = ["Wanjiku Kamau", "12345678", *[""] * (width - 1)]
 
-    assert "1 row without a fault" in sender.send(answer.content + csv_file(row))
+    assert 'value="order"' in sender.send(answer.content + csv_file(row))
 
 
 @pytest.mark.parametrize(
@@ -620,6 +620,26 @@ def test_rows_of_an_upload_are_deleted_by_its_member_or_after_a_day(sender):
     assert not Upload.objects.exists()
 
 
+def test_member_has_twenty_uploads_at_most(sender, monkeypatch):
+    monkeypatch.setattr("verification.console.batches.MAX_UPLOADS", 2)
+    for name in ("a.csv", "b.csv", "c.csv"):
+        sender.send(people(), name)
+
+    names = {upload.content["name"] for upload in Upload.objects.all()}
+    assert names == {"b.csv", "c.csv"}
+
+
+def test_batch_is_read_page_by_page(sender):
+    sender.order(people(*[[f"P {n}", f"{20000000 + n}", f"LN-{n}"] for n in range(21)]))
+    pk = Batch.objects.get().pk
+
+    first = sender.visitor.page("reports-batch", batch=pk)
+    last = sender.visitor.page("reports-batch", batch=pk, query={"page": "1"})
+    assert "1 to 20 of 21" in first
+    assert "LN-20" not in first
+    assert "LN-20" in last
+
+
 def test_pages_have_no_personal_data_in_addresses(sender):
     pages = [sender.send(people()), sender.press("order")]
 
@@ -659,7 +679,7 @@ def test_file_of_20_mb_is_refused_before_it_is_read(sender):
 
 
 def test_too_many_uploads_a_minute_are_refused(sender, monkeypatch):
-    monkeypatch.setattr("verification.console.order_pages.ORDERS_PER_MINUTE", 1)
+    monkeypatch.setattr("verification.console.batch_pages.UPLOADS_PER_MINUTE", 1)
     sender.send(people())
 
     sender.send(people())

@@ -19,6 +19,8 @@ from workspaces.models import Environment, Workspace
 
 # An upload that nobody orders is deleted after this time.
 UPLOAD_RETENTION = timedelta(hours=24)
+# Of each member; another upload deletes the oldest.
+MAX_UPLOADS = 20
 
 
 class Upload(models.Model):
@@ -109,7 +111,10 @@ def purge_uploads() -> int:
 
 
 def delete_uploads_about(
-    workspace_id: UUID, environment: str, subject_id: UUID, before: datetime
+    workspace_id: UUID | None,
+    environment: str,
+    subject_id: UUID | None,
+    before: datetime,
 ) -> int:
     """Delete the uploads of before this time that name the subject; return how many."""
     found = Upload.objects.filter(

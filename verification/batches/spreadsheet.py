@@ -48,6 +48,8 @@ NAMED_SEPARATOR = re.compile(r"sep=([,;\t])\r?\n", re.IGNORECASE)
 FORMULA = re.compile(r"[=@]|[+-]\D")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 COLUMN_WIDTH = 24
+# All texts of a file; MAX_ROWS full rows have half of it.
+MAX_LETTERS = 1_000_000
 
 
 class TooManyRows(Exception):
@@ -87,6 +89,8 @@ def read_sheet(name: str, content: bytes) -> Sheet:
     if is_zip != (extension == ".xlsx"):
         raise Unacceptable(Fault.LIES)
     lines = _read_xlsx(content) if is_zip else _read_csv(content)
+    if sum(len(cell.text) for line in lines for cell in line.cells) > MAX_LETTERS:
+        raise Unacceptable(Fault.BOMB)
     if len(lines) < 2:
         raise NoRows
     if len(lines) > MAX_ROWS + 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -62,10 +63,13 @@ from verification.reports.idempotency import RequestInProgress
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import InvalidRequest
 from verification.values.formats import one_line
+from workspaces import rate_limits
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 from workspaces.models import Member
 
+# A file counts once, and once more for each second of its inspection.
+UPLOADS_PER_MINUTE = 20
 MAX_NAME_LENGTH = 150
 # Rows that the quote shows. The member has the file.
 SHOWN_ROWS = 10
@@ -110,10 +114,14 @@ def upload(place: Place) -> HttpResponse:
     if place.posted is None:
         initial = {"reuse": True}
         return _render_upload(place, choice, UploadForm(None, inputs, initial=initial))
-    if is_too_often(place):
+    if _is_rate_limited(place, 1):
         return too_often(place)
     form = UploadForm(place.posted, inputs, files=place.request.FILES)
-    if not form.is_valid():
+    start = monotonic()
+    is_valid = form.is_valid()
+    if seconds := int(monotonic() - start):
+        _is_rate_limited(place, seconds)
+    if not is_valid:
         status = status_of(form)
         page = _render_upload(place, choice, form, status)
         return page if status == 200 else with_retry_after(page)
@@ -134,6 +142,15 @@ def _render_choice(place: Place, form: ChoiceForm) -> HttpResponse:
 
 def _has_choice(place: Place) -> bool:
     return "step" in place.request.GET
+
+
+def _is_rate_limited(place: Place, by: int) -> bool:
+    """Count uploads or seconds; return whether user or workspace exceeds the limit."""
+    subjects = (place.member.user_id, place.workspace.pk)
+    counted = [
+        rate_limits.count(f"uploads:{s}", UPLOADS_PER_MINUTE, by) for s in subjects
+    ]
+    return any(rate.exceeded for rate in counted)
 
 
 def _render_upload(
@@ -345,14 +362,15 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     counted = Counter(
         dict(reports.values_list("status").annotate(Count("pk")).order_by())
     )
-    rows = reports_of(batch)
+    number, count = place.page_number, len(batch.report_ids)
+    rows = reports_of(batch, number * PAGE_SIZE, PAGE_SIZE)
     shown = {
         "batch": batch,
         "by": _name_of(batch),
-        "count": len(batch.report_ids),
+        "count": count,
         "ended": reports.exclude(completed_at=None).count(),
         "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
-        "rows": rows,
+        "page": Page(rows, count, number),
     }
     _record_disclosures(place, rows)
     return place.render("batches/progress", shown)

@@ -21,8 +21,8 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
-from verification.batches.cells import Cell, Kind, Line, Sheet
-from verification.batches.models import Batch, Upload
+from verification.batches.cells import MAX_ROWS, Cell, Kind, Line, Sheet
+from verification.batches.models import MAX_UPLOADS, Batch, Upload
 from verification.console.orders import (
     METHODS,
     MOMENT_FORMAT,
@@ -374,6 +374,13 @@ def store_upload(
     client: Client, name: str, sheet: Sheet, choice: Choice, common: Values
 ) -> Upload:
     """Keep the rows of a file until they are ordered."""
+    waiting = Upload.objects.filter(
+        workspace=client.workspace,
+        environment=client.environment,
+        created_by=client.actor,
+    )
+    oldest = waiting.order_by("-created_at")[MAX_UPLOADS - 1 :]
+    Upload.objects.filter(pk__in=[one.pk for one in oldest.only("pk")]).delete()
     rows = read_rows(sheet, choice, common, Offer.to(client)).rows
     return Upload.objects.create(
         id=uuid7(),
@@ -494,15 +501,15 @@ class BatchReport:
     decision: str
 
 
-def reports_of(batch: Batch) -> list[BatchReport]:
-    """Return the reports of a batch, in the order of the rows."""
-    found = Report.objects.in_bulk(batch.report_ids)
-    final = Decision.objects.filter(
-        report__in=batch.report_ids, state=DecisionState.FINAL
-    )
+def reports_of(batch: Batch, first: int = 0, most: int = MAX_ROWS) -> list[BatchReport]:
+    """Return reports of a batch from the row with this index, in the file's order."""
+    numbers = batch.row_numbers[first : first + most]
+    ids = batch.report_ids[first : first + most]
+    found = Report.objects.in_bulk(ids)
+    final = Decision.objects.filter(report__in=ids, state=DecisionState.FINAL)
     # The newest comes last, and counts.
     decided = dict(final.order_by("number").values_list("report_id", "status"))
     return [
-        BatchReport(row, found[report], decided.get(report, ""))
-        for row, report in zip(batch.row_numbers, batch.report_ids, strict=True)
+        BatchReport(number, found[report], decided.get(report, ""))
+        for number, report in zip(numbers, ids, strict=True)
     ]
