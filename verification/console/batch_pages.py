@@ -247,14 +247,16 @@ def _show_upload(place: Place, kept: Upload, error: str | Promise = "") -> HttpR
         "error": error,
     }
     if judged.is_faulty:
-        return place.render("batches/faults", {**shown, **_faults_context(judged)})
+        return place.render(
+            "batches/faults", {**shown, **_faults_context(opened, judged)}
+        )
     is_draft = choice.is_draft_only(offer)
     return place.render(
         "batches/quote", {**shown, **_quote_context(place, judged, choice, is_draft)}
     )
 
 
-def _faults_context(judged: Judged) -> dict[str, Any]:
+def _faults_context(opened: OpenUpload, judged: Judged) -> dict[str, Any]:
     """Return the rows with faults as a table: each cell with what is wrong in it."""
     width = max([*judged.rows.columns, *judged.rows.faults], default=-1) + 1
     table = []
@@ -268,7 +270,12 @@ def _faults_context(judged: Judged) -> dict[str, Any]:
     return {
         "table": table,
         "headings": [
-            (number, judged.rows.faults.get(number)) for number in range(width)
+            (
+                number,
+                opened.sheet.header.at(number).text[:SHOWN_LETTERS],
+                judged.rows.faults.get(number),
+            )
+            for number in range(width)
         ],
         "known": [one.label for one in judged.rows.inputs.values()],
         "faulty": len(table),
