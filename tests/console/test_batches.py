@@ -207,10 +207,29 @@ def test_faults_are_shown_by_row_and_column_with_the_rows(sender):
     assert not Report.objects.exists()
 
 
-def test_file_that_was_put_right_is_ordered(sender):
-    sender.send(people(PEOPLE[0], ["Otieno Odhiambo", "", "LN-2"]))
+def test_file_that_was_put_right_takes_the_place_of_the_wrong_one(sender, owner):
+    page = sender.send(people(PEOPLE[0], ["Otieno Odhiambo", "", "LN-2"]))
+    wrong = Upload.objects.get().pk
+    (again,) = re.findall(rf'href="([^"]*again={wrong})"', page)
+    form = sender.visitor.http.get(again).content.decode()
+    assert "Loan application" in form
+    assert 'value="2026-01"' in form
+    assert 'value="2026-01"' not in owner.http.get(again).content.decode()
 
-    assert "All rows are ordered." in sender.order(people())
+    sender.url = again
+    sender.send(people())
+    assert not Upload.objects.filter(pk=wrong).exists()
+
+    assert "All rows are ordered." in sender.press("order")
+
+
+def test_what_all_rows_lack_is_said_once(sender):
+    lacking = {"purpose": "", "consent-obtained": ""}
+
+    assert faults(sender.send(people(), **lacking)) == [
+        "Purpose: This is needed",
+        "You have the consent of the subject: Confirm it, or let us ask the subject",
+    ]
 
 
 def test_fault_of_each_row_without_a_column_is_shown_once(sender):

@@ -111,8 +111,9 @@ def upload(place: Place) -> HttpResponse:
         return _render_choice(place, chosen)
     choice, offer = chosen.choice, Offer.to(place.client)
     inputs = common_inputs(choice, offer)
+    earlier = _earlier_upload(place)
     if place.posted is None:
-        initial = {"reuse": True}
+        initial = OpenUpload.of(earlier).common if earlier else {"reuse": True}
         return _render_upload(place, choice, UploadForm(None, inputs, initial=initial))
     if _is_rate_limited(place, 1):
         return too_often(place)
@@ -126,11 +127,14 @@ def upload(place: Place) -> HttpResponse:
         page = _render_upload(place, choice, form, status)
         return page if status == 200 else with_retry_after(page)
     name, sheet = form.cleaned_data["file"]
-    if earlier := ordered_before(place.client, sheet):
-        return _to_earlier(place, earlier)
+    if batch := ordered_before(place.client, sheet):
+        return _to_earlier(place, batch)
     kept = store_upload(
         place.client, one_line(name)[-MAX_NAME_LENGTH:], sheet, choice, form.values
     )
+    if earlier:
+        # The file that was put right takes its place.
+        earlier.delete()
     return place.to("reports-batch", batch=kept.pk)
 
 
@@ -142,6 +146,15 @@ def _render_choice(place: Place, form: ChoiceForm) -> HttpResponse:
 
 def _has_choice(place: Place) -> bool:
     return "step" in place.request.GET
+
+
+def _earlier_upload(place: Place) -> Upload | None:
+    """Return the upload that is sent again, which the address names."""
+    try:
+        earlier = UUID(place.request.GET.get("again", ""))
+    except ValueError:
+        return None
+    return _uploads(place).filter(pk=earlier).first()
 
 
 def _is_rate_limited(place: Place, by: int) -> bool:
@@ -161,6 +174,7 @@ def _render_upload(
         "form": form,
         "choice": choice,
         "query": query_of(choice),
+        "earlier": _earlier_upload(place),
         "checks": choice.definitions(offer),
         "package": offer.packages.get(choice.package),
         "columns": columns_of(choice, offer),

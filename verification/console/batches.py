@@ -325,7 +325,7 @@ def _add_faults(judged: Judged, faults: Sequence[Fault]) -> None:
         if name in numbers:
             at = RowFault(row.line.number, numbers[name], one.label, text)
             judged.faults.append(at)
-        elif row.values.get(name):
+        elif row.values.get(name) or is_common(one):
             general[f"{one.label}: {text}"] = None
         else:
             no_column = _("{label}: {text}. The file has no such column")
