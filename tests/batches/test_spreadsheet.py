@@ -123,6 +123,7 @@ def test_file_without_a_row_is_refused(content):
         ("a.csv", b"\xff\xfeF", Fault.DAMAGED),
         ("a.csv", b"\n" * (MAX_LINES + 1), Fault.BOMB),
         ("a.csv", b"," * 100 + b"a\n", Fault.TOO_LONG),
+        ("a.csv", b"a," * (MAX_BYTES // 2), Fault.TOO_LONG),
         ("a.csv", (b",".join([b"a" * 900] * 3) + b"\n") * 500, Fault.BOMB),
     ],
 )

@@ -223,6 +223,13 @@ def test_file_that_was_put_right_takes_the_place_of_the_wrong_one(sender, owner)
     assert "All rows are ordered." in sender.press("order")
 
 
+def test_about_a_hundred_faults_are_shown_at_once(sender):
+    page = sender.send(people(*[[f"P {n}", "", ""] for n in range(200)]))
+
+    assert 100 <= len(faults(page)) <= 102
+    assert "There may be more faults than these." in page
+
+
 def test_what_all_rows_lack_is_said_once(sender):
     lacking = {"purpose": "", "consent-obtained": ""}
 

@@ -137,7 +137,8 @@ def _decode_as(encoding: str, content: bytes) -> str:
 
 def _separator(text: str) -> str:
     """Return what separates most cells of the first line that is not empty."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = io.StringIO(text, newline="")
+    first = next((line for line in lines if line.strip()), "")
     outside_quotes = re.sub(r'"[^"]*"', "", first)
     return max(SEPARATORS, key=outside_quotes.count)
 
@@ -149,13 +150,12 @@ def _split(text: str, separator: str, first: int) -> list[Line]:
         for number, texts in enumerate(reader, first):
             if number > MAX_LINES:
                 raise Unacceptable(Fault.BOMB)
-            cells = [_csv_cell(each) for each in texts]
-            while cells and not cells[-1].text:
-                cells.pop()
-            if len(cells) > MAX_COLUMNS:
+            while texts and not texts[-1].strip():
+                texts.pop()
+            if len(texts) > MAX_COLUMNS:
                 raise Unacceptable(Fault.TOO_LONG)
-            if cells:
-                lines.append(Line(number, cells))
+            if texts:
+                lines.append(Line(number, [_csv_cell(each) for each in texts]))
             if len(lines) > MAX_ROWS + 1:
                 break
     except csv.Error:
