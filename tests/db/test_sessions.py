@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
+from django.utils.timezone import now
 
 from verification.db.base import SESSION_SETTINGS, open_session
+from verification.db.bulk_insert import COPY_THRESHOLD, Rows, insert
 from verification.jobs.models import Heartbeat
 from verification.settings.connections import database_settings, primary_url
 
@@ -70,12 +72,27 @@ def test_server_that_became_a_standby_is_left():
 
 @pytest.mark.django_db(transaction=True)
 def test_session_that_the_server_ended_is_left():
+    end_session()
+
+    connection.close_if_unusable_or_obsolete()
+    Heartbeat.objects.create(cluster="c")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("count", [1, COPY_THRESHOLD])
+def test_lost_session_fails_with_the_error_that_answers_503(count: int):
+    beats = [{"cluster": str(n), "beat_at": now()} for n in range(count)]
+    end_session()
+
+    with pytest.raises(OperationalError):
+        insert(Rows(Heartbeat, beats))
+
+
+def end_session() -> None:
+    """End the session on the server, which the client notices at its next statement."""
     connection.ensure_connection()
     with open_session() as other:
         other.execute(
             "SELECT pg_terminate_backend(%s, 5000)",
             [connection.connection.info.backend_pid],
         )
-
-    connection.close_if_unusable_or_obsolete()
-    Heartbeat.objects.create(cluster="c")

@@ -55,17 +55,18 @@ class Run:
             "DEMO": demo,
             **variables,
         }
-        self._output = folder / "output"
+        self._output = self.errors = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        with self._output.open("w") as output:
+        self._output.unlink(missing_ok=True)
+        with self._output.open("a") as output, self.errors.open("a") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "manage.py", "run"],
                 cwd=settings.BASE_DIR,
                 env=self._environment,
                 stdout=output,
-                stderr=output,
+                stderr=errors,
             )
 
     def start(self) -> str:
@@ -280,7 +281,10 @@ def test_interrupted_demo_shows_each_state_once():
     assert "Traceback" not in output
 
 
-def test_run_restarts_a_database_that_dies(run: Run):
+@pytest.mark.parametrize("log_disk_is_full", [False, True])
+def test_run_restarts_a_database_that_dies(run: Run, log_disk_is_full: bool):
+    if log_disk_is_full:
+        run.errors = Path("/dev/full")
     (url, key), order = _service(run.start()), ORDER.read_bytes()
 
     run.kill_database()
@@ -381,12 +385,12 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path):
             if answer.status_code == 201:
                 accepted.append(answer.json()["reports"][0]["id"])
             else:
-                assert answer.status_code == 503
+                assert answer.status_code == 503, f"{answer.text}\n{run.output()}"
                 assert int(answer.headers["Retry-After"]) > 0
                 refused += 1
                 if refused == 5:
                     run.kill_database()
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, run.output()
 
         filler.unlink()
         deadline = time.monotonic() + 60

@@ -218,7 +218,8 @@ class Load(threading.Thread):
         elif answer.status_code == 409 and "in-progress" in answer.text:
             self.seen["409 in progress"] += 1
         elif not answer.ok:
-            self.wrong.append(f"{answer.status_code} {answer.text[:300]}")
+            said = f"{answer.status_code} {answer.text[:300]}"
+            self.wrong.append(f"{said} {host.log()}")
         return answer
 
 

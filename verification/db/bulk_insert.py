@@ -151,7 +151,12 @@ def _copy(rows: Rows) -> None:
         for field, column in zip(fields, zip(*values, strict=True), strict=True)
     ]
     sql = f"COPY {_table(rows.model)} ({_quote_columns(fields)}) FROM STDIN"
-    with connection.cursor() as cursor, cursor.copy(sql) as copy:
+    # Django translates the errors of its own cursor's methods only.
+    with (
+        connection.wrap_database_errors,
+        connection.cursor() as cursor,
+        cursor.copy(sql) as copy,
+    ):
         for row in zip(*adapted, strict=True):
             copy.write_row(row)
 

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import StringIO
 from multiprocessing.context import ForkProcess
 from os.path import relpath
@@ -207,15 +207,23 @@ class Command(BaseCommand):
     def _restart_database(self) -> None:
         if not embedded.is_used() or embedded.is_running(settings.DATA_DIR):
             return
-        self.stderr.write("The database ended and is started again.")
+        self._tell("The database ended and is started again.")
+        # A server that fails to start also removes files: afterwards there seems to be
+        # room.
+        was_full = embedded.is_disk_full(settings.DATA_DIR)
         try:
             embedded.start(settings.DATA_DIR)
         except embedded.EmbeddedServerError as e:
-            if not embedded.is_disk_full(settings.DATA_DIR):
+            if not (was_full or embedded.is_disk_full(settings.DATA_DIR)):
                 raise CommandError(str(e)) from e
             # It starts once there is room; until then every answer is 503.
-            self.stderr.write(f"The disk of {settings.DATA_DIR} is full: make room.")
+            self._tell(f"The disk of {settings.DATA_DIR} is full: make room.")
             time.sleep(DISK_SECONDS)
+
+    def _tell(self, text: str) -> None:
+        """Write to stderr, and go on if its disk is full."""
+        with suppress(OSError):
+            self.stderr.write(text)
 
     def _restart_ended(self) -> None:
         self._restart_database()
@@ -224,7 +232,7 @@ class Command(BaseCommand):
                 continue
             if part.restarts_too_often():
                 raise CommandError(f"The {part.name} keeps ending; see above.")
-            self.stderr.write(f"The {part.name} ended and is started again.")
+            self._tell(f"The {part.name} ended and is started again.")
             part.start()
 
     def _stop(self) -> None:
@@ -249,7 +257,7 @@ class Command(BaseCommand):
             if waited > STOP_SECONDS:
                 return
             if waited > QUIET_SECONDS and is_quiet:
-                self.stderr.write(WAITING)
+                self._tell(WAITING)
                 is_quiet = False
             time.sleep(0.05)
 
