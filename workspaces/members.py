@@ -19,13 +19,14 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from verification.db.encryption import keyed_hash
-from verification.jobs.queue import job
+from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.models import Invitation, Member, Role, Workspace
 
+RELEASE_CASES = "verification.decisions.cases.release_cases"
 INVITATION_LIFETIME = timedelta(days=7)
 # An invitation brings text of the workspace to any address, so a day has few of them.
 INVITATIONS_PER_DAY, ONE_DAY = 50, timedelta(days=1)
@@ -115,6 +116,18 @@ def require_present(actor: Member, permission: Permission) -> None:
     if found is None:
         raise NotAllowed(permission)
     require_permission(found, permission)
+
+
+def lock_member(member_id: UUID, workspace_id: UUID, permission: Permission) -> Member:
+    """Return a member who has the permission, and keeps it until the commit.
+
+    Raises NotAllowed.
+    """
+    found = _locked_members().filter(pk=member_id, workspace=workspace_id).first()
+    if found is None:
+        raise NotAllowed(permission)
+    require_permission(found, permission)
+    return found
 
 
 @transaction.atomic
@@ -227,6 +240,7 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
         _require_another_owner(member)
     member.role = role
     member.save(update_fields=["role"])
+    schedule_job(RELEASE_CASES, member.pk)
 
 
 @transaction.atomic
@@ -276,9 +290,14 @@ def lock_workspace(workspace_id: UUID) -> None:
 
 
 def _lock_member(member: Member) -> Member:
-    """Re-read the member under the workspace's lock."""
+    """Re-read the member under the workspace's lock and their own."""
     lock_workspace(member.workspace_id)
-    return Member.objects.select_related("workspace", "user").get(pk=member.pk)
+    return _locked_members().select_related("workspace", "user").get(pk=member.pk)
+
+
+def _locked_members() -> QuerySet[Member]:
+    # Like the lock of an UPDATE, it lets others insert rows that refer to the member.
+    return Member.objects.select_for_update(of=("self",), no_key=True)
 
 
 def _require_another_owner(member: Member) -> None:

@@ -30,6 +30,8 @@ class Environment(models.TextChoices):
 # The days for which a workspace may keep its reports.
 MIN_RETENTION_DAYS = {Environment.PRODUCTION: 7, Environment.SANDBOX: 1}
 MAX_RETENTION_DAYS = 3650
+# Eight weeks
+MAX_DECISION_HOURS = 1344
 
 
 def retention_field(environment: Environment) -> models.PositiveIntegerField:
@@ -128,6 +130,14 @@ class Workspace(models.Model):
         null=True,
         blank=True,
         help_text="Requests to people in a day; empty: as the service allows.",
+    )
+    # The service level: a report waits for a decision no longer than this. Null for a
+    # workspace without a queue.
+    decision_hours = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_DECISION_HOURS)],
+        help_text="Hours until a report should be decided; empty for no queue.",
     )
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspension_reason = models.CharField(max_length=500, blank=True)

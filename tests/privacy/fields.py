@@ -115,6 +115,7 @@ def form_fields() -> Iterator[str]:
 COLUMNS_WITHOUT_MARK = {
     "checks_checkresult.question": "a keyed hash",
     "checks_checkresult.risk_level": "a code",
+    "decisions_case.risk_level": "a code",
     "decisions_decision.codes": "codes",
     "monitoring_alert.environment": "a code",
     "monitoring_alert.kind": "a code",

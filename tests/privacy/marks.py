@@ -35,7 +35,7 @@ from tests.golive.files import pdf
 from tests.privacy.canaries import Canaries
 from tests.world.clients import ATTESTED, HOSTED, Api
 from tests.world.corrections import reviewer
-from tests.world.decisions import DECLINE, deciding_api
+from tests.world.decisions import DECLINE, Officer, deciding_api
 from tests.world.deliveries import configure_receiver
 from tests.world.payer import Payer
 from tests.world.payments import poll_checkouts, provider_settings, send_event
@@ -547,6 +547,7 @@ class World:
         body = {**DECLINE, "note": self.canaries.text("Decision.note")}
         answer = deciding_api(self.api).post(path, body, Idempotency_Key="decide-1")
         assert answer.status_code == 201, answer.content
+        Officer(self.api).note(self.reports[0], self.canaries.text("CaseNote.text"))
 
     def send_files(self) -> None:
         """Let a member order by a file, and send another one that waits."""

@@ -8,10 +8,13 @@ from tests.world.clients import Api, person
 from tests.world.members import create_member
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
+from verification.checks.results import OPEN_CASES
+from verification.decisions import cases
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, NewDecision
-from verification.decisions.models import Decision, SecondMemberRule
-from workspaces.models import Client, Member, Scope
+from verification.decisions.models import Case, CaseNote, Decision, SecondMemberRule
+from verification.jobs.models import Job
+from workspaces.models import Client, Member, Scope, Workspace
 
 # Its last digit gives an adverse result with the score 90 (deceased).
 ADVERSE = "90000003"
@@ -43,6 +46,10 @@ def demand_second(api: Api, **rule: Any) -> None:
     )
 
 
+def set_service_level(api: Api, hours: int | None = 24) -> None:
+    Workspace.objects.filter(pk=api.workspace.pk).update(decision_hours=hours)
+
+
 class Officer:
     """A member who decides by the verbs, as the console does."""
 
@@ -62,3 +69,38 @@ class Officer:
 
     def refuse(self, decision: Decision) -> Decision:
         return verbs.refuse(self.client, decision.pk, self.member, self.actor)
+
+    def assign(self, report_id: Any, to: Member | None, seen: Any = None) -> Case:
+        return cases.assign(
+            self.client,
+            report_id,
+            self.member,
+            self.actor,
+            to=to.pk if to else None,
+            seen=seen.pk if seen else None,
+        )
+
+    def take(self, report_id: Any, seen: Member | None = None) -> Case:
+        return self.assign(report_id, self.member, seen)
+
+    def take_next(self) -> Case | None:
+        return cases.take_next(self.client, self.member, self.actor)
+
+    def note(self, report_id: Any, text: str) -> CaseNote:
+        return cases.add_note(self.client, report_id, self.member, self.actor, text)
+
+
+def open_new_cases() -> None:
+    """Run the jobs that put ended reports into the queue."""
+    for row in Job.objects.filter(function=OPEN_CASES):
+        cases.open_cases(*row.arguments)
+
+
+def create_case(api: Api, id_number: str = "12345678", **item: Any) -> str:
+    """Let a report end in a workspace with a service level; return its id."""
+    if Workspace.objects.get(pk=api.workspace.pk).decision_hours is None:
+        set_service_level(api)
+    report_id: str = api.create({**person(idNumber=id_number), **item})["id"]
+    api.work()
+    open_new_cases()
+    return report_id

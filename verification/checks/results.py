@@ -87,6 +87,7 @@ Definitions = Mapping[Any, CheckDefinition]
 ENGINE = "engine"
 CHECK_ENDED = "check ended"
 COMPARE = "monitoring.alerts.compare_runs"
+OPEN_CASES = "verification.decisions.cases.open_cases"
 RERUN_ENDED = "verification.privacy.corrections.notify_reviewers"
 MAX_DURATION_MS = 2**31 - 1
 # After this the leases of the checks end, and other workers claim them.
@@ -209,6 +210,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
         entries(movements, at),
         event_rows([*events, *report_events], at),
         *_comparisons(summaries.values(), at),
+        *_cases(summaries.values(), at),
     )
     move_balances(movements)
 
@@ -356,6 +358,16 @@ def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows
     """Return a job that compares the monitoring runs that have just ended."""
     runs = [s.report.pk for s in summaries if s.event and s.report.monitoring_id]
     return [job_row(COMPARE, *runs, at=at)] if runs else []
+
+
+def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
+    """Return a job that puts the reports that have just ended into the queue."""
+    ended = [
+        s.report.pk
+        for s in summaries
+        if s.event and s.report.workspace.decision_hours is not None
+    ]
+    return [job_row(OPEN_CASES, *ended, at=at)] if ended else []
 
 
 def _check_events(

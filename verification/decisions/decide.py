@@ -26,8 +26,11 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.checks.events import decision_event
 from verification.db.bulk_insert import insert
+from verification.decisions.cases import close_cases, open_case, return_case
 from verification.decisions.models import (
+    DECIDABLE,
     MAX_CODES,
+    CaseCause,
     Decision,
     DecisionState,
     DecisionStatus,
@@ -41,10 +44,8 @@ from verification.reports.status import lock_report, record_note
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import event_rows
-from workspaces.members import NotAllowed, Permission, require_permission
+from workspaces.members import Permission, lock_member
 from workspaces.models import ApiKey, Client, Member
-
-DECIDABLE = (ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED)
 
 
 class Obstacle(StrEnum):
@@ -159,6 +160,8 @@ def decide(
     )
     if needs_second:
         _record_proposal(report, "decision proposed", client.actor, at)
+        open_case(report, CaseCause.PROPOSED)
+        return_case(report)
     else:
         _record_decision(report, decision, client.actor, at)
     if maker.actor:
@@ -238,11 +241,7 @@ def decision_members(decision: Decision) -> dict[str, Any]:
 
 def _require_member(member: Member, report: Report) -> None:
     """Raise NotAllowed unless the member may decide at this moment."""
-    members = Member.objects.select_for_update(no_key=True)
-    found = members.filter(pk=member.pk, workspace=report.workspace_id).first()
-    if found is None:
-        raise NotAllowed(Permission.DECIDE_REPORTS)
-    require_permission(found, Permission.DECIDE_REPORTS)
+    lock_member(member.pk, report.workspace_id, Permission.DECIDE_REPORTS)
 
 
 def _require_decidable(report: Report) -> None:
@@ -336,3 +335,7 @@ def _record_decision(
     stack = list(report.results.values_list("name", "status", "id"))
     event = decision_event(report, stack, decision_members(decision))
     insert(event_rows([event], at))
+    if decision.status == DecisionStatus.REVIEW:
+        open_case(report, CaseCause.REVIEW)
+    else:
+        close_cases([report.pk], at)

@@ -1,4 +1,4 @@
-"""Decisions about reports, their reason codes, and when a second member is needed."""
+"""Decisions about reports, their reasons, the second member, and the queue of cases."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import uuid7
-from verification.reports.models import Report
-from workspaces.models import Environment, Workspace
+from verification.reports.models import Report, ReportStatus, RiskLevel
+from workspaces.models import Environment, Member, Workspace
 
+# Statuses of reports that have ended and can be decided
+DECIDABLE = (ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED)
 MAX_CODES = 10
 MAX_NOTE_LENGTH = 1000
 MAX_TEXT_LENGTH = 200
@@ -270,3 +272,85 @@ def rule_of(workspace: Workspace) -> SecondMemberRule:
     """Return the workspace's rule; an unsaved one that asks for nobody by default."""
     found: Any = SecondMemberRule.objects.filter(workspace=workspace).first()
     return found or SecondMemberRule(workspace=workspace)
+
+
+class CaseCause(models.TextChoices):
+    ENDED = "ENDED", "The report has ended"
+    PROPOSED = "PROPOSED", "A decision is proposed"
+    REVIEW = "REVIEW", "A decision left it to a person"
+    REQUESTED = "REQUESTED", "The subject asks a person to decide"
+
+
+class Case(models.Model):
+    """A report in the queue: it waits for a decision, or waited (`closed_at`).
+
+    `cases.py` opens and closes it. A report that waits again has the same case.
+    """
+
+    report = models.OneToOneField(
+        Report, models.PROTECT, primary_key=True, related_name="case"
+    )
+    # The index `open_cases` begins with this column.
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="cases", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # The report's, so that an index alone filters the queue
+    package = models.CharField(max_length=40, null=True)  # noqa: DJ001
+    risk_level = models.CharField(max_length=7, choices=RiskLevel)
+    # The index `cases_of_members` begins with this column.
+    assignee = models.ForeignKey(
+        Member, models.SET_NULL, null=True, related_name="cases", db_index=False
+    )
+    cause = models.CharField(max_length=9, choices=CaseCause)
+    due_at = models.DateTimeField()
+    opened_at = models.DateTimeField(default=now, editable=False)
+    closed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="closed_cases_are_nobodys",
+                condition=Q(closed_at=None) | Q(assignee=None),
+            )
+        ]
+        indexes = [
+            # The queue. All filters are columns of this index.
+            models.Index(
+                fields=["workspace", "environment", "due_at", "report"],
+                include=["assignee", "risk_level", "package"],
+                condition=Q(closed_at=None),
+                name="open_cases",
+            ),
+            models.Index(
+                fields=["assignee", "due_at", "report"],
+                condition=Q(assignee__isnull=False),
+                name="cases_of_members",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.report_id)
+
+
+class CaseNote(models.Model):
+    """What a member noted about a report. A trigger refuses changes, except to erase.
+
+    Neither the subject's page nor the API shows it.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    report = models.ForeignKey(Report, models.PROTECT, related_name="case_notes")
+    # Null once the report is erased.
+    text = EncryptedJSONField(null=True)
+    # As in timelines, such as "member 0123…"
+    author = models.CharField(max_length=100)
+    # The id of the user, as members can leave.
+    author_user = models.BigIntegerField()
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"note by {self.author}"

@@ -37,6 +37,7 @@ from verification.checks.queue import wake_up
 from verification.checks.results import refresh_score
 from verification.consents.messages import messages_to
 from verification.db.bulk_insert import insert
+from verification.decisions.cases import refresh_case
 from verification.golive import documents
 from verification.golive.applications import ActingUser
 from verification.golive.documents import StoredFile
@@ -332,6 +333,7 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
     # A result that asked with other details than the report has is not reused.
     _supersede(report, correction.result, new, None if new.inputs else question)
     refresh_score(report, at)
+    refresh_case(report)
     _decide(report, correction, C.CORRECTED, _name(by), reason, at)
     # The reason may name the person, and the audit trail stays.
     audit.record("correction.corrected", by.actor, correction)

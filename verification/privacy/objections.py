@@ -23,6 +23,7 @@ from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
 from verification.consents.decisions import STOPPABLE_STATUSES
 from verification.db.bulk_insert import insert
+from verification.decisions.cases import close_cases
 from verification.privacy.access import is_same_person
 from verification.privacy.erasure import Person, ReportErased
 from verification.privacy.models import (
@@ -162,6 +163,7 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
     # A result without a question is never reused.
     CheckResult.every.filter(report__in=ids).update(question=None)
     Event.objects.filter(report_id__in=ids).update(restricted_at=at)
+    close_cases(ids, at)
     for report in locked:
         if report.status in STOPPABLE_STATUSES and not report.is_ended:
             account = account_of(report.workspace, report.environment)

@@ -52,6 +52,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         CODES: "environment status state made_by_kind",
         ACTORS: "made_by second_by",
     },
+    "decisions_case": {CODES: "environment package cause"},
+    "decisions_casenote": {ACTORS: "author"},
     "decisions_reasoncode": CLIENT,
     "golive_application": {
         CODES: "status",

@@ -25,7 +25,7 @@ from monitoring.models import Alert, Baseline, Rule
 from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
-from verification.decisions.models import Decision
+from verification.decisions.models import Case, CaseNote, Decision
 from verification.golive.documents import delete_file
 from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
@@ -152,6 +152,17 @@ TABLES = [
         "reasons and notes of decisions",
         OF_REPORT,
         {"codes": "NULL", "content": "NULL"},
+    ),
+    PersonalTable(CaseNote, "notes on decisions", OF_REPORT, {"text": "NULL"}),
+    PersonalTable(
+        Case,
+        "cases of the queue",
+        OF_REPORT,
+        {
+            "risk_level": "'UNKNOWN'",
+            "assignee_id": "NULL",
+            "closed_at": "COALESCE(t.closed_at, %(at)s)",
+        },
     ),
     PersonalTable(
         SubjectRequest, "details of requests", OF_REPORT, {"details": "NULL"}

@@ -12,6 +12,7 @@ from verification.checks.events import consent_status_of, report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.messages import cancel_consent_requests
 from verification.db.bulk_insert import insert
+from verification.decisions.cases import close_cases
 from verification.payments.messages import cancel_payment_requests
 from verification.payments.models import PaymentStatus
 from verification.payments.refunds import refund_parts
@@ -72,6 +73,8 @@ def end_report(
     if consent := getattr(report, "consent", None):
         cancel_consent_requests(consent)
     close_references(report.results.values_list("pk", flat=True))
+    # A report whose checks ran again may still wait for a decision.
+    close_cases([report.pk], at)
     _cancel_payment(report)
     if not was_draft:
         charges = charge_items(uncalled)

@@ -1,0 +1,454 @@
+"""Which reports wait for a decision, who takes them, and until when."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from tests.world.clients import Api, erase
+from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
+from tests.world.decisions import (
+    APPROVE,
+    Officer,
+    create_case,
+    create_ready_report,
+    decide,
+    deciding_api,
+    demand_second,
+    open_new_cases,
+    set_service_level,
+)
+from tests.world.orders import REFUSED, two_checks
+from tests.world.threads import run_at_once
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
+from verification.checks.results import OPEN_CASES
+from verification.decisions.cases import (
+    CaseObstacle,
+    CaseRefused,
+    open_case,
+    open_cases,
+    release_cases,
+)
+from verification.decisions.models import Case, CaseCause, CaseNote
+from verification.jobs.models import Job
+from verification.privacy import corrections
+from verification.privacy.models import Origin
+from verification.privacy.objections import object_to_use
+from verification.reports.models import Report
+from verification.values.clock import now
+from workspaces import members
+from workspaces.members import NotAllowed
+from workspaces.models import Role
+
+
+def case_of(report_id: str) -> Case:
+    return Case.objects.get(pk=report_id)
+
+
+def waits(report_id: str) -> bool:
+    return Case.objects.filter(pk=report_id, closed_at=None).exists()
+
+
+def obstacle(do, *arguments) -> CaseObstacle:
+    with pytest.raises(CaseRefused) as refusal:
+        do(*arguments)
+    return refusal.value.obstacle
+
+
+# Entering and leaving
+
+
+def test_report_waits_from_its_end_for_the_hours_of_the_service_level(api: Api):
+    set_service_level(api, 24)
+
+    case = case_of(create_case(api))
+
+    assert (case.cause, case.assignee, case.closed_at) == ("ENDED", None, None)
+    assert case.risk_level == case.report.risk_level
+    assert case.due_at - case.opened_at == timedelta(hours=24)
+    assert now() - case.opened_at < timedelta(minutes=1)
+
+
+def test_workspace_without_a_service_level_pays_nothing_for_the_queue(api: Api):
+    def statements(id_number: str) -> list[str]:
+        api.create(two_checks(idNumber=id_number))
+        with CaptureQueriesContext(connection) as captured:
+            api.work()
+        return [query["sql"] for query in captured]
+
+    statements("11111111")
+    before = statements("22222222")
+    assert not any("case" in sql for sql in before if "decisions_" in sql)
+    assert not Job.objects.filter(function=OPEN_CASES).exists()
+
+    set_service_level(api)
+    after = statements("33333333")
+
+    # The job goes with the events, in one statement.
+    assert Job.objects.filter(function=OPEN_CASES).exists()
+    assert len(after) <= len(before) + 1, "more than the NOTIFY of the job"
+
+
+def test_job_of_an_end_can_run_twice(api: Api, officer: Officer):
+    report = create_case(api)
+    opened = case_of(report).opened_at
+
+    open_new_cases()
+    assert case_of(report).opened_at == opened
+
+    officer.decide(report)
+    open_new_cases()
+    assert not waits(report)
+
+
+def test_decision_before_the_job_leaves_nothing_to_wait_for(api: Api, officer):
+    set_service_level(api)
+    report = create_ready_report(api)
+    officer.decide(report)
+
+    open_new_cases()
+
+    assert not Case.objects.exists()
+
+
+@pytest.mark.parametrize("status", ["APPROVED", "DECLINED"])
+def test_decision_that_counts_closes_the_case(api: Api, officer: Officer, status):
+    report = create_case(api)
+    officer.take(report)
+
+    officer.decide(report, status)
+
+    case = case_of(report)
+    assert case.closed_at is not None
+    assert case.assignee is None
+
+
+def test_review_leaves_the_case_open(api: Api, officer: Officer):
+    report = create_case(api)
+
+    officer.decide(report, "REVIEW")
+
+    assert waits(report)
+
+
+def test_review_opens_a_case_again(api: Api, officer: Officer):
+    report = create_case(api)
+    made = officer.decide(report, "APPROVED")
+
+    officer.decide(report, "REVIEW", replaces=made.pk)
+
+    assert case_of(report).cause == CaseCause.REVIEW
+    assert waits(report)
+
+
+def test_proposal_goes_back_to_nobody_and_waits_for_the_second_member(
+    api: Api, officer: Officer, second: Officer
+):
+    demand_second(api)
+    report = create_case(api)
+    officer.take(report)
+    due = case_of(report).due_at
+
+    proposal = officer.decide(report)
+
+    case = case_of(report)
+    assert (case.assignee, case.closed_at, case.due_at) == (None, None, due)
+    second.confirm(proposal)
+    assert not waits(report)
+
+
+def test_refused_proposal_still_waits(api: Api, officer: Officer, second: Officer):
+    demand_second(api)
+    report = create_case(api)
+
+    second.refuse(officer.decide(report))
+
+    assert waits(report)
+
+
+def test_proposal_about_an_older_report_enters_the_queue(api: Api, officer):
+    report = create_ready_report(api)
+    set_service_level(api)
+    demand_second(api)
+
+    officer.decide(report)
+
+    assert case_of(report).cause == CaseCause.PROPOSED
+
+
+def test_subject_who_asks_for_a_person_opens_the_case_again(api: Api, officer):
+    report = create_case(api)
+    officer.decide(report)
+    soon = now() + timedelta(hours=2)
+
+    for _ in range(2):
+        with transaction.atomic():
+            row = Report.objects.select_for_update(of=("self",)).get(pk=report)
+            assert open_case(row, CaseCause.REQUESTED, due_at=soon)
+            # What is said later does not put it off.
+            assert open_case(row, CaseCause.ENDED, due_at=soon + timedelta(days=1))
+
+    case = case_of(report)
+    assert (case.cause, case.due_at, case.closed_at) == ("REQUESTED", soon, None)
+
+
+def test_promised_time_opens_a_case_without_a_service_level(api: Api):
+    report = Report.objects.get(pk=create_ready_report(api))
+
+    assert not open_case(report, CaseCause.REVIEW)
+    assert open_case(report, CaseCause.REQUESTED, due_at=now())
+    assert waits(str(report.pk))
+
+
+def test_new_service_level_leaves_open_cases_as_they_are(api: Api, officer: Officer):
+    first = create_case(api)
+    due = case_of(first).due_at
+
+    set_service_level(api, 2)
+    second = create_case(api)
+    officer.decide(first, "REVIEW")
+    set_service_level(api, None)
+
+    assert case_of(first).due_at == due
+    assert case_of(second).due_at < due
+    assert waits(first)
+
+
+def test_check_that_runs_again_keeps_the_case_and_its_assignee(api: Api, officer):
+    set_service_level(api)
+    report = api.create(two_checks(idNumber=REFUSED))["id"]
+    api.work()
+    open_new_cases()
+    officer.take(report)
+    case = case_of(report)
+    assert api.post(f"/reports/{report}/retry").status_code == 200
+
+    api.work()
+    open_new_cases()
+
+    again = case_of(report)
+    assert (again.assignee, again.due_at) == (officer.member, case.due_at)
+
+
+def test_report_that_was_decided_and_runs_again_waits_again(api: Api, officer):
+    set_service_level(api)
+    report = api.create(two_checks(idNumber=REFUSED))["id"]
+    api.work()
+    open_new_cases()
+    officer.decide(report)
+    assert api.post(f"/reports/{report}/retry").status_code == 200
+
+    api.work()
+    open_new_cases()
+
+    assert waits(report)
+
+
+def test_cancelled_erased_and_restricted_reports_leave_the_queue(api: Api, officer):
+    set_service_level(api)
+    cancelled = api.create(two_checks(idNumber=REFUSED))["id"]
+    api.work()
+    open_new_cases()
+    assert api.post(f"/reports/{cancelled}/retry").status_code == 200
+    assert waits(cancelled)
+    assert api.post(f"/reports/{cancelled}/cancel").status_code == 200
+    assert not waits(cancelled)
+
+    erased = create_case(api, "22222222")
+    restricted = create_case(api, "33333333")
+    officer.take(erased)
+    erase(api, erased)
+    object_to_use(UUID(restricted), Origin.STAFF, requested_by="staff")
+
+    assert not any(map(waits, [cancelled, erased, restricted]))
+    assert case_of(erased).risk_level == "UNKNOWN"
+    row = Report.objects.get(pk=restricted)
+    assert not open_case(row, CaseCause.REQUESTED, due_at=now())
+    open_cases(erased, restricted, cancelled)
+    assert not Case.objects.filter(closed_at=None).exists()
+
+
+def test_corrected_finding_changes_the_level_of_the_case(api: Api):
+    set_service_level(api)
+    report = create_wrong_report(api)
+    open_new_cases()
+    before = case_of(report).risk_level
+    correction = dispute(report)
+    corrections.take(correction.pk, reviewer())
+    corrections.rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+
+    corrections.correct(correction.pk, reviewer(), "Mistyped")
+
+    level = Report.objects.get(pk=report).risk_level
+    assert level != before
+    assert case_of(report).risk_level == level
+
+
+# Who has a case
+
+
+def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):
+    report = create_case(api)
+
+    officer.take(report)
+    officer.assign(report, second.member, officer.member)
+    assert case_of(report).assignee == second.member
+    officer.assign(report, None, second.member)
+    assert case_of(report).assignee is None
+
+    events = AuditEvent.objects.filter(action="case.assigned")
+    assert [event.actor for event in events] == ["otieno"] * 3
+
+
+def test_member_who_comes_second_is_told(api, officer, second):
+    report = create_case(api)
+    officer.take(report)
+
+    assert obstacle(second.take, report) == CaseObstacle.TAKEN
+    assert case_of(report).assignee == officer.member
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_members_at_once_one_gets_the_case(api, officer, second):
+    report = create_case(api)
+    people = [officer, second]
+
+    results = run_at_once(2, lambda n: people[n].take(report), connected=True)
+
+    refused = [one for one in results if isinstance(one, CaseRefused)]
+    assert [one.obstacle for one in refused] == [CaseObstacle.TAKEN]
+    assert refused[0].assignee == case_of(report).assignee
+
+
+@pytest.mark.django_db(transaction=True)
+def test_next_case_of_two_members_at_once_is_not_the_same(api, officer, second):
+    reports = {create_case(api, number) for number in ("11111111", "22222222")}
+    people = [officer, second]
+
+    taken = run_at_once(2, lambda n: people[n].take_next(), connected=True)
+
+    assert {str(case.pk) for case in taken} == reports
+    assert officer.take_next() is None
+
+
+def test_next_case_is_the_one_that_is_due_first(api, officer):
+    first, second = create_case(api, "11111111"), create_case(api, "22222222")
+    Case.objects.filter(pk=second).update(due_at=now() - timedelta(days=1))
+
+    assert [str(officer.take_next().pk) for _ in range(2)] == [second, first]
+
+
+def test_next_case_is_none_that_waits_for_another_member(api, officer, second):
+    demand_second(api)
+    report = create_case(api)
+    officer.decide(report)
+
+    assert officer.take_next() is None
+    assert str(second.take_next().pk) == report
+
+
+def test_case_that_is_decided_cannot_be_taken(api, officer, second):
+    report = create_case(api)
+    officer.decide(report)
+
+    assert obstacle(second.take, report) == CaseObstacle.CLOSED
+
+
+def test_case_cannot_be_given_to_a_member_who_may_not_decide(api, officer):
+    report = create_case(api)
+    viewer = Officer(api, "VIEWER", "viewer")
+
+    with pytest.raises(NotAllowed):
+        officer.assign(report, viewer.member)
+    for do in (lambda: viewer.take(report), viewer.take_next):
+        with pytest.raises(NotAllowed):
+            do()
+    assert case_of(report).assignee is None
+
+
+def test_case_of_another_workspace_is_not_found(api, another_api, officer):
+    report = create_case(api)
+    stranger = Officer(another_api, "OWNER", "stranger")
+
+    with pytest.raises(Case.DoesNotExist):
+        stranger.take(report)
+    with pytest.raises(NotAllowed):
+        officer.assign(report, stranger.member)
+    with pytest.raises(Report.DoesNotExist):
+        stranger.note(report, "Not mine")
+    assert stranger.take_next() is None
+
+
+def test_cases_of_a_member_who_leaves_go_back_to_nobody(api, officer, second):
+    report = create_case(api)
+    officer.take(report)
+
+    members.remove(second.member, officer.member)
+
+    assert case_of(report).assignee is None
+    assert waits(report)
+
+
+def test_cases_of_a_member_whose_role_is_taken_go_back_to_nobody(api, officer, second):
+    report = create_case(api)
+    officer.take(report)
+    members.change_role(second.member, officer.member, Role.OWNER)
+    release_cases(str(officer.member.pk))
+    assert case_of(report).assignee == officer.member
+
+    members.change_role(second.member, officer.member, Role.VIEWER)
+    row = Job.objects.filter(function__endswith="release_cases").last()
+    release_cases(*row.arguments)
+
+    assert case_of(report).assignee is None
+
+
+# Notes
+
+
+def test_note_says_who_and_is_sealed(api: Api, officer: Officer):
+    report = create_case(api)
+
+    note = officer.note(report, "Rang the employer")
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT text FROM decisions_casenote")
+        assert b"employer" not in bytes(cursor.fetchone()[0])
+    stored = CaseNote.objects.get()
+    assert stored.text == "Rang the employer"
+    assert (stored.author, stored.author_user) == (
+        f"member {officer.member.pk}",
+        officer.member.user_id,
+    )
+    event = AuditEvent.objects.get(action="case.noted")
+    assert (event.object_id, event.workspace_id) == (str(note.pk), api.workspace.pk)
+
+
+def test_note_stays_as_it_was_until_it_is_erased(api: Api, officer: Officer):
+    report = create_case(api)
+    note = officer.note(report, "Rang the employer")
+    for change in (
+        lambda: CaseNote.objects.update(author="nobody"),
+        lambda: CaseNote.objects.all().delete(),
+    ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            change()
+
+    erase(api, report)
+
+    note.refresh_from_db()
+    assert note.text is None
+    assert obstacle(officer.note, report, "More") == CaseObstacle.CLOSED
+
+
+def test_keys_decide_and_close_cases_too(api: Api):
+    report = create_case(api)
+
+    decide(deciding_api(api), report, APPROVE)
+
+    assert not waits(report)
+    assert CheckResult.objects.filter(report=report).exists()

@@ -1,0 +1,245 @@
+"""The queue: cases of reports that wait for a decision, who takes them, and notes.
+
+A report enters the queue at its end, if the workspace has a service level, and when
+somebody asks for a decision later (`open_case`). A decision that counts closes the case
+in its own transaction; a proposal or a REVIEW leaves it open.
+
+A verb locks members before the case. Who holds the report's lock has taken it before
+both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused
+from verification.decisions.models import (
+    DECIDABLE,
+    Case,
+    CaseCause,
+    CaseNote,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+)
+from verification.jobs.queue import job
+from verification.reports.models import Report
+from verification.reports.status import lock_report, locked_reports
+from verification.values.clock import now
+from workspaces.members import (
+    Permission,
+    has_permission,
+    lock_member,
+)
+from workspaces.models import Client, Member
+
+# An open case keeps its time and assignee. It keeps its cause too, unless the new one
+# says more than that the report has ended.
+OPEN_CASE = """
+INSERT INTO decisions_case AS c (report_id, workspace_id, environment, package,
+    risk_level, cause, due_at, opened_at)
+VALUES (%(report)s, %(workspace)s, %(environment)s, %(package)s, %(risk_level)s,
+    %(cause)s, %(due)s, %(at)s)
+ON CONFLICT (report_id) DO UPDATE SET
+    risk_level = excluded.risk_level,
+    cause = CASE WHEN c.closed_at IS NULL AND excluded.cause = 'ENDED'
+        THEN c.cause ELSE excluded.cause END,
+    due_at = CASE WHEN c.closed_at IS NOT NULL THEN excluded.due_at
+        WHEN %(is_promised)s THEN LEAST(c.due_at, excluded.due_at)
+        ELSE c.due_at END,
+    opened_at = CASE WHEN c.closed_at IS NULL
+        THEN c.opened_at ELSE excluded.opened_at END,
+    closed_at = NULL
+"""
+
+
+class CaseObstacle(StrEnum):
+    """Why a verb is refused."""
+
+    TAKEN = "Somebody took the case, or gave it back, meanwhile."
+    CLOSED = "The report does not wait for a decision any more."
+
+
+class CaseRefused(DecisionRefused):
+    """The verb changed nothing; `assignee` is who has the case now."""
+
+    def __init__(self, obstacle: CaseObstacle, assignee: Member | None = None) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle, self.assignee = obstacle, assignee
+
+
+@transaction.atomic
+def open_case(
+    report: Report, cause: CaseCause, *, due_at: datetime | None = None
+) -> bool:
+    """Put an ended report into the queue, or back into it. The caller has locked it.
+
+    It is due after the workspace's service level, or at `due_at`, which opens the case
+    also in a workspace without a service level. Calling it again changes nothing.
+    Returns False if the report cannot wait: it runs, was cancelled, restricted or
+    erased, or the workspace has no service level.
+    """
+    at, hours = now(), report.workspace.decision_hours
+    if due_at is None and hours is not None:
+        due = at + timedelta(hours=hours)
+    elif due_at is not None:
+        due = due_at
+    else:
+        return False
+    has_ended = report.is_ended and report.status in DECIDABLE
+    if not has_ended or report.restricted_at or report.erased_at:
+        return False
+    values: dict[str, Any] = {
+        "report": report.pk,
+        "workspace": report.workspace_id,
+        "environment": report.environment,
+        "package": report.package,
+        "risk_level": report.risk_level,
+        "cause": cause,
+        "due": due,
+        "at": at,
+        "is_promised": due_at is not None,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(OPEN_CASE, values)
+    return True
+
+
+@job
+def open_cases(*report_ids: str) -> None:
+    """Put reports that have just ended into the queue, unless they are decided.
+
+    The engine schedules it in the transaction that ends them.
+    """
+    for report_id in report_ids:
+        with transaction.atomic():
+            report = locked_reports().get(pk=report_id)
+            if report.completed_at and not _is_decided(report, report.completed_at):
+                open_case(report, CaseCause.ENDED)
+
+
+def close_cases(report_ids: Collection[UUID], at: datetime) -> None:
+    """Take reports out of the queue. The caller has locked them."""
+    waiting = Case.objects.filter(report__in=report_ids, closed_at=None)
+    waiting.update(closed_at=at, assignee=None)
+
+
+def return_case(report: Report) -> None:
+    """Give a case back to nobody, so that a second member finds it."""
+    Case.objects.filter(report=report, closed_at=None).update(assignee=None)
+
+
+def refresh_case(report: Report) -> None:
+    """Let the case know the new level of its report."""
+    Case.objects.filter(report=report).update(risk_level=report.risk_level)
+
+
+@job
+def release_cases(member_id: str) -> None:
+    """Give the cases of a member whose role was taken back to nobody."""
+    with transaction.atomic():
+        members = Member.objects.select_for_update(no_key=True)
+        member = members.filter(pk=member_id).first()
+        if member and not has_permission(member, Permission.DECIDE_REPORTS):
+            Case.objects.filter(assignee=member).update(assignee=None)
+
+
+@transaction.atomic
+def assign(
+    client: Client,
+    report_id: UUID,
+    member: Member,
+    actor: audit.Actor,
+    *,
+    to: UUID | None,
+    seen: UUID | None,
+) -> Case:
+    """Give a case to a member, or to nobody; `seen` is who has it as `member` knows.
+
+    Raises Case.DoesNotExist, NotAllowed and CaseRefused.
+    """
+    # In one order, so that two members can give each other cases at once.
+    for member_id in sorted({member.pk, to or member.pk}):
+        lock_member(member_id, client.workspace.pk, Permission.DECIDE_REPORTS)
+    case = _locked_cases(client).get(pk=report_id)
+    if case.closed_at:
+        raise CaseRefused(CaseObstacle.CLOSED)
+    if case.assignee_id == to:
+        return case
+    if case.assignee_id != seen:
+        raise CaseRefused(CaseObstacle.TAKEN, case.assignee)
+    return _assign(case, to, actor)
+
+
+@transaction.atomic
+def take_next(client: Client, member: Member, actor: audit.Actor) -> Case | None:
+    """Give the member the case of nobody's that is due first; None if there is none.
+
+    Not one whose checks run again, nor one that waits for the answer of somebody else
+    to the member's own proposal.
+    """
+    lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
+    found = _locked_cases(client, skip_locked=True).filter(
+        ~Exists(pending_proposals().filter(made_by_user=member.user_id)),
+        closed_at=None,
+        assignee=None,
+        report__completed_at__isnull=False,
+    )
+    case = found.order_by("due_at", "report_id").first()
+    return _assign(case, member.pk, actor) if case else None
+
+
+@transaction.atomic
+def add_note(
+    client: Client, report_id: UUID, member: Member, actor: audit.Actor, text: str
+) -> CaseNote:
+    """Add a note to a report. Raises Report.DoesNotExist, NotAllowed, CaseRefused."""
+    report = lock_report(client, report_id)
+    lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
+    if report.erased_at:
+        raise CaseRefused(CaseObstacle.CLOSED)
+    note = CaseNote.objects.create(
+        report=report,
+        text=text,
+        author=client.actor,
+        author_user=member.user_id,
+        created_at=now(),
+    )
+    audit.record("case.noted", actor, note, workspace_id=client.workspace.pk)
+    return note
+
+
+def pending_proposals() -> QuerySet[Decision]:
+    """Return the proposals that wait, for the case of an outer query."""
+    return Decision.objects.filter(
+        report=OuterRef("report_id"), state=DecisionState.PENDING
+    )
+
+
+def _is_decided(report: Report, since: datetime) -> bool:
+    final = Decision.objects.filter(
+        report=report, state=DecisionState.FINAL, final_at__gte=since
+    )
+    return final.exclude(status=DecisionStatus.REVIEW).exists()
+
+
+def _locked_cases(client: Client, *, skip_locked: bool = False) -> QuerySet[Case]:
+    locked = Case.objects.select_for_update(
+        of=("self",), no_key=True, skip_locked=skip_locked
+    )
+    return locked.filter(workspace=client.workspace, environment=client.environment)
+
+
+def _assign(case: Case, to: UUID | None, actor: audit.Actor) -> Case:
+    case.assignee_id = to
+    case.save(update_fields=["assignee"])
+    audit.record("case.assigned", actor, case, workspace_id=case.workspace_id)
+    return case
