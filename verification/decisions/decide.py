@@ -35,6 +35,7 @@ from verification.decisions.models import (
     DecisionState,
     DecisionStatus,
     MakerKind,
+    PolicyVersion,
     rule_of,
 )
 from verification.decisions.reason_codes import find_reasons
@@ -107,6 +108,9 @@ class Maker:
     member: Member | None = None
     actor: audit.Actor | None = None
     key: ApiKey | None = None
+    version: PolicyVersion | None = None
+    # Why the policy decides so; see `Decision.policy`
+    basis: dict[str, Any] | None = None
 
     @classmethod
     def of_member(cls, member: Member, actor: audit.Actor) -> Maker:
@@ -115,6 +119,10 @@ class Maker:
     @classmethod
     def of_key(cls, key: ApiKey) -> Maker:
         return cls(MakerKind.API_KEY, key=key)
+
+    @classmethod
+    def of_policy(cls, version: PolicyVersion, basis: dict[str, Any]) -> Maker:
+        return cls(MakerKind.POLICY, version=version, basis=basis)
 
 
 @transaction.atomic
@@ -141,6 +149,7 @@ def decide(
     rule = rule_of(report.workspace)
     needs_second = as_proposal or rule.applies_to(new.status, report.risk_score)
     last = report.decisions.aggregate(last=Max("number"))["last"] or 0
+    content = {"note": new.note or None, "reasons": reasons}
     decision = Decision.objects.create(
         workspace_id=report.workspace_id,
         environment=report.environment,
@@ -149,11 +158,12 @@ def decide(
         status=new.status,
         state=DecisionState.PENDING if needs_second else DecisionState.FINAL,
         codes=[reason["code"] for reason in reasons],
-        content={"note": new.note or None, "reasons": reasons},
+        content=content | {"policy": maker.basis} if maker.basis else content,
         made_by_kind=maker.kind,
         made_by=client.actor,
         made_by_user=maker.member.user_id if maker.member else None,
         made_by_key=maker.key.pk if maker.key else None,
+        policy_version=maker.version,
         needs_second=needs_second,
         final_at=None if needs_second else at,
         created_at=at,
@@ -204,6 +214,21 @@ def refuse(
     _record_proposal(report, "proposal refused", client.actor, at)
     audit.record("decision.refused", actor, decision)
     return decision
+
+
+def withdraw_of_policy(report: Report, proposal: Decision, actor: str) -> None:
+    """Withdraw a policy's proposal whose findings have changed.
+
+    The caller has locked the report.
+    """
+    at = now()
+    proposal.state, proposal.second_by, proposal.second_at = (
+        DecisionState.REFUSED,
+        actor,
+        at,
+    )
+    proposal.save(update_fields=["state", "second_by", "second_at"])
+    _record_proposal(report, "proposal withdrawn", actor, at)
 
 
 def present_of(decisions: Iterable[Decision]) -> Decision | None:

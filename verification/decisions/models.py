@@ -1,4 +1,7 @@
-"""Decisions about reports, their reasons, the second member, and the queue of cases."""
+"""Decisions about reports, their reasons and second members, policies, and the queue.
+
+A policy is the series of its versions in one workspace and environment.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,82 @@ class MakerKind(models.TextChoices):
     POLICY = "POLICY", "Policy"
 
 
+class PolicyMode(models.TextChoices):
+    PROPOSE = "PROPOSE", "It proposes, and a member confirms"
+    DECIDE = "DECIDE", "It decides"
+
+
+class PolicyState(models.TextChoices):
+    DRAFT = "DRAFT", "Not switched on yet"
+    ACTIVE = "ACTIVE", "Decides about reports that end"
+    RETIRED = "RETIRED", "Switched off"
+
+
 S = DecisionState
+
+
+class PolicyVersion(models.Model):
+    """One version of a policy: its rules, in order, and whether it decides by itself.
+
+    A trigger refuses changes of a version that has been switched on, except that it is
+    switched off or breaks, and the deletion of all but drafts.
+    """
+
+    Mode = PolicyMode
+    State = PolicyState
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The constraint `one_policy_version_a_number` begins with this column.
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="policy_versions", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # 1 for the first version, and so on
+    number = models.PositiveIntegerField()
+    # As `decisions.rules` reads them
+    rules = models.JSONField(default=list)
+    mode = models.CharField(max_length=7, choices=PolicyMode, default="PROPOSE")
+    state = models.CharField(max_length=7, choices=PolicyState, default="DRAFT")
+    # Ids, as members can leave
+    made_by_user = models.BigIntegerField(null=True)
+    activated_by_user = models.BigIntegerField(null=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+    activated_at = models.DateTimeField(null=True, editable=False)
+    retired_at = models.DateTimeField(null=True, editable=False)
+    # When it first met a report and named something that is gone
+    broken_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "environment", "number"],
+                name="one_policy_version_a_number",
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "environment"],
+                condition=Q(state="ACTIVE"),
+                name="one_active_policy_version",
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "environment"],
+                condition=Q(state="DRAFT"),
+                name="one_draft_of_a_policy",
+            ),
+            models.CheckConstraint(
+                name="policy_versions_say_when",
+                condition=Q(state="DRAFT", activated_at=None, retired_at=None)
+                | Q(state="ACTIVE", activated_at__isnull=False, retired_at=None)
+                | Q(
+                    state="RETIRED",
+                    activated_at__isnull=False,
+                    retired_at__isnull=False,
+                ),
+            ),
+        ]
+        ordering = ["workspace", "environment", "number"]
+
+    def __str__(self) -> str:
+        return f"policy version {self.number}"
 
 
 class Decision(models.Model):
@@ -66,8 +144,8 @@ class Decision(models.Model):
     state = models.CharField(max_length=7, choices=DecisionState)
     # Reason codes; null once the report is erased.
     codes = ArrayField(models.CharField(max_length=40), null=True)
-    # {note, reasons: [{code, text, textSw}]}: the texts of that time. Null once the
-    # report is erased.
+    # {note, reasons: [{code, text, textSw}]}: the texts of that time. A policy's has
+    # {policy: {rule, found, unanswered, isBroken}} too. Null once the report is erased.
     content = EncryptedJSONField(null=True)
     made_by_kind = models.CharField(max_length=7, choices=MakerKind)
     # As in timelines, such as "key vrf_test_012…Ubx"
@@ -75,6 +153,14 @@ class Decision(models.Model):
     # The ids of user and key, as members can leave.
     made_by_user = models.BigIntegerField(null=True)
     made_by_key = models.UUIDField(null=True)
+    # No index, because versions that have decided are never deleted.
+    policy_version = models.ForeignKey(
+        PolicyVersion,
+        models.PROTECT,
+        null=True,
+        related_name="decisions",
+        db_index=False,
+    )
     # Whether it was made as a proposal
     needs_second = models.BooleanField()
     # Who confirmed or refused the proposal
@@ -108,6 +194,16 @@ class Decision(models.Model):
                     made_by_key__isnull=False,
                 )
                 | Q(made_by_kind="POLICY", made_by_user=None, made_by_key=None),
+            ),
+            models.CheckConstraint(
+                name="policies_name_their_version",
+                condition=Q(made_by_kind="POLICY") ^ Q(policy_version=None),
+            ),
+            # A policy decides once; what it says later is a proposal.
+            models.UniqueConstraint(
+                fields=["report"],
+                condition=Q(made_by_kind="POLICY", needs_second=False),
+                name="a_policy_decides_once",
             ),
             models.CheckConstraint(
                 name="proposals_are_confirmed_by_another",
@@ -169,6 +265,27 @@ class Decision(models.Model):
     @property
     def note(self) -> str | None:
         return (self.content or {}).get("note")
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """Why a policy decided so: {rule, found, unanswered, isBroken}.
+
+        `rule` is the number of the rule that matched, null if none did; `found` has the
+        report's value for each of its conditions; `unanswered` has the numbers of
+        earlier rules without an answer. `isBroken` says that the version named
+        something that was gone. It is empty for others, and once the report is erased.
+        """
+        return (self.content or {}).get("policy") or {}
+
+    @property
+    def is_automated(self) -> bool:
+        """Whether it counts, or has counted, and no person has looked at it."""
+        is_final = self.state == DecisionState.FINAL
+        return (
+            self.made_by_kind == MakerKind.POLICY
+            and is_final
+            and self.second_by_user is None
+        )
 
     @property
     def reasons(self) -> list[dict[str, str]]:

@@ -38,6 +38,7 @@ from verification.checks.results import refresh_score
 from verification.consents.messages import messages_to
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import refresh_case
+from verification.decisions.policies import schedule_policy
 from verification.golive import documents
 from verification.golive.applications import ActingUser
 from verification.golive.documents import StoredFile
@@ -588,6 +589,7 @@ def _decide(
             reason=REGISTER_REASONS.get(status, ""),
         )
     _record(report, correction, Event.Name.CORRECTION_CLOSED, by, at)
+    schedule_policy(report)
     notify(*_answer(report, correction))
 
 

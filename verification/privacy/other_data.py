@@ -54,6 +54,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     },
     "decisions_case": {CODES: "environment package cause"},
     "decisions_casenote": {ACTORS: "author"},
+    "decisions_policyversion": CLIENT,
     "decisions_reasoncode": CLIENT,
     "golive_application": {
         CODES: "status",

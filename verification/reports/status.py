@@ -34,6 +34,10 @@ CHANGEABLE = {
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
 ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
+# The job decides about a report that ends, if the workspace has an active policy.
+# Clusters are not notified: they look for jobs once a second as well.
+APPLY_POLICY = "verification.decisions.policies.apply_policy"
+
 TRANSITION_SQL = f"""
 WITH move AS (
     SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
@@ -42,7 +46,12 @@ WITH move AS (
     UPDATE reports_report r
     SET status = m.target, updated_at = %s, {ASSIGNMENTS}
     FROM move m WHERE r.id = m.id AND r.status = m.source
-    RETURNING r.id
+    RETURNING r.id, r.workspace_id, r.environment, r.status, r.completed_at
+), policies AS (
+    INSERT INTO jobs_job (function, arguments, due_at)
+    SELECT '{APPLY_POLICY}', jsonb_build_array(r.id), %s
+    FROM moved r JOIN decisions_policyversion p USING (workspace_id, environment)
+    WHERE p.state = 'ACTIVE' AND r.completed_at IS NOT NULL AND r.status <> 'CANCELLED'
 )
 INSERT INTO reports_statuschange
     (id, report_id, source, target, trigger, actor, created_at)
@@ -161,7 +170,9 @@ def apply_transitions(moves: Sequence[Transition], at: datetime) -> None:
             raise InvalidTransition(m.report.status, m.target)
     rows = [_row(m) for m in moves]
     with connection.cursor() as cursor:
-        cursor.execute(TRANSITION_SQL, [*map(list, zip(*rows, strict=True)), at, at])
+        cursor.execute(
+            TRANSITION_SQL, [*map(list, zip(*rows, strict=True)), at, at, at]
+        )
         if cursor.rowcount != len(moves):
             # A concurrent caller moved one of them. The exception rolls back the rest.
             raise InvalidTransition(moves[0].report.status, moves[0].target)

@@ -1,0 +1,563 @@
+"""Policies decide, or propose, when a report ends; their versions and dry runs."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from tests.world.clients import Api, erase, person
+from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
+from tests.world.decisions import (
+    ADVERSE,
+    APPROVE,
+    Officer,
+    create_ready_report,
+    decide,
+    demand_second,
+)
+from tests.world.orders import REFUSED, count_rows
+from tests.world.packages import create_package
+from tests.world.policies import (
+    APPROVE_LOW,
+    DECLINE_HIGH,
+    condition,
+    draft_policy,
+    rule,
+    run_policy,
+    switch_on,
+    waiting_reports,
+)
+from tests.world.threads import run_at_once
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.decisions import policies
+from verification.decisions.models import Decision, PolicyVersion, ReasonCode
+from verification.decisions.policies import PolicyObstacle, PolicyRefused
+from verification.decisions.rules import Outcome, read_rules
+from verification.jobs.models import Job
+from verification.privacy import corrections
+from verification.privacy.models import Origin
+from verification.privacy.objections import object_to_use
+from webhooks.models import Event
+from workspaces.members import NotAllowed
+from workspaces.models import Role
+
+
+def decisions(report_id: str) -> list[tuple[str, str, str]]:
+    rows = Decision.objects.filter(report=report_id).order_by("number")
+    return list(rows.values_list("status", "state", "made_by_kind"))
+
+
+def test_policy_declines_and_says_why(api: Api):
+    version = switch_on(api, APPROVE_LOW, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+    assert waiting_reports() == [report]
+
+    run_policy()
+
+    decision = Decision.objects.get()
+    assert decisions(report) == [("DECLINED", "FINAL", "POLICY")]
+    assert decision.is_automated
+    assert decision.policy_version == version
+    assert decision.policy == {
+        "rule": 2,
+        "found": [100],
+        "unanswered": [],
+        "isBroken": False,
+    }
+    shown = api.report(report)["decision"]
+    assert (shown["madeBy"], shown["reasonCodes"]) == ("POLICY", ["ADVERSE_CREDIT"])
+    event = Event.objects.get(name="report.decided")
+    assert event.payload["decision"]["madeBy"] == "POLICY"
+
+
+def test_policy_approves_a_report_without_a_remark(api: Api):
+    switch_on(api, DECLINE_HIGH, APPROVE_LOW)
+
+    report = create_ready_report(api)
+    run_policy()
+
+    assert decisions(report) == [("APPROVED", "FINAL", "POLICY")]
+
+
+def test_second_run_of_the_job_changes_nothing(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+
+    run_policy()
+    run_policy()
+
+    assert len(decisions(report)) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_at_once_decide_once(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+
+    run_at_once(4, lambda _: policies.apply_policy(report))
+
+    assert decisions(report) == [("DECLINED", "FINAL", "POLICY")]
+
+
+def test_database_refuses_a_second_decision_of_a_policy(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    create_ready_report(api, ADVERSE)
+    run_policy()
+    again = Decision.objects.get()
+    again.pk, again.number = UUID(int=1), 2
+
+    with pytest.raises(IntegrityError, match="a_policy_decides_once"):
+        again.save(force_insert=True)
+
+
+@pytest.mark.parametrize("mode", ["PROPOSE", "DECIDE"])
+def test_no_rule_that_matches_is_a_review(api: Api, mode):
+    switch_on(api, rule("APPROVED", condition("score", "AT_LEAST", 100)), mode=mode)
+
+    report = create_ready_report(api)
+    run_policy()
+
+    assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
+
+
+def test_failed_check_is_never_approved(api: Api):
+    low = rule("APPROVED", condition("level", "IS", "LOW"))
+    switch_on(api, low)
+    report = create_ready_report(api, REFUSED)
+    assert api.report(report)["status"] == "FAILED"
+
+    run_policy()
+
+    assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
+    assert Decision.objects.get().policy["unanswered"] == [1]
+
+
+def test_proposal_waits_for_one_member(api: Api, officer: Officer):
+    switch_on(api, DECLINE_HIGH, mode="PROPOSE")
+    report = create_ready_report(api, ADVERSE)
+    run_policy()
+    assert decisions(report) == [("DECLINED", "PENDING", "POLICY")]
+
+    officer.confirm(Decision.objects.get())
+
+    decision = Decision.objects.get()
+    assert decision.state == "FINAL"
+    assert not decision.is_automated
+
+
+def test_decline_is_a_proposal_where_a_second_member_confirms(api: Api):
+    demand_second(api)
+    switch_on(api, DECLINE_HIGH)
+
+    report = create_ready_report(api, ADVERSE)
+    run_policy()
+
+    assert decisions(report) == [("DECLINED", "PENDING", "POLICY")]
+
+
+def test_decision_of_a_person_stays(api: Api, officer: Officer):
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+    officer.decide(report, "APPROVED")
+
+    run_policy()
+
+    assert decisions(report) == [("APPROVED", "FINAL", "MEMBER")]
+
+
+def test_proposal_of_a_key_stays(deciding_api: Api):
+    demand_second(deciding_api)
+    switch_on(deciding_api, APPROVE_LOW)
+    report = create_ready_report(deciding_api)
+    decide(deciding_api, report)
+
+    run_policy()
+
+    assert decisions(report) == [("DECLINED", "PENDING", "API_KEY")]
+
+
+def test_refused_proposal_is_not_made_again(api: Api, officer: Officer):
+    switch_on(api, DECLINE_HIGH, mode="PROPOSE")
+    report = create_ready_report(api, ADVERSE)
+    run_policy()
+    officer.refuse(Decision.objects.get())
+
+    run_policy()
+
+    assert decisions(report) == [("DECLINED", "REFUSED", "POLICY")]
+
+
+def test_objected_report_gets_no_decision(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+    object_to_use(UUID(report), Origin.SUBJECT, requested_by="sms")
+
+    run_policy()
+
+    assert decisions(report) == []
+
+
+def test_erased_report_gets_no_decision(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+    erase(api, report)
+
+    run_policy()
+
+    assert decisions(report) == []
+
+
+def test_erasure_takes_the_reasons_of_a_policy_too(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+    run_policy()
+
+    erase(api, report)
+
+    decision = Decision.objects.get()
+    assert (decision.policy, decision.codes) == ({}, None)
+    assert decision.policy_version is not None
+
+
+def test_cancelled_report_is_not_shown_to_the_policy(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = api.create({**person(), "draft": True})["id"]
+    assert api.post(f"/reports/{report}/cancel").status_code == 200
+
+    assert waiting_reports() == []
+
+
+def test_report_without_an_active_policy_schedules_nothing(api: Api, live_api: Api):
+    version = switch_on(api, DECLINE_HIGH)
+    by = Officer(api)
+    policies.switch_off(by.client, version.pk, by.member, by.actor)
+    draft_policy(api, DECLINE_HIGH, officer=by)
+
+    create_ready_report(api)
+
+    assert waiting_reports() == []
+
+
+def test_policy_of_the_sandbox_leaves_production_alone(api: Api, live_api: Api):
+    switch_on(live_api, DECLINE_HIGH)
+
+    create_ready_report(api)
+
+    assert waiting_reports() == []
+
+
+def test_policy_costs_no_statement_when_a_report_ends(api: Api):
+    def count(report: str) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as statements:
+            api.work()
+        assert api.report(report)["status"] == "READY"
+        return len(statements)
+
+    count(api.create(person())["id"])
+    before = count(api.create(person(idNumber="12345670"))["id"])
+    switch_on(api, DECLINE_HIGH)
+
+    assert count(api.create(person(idNumber="12345671"))["id"]) == before
+    assert len(waiting_reports()) == 1
+
+
+class TestChanges:
+    """Findings change after the policy has decided."""
+
+    @pytest.fixture
+    def report(self, api: Api) -> str:
+        """Return a report that a policy has declined for another person's finding."""
+        mismatch = condition("flag", "IS", "NAME_MISMATCH", "IDENTITY")
+        switch_on(
+            api,
+            rule("DECLINED", mismatch, codes=["IDENTITY_MISMATCH"]),
+            APPROVE_LOW,
+        )
+        made = create_wrong_report(api)
+        run_policy()
+        assert decisions(made) == [("DECLINED", "FINAL", "POLICY")]
+        return made
+
+    @pytest.fixture
+    def correct(self, api: Api, report: str):
+        def act() -> None:
+            correction = dispute(report)
+            by = reviewer()
+            corrections.take(correction.pk, by)
+            corrections.rerun(correction.pk, by, {"idNumber": RIGHT})
+            api.work()
+            corrections.correct(correction.pk, by, "Mistyped")
+
+        return act
+
+    def test_correction_makes_a_proposal(self, report, correct):
+        correct()
+        run_policy()
+
+        assert decisions(report) == [
+            ("DECLINED", "FINAL", "POLICY"),
+            ("APPROVED", "PENDING", "POLICY"),
+        ]
+
+    def test_correction_leaves_the_decision_of_a_person(
+        self, report, correct, officer: Officer
+    ):
+        officer.decide(report, replaces=Decision.objects.get().pk)
+
+        correct()
+        run_policy()
+
+        assert decisions(report)[1:] == [("DECLINED", "FINAL", "MEMBER")]
+
+    def test_report_under_correction_waits(self, api: Api, report):
+        other = create_wrong_report(api, reuse=False)
+        correction = dispute(other)
+        run_policy()
+        assert decisions(other) == []
+
+        corrections.withdraw(correction.pk)
+        run_policy()
+
+        assert decisions(other) == [("DECLINED", "FINAL", "POLICY")]
+
+    def test_closed_correction_that_changes_nothing_adds_nothing(self, report):
+        corrections.withdraw(dispute(report).pk)
+        run_policy()
+
+        assert len(decisions(report)) == 1
+
+    def test_proposal_about_old_findings_is_withdrawn(self, api: Api, report, correct):
+        demand_second(api)
+        by = Officer(api)
+        CheckResult.objects.filter(report=report).update(score=10)
+        correct()
+        run_policy()
+        assert decisions(report)[1] == ("APPROVED", "PENDING", "POLICY")
+        version = policies.versions_of(by.client).get(state="ACTIVE")
+        policies.switch_off(by.client, version.pk, by.member, by.actor)
+        review = rule("REVIEW", condition("score", "BELOW", 101))
+        switch_on(api, review)
+
+        policies.apply_policy(report)
+
+        assert decisions(report)[1:] == [
+            ("APPROVED", "REFUSED", "POLICY"),
+            ("REVIEW", "PENDING", "POLICY"),
+        ]
+
+
+class TestBroken:
+    """A version names something that is gone."""
+
+    @pytest.fixture
+    def needs_all(self, api: Api):
+        create_package(workspace=api.workspace)
+        return rule(
+            "DECLINED",
+            condition("package", "IS", "loan"),
+            condition("creditScore", "BELOW", 400, "CRB_SCORE"),
+            codes=["CREDIT_SCORE_TOO_LOW"],
+        )
+
+    def break_check(self, api: Api) -> None:
+        CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
+
+    def break_package(self, api: Api) -> None:
+        api.workspace.packages.update(active=False)
+
+    def break_code(self, api: Api) -> None:
+        ReasonCode.objects.filter(code="CREDIT_SCORE_TOO_LOW").update(active=False)
+
+    @pytest.mark.parametrize("what", ["check", "package", "code"])
+    def test_broken_draft_is_not_switched_on(self, api: Api, needs_all, what):
+        by = Officer(api)
+        draft = draft_policy(api, needs_all, officer=by)
+        policies.known_to(api.workspace)
+        getattr(self, f"break_{what}")(api)
+
+        seen = policies.digest_of(draft)
+        with pytest.raises(PolicyRefused) as refusal:
+            policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+        assert refusal.value.obstacle == PolicyObstacle.BROKEN
+        assert PolicyVersion.objects.get().state == "DRAFT"
+        assert [fault.gone for fault in policies.faults_of(draft)] == [what.upper()]
+
+    @pytest.mark.parametrize("what", ["check", "package", "code"])
+    def test_version_that_broke_proposes_a_review(self, api: Api, needs_all, what):
+        version = switch_on(api, needs_all, APPROVE_LOW)
+        getattr(self, f"break_{what}")(api)
+        report = create_ready_report_without(api, "CRB_SCORE")
+
+        run_policy()
+
+        assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
+        assert Decision.objects.get().policy["isBroken"] is True
+        version.refresh_from_db()
+        assert version.broken_at is not None
+
+
+def create_ready_report_without(api: Api, check: str) -> str:
+    item = person()
+    item["checksRequested"].remove(check)
+    made: str = api.create(item)["id"]
+    api.work()
+    return made
+
+
+class TestVersions:
+    def test_new_version_retires_the_former(self, api: Api):
+        switch_on(api, DECLINE_HIGH)
+        switch_on(api, APPROVE_LOW)
+
+        states = PolicyVersion.objects.values_list("number", "state")
+        assert list(states) == [(1, "RETIRED"), (2, "ACTIVE")]
+        events = AuditEvent.objects.filter(action="policy.activated")
+        actors = set(events.values_list("actor", flat=True))
+        assert actors == {"policy-maker-0", "policy-maker-1"}
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"rules": []}, {"mode": "PROPOSE"}, {"state": "DRAFT"}, {"number": 7}],
+    )
+    def test_database_keeps_a_version_that_was_switched_on(self, api: Api, changes):
+        version = switch_on(api, DECLINE_HIGH)
+
+        with pytest.raises(IntegrityError), transaction.atomic():
+            PolicyVersion.objects.filter(pk=version.pk).update(**changes)
+        with pytest.raises(IntegrityError), transaction.atomic():
+            version.delete()
+
+    def test_retired_version_does_not_come_back(self, api: Api):
+        version = switch_on(api, DECLINE_HIGH)
+        switch_on(api, APPROVE_LOW)
+
+        with pytest.raises(IntegrityError, match="append-only"):
+            PolicyVersion.objects.filter(pk=version.pk).update(
+                state="ACTIVE", retired_at=None
+            )
+
+    def test_database_refuses_two_active_versions(self, api: Api):
+        version = switch_on(api, DECLINE_HIGH)
+        version.pk, version.number = UUID(int=1), 2
+
+        with pytest.raises(IntegrityError, match="one_active_policy_version"):
+            version.save(force_insert=True)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_of_two_activations_at_once_one_wins(self, api: Api):
+        by = Officer(api)
+        draft = draft_policy(api, DECLINE_HIGH, officer=by)
+        seen = policies.digest_of(draft)
+
+        def act(_: int) -> str:
+            try:
+                policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+            except PolicyRefused as e:
+                return e.obstacle.name
+            return "ACTIVE"
+
+        assert sorted(run_at_once(2, act)) == ["ACTIVE", "NO_DRAFT"]
+
+    def test_activation_of_a_draft_that_was_changed_is_refused(self, api: Api):
+        by = Officer(api)
+        draft = draft_policy(api, DECLINE_HIGH, officer=by)
+        seen = policies.digest_of(draft)
+        change = policies.DraftChange(seen, read_rules([APPROVE_LOW]), "DECIDE")
+        policies.save_draft(by.client, draft.pk, change, by.member, by.actor)
+
+        with pytest.raises(PolicyRefused) as refusal:
+            policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+        assert refusal.value.obstacle == PolicyObstacle.CHANGED
+
+    def test_member_whose_role_was_taken_switches_nothing_on(self, api: Api):
+        by = Officer(api)
+        draft = draft_policy(api, DECLINE_HIGH, officer=by)
+        type(by.member).objects.filter(pk=by.member.pk).update(role=Role.VIEWER)
+
+        with pytest.raises(NotAllowed):
+            policies.activate(
+                by.client, draft.pk, policies.digest_of(draft), by.member, by.actor
+            )
+
+    def test_version_without_rules_is_not_switched_on(self, api: Api):
+        by = Officer(api)
+        draft = policies.open_draft(by.client, by.member, by.actor, None)
+
+        with pytest.raises(PolicyRefused) as refusal:
+            policies.activate(
+                by.client, draft.pk, policies.digest_of(draft), by.member, by.actor
+            )
+        assert refusal.value.obstacle == PolicyObstacle.NO_RULES
+
+
+class TestDryRun:
+    def test_dry_run_is_what_the_real_run_decides(self, api: Api, officer: Officer):
+        reports = [create_ready_report(api, n) for n in ("12345678", ADVERSE, REFUSED)]
+        dry = policies.dry_run(officer.client, read_rules([DECLINE_HIGH, APPROVE_LOW]))
+        switch_on(api, DECLINE_HIGH, APPROVE_LOW)
+        for report in reports:
+            policies.apply_policy(report)
+
+        assert dry.total == 3
+        assert dry.counts == {
+            (None, "APPROVED"): 1,
+            (None, "DECLINED"): 1,
+            (None, "REVIEW"): 1,
+        }
+        made = {d.status for r in reports for d in Decision.objects.filter(report=r)}
+        assert made == {"APPROVED", "DECLINED", "REVIEW"}
+
+    def test_dry_run_lists_what_was_decided_otherwise(self, deciding_api: Api):
+        report = create_ready_report(deciding_api)
+        decide(deciding_api, report)
+        same = create_ready_report(deciding_api)
+        decide(deciding_api, same, APPROVE)
+
+        dry = policies.dry_run(Officer(deciding_api).client, read_rules([APPROVE_LOW]))
+
+        (one,) = dry.differences
+        assert (str(one.report.pk), one.decided) == (report, "DECLINED")
+        assert one.outcome == Outcome("APPROVED", (), 1, ())
+        assert dry.counts == {("DECLINED", "APPROVED"): 1, ("APPROVED", "APPROVED"): 1}
+
+    def test_dry_run_writes_nothing(self, api: Api, officer: Officer):
+        create_ready_report(api)
+        before = count_rows()
+
+        policies.dry_run(officer.client, read_rules([APPROVE_LOW, DECLINE_HIGH]))
+
+        assert count_rows() == before
+
+    def test_dry_run_leaves_out_erased_and_restricted_reports(
+        self, api: Api, officer: Officer
+    ):
+        erase(api, create_ready_report(api, "22222222"))
+        report = UUID(create_ready_report(api))
+        object_to_use(report, Origin.SUBJECT, requested_by="sms")
+
+        assert policies.dry_run(officer.client, read_rules([APPROVE_LOW])).total == 0
+
+    def test_dry_run_takes_few_statements(self, api: Api, officer: Officer):
+        for n in range(3):
+            create_ready_report(api, f"1234567{n}")
+        flag = rule("APPROVED", condition("flag", "IS_NOT", "DECEASED"))
+
+        with CaptureQueriesContext(connection) as statements:
+            policies.dry_run(officer.client, read_rules([flag]))
+        assert len(statements) == 3
+
+
+def test_jobs_of_a_policy_run(api: Api):
+    """The database writes the job by itself, as the queue would."""
+    switch_on(api, DECLINE_HIGH)
+    report = create_ready_report(api)
+
+    job = Job.objects.get(function="verification.decisions.policies.apply_policy")
+    assert job.arguments == [report]
+    assert job.attempts == 0

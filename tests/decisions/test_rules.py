@@ -1,0 +1,211 @@
+"""The rules of a policy, as a pure function over stored findings."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tests.world.policies import condition, rule
+from verification.checks.catalogue import CATALOGUE
+from verification.decisions.rules import (
+    NUMBERS,
+    CheckFacts,
+    Facts,
+    Outcome,
+    evaluate,
+    read_rules,
+    write_rules,
+)
+
+LOW = CheckFacts("COMPLETED", 10)
+HIGH = CheckFacts("COMPLETED", 90, frozenset({"DECEASED"}))
+FAILED = CheckFacts("FAILED")
+DECLINE = rule("DECLINED", condition("score", "AT_LEAST", 70), codes=["A_CODE"])
+APPROVE = rule("APPROVED", condition("score", "BELOW", 30))
+
+
+def facts(package: str | None = None, **checks: CheckFacts) -> Facts:
+    scores = [one.score for one in checks.values() if one.score is not None]
+    return Facts(max(scores, default=None), package, checks)
+
+
+def outcome(stored: Facts, *rules: dict[str, Any]) -> Outcome:
+    return evaluate(read_rules(list(rules)), stored)
+
+
+def answer(stored: Facts, **members: Any) -> str:
+    """Return whether a condition holds: "yes", "no" or "unknown"."""
+    asked = condition(**members)
+    got = outcome(stored, rule("APPROVED", asked))
+    if got.unanswered:
+        return "unknown"
+    return "yes" if got.rule else "no"
+
+
+def test_first_rule_that_matches_decides():
+    first = rule("REVIEW", condition("level", "IS", "HIGH"))
+
+    got = outcome(facts(IDENTITY=HIGH), APPROVE, first, DECLINE)
+
+    assert got == Outcome("REVIEW", (), 2, ())
+
+
+def test_no_match_is_a_review():
+    assert outcome(facts(IDENTITY=CheckFacts("COMPLETED", 50)), APPROVE, DECLINE) == (
+        Outcome("REVIEW")
+    )
+    assert outcome(facts(IDENTITY=LOW)) == Outcome("REVIEW")
+
+
+def test_all_conditions_of_a_rule_have_to_hold():
+    both = rule(
+        "APPROVED",
+        condition("score", "BELOW", 30),
+        condition("package", "IS", "loan"),
+    )
+
+    assert outcome(facts("loan", IDENTITY=LOW), both).status == "APPROVED"
+    assert outcome(facts("rent", IDENTITY=LOW), both).status == "REVIEW"
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"fact": "score", "comparison": "AT_LEAST", "value": 90}, "yes"),
+        ({"fact": "score", "comparison": "BELOW", "value": 90}, "no"),
+        ({"fact": "level", "comparison": "IS", "value": "HIGH"}, "yes"),
+        ({"fact": "level", "comparison": "IS_NOT", "value": "HIGH"}, "no"),
+        ({"fact": "flag", "comparison": "IS", "value": "DECEASED"}, "yes"),
+        ({"fact": "flag", "comparison": "IS", "value": "DOB_MISMATCH"}, "no"),
+        ({"fact": "package", "comparison": "IS", "value": "loan"}, "no"),
+        ({"fact": "package", "comparison": "IS_NOT", "value": "loan"}, "yes"),
+    ],
+)
+def test_report_answers_conditions_about_it(members, expected):
+    stored = facts(IDENTITY=HIGH, KRA_PIN=LOW)
+
+    assert answer(stored, **members) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "members", "expected"),
+    [
+        ("KRA_PIN", ("score", "BELOW", 30), "yes"),
+        ("KRA_PIN", ("level", "IS", "LOW"), "yes"),
+        ("KRA_PIN", ("level", "IS", "HIGH"), "no"),
+        ("KRA_PIN", ("flag", "IS_NOT", "PIN_INACTIVE"), "yes"),
+        ("KRA_PIN", ("state", "IS", "COMPLETED"), "yes"),
+        ("IDENTITY", ("score", "BELOW", 30), "unknown"),
+        ("IDENTITY", ("flag", "IS_NOT", "DECEASED"), "unknown"),
+        ("IDENTITY", ("state", "IS", "FAILED"), "yes"),
+        ("CRB_SCORE", ("creditScore", "BELOW", 400), "unknown"),
+        ("CRB_SCORE", ("state", "IS", "MISSING"), "yes"),
+        ("CRB_SCORE", ("state", "IS_NOT", "COMPLETED"), "yes"),
+    ],
+)
+def test_check_answers_conditions_about_it(check, members, expected):
+    stored = facts(IDENTITY=FAILED, KRA_PIN=LOW)
+    fact, comparison, value = members
+
+    asked = {"fact": fact, "comparison": comparison, "value": value}
+    assert answer(stored, check=check, **asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [(399, "yes"), (400, "no"), (None, "unknown"), ("399", "unknown")],
+)
+def test_number_of_a_finding_is_compared(found, expected):
+    scored = CheckFacts("COMPLETED", 10, numbers={"creditScore": found})
+    asked = {"fact": "creditScore", "comparison": "BELOW", "value": 400}
+
+    assert answer(facts(CRB_SCORE=scored), check="CRB_SCORE", **asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        # What is missing could be worse than what is known, and not better.
+        ({"fact": "score", "comparison": "BELOW", "value": 30}, "unknown"),
+        ({"fact": "score", "comparison": "AT_LEAST", "value": 5}, "yes"),
+        ({"fact": "level", "comparison": "IS", "value": "LOW"}, "unknown"),
+        ({"fact": "level", "comparison": "IS_NOT", "value": "HIGH"}, "unknown"),
+        ({"fact": "flag", "comparison": "IS_NOT", "value": "DECEASED"}, "unknown"),
+    ],
+)
+def test_failed_check_leaves_the_report_open(members, expected):
+    assert answer(facts(IDENTITY=LOW, CRB_SCORE=FAILED), **members) == expected
+
+
+def test_worst_level_is_known_though_a_check_failed():
+    asked = {"fact": "level", "comparison": "IS", "value": "HIGH"}
+
+    assert answer(facts(IDENTITY=HIGH, CRB_SCORE=FAILED), **asked) == "yes"
+
+
+def test_completed_check_without_a_score_leaves_the_score_open():
+    stored = facts(IDENTITY=LOW, KRA_PIN=CheckFacts("COMPLETED", None))
+
+    assert outcome(stored, APPROVE) == Outcome("REVIEW", unanswered=(1,))
+
+
+def test_outcome_that_hangs_on_an_outage_is_a_review():
+    """An earlier rule without an answer could have decided otherwise."""
+    poor = condition("creditScore", "BELOW", 400, "CRB_SCORE")
+    decline = rule("DECLINED", poor, codes=["A_CODE"])
+    approve = rule("APPROVED", condition("level", "IS", "LOW", "IDENTITY"))
+    stored = facts(IDENTITY=LOW, CRB_SCORE=FAILED)
+
+    assert outcome(stored, decline, approve).status == "REVIEW"
+    assert outcome(stored, approve, decline).status == "APPROVED"
+
+
+def test_outcome_that_is_the_same_in_any_case_counts():
+    poor = condition("creditScore", "BELOW", 400, "CRB_SCORE")
+    stored = facts(IDENTITY=HIGH, CRB_SCORE=FAILED)
+    first = rule("DECLINED", poor, codes=["A_CODE"])
+
+    assert outcome(stored, first, DECLINE) == Outcome("DECLINED", ("A_CODE",), 2, (1,))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        rule("APPROVED"),
+        rule("DECLINED", condition("score", "BELOW", 30)),
+        rule("CANCELLED", condition("score", "BELOW", 30)),
+        rule("APPROVED", condition("score", "IS", 30)),
+        rule("APPROVED", condition("score", "BELOW", "30")),
+        rule("APPROVED", condition("score", "BELOW", -1)),
+        rule("APPROVED", condition("level", "BELOW", "HIGH")),
+        rule("APPROVED", condition("level", "IS", "AWFUL")),
+        rule("APPROVED", condition("state", "IS", "FAILED")),
+        rule("APPROVED", condition("state", "IS", "GONE", "IDENTITY")),
+        rule("APPROVED", condition("package", "IS", "loan", "IDENTITY")),
+        rule("APPROVED", condition("weather", "IS", "fine")),
+        rule("APPROVED", *[condition("score", "BELOW", 30)] * 6),
+        {**APPROVE, "unless": []},
+        rule("APPROVED", condition("score", "BELOW", 30), codes=["lower"]),
+        rule("APPROVED", condition("score", "BELOW", 30), codes=["TWICE", "TWICE"]),
+    ],
+)
+def test_rule_that_makes_no_sense_is_refused(broken):
+    with pytest.raises(ValidationError):
+        read_rules([broken])
+
+
+def test_more_than_30_rules_are_refused():
+    with pytest.raises(ValidationError):
+        read_rules([APPROVE] * 31)
+
+
+def test_stored_rules_read_back_the_same():
+    rules = read_rules([APPROVE, DECLINE])
+
+    assert read_rules(write_rules(rules)) == rules
+
+
+def test_numbers_are_members_of_findings():
+    fields = {name for entry in CATALOGUE for name in entry.output_fields}
+
+    assert set(NUMBERS) <= fields

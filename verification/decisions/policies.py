@@ -1,0 +1,407 @@
+"""Policies: their versions, what they decide when a report ends, and the dry run.
+
+A policy decides once about a report, and never over a person: what it says after a
+re-run or a correction is a proposal. `reports.status` schedules `apply_policy` when a
+report ends, if the workspace has an active version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Max
+
+from verification.backoffice import audit
+from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
+from verification.decisions.cases import close_cases
+from verification.decisions.decide import (
+    Maker,
+    NewDecision,
+    decide,
+    obstacle_of,
+    present_of,
+    proposal_of,
+    withdraw_of_policy,
+)
+from verification.decisions.models import (
+    DECIDABLE,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+    MakerKind,
+    PolicyMode,
+    PolicyState,
+    PolicyVersion,
+)
+from verification.decisions.reason_codes import codes_of
+from verification.decisions.rules import (
+    CheckFacts,
+    Facts,
+    Known,
+    Outcome,
+    Rule,
+    RuleFault,
+    Rules,
+    evaluate,
+    find_faults,
+    found_values,
+    read_rules,
+    reads_findings,
+    write_rules,
+)
+from verification.jobs.queue import job, schedule_job
+from verification.reports.models import Report
+from verification.reports.status import locked_reports
+from verification.values.clock import now
+from workspaces.members import Permission, lock_workspace, require_present
+from workspaces.models import Account, Client, Member, Workspace
+
+DRY_RUN_REPORTS = 1000
+
+
+class PolicyObstacle(StrEnum):
+    """Why a verb about a version is refused."""
+
+    HAS_DRAFT = "The policy has a draft already."
+    CHANGED = "Somebody changed the draft meanwhile."
+    NO_DRAFT = "The version is no draft."
+    NOT_ACTIVE = "The version is not active."
+    NO_RULES = "The version has no rules."
+    BROKEN = "The rules name something that is gone."
+
+
+class PolicyRefused(Exception):
+    """The verb changed nothing."""
+
+    def __init__(self, obstacle: PolicyObstacle) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle = obstacle
+
+
+def versions_of(client: Client) -> Any:
+    """Return the versions of the client's policy, newest first."""
+    own = PolicyVersion.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+    return own.order_by("-number")
+
+
+def digest_of(version: PolicyVersion) -> str:
+    """Return what a form names so that it changes only what its member has seen."""
+    text = json.dumps([version.rules, version.mode], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def known_to(workspace: Workspace) -> Known:
+    """Return what the rules of a workspace can name at this moment."""
+    packages = CheckPackage.objects.known_to(workspace.pk).filter(active=True)
+    return Known(
+        {one.name: one for one in CheckDefinition.objects.filter(active=True)},
+        list(packages.values_list("name", flat=True)),
+        [one.code for one in codes_of(workspace) if one.active],
+    )
+
+
+def faults_of(version: PolicyVersion) -> list[RuleFault]:
+    return find_faults(read_rules(version.rules), known_to(version.workspace))
+
+
+@transaction.atomic
+def open_draft(
+    client: Client, member: Member, actor: audit.Actor, base: PolicyVersion | None
+) -> PolicyVersion:
+    """Open a draft with the rules of another version. Raises PolicyRefused."""
+    _lock(client, member)
+    own = versions_of(client)
+    if own.filter(state=PolicyState.DRAFT).exists():
+        raise PolicyRefused(PolicyObstacle.HAS_DRAFT)
+    draft = PolicyVersion.objects.create(
+        workspace=client.workspace,
+        environment=client.environment,
+        number=(own.aggregate(last=Max("number"))["last"] or 0) + 1,
+        rules=base.rules if base else [],
+        mode=base.mode if base else PolicyMode.PROPOSE,
+        made_by_user=member.user_id,
+    )
+    audit.record("policy.drafted", actor, draft)
+    return draft
+
+
+@dataclass(frozen=True, slots=True)
+class DraftChange:
+    """What a member makes of a draft; `seen` is the digest that the form had."""
+
+    seen: str
+    rules: tuple[Rule, ...]
+    mode: str
+
+
+@transaction.atomic
+def save_draft(
+    client: Client,
+    version_id: UUID,
+    change: DraftChange,
+    member: Member,
+    actor: audit.Actor,
+) -> PolicyVersion:
+    """Change a draft. Raises PolicyRefused and PolicyVersion.DoesNotExist."""
+    draft = _lock_draft(client, version_id, change.seen, member)
+    draft.rules, draft.mode = write_rules(change.rules), change.mode
+    draft.save(update_fields=["rules", "mode"])
+    audit.record("policy.edited", actor, draft, fields=["rules", "mode"])
+    return draft
+
+
+@transaction.atomic
+def discard_draft(
+    client: Client, version_id: UUID, member: Member, actor: audit.Actor
+) -> None:
+    """Delete a draft. Raises PolicyRefused and PolicyVersion.DoesNotExist."""
+    _lock(client, member)
+    draft = versions_of(client).get(pk=version_id)
+    if draft.state != PolicyState.DRAFT:
+        raise PolicyRefused(PolicyObstacle.NO_DRAFT)
+    audit.record("policy.discarded", actor, draft)
+    draft.delete()
+
+
+@transaction.atomic
+def activate(
+    client: Client, version_id: UUID, seen: str, member: Member, actor: audit.Actor
+) -> PolicyVersion:
+    """Switch a draft on in the place of the active version.
+
+    Raises PolicyRefused and PolicyVersion.DoesNotExist.
+    """
+    draft = _lock_draft(client, version_id, seen, member)
+    if not draft.rules:
+        raise PolicyRefused(PolicyObstacle.NO_RULES)
+    if faults_of(draft):
+        raise PolicyRefused(PolicyObstacle.BROKEN)
+    at = now()
+    _retire(versions_of(client).filter(state=PolicyState.ACTIVE))
+    draft.state, draft.activated_at = PolicyState.ACTIVE, at
+    draft.activated_by_user = member.user_id
+    draft.save(update_fields=["state", "activated_at", "activated_by_user"])
+    audit.record("policy.activated", actor, draft)
+    return draft
+
+
+@transaction.atomic
+def switch_off(
+    client: Client, version_id: UUID, member: Member, actor: audit.Actor
+) -> None:
+    """Switch the active version off, so that only people and keys decide.
+
+    Raises PolicyRefused and PolicyVersion.DoesNotExist.
+    """
+    _lock(client, member)
+    version = versions_of(client).get(pk=version_id)
+    if version.state != PolicyState.ACTIVE:
+        raise PolicyRefused(PolicyObstacle.NOT_ACTIVE)
+    _retire(versions_of(client).filter(pk=version_id))
+    audit.record("policy.switched-off", actor, version)
+
+
+def _retire(versions: Any) -> None:
+    versions.update(state=PolicyState.RETIRED, retired_at=now())
+
+
+def _lock(client: Client, member: Member) -> None:
+    """Let members change policies one after another, with the roles of this moment."""
+    lock_workspace(client.workspace.pk)
+    require_present(member, Permission.DECIDE_REPORTS)
+
+
+def _lock_draft(
+    client: Client, version_id: UUID, seen: str, member: Member
+) -> PolicyVersion:
+    _lock(client, member)
+    draft = versions_of(client).select_related("workspace").get(pk=version_id)
+    if draft.state != PolicyState.DRAFT:
+        raise PolicyRefused(PolicyObstacle.NO_DRAFT)
+    if digest_of(draft) != seen:
+        raise PolicyRefused(PolicyObstacle.CHANGED)
+    return draft
+
+
+def schedule_policy(report: Report) -> None:
+    """Ask the active policy about a report whose findings have changed."""
+    if _active_version(report):
+        schedule_job(apply_policy, report.pk)
+
+
+@job
+@transaction.atomic
+def apply_policy(report_id: str) -> None:
+    """Decide, or propose, what the active policy says about a report that has ended.
+
+    It does nothing if the policy has said so before, and if a person has decided. A
+    report with a disputed finding waits until the correction is closed.
+    """
+    report = locked_reports().filter(pk=UUID(report_id)).first()
+    if report is None or obstacle_of(report):
+        return
+    version = _active_version(report)
+    disputed = CheckResult.objects.filter(report=report, disputed_at__isnull=False)
+    if version is None or disputed.exists():
+        return
+    made = list(report.decisions.all())
+    present, waiting = present_of(made), proposal_of(made)
+    if any(one and not _is_of_policy(one) for one in (present, waiting)):
+        return
+    outcome, basis = _ask(version, report)
+    if waiting and not _is_same(waiting, outcome):
+        withdraw_of_policy(report, waiting, str(version))
+        if present and present.status != DecisionStatus.REVIEW:
+            close_cases([report.pk], now())
+    if any(_is_same(one, outcome) for one in (present, _last_said(made)) if one):
+        return
+    is_review = outcome.status == DecisionStatus.REVIEW
+    decide(
+        _client_of(report, version),
+        report.pk,
+        NewDecision(
+            outcome.status, outcome.codes, replaces=present.pk if present else None
+        ),
+        Maker.of_policy(version, basis),
+        # A policy that has spoken before, or that a person has refused, only proposes.
+        as_proposal=bool(made)
+        or (version.mode == PolicyMode.PROPOSE and not is_review),
+    )
+
+
+def _active_version(report: Report) -> PolicyVersion | None:
+    own = PolicyVersion.objects.filter(
+        workspace=report.workspace_id, environment=report.environment
+    )
+    return own.select_related("workspace").filter(state=PolicyState.ACTIVE).first()
+
+
+def _client_of(report: Report, version: PolicyVersion) -> Client:
+    account = Account.objects.get(
+        workspace=report.workspace_id, environment=report.environment
+    )
+    return Client(report.workspace, account, str(version))
+
+
+def _ask(version: PolicyVersion, report: Report) -> tuple[Outcome, dict[str, Any]]:
+    """Return the outcome, and what the decision keeps of its reasons."""
+    rules = read_rules(version.rules)
+    if find_faults(rules, known_to(version.workspace)):
+        if version.broken_at is None:
+            version.broken_at = now()
+            version.save(update_fields=["broken_at"])
+        return Outcome(DecisionStatus.REVIEW), {"rule": None, "isBroken": True}
+    facts = read_facts([report], with_findings=True)[report.pk]
+    outcome = evaluate(rules, facts)
+    rule = rules[outcome.rule - 1] if outcome.rule else None
+    return outcome, {
+        "rule": outcome.rule,
+        "found": found_values(rule, facts) if rule else [],
+        "unanswered": outcome.unanswered,
+        "isBroken": False,
+    }
+
+
+def _is_of_policy(decision: Decision) -> bool:
+    return decision.made_by_kind == MakerKind.POLICY
+
+
+def _last_said(made: Iterable[Decision]) -> Decision | None:
+    """Return the policy's last decision or proposal that it has not withdrawn."""
+    said = [
+        one
+        for one in made
+        if _is_of_policy(one)
+        and (one.state != DecisionState.REFUSED or one.second_by_user)
+    ]
+    return max(said, key=lambda one: one.number, default=None)
+
+
+def _is_same(decision: Decision, outcome: Outcome) -> bool:
+    same = decision.status == outcome.status
+    return same and tuple(decision.codes or ()) == outcome.codes
+
+
+def read_facts(reports: Iterable[Report], *, with_findings: bool) -> dict[UUID, Facts]:
+    """Return what is stored about these reports; flags and numbers on demand."""
+    rows = {report.pk: report for report in reports}
+    checks: dict[UUID, dict[str, CheckFacts]] = {pk: {} for pk in rows}
+    columns = ["report_id", "id", "name", "status", "score"]
+    results = CheckResult.objects.filter(report__in=list(rows)).order_by()
+    if not with_findings:
+        for report_id, _, name, status, score in results.values_list(*columns):
+            checks[report_id][name] = CheckFacts(status, score)
+    else:
+        open_finding: Any = CheckResult._meta.get_field("finding")
+        for report_id, pk, name, status, score, sealed in results.values_list(
+            *columns, "finding"
+        ):
+            finding = open_finding.open(sealed, pk) if sealed else {}
+            checks[report_id][name] = CheckFacts(
+                status,
+                score,
+                frozenset(flag["code"] for flag in finding.get("flags") or ()),
+                finding.get("details") or {},
+            )
+    return {
+        pk: Facts(report.risk_score, report.package, checks[pk])
+        for pk, report in rows.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A report that was decided otherwise; `decided` is None if nobody decided."""
+
+    report: Report
+    decided: str | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What rules would decide about the reports that ended last.
+
+    `counts` has the reports by what was decided (None: nothing) and what the rules say.
+    """
+
+    total: int
+    counts: Mapping[tuple[str | None, str], int]
+    differences: list[Difference]
+
+
+def dry_run(client: Client, rules: Rules) -> DryRun:
+    """Compare rules with what was decided about the last reports. It writes nothing."""
+    recent = Report.objects.filter(
+        workspace=client.workspace,
+        environment=client.environment,
+        status__in=DECIDABLE,
+        completed_at__isnull=False,
+        erased_at=None,
+        restricted_at=None,
+    ).order_by("-created_at", "-id")
+    columns = "id", "created_at", "status", "risk_score", "risk_level", "package"
+    reports = list(recent.only(*columns)[:DRY_RUN_REPORTS])
+    facts = read_facts(reports, with_findings=reads_findings(rules))
+    final = Decision.objects.filter(report__in=reports, state=DecisionState.FINAL)
+    # The newest one comes last and counts.
+    decided = dict(final.order_by("number").values_list("report_id", "status"))
+    compared = [
+        Difference(report, decided.get(report.pk), evaluate(rules, facts[report.pk]))
+        for report in reports
+    ]
+    counts = Counter((one.decided, one.outcome.status) for one in compared)
+    differences = [
+        one for one in compared if one.decided and one.decided != one.outcome.status
+    ]
+    return DryRun(len(reports), counts, differences)

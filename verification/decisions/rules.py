@@ -1,0 +1,358 @@
+"""The rules of a policy: their shape, and what they say about stored findings.
+
+Nothing here reads or writes a row, so that a dry run and a real one are the same code.
+
+The first rule that matches decides; if none does, a person reviews the report. A
+condition about a check that failed, has no score or is not part of the report has no
+answer. If another outcome hangs on a rule without an answer, a person reviews the
+report, too: an outage neither approves nor declines anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from verification.checks.models import CheckDefinition, ResultStatus
+from verification.decisions.models import CODE_PATTERN, MAX_CODES, DecisionStatus
+from verification.reports.models import RiskLevel
+
+MAX_RULES = 30
+MAX_CONDITIONS = 5
+MAX_NUMBER = 10**12
+# The members of findings that are numbers and that a condition can compare
+NUMBERS = (
+    "creditScore",
+    "probabilityOfDefault",
+    "openAccounts",
+    "nonPerformingAccounts",
+    "totalBalance",
+    "totalOverdue",
+    "worstDaysInArrears",
+    "enquiriesLast12Months",
+    "bouncedChequesLast12Months",
+)
+LEVELS = (RiskLevel.LOW, RiskLevel.MEDIUM, RiskLevel.HIGH)
+
+
+class Comparison(StrEnum):
+    AT_LEAST = "AT_LEAST"
+    BELOW = "BELOW"
+    IS = "IS"
+    IS_NOT = "IS_NOT"
+
+
+class CheckState(StrEnum):
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    # The report does not have the check.
+    MISSING = "MISSING"
+
+
+class Fact(StrEnum):
+    """What a condition is about, besides the NUMBERS of a check."""
+
+    SCORE = "score"
+    LEVEL = "level"
+    FLAG = "flag"
+    # Of a report only
+    PACKAGE = "package"
+    # Of a check only
+    STATE = "state"
+
+
+OF_REPORT = (Fact.SCORE, Fact.LEVEL, Fact.FLAG, Fact.PACKAGE)
+OF_CHECK = (Fact.SCORE, Fact.LEVEL, Fact.FLAG, Fact.STATE)
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Condition(_Shape):
+    """One condition about the report, or about a check if `check` names one."""
+
+    check: Annotated[str, Field(max_length=40)] | None = None
+    fact: str
+    comparison: Comparison
+    value: (
+        Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+        | Annotated[str, Field(min_length=1, max_length=40)]
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Condition:
+        known = (*OF_CHECK, *NUMBERS) if self.check else OF_REPORT
+        compared = self.comparison in {Comparison.AT_LEAST, Comparison.BELOW}
+        if self.fact not in known:
+            raise ValueError("nothing has this fact")
+        if not self.is_number == compared == isinstance(self.value, float):
+            raise ValueError("the comparison does not fit")
+        if self.fact == Fact.LEVEL and self.value not in LEVELS:
+            raise ValueError("there is no such level")
+        if self.fact == Fact.STATE and self.value not in list(CheckState):
+            raise ValueError("there is no such state")
+        return self
+
+    @property
+    def is_number(self) -> bool:
+        return self.fact == Fact.SCORE or self.fact in NUMBERS
+
+    @property
+    def reads_finding(self) -> bool:
+        """Whether the answer is in the sealed part of a result."""
+        return self.fact == Fact.FLAG or self.fact in NUMBERS
+
+
+class Rule(_Shape):
+    """If all conditions hold, the outcome is `then`."""
+
+    when: Annotated[
+        tuple[Condition, ...], Field(min_length=1, max_length=MAX_CONDITIONS)
+    ]
+    then: Literal["APPROVED", "DECLINED", "REVIEW"]
+    codes: Annotated[
+        tuple[Annotated[str, Field(pattern=f"^{CODE_PATTERN}$")], ...],
+        Field(max_length=MAX_CODES),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _has_reasons(self) -> Rule:
+        if self.then == DecisionStatus.DECLINED and not self.codes:
+            raise ValueError("a decline needs a reason")
+        if len(set(self.codes)) != len(self.codes):
+            raise ValueError("a reason is there twice")
+        return self
+
+
+Rules = Sequence[Rule]
+_RULES = TypeAdapter(Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)])
+
+
+def read_rules(stored: Any) -> tuple[Rule, ...]:
+    """Return the rules of this JSON. Raises pydantic's ValidationError."""
+    return _RULES.validate_python(stored)
+
+
+def write_rules(rules: Rules) -> list[dict[str, Any]]:
+    return [rule.model_dump(mode="json", exclude_none=True) for rule in rules]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFacts:
+    """What is stored about one check of a report; flags and numbers if it completed."""
+
+    status: str
+    score: int | None = None
+    flags: frozenset[str] = frozenset()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_completed(self) -> bool:
+        return self.status == ResultStatus.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is stored about a report that has ended."""
+
+    score: int | None
+    package: str | None
+    checks: Mapping[str, CheckFacts]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each check has a score: otherwise the real score may be higher."""
+        return all(one.is_completed and one.score is not None for one in self._all)
+
+    @property
+    def are_flags_complete(self) -> bool:
+        return all(one.is_completed for one in self._all)
+
+    @property
+    def _all(self) -> Iterable[CheckFacts]:
+        return self.checks.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the rules say; `rule` is the number of the one that matched, from 1 on."""
+
+    status: str
+    codes: tuple[str, ...] = ()
+    rule: int | None = None
+    # Numbers of earlier rules that had no answer
+    unanswered: tuple[int, ...] = ()
+
+
+def evaluate(rules: Rules, facts: Facts) -> Outcome:
+    """Return what the rules say about a report."""
+    unanswered: list[int] = []
+    for number, rule in enumerate(rules, 1):
+        holds = _all_hold(rule, facts)
+        if holds is None:
+            unanswered.append(number)
+        elif holds:
+            if any(rules[n - 1].then != rule.then for n in unanswered):
+                break
+            return Outcome(rule.then, rule.codes, number, tuple(unanswered))
+    return Outcome(DecisionStatus.REVIEW.value, unanswered=tuple(unanswered))
+
+
+def found_values(rule: Rule, facts: Facts) -> list[Any]:
+    """Return the value that the report has for each condition of a rule."""
+    return [_value(condition, facts) for condition in rule.when]
+
+
+def reads_findings(rules: Rules) -> bool:
+    return any(one.reads_finding for rule in rules for one in rule.when)
+
+
+def _all_hold(rule: Rule, facts: Facts) -> bool | None:
+    answers = [_holds(condition, facts) for condition in rule.when]
+    if False in answers:
+        return False
+    return None if None in answers else True
+
+
+def _holds(condition: Condition, facts: Facts) -> bool | None:
+    """Return whether a condition holds; None if the stored findings do not say."""
+    if condition.comparison == Comparison.IS_NOT:
+        same = _is(condition, facts)
+        return None if same is None else not same
+    if condition.comparison == Comparison.IS:
+        return _is(condition, facts)
+    is_enough = _is_at_least(condition, facts)
+    if condition.comparison == Comparison.AT_LEAST or is_enough is None:
+        return is_enough
+    return not is_enough
+
+
+def _is_at_least(condition: Condition, facts: Facts) -> bool | None:
+    value = _value(condition, facts)
+    if value is None:
+        return None
+    is_enough: bool = value >= condition.value
+    if condition.check is None and not is_enough and not facts.is_complete:
+        # The worst check decides, and this one may be worse.
+        return None
+    return is_enough
+
+
+def _is(condition: Condition, facts: Facts) -> bool | None:
+    value = _value(condition, facts)
+    match condition.fact:
+        case Fact.FLAG:
+            if value is None or condition.value in value:
+                return None if value is None else True
+            is_known = condition.check is not None or facts.are_flags_complete
+            return False if is_known else None
+        case Fact.LEVEL:
+            if value is None:
+                return None
+            is_final = condition.check is not None or facts.is_complete
+            rank, asked = (
+                LEVELS.index(value),
+                LEVELS.index(RiskLevel(str(condition.value))),
+            )
+            if is_final or rank == len(LEVELS) - 1 or rank > asked:
+                return rank == asked
+            return None
+    return bool(value == condition.value)
+
+
+def _value(condition: Condition, facts: Facts) -> Any:
+    """Return what is stored; None if it is not known, and for no package."""
+    if condition.check is None:
+        match condition.fact:
+            case Fact.PACKAGE:
+                return facts.package
+            case Fact.FLAG:
+                return sorted({flag for one in facts._all for flag in one.flags})
+        return _score_or_level(condition, facts.score)
+    check = facts.checks.get(condition.check)
+    if condition.fact == Fact.STATE:
+        if check is None:
+            return CheckState.MISSING.value
+        state = CheckState.COMPLETED if check.is_completed else CheckState.FAILED
+        return state.value
+    if check is None or not check.is_completed:
+        return None
+    if condition.fact == Fact.FLAG:
+        return sorted(check.flags)
+    if condition.fact in NUMBERS:
+        found = check.numbers.get(condition.fact)
+        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        return found if is_number else None
+    return _score_or_level(condition, check.score)
+
+
+def _score_or_level(condition: Condition, score: int | None) -> Any:
+    if condition.fact == Fact.SCORE or score is None:
+        return score
+    return RiskLevel.of(score).value
+
+
+class Gone(StrEnum):
+    """What a rule names and the workspace cannot use."""
+
+    CHECK = "CHECK"
+    FLAG = "FLAG"
+    NUMBER = "NUMBER"
+    PACKAGE = "PACKAGE"
+    CODE = "CODE"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFault:
+    """A rule that cannot be used as it is, and the name in it that is the cause."""
+
+    rule: int
+    gone: Gone
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What rules of a workspace can name at this moment."""
+
+    checks: Mapping[str, CheckDefinition]
+    packages: Collection[str]
+    codes: Collection[str]
+
+
+def find_faults(rules: Rules, known: Known) -> list[RuleFault]:
+    """Return what the rules name and the workspace does not have, or no longer has."""
+    return [
+        RuleFault(number, gone, name)
+        for number, rule in enumerate(rules, 1)
+        for gone, name in _names_gone(rule, known)
+    ]
+
+
+def _names_gone(rule: Rule, known: Known) -> Iterable[tuple[Gone, str]]:
+    for condition in rule.when:
+        value = str(condition.value)
+        if condition.check is None:
+            flags = {flag for one in known.checks.values() for flag in one.flag_codes}
+            if condition.fact == Fact.FLAG and value not in flags:
+                yield Gone.FLAG, value
+            if condition.fact == Fact.PACKAGE and value not in known.packages:
+                yield Gone.PACKAGE, value
+            continue
+        definition = known.checks.get(condition.check)
+        if definition is None:
+            yield Gone.CHECK, condition.check
+        elif condition.fact == Fact.FLAG and value not in definition.flag_codes:
+            yield Gone.FLAG, value
+        elif (
+            condition.fact in NUMBERS and condition.fact not in definition.output_fields
+        ):
+            yield Gone.NUMBER, condition.fact
+    for code in rule.codes:
+        if code not in known.codes:
+            yield Gone.CODE, code
