@@ -1,10 +1,10 @@
 """`manage.py check --deploy` names what a production lacks, and where to read on."""
 
-import base64
 import os
 import re
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,28 @@ import pytest
 from django.conf import settings as configured
 from django.db import connection
 from django.utils.module_loading import import_string
+from dotenv import dotenv_values
 from environs import Env
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import PAGE
 from tests.providers.test_every_source import CREDENTIALS
 from tests.web.test_metrics import standby as standby
+from verification.backoffice.models import LookupKey, ensure_probe, fingerprints
 from verification.backups.checks import (
     DEVELOPMENT,
     check_backups,
     check_databases,
     check_deployment,
     check_redundancy,
+    check_role,
 )
 from verification.backups.models import Backup
 from verification.jobs.models import Heartbeat
 from verification.settings.providers import live_providers
 
-KEY = base64.b64encode(bytes(range(32))).decode()
-OTHER_KEY = base64.b64encode(bytes(range(100, 132))).decode()
+KEY = b64encode(bytes(range(32))).decode()
+OTHER_KEY = b64encode(bytes(range(100, 132))).decode()
 METROPOL = "verification.providers.metropol.Metropol"
 OPENSANCTIONS = "verification.providers.opensanctions.OpenSanctions"
 COMPLETE = {
@@ -38,6 +41,7 @@ COMPLETE = {
     "SECRET_KEY": "abcdefghijklmnopqrstuvwxyz0123456789",
     "FIELD_KEYS": [("k1", bytes(range(32)))],
     "LOOKUP_KEY": (bytes(range(100, 132)),),
+    "SIGNING_KEY": bytes(range(200, 232)),
     "ALLOWED_HOSTS": ["verify.acacia.test"],
     "DEFAULT_FROM_EMAIL": "Acacia Verify <no-reply@acacia.test>",
     "PRIVACY_CONTACTS": ["dpo@acacia.test"],
@@ -51,6 +55,8 @@ COMPLETE = {
     "DATA_DIR": Path("/var/lib/verification"),
     "METRICS_TOKEN": "correct horse battery staple",
     "CLAMAV": ("clamav", 3310),
+    "OPERATOR_CONTACT": "help@acacia.test",
+    "SMS_URL": "",
     "PROVIDERS": {"metropol": (METROPOL, {"url": "https://api.metropol.test"})},
     "PAYMENT_PROVIDERS": {"paystack": ()},
     "AFRICASTALKING_USERNAME": "acacia",
@@ -58,6 +64,7 @@ COMPLETE = {
     "SMS_FROM": "ACACIA",
 }
 
+SHIPPED = ["address.env", "verification.env"]
 YENTE = {"url": "http://yente:8000", "opened": frozenset()}
 # What stands for a setting that no variable of this name makes
 WORDS = {
@@ -103,6 +110,13 @@ def test_complete_configuration_has_no_complaint(complete: Any):
         ("JOB_WORKERS", 0, "E015"),
         ("WEB_WORKERS", -1, "E015"),
         ("PROVIDERS", {"opensanctions": (OPENSANCTIONS, YENTE)}, "E010"),
+        ("OPERATOR_NAME", "Acacia Verification Ltd", "E020"),
+        ("OPERATOR_CONTACT", "help@example.com", "E020"),
+        ("OPERATOR_ALERTS", ["ops@acacia.test", "ops@Example.org"], "E020"),
+        ("PRIVACY_CONTACTS", ["dpo@mail.example.net"], "E020"),
+        ("DEFAULT_FROM_EMAIL", "Acacia <no-reply@example.com>", "E020"),
+        ("SMS_URL", "http://sms.acacia.test", "E021"),
+        ("SIGNING_KEY", b"", "W019"),
         ("OPERATOR_NAME", "Verification reports", "W001"),
         ("TRUSTED_PROXIES", [], "W002"),
         ("EMAIL_HOST", "localhost", "W003"),
@@ -130,6 +144,34 @@ def test_each_lack_is_named_with_its_variable_and_page(
     named = f"{found.msg} {found.hint}"
     assert re.search(WORDS.get(name, name), named)
     assert "docs/configuration.md" in found.hint
+
+
+def test_shipped_files_are_refused_until_they_are_edited():
+    files = [configured.BASE_DIR / "deploy" / name for name in SHIPPED]
+    shipped = {k: v for file in files for k, v in dotenv_values(file).items()}
+    given = {k: str(v) for k, v in shipped.items() if not k.endswith("_FILE")}
+
+    said = check_deploy(**given)
+
+    refused = set(re.findall(r"\(deploy\.E020\) (\w+) is ", said))
+    assert refused == {"BASE_URL", "OPERATOR_NAME", "OPERATOR_CONTACT"} | {
+        "OPERATOR_ALERTS",
+        "EMAIL_FROM",
+    }
+
+
+def test_name_that_only_begins_like_an_example_is_accepted(complete: Any):
+    complete.OPERATOR_CONTACT = "help@example.company.test"
+    complete.OPERATOR_NAME = "Acacia Verification"
+    complete.OPERATOR_ALERTS = ["ops@counterexample.com"]
+
+    assert check_deployment() == []
+
+
+def test_sms_server_of_this_machine_may_speak_plain_http(complete: Any):
+    complete.SMS_URL = "http://127.0.0.1:8080"
+
+    assert check_deployment() == []
 
 
 @pytest.mark.parametrize("name", DEVELOPMENT)
@@ -221,6 +263,40 @@ def test_more_than_is_expected_is_named(db: None, settings: Any, standby: Any):
     ]
     settings.EXPECTED_STANDBYS, settings.EXPECTED_JOB_CLUSTERS = 1, 2
     assert check_redundancy(["default"]) == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("FIELD_KEYS", f"k7:{KEY}", "FIELD_KEYS lacks the key k1"),
+        ("FIELD_KEYS", f"k1:{KEY}", "FIELD_KEYS has another key as k1"),
+        ("LOOKUP_KEY", OTHER_KEY, "LOOKUP_KEY is not the key"),
+    ],
+)
+def test_keys_that_the_database_refuses_are_named(name: str, value: str, told: str):
+    ensure_probe()
+    LookupKey.objects.get_or_create(pk=1, defaults={"fingerprint": fingerprints()[-1]})
+    ring = [f"{id}:{b64encode(key).decode()}" for id, key in configured.FIELD_KEYS]
+    keys = {
+        "FIELD_KEYS": ",".join(ring),
+        "LOOKUP_KEY": b64encode(configured.LOOKUP_KEY[-1]).decode(),
+        "DATABASE_URL": database_url("postgres", connection.settings_dict["NAME"]),
+    }
+
+    assert "E019" not in check_deploy("--database=default", **keys)
+    said = check_deploy("--database=default", **{**keys, name: value})
+
+    assert f"(deploy.E019) {told}" in said
+
+
+def test_superuser_is_named(own_database: Any):
+    (found,) = check_role(["default"])
+
+    assert found.id == "deploy.W018"
+    assert "DATABASE_URL is a superuser" in found.msg
+    own_database.DATABASE_URL = "postgresql://127.0.0.1:1/away"
+    assert check_role(["default"]) == []
 
 
 def test_direct_address_of_another_database_is_named(own_database: Any):

@@ -6,6 +6,7 @@ Each entry names the variable and the page that describes it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from email.utils import parseaddr
 from ipaddress import ip_network
@@ -17,7 +18,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import OperationalError, ProgrammingError
+from django.db import OperationalError, ProgrammingError, connection
 from django.http.request import validate_host
 from django.utils.module_loading import import_string
 from psycopg.conninfo import conninfo_to_dict
@@ -36,6 +37,9 @@ MIN_TOKEN = 20
 MIN_DISTINCT = 16
 # No proxy has a network as large as this.
 MIN_PREFIX = 8
+# What the files of `deploy/` have until somebody writes values of an installation
+PLACEHOLDER = re.compile(r"(^|[@./])example\.(com|org|net)\b", re.IGNORECASE)
+PLACEHOLDER_NAME = "Acacia Verification Ltd"
 # Variable -> its effect on production
 DEVELOPMENT = {
     "WEBHOOK_DEV_HOSTS": "clients reach these hosts in your network",
@@ -70,6 +74,7 @@ def _errors() -> Iterator[Error]:
         text = f"BASE_URL is {settings.BASE_URL}: the service answers at no path."
         yield _error("E003", text, "Set it to scheme and host alone.")
     yield from _contradictions(address.hostname or "")
+    yield from _placeholders()
     ring = [key for _, key in settings.FIELD_KEYS]
     if set(ring) & set(settings.LOOKUP_KEY):
         text = "FIELD_KEYS and LOOKUP_KEY have the same key."
@@ -132,12 +137,34 @@ def _contradictions(public: str) -> Iterator[Error]:
     if not _is_address(parseaddr(settings.DEFAULT_FROM_EMAIL)[1]):
         text = "EMAIL_FROM is no e-mail address."
         yield _error("E006", text, "Set it to the sender of your e-mails.")
+    sms = urlsplit(settings.SMS_URL)
+    if settings.SMS_URL and sms.scheme != "https" and sms.hostname not in LOCAL_HOSTS:
+        text = f"SMS_URL is {settings.SMS_URL}: codes and the key are in the clear."
+        yield _error("E021", text, "Name an address with https.")
     for name, (_, options) in _sources():
         url = urlsplit(options.get("url", ""))
         host, port = url.hostname or "", url.port or 80
         if url.scheme == "http" and not is_allowed_host(host, port, options["opened"]):
             text = f"OUTBOUND_PRIVATE_HOSTS lacks {host}: {name} has no https there."
             yield _error("E010", text, "Add it, or name an address with https.")
+
+
+def _placeholders() -> Iterator[Error]:
+    values = {
+        "BASE_URL": settings.BASE_URL,
+        "SANDBOX_HOST": settings.SANDBOX_HOST,
+        "PRODUCTION_HOST": settings.PRODUCTION_HOST,
+        "OPERATOR_NAME": settings.OPERATOR_NAME,
+        "OPERATOR_CONTACT": settings.OPERATOR_CONTACT,
+        "EMAIL_FROM": settings.DEFAULT_FROM_EMAIL,
+        "OPERATOR_ALERTS": ",".join(settings.OPERATOR_ALERTS),
+    }
+    if settings.PRIVACY_CONTACTS != settings.OPERATOR_ALERTS:
+        values["PRIVACY_CONTACTS"] = ",".join(settings.PRIVACY_CONTACTS)
+    for name, value in values.items():
+        if value == PLACEHOLDER_NAME or PLACEHOLDER.search(value):
+            text = f"{name} is {value}, which is an example and reaches nobody."
+            yield _error("E020", text, "Write your own.")
 
 
 def _warnings() -> Iterator[Warning]:
@@ -178,6 +205,9 @@ def _warnings() -> Iterator[Warning]:
     if settings.EMAIL_HOST not in LOCAL_HOSTS and not is_encrypted:
         text = "EMAIL_URL has no TLS: links in messages travel in the clear."
         yield _warning("W013", text, "Write submission://…, or append ?tls=True.")
+    if not settings.SIGNING_KEY:
+        text = "SIGNING_KEY is not set: a new SECRET_KEY changes it, too."
+        yield _warning("W019", text, "Make it like LOOKUP_KEY.")
     if settings.DATA_DIR.is_relative_to(settings.BASE_DIR):
         text = "DATA_DIR is not set: an upgrade may remove the documents."
         yield _warning("W016", text, "Name a folder apart from the program.")
@@ -224,6 +254,40 @@ def _find_pooler() -> Iterator[CheckMessage]:
         yield _warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")
 
 
+def check_keys(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Connect as the service does, which needs the keys of the database."""
+    # A missing key was made up, and the list names it anyway.
+    if not databases or {"FIELD_KEYS", "LOOKUP_KEY"} & set(missing_secrets()):
+        return []
+    try:
+        connection.ensure_connection()
+    except startup.DatabaseRefused as e:
+        return [_error("E019", str(e), "No process gets a connection with this key.")]
+    except OperationalError:
+        # `check_databases` says so.
+        pass
+    return []
+
+
+def check_role(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Warn if the service connects as a superuser, if the database may be read."""
+    if not databases or embedded.is_used():
+        return []
+    try:
+        is_superuser = startup.is_superuser(settings.DATABASE_URL)
+    except psycopg.OperationalError:
+        # `check_databases` says so.
+        return []
+    if not is_superuser:
+        return []
+    text = "The role of DATABASE_URL is a superuser: it may change every record."
+    return [_warning("W018", text, "Name a role that is none.")]
+
+
 def check_backups(
     databases: Sequence[str] | None = None, **options: Any
 ) -> list[CheckMessage]:
@@ -235,7 +299,7 @@ def check_backups(
     try:
         age = newest_backup_age()
     except OperationalError:
-        # `check_databases` says so.
+        # `check_databases` or `check_keys` says so.
         return []
     except ProgrammingError:
         # No migration has been applied yet.
@@ -258,7 +322,7 @@ def check_redundancy(
         standbys = sum(standbys.number for standbys in read_standbys())
         clusters = count_working_clusters()
     except (OperationalError, ProgrammingError):
-        # The database is away, or no migration has been applied yet.
+        # The database is away or refuses the keys, or has no tables yet.
         return []
     return [
         _warning("W017", f"{there} {what}, and {name} is {expected}.", f"Set {name}.")

@@ -124,6 +124,15 @@ def identify_database(url: str) -> tuple[int, int]:
     return row
 
 
+def is_superuser(url: str) -> bool:
+    """Return whether the role of this URL may do everything on the server."""
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
+        row = client.execute(
+            "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+        ).fetchone()
+    return bool(row and row[0])
+
+
 def _server_process(client: psycopg.Connection[Any]) -> int:
     row = client.execute("SELECT pg_backend_pid()").fetchone()
     return int(row[0]) if row else 0
