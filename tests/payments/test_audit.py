@@ -395,6 +395,19 @@ def test_nightly_audit_records_that_the_ledger_adds_up(busy: Api):
     assert not OperatorAlert.objects.filter(kind="LEDGER").exists()
 
 
+def test_audit_by_hand_is_recorded_so_that_alerts_end(busy: Api):
+    Account.objects.filter(pk=busy.account.pk).update(balance=F("balance") + 1)
+    audit_nightly()
+    Account.objects.filter(pk=busy.account.pk).update(balance=F("balance") - 1)
+
+    run("audit_ledger")
+
+    newest = LedgerAudit.objects.order_by("-made_at").first()
+    assert newest is not None
+    assert newest.differences == 0
+    assert OperatorAlert.objects.filter(kind="LEDGER").count() == 1
+
+
 def test_nightly_audit_alerts_the_operators_of_a_difference(busy: Api):
     Account.objects.filter(pk=busy.account.pk).update(balance=F("balance") + 1)
 

@@ -2,18 +2,18 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from verification.payments.audit import audit
+from verification.payments.audit import audit_and_record
 
 
 class Command(BaseCommand):
     help = (
         "Recomputes every balance from its entries, compares the entries with their "
-        "checks, and payments with checkouts and refunds. Prints the differences, and "
-        "ends with 1 if there are any."
+        "checks, and payments with checkouts and refunds. Records the outcome, prints "
+        "the differences, and ends with 1 if there are any."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = audit()
+        found = audit_and_record()
         for kind, pk, fault in found.differences:
             self.stdout.write(f"{kind} {pk} {fault}")
         if found.differences:
