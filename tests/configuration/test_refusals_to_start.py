@@ -16,10 +16,10 @@ from verification.extras import MODULES
 COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 
 
-def refusal(command: str, **environment: str) -> str:
+def refusal(command: str, *arguments: str, **environment: str) -> str:
     kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
     done = subprocess.run(
-        [sys.executable, "manage.py", command],
+        [sys.executable, "manage.py", command, *arguments],
         cwd=settings.BASE_DIR,
         env=kept | {"DEBUG": "True", "DEMO": "0"} | environment,
         capture_output=True,
@@ -72,6 +72,13 @@ def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
     given = {"DATA_DIR": str(tmp_path), **url, **environment}
 
     assert advice in refusal(command, **given)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8000", "0:8000", "[::]:8000"])
+def test_server_of_django_listens_to_this_machine_alone(address, tmp_path):
+    given = {"DATA_DIR": str(tmp_path), "DATABASE_URL": "postgresql://away/x"}
+
+    assert "remove HOST, or DEBUG" in refusal("runserver", address, **given)
 
 
 @pytest.mark.parametrize(

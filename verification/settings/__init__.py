@@ -99,7 +99,6 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.postgres",
-    "django.contrib.staticfiles",
     # Before allauth, whose templates and texts these replace.
     "verification.accounts",
     "verification.console",
@@ -133,6 +132,8 @@ INSTALLED_APPS = [
     "verification.api",
     "verification.backups",
     *(["verification.development"] if DEBUG else []),
+    # After `development`, whose `runserver` refuses addresses of other machines.
+    "django.contrib.staticfiles",
 ]
 
 MIDDLEWARE = [

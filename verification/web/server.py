@@ -53,9 +53,9 @@ def main(gate: int | None = None) -> None:
         _serve(gate)
 
 
-def refuse_public_development() -> None:
+def refuse_public_development(host: str = "") -> None:
     """Exit if a service with development secrets would listen to other machines."""
-    host = os.environ.get("HOST") or HOST
+    host = host or os.environ.get("HOST") or HOST
     if settings.DEBUG and host not in LOOPBACK:
         sys.exit(
             f"With DEBUG the service has development secrets and does not listen on "
