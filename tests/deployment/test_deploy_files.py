@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from base64 import b64encode
@@ -90,6 +91,8 @@ def test_containers_have_no_rights_and_secrets_in_files():
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
+    database = COMPOSE["services"]["database"]
+    assert database["security_opt"] == ["no-new-privileges:true"]
     for name in ("web", "jobs", "setup", "backup"):
         held = {entry["target"] for entry in COMPOSE["services"][name]["secrets"]}
         assert held == {
@@ -143,7 +146,7 @@ def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
     script = script.replace(
         "/run/secrets/database_password", str(tmp_path / "password")
     )
-    script = re.sub(r"(ROLE|DATABASE|OWNER) verification", rf"\1 {name}", script)
+    script = re.sub(r"(ROLE|DATABASE|OWNER|TO) verification", rf"\1 {name}", script)
     (tmp_path / "create-database").write_text(script)
     server = conninfo_to_dict(database_url("postgres", "postgres"))
     with psycopg.connect(**server, autocommit=True) as admin:
@@ -161,6 +164,9 @@ def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
                 " rolpassword LIKE 'SCRAM%%' FROM pg_authid WHERE rolname = %s",
                 [name],
             ).fetchone()
+            monitors = admin.execute(
+                "SELECT pg_has_role(%s, 'pg_monitor', 'USAGE')", [name]
+            ).fetchone()
             database = admin.execute(
                 "SELECT pg_get_userbyid(datdba), pg_encoding_to_char(encoding)"
                 " FROM pg_database WHERE datname = %s",
@@ -172,6 +178,7 @@ def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
 
     assert role == (False, False, True, True, True)
     assert database == (name, "UTF8")
+    assert monitors == (True,)
     assert "POSTGRES_USER" not in COMPOSE["services"]["database"]["environment"]
 
 
@@ -252,6 +259,48 @@ def test_systemd_accepts_the_units(machine: Path):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(names) == 6
+
+
+def unit_command(unit: str, key: str, folder: Path) -> list[str]:
+    """Return the unit's command, for the folder in place of that of the backups."""
+    text = (DEPLOY / "systemd" / unit).read_text().replace("\\\n", "")
+    (line,) = re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
+    line = line.replace("/var/backups/verification", str(folder))
+    return shlex.split(line.replace("$$", "$"))
+
+
+def test_old_backups_are_deleted_and_nothing_else(tmp_path: Path):
+    old = ["20261101T003012Z", "20261102T003012Z.partial"]
+    kept = ["base-2026-11-01", "20261101", "lost+found", "20261123T003012Z"]
+    for name in old + kept:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    (tmp_path / "20261101T003012Z.md5").touch()
+    for name in [*old, *kept[:3], "20261101T003012Z.md5"]:
+        os.utime(tmp_path / name, (0, 0))
+
+    done = run(*unit_command("verification-backup.service", "ExecStartPost", tmp_path))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*kept, "20261101T003012Z.md5"}
+
+
+def test_restore_drill_takes_the_newest_backup_or_says_that_there_is_none(
+    tmp_path: Path,
+):
+    unit = "verification-restore-drill.service"
+    command = unit_command(unit, "ExecStart", tmp_path)
+    command[-1] = command[-1].replace("/opt/verification/bin/verification", "echo")
+
+    refused = run(*command)
+    for name in ("20261101T003012Z", "20261123T003012Z", "20261124T003012Z.partial"):
+        (tmp_path / name).mkdir()
+    done = run(*command)
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"No backup is in {tmp_path}; run: systemctl ")
+    assert done.stdout == f"restore_drill {tmp_path}/20261123T003012Z\n"
 
 
 def test_jobs_may_end_before_they_are_killed():
