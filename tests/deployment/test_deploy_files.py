@@ -13,6 +13,7 @@ import psycopg
 import pytest
 import yaml
 from django.conf import settings
+from django.core.management import get_commands
 from django.db import connection
 from django.utils.translation import gettext, override
 from dotenv import dotenv_values
@@ -136,6 +137,20 @@ def test_containers_keep_few_logs_and_have_time_to_stop():
 def test_backup_of_compose_does_not_migrate():
     assert COMPOSE["services"]["backup"]["depends_on"].keys() == {"database"}
     assert "setup" not in COMPOSE["services"]["database"].get("depends_on", {})
+
+
+def test_pages_run_backups_where_their_volume_is():
+    found = set()
+    for page in (settings.BASE_DIR / "docs").glob("*.md"):
+        run_in = r"docker compose run --rm (?:-T )?(\w+)([^`|\n]*)"
+        for name, command in re.findall(run_in, page.read_text()):
+            volumes = COMPOSE["services"][name]["volumes"]
+            needs = re.search(r"/var/backups|restore", command)
+            assert not needs or "backups:/var/backups/verification" in volumes, command
+            found |= set(re.findall(r"verification (\w+)", command))
+
+    assert {"restore", "restore_drill", "createsuperuser"} <= found
+    assert found <= get_commands().keys()
 
 
 @pytest.mark.django_db
