@@ -68,6 +68,8 @@ TABLE = {
     "corrections-document": (MANAGERS, None),
     "corrections-run": (MANAGERS, MANAGERS),
     "corrections-take": (None, MANAGERS),
+    "figures": (ALL, None),
+    "figures-csv": (ALL, None),
     "money": (ALL, None),
     "money-csv": (ALL, None),
     "money-pdf": (ALL, None),

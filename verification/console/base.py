@@ -81,6 +81,7 @@ NAVIGATION = [
     ("dashboard", _("Overview")),
     ("reports", _("Reports")),
     ("corrections", _("Corrections")),
+    ("figures", _("Figures")),
     ("exports", _("Exports")),
     ("keys", _("Keys")),
     ("requests", _("Requests")),

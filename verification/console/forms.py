@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from monitoring.models import Severity
 from verification.api.exports import MAX_DAYS, Period, PeriodTooLong
 from verification.api.problem_kinds import PROBLEM_KINDS
+from verification.checks.models import CheckPackage
 from verification.decisions.decide import NewDecision
 from verification.decisions.models import (
     CODE_PATTERN,
@@ -31,6 +32,7 @@ from verification.decisions.models import (
     ReasonCode,
     SecondMemberRule,
 )
+from verification.figures.summary import Days
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import Fault
 from verification.golive.models import Application, DocumentKind
@@ -330,6 +332,71 @@ class ExportForm(forms.Form):
         if typed.get("in_full") and not typed.get("reason"):
             self.add_error("reason", REQUIRED_ERROR["required"])
         return typed
+
+
+class FiguresForm(forms.Form):
+    """A period and a package; by default this month, and all packages.
+
+    `days` and `package_name` are what they mean: None is all packages.
+    """
+
+    WITHOUT_PACKAGE = "none"
+
+    period = forms.ChoiceField(
+        label=_("Period"),
+        required=False,
+        choices=[
+            ("month", _("This month")),
+            ("last-month", _("Last month")),
+            ("90", _("Last 90 days")),
+            ("365", _("Last 365 days")),
+            ("days", _("From a day to a day")),
+        ],
+    )
+    first = date_field(label=_("From"))
+    last = date_field(label=_("To"))
+    package = filter_field(_("Package"), [])
+
+    def __init__(self, *args: Any, packages: Iterable[CheckPackage]) -> None:
+        super().__init__(*args)
+        chosen: Any = self.fields["package"]
+        names = ((f"package:{one.name}", one.display_name) for one in packages)
+        chosen.choices = [
+            *ALL_CHOICE,
+            (self.WITHOUT_PACKAGE, _("Without a package")),
+            *names,
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        typed = self.cleaned_data
+        name = typed.get("package", "").removeprefix("package:")
+        is_without = typed.get("package") == self.WITHOUT_PACKAGE
+        typed["package_name"] = "" if is_without else name or None
+        typed["days"] = self._days(typed.get("period") or "month")
+        return typed
+
+    def _days(self, period: str) -> Days | None:
+        today = localdate()
+        if period in ("90", "365"):
+            return Days(today - timedelta(days=int(period) - 1), today)
+        month = today.replace(day=1)
+        if period == "last-month":
+            last = month - timedelta(days=1)
+            return Days(last.replace(day=1), last)
+        if period == "month":
+            return Days(month, today)
+        for name in ("first", "last"):
+            if name not in self.errors and not self.cleaned_data.get(name):
+                self.add_error(name, REQUIRED_ERROR["required"])
+        if self.errors:
+            return None
+        first = self.cleaned_data["first"]
+        last = min(self.cleaned_data["last"], today)
+        if not 0 <= (last - first).days < MAX_DAYS:
+            why = _("Choose past days: the last one after the first, %(days)s in all")
+            self.add_error("last", why % {"days": MAX_DAYS})
+            return None
+        return Days(first, last)
 
 
 class ReasonForm(forms.Form):

@@ -34,6 +34,7 @@ SCHEDULES = {
     "monitoring.runs.launch_due_runs": 1,
     "monitoring.alerts.compare_lost_runs": 5,
     "monitoring.pauses.notify_paused": 10,
+    "verification.figures.daily.count_changed_days": 5,
     "verification.privacy.retention.erase_expired_reports": 60,
     "verification.privacy.requests.remind_of_deadlines": 60,
     "verification.privacy.requests.erase_old_details": DAILY,

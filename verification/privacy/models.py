@@ -567,3 +567,40 @@ class Disclosure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.channel} {self.recipient}"
+
+
+class ErasedCount(models.Model):
+    """What erased reports had on a day, by package, so that figures still count it.
+
+    Their levels and alerts are gone; the figures of a day would otherwise fall when it
+    is counted anew. It names no report.
+    """
+
+    class What(models.TextChoices):
+        LOW = "LOW", "Reports with a low risk"
+        MEDIUM = "MEDIUM", "Reports with a medium risk"
+        HIGH = "HIGH", "Reports with a high risk"
+        ALERT = "ALERT", "Alerts"
+
+    id = models.BigAutoField(primary_key=True)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="+", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # The day on which the reports were created, or the alerts, in Nairobi
+    day = models.DateField()
+    package = models.CharField(max_length=40, null=True)  # noqa: DJ001
+    what = models.CharField(max_length=6, choices=What)
+    count = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "environment", "day", "package", "what"],
+                nulls_distinct=False,
+                name="one_erased_count_a_day_and_package",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.what} on {self.day}"

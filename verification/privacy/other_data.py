@@ -56,6 +56,9 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "decisions_casenote": {ACTORS: "author"},
     "decisions_policyversion": CLIENT,
     "decisions_reasoncode": CLIENT,
+    # Counts of days, without an id of a report, so they stay after an erasure.
+    "figures_dailyfigure": CODES,
+    "figures_dueday": CODES,
     "golive_application": {
         CODES: "status",
         CLIENT: "company_name details",
@@ -145,6 +148,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     },
     "privacy_disclosure": {CODES: "channel", ACTORS: "recipient"},
     "privacy_erasure": {CODES: "report_ids rule_ids counts certificate signature"},
+    "privacy_erasedcount": CODES,
     "privacy_hold": {STAFF: "reason", ACTORS: "held_by released_by"},
     "privacy_journalentry": CODES,
     "privacy_rerun": {CODES: "origin fields"},

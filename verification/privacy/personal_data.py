@@ -256,6 +256,25 @@ UPDATE decisions_decision t
 SET state = 'REFUSED', second_by = 'erasure', second_at = %(at)s
 WHERE t.report_id = ANY(%(reports)s) AND t.state = 'PENDING'
 """
+# Figures go on counting levels and alerts, which the erasure deletes. The rows are in
+# one order, so that two erasures do not wait for each other in a circle.
+KEEP_COUNTS = """
+INSERT INTO privacy_erasedcount AS t
+    (workspace_id, environment, day, package, what, count)
+SELECT workspace_id, environment, (at AT TIME ZONE 'Africa/Nairobi')::date, package,
+    what, count(*)
+FROM (
+    SELECT workspace_id, environment, created_at AS at, package, risk_level AS what
+    FROM reports_report WHERE id = ANY(%(reports)s) AND risk_level <> 'UNKNOWN'
+    UNION ALL
+    SELECT a.workspace_id, a.environment, a.created_at, r.package, 'ALERT'
+    FROM monitoring_alert a JOIN reports_report r ON r.id = a.report_id
+    WHERE a.report_id = ANY(%(reports)s)
+) erased
+GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (workspace_id, environment, day, package, what)
+DO UPDATE SET count = t.count + excluded.count
+"""
 FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
 
 
@@ -278,6 +297,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         cursor.execute(STOP_RERUNS, values)
         cursor.execute(CLOSE_CORRECTIONS, values)
         cursor.execute(END_PROPOSALS, values)
+        cursor.execute(KEEP_COUNTS, values)
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount

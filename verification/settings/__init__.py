@@ -128,6 +128,7 @@ INSTALLED_APPS = [
     "verification.batches",
     "monitoring",
     "verification.privacy",
+    "verification.figures",
     "verification.hosted",
     "verification.api",
     "verification.backups",

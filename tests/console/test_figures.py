@@ -1,0 +1,241 @@
+"""The page of figures: what it shows, to whom, and how it draws."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import date, timedelta
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
+
+from tests.world.clients import person
+from tests.world.decisions import ADVERSE, APPROVE, DECLINE, decide, deciding_api
+from tests.world.packages import create_package
+from tests.world.rules import raise_alert
+from verification.figures.daily import count_changed_days
+from verification.figures.durations import ERROR_PERCENT, bucket_of, percentile
+from verification.figures.models import DailyFigure
+from verification.values.local_time import NAIROBI
+from workspaces.models import Workspace
+
+
+def today() -> date:
+    return now().astimezone(NAIROBI).date()
+
+
+@pytest.fixture
+def counted(api):
+    """Let three reports of this month be counted, two of them with a decision."""
+    deciding = deciding_api(api)
+    made = api.create(person(idNumber=ADVERSE), person(idNumber="22345678"), person())
+    api.work()
+    decide(deciding, made[0]["id"], DECLINE)
+    decide(deciding, made[1]["id"], APPROVE)
+    raise_alert(api, report_id=made[0]["id"])
+    count_changed_days()
+    return made
+
+
+def tiles(page: str) -> dict[str, str]:
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?) <span", page)
+    return dict(found)
+
+
+def table(page: str, name: str) -> list[list[str]]:
+    """Return the table of a drawing, its last row being the totals."""
+    section = re.search(
+        rf'<section class="drawn" aria-labelledby="{name}">.*?</section>',
+        page,
+        re.DOTALL,
+    )
+    assert section, name
+    rows = re.findall(r"<tr>(.*?)</tr>", section[0], re.DOTALL)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+
+
+def store_day(workspace: Workspace, day: date, **figures: Any) -> None:
+    DailyFigure.objects.create(
+        workspace=workspace, environment="sandbox", day=day, **figures
+    )
+
+
+def test_tiles_show_what_it_costs_and_brings(viewer, counted):
+    found = tiles(viewer.page("figures"))
+
+    spend = -sum(
+        entry.amount
+        for entry in viewer.workspace.accounts.get(environment="sandbox").entries.all()
+    )
+    assert found["Reports ordered"] == "3"
+    assert found["Ready"] == "100.0 %"
+    assert found["Spend"] == f"KES {spend:,.2f}"
+    assert found["Spend per report"] == f"KES {spend / 3:,.2f}"
+    assert found["Declined, of all decisions"] == "50.0 %"
+    assert found["From order to decision, median"] != "-"
+
+
+def test_each_drawing_has_a_title_a_description_and_a_table(owner, counted):
+    page = owner.page("figures")
+
+    drawings = re.findall(r'<svg class="drawing".*?</svg>', page, re.DOTALL)
+    assert len(drawings) == 6
+    for drawing in drawings:
+        root = ElementTree.fromstring(drawing)  # noqa: S314
+        title, words = root[0], root[1]
+        assert root.get("role") == "img"
+        assert root.get("aria-labelledby") == f"{title.get('id')} {words.get('id')}"
+        assert title.text
+        assert words.text
+    assert page.count("<details>") == 6
+    assert "style=" not in page
+    assert table(page, "reports")[-1] == ["All", "3", "0", "0", "0", "0"]
+    assert table(page, "decisions")[-1] == ["All", "1", "1", "0"]
+    assert table(page, "alerts")[-1] == ["All", "1", "0"]
+
+
+def test_parts_of_a_bar_differ_in_their_pattern(owner, counted):
+    page = owner.page("figures")
+
+    used = set(re.findall(r'fill="url\(#([a-z-]+)\)"', page))
+    assert len(used) == 5
+    for name in used:
+        assert f'<pattern id="{name}"' in page
+
+
+def test_page_says_until_when_it_counts(owner, api):
+    assert "being counted" in owner.page("figures")
+    count_changed_days()
+
+    assert "Counted until" in owner.page("figures")
+
+
+def test_workspace_without_reports_sees_a_kind_page(owner, viewer):
+    count_changed_days()
+
+    page = owner.page("figures")
+    assert "There is nothing to count" in page
+    assert owner.url("reports-new") in page
+    assert "<svg class" not in page
+    assert owner.url("reports-new") not in viewer.page("figures")
+
+
+def test_period_before_is_compared(owner, api):
+    first = today().replace(day=1)
+    length = (today() - first).days + 1
+    store_day(api.workspace, first, created=4, ready=4)
+    store_day(api.workspace, first - timedelta(days=length), created=2, ready=1)
+    store_day(api.workspace, first - timedelta(days=length + 1), created=50)
+    page = owner.page("figures")
+
+    assert re.search(r"<dd>4 <span class=\"before\">before: 2</span>", page)
+    assert re.search(r"<dd>100.0 % <span class=\"before\">before: 50.0 %</span>", page)
+
+
+@pytest.mark.parametrize(
+    ("period", "steps"), [("month", "Day"), ("90", "Week from"), ("365", "Month")]
+)
+def test_long_periods_have_longer_steps(owner, api, period, steps):
+    store_day(api.workspace, today(), created=7)
+    rows = table(owner.page("figures", query={"period": period}), "reports")
+
+    assert rows[0][0] == steps
+    assert len(rows) <= 33
+    assert sum(int(row[-1]) for row in rows[1:-1]) == 7
+
+
+def test_period_from_a_day_to_a_day(owner, api):
+    store_day(api.workspace, date(2026, 3, 1), created=1)
+    store_day(api.workspace, date(2026, 3, 9), created=2)
+    query = {"period": "days", "first": "2026-03-01", "last": "2026-03-08"}
+
+    assert tiles(owner.page("figures", query=query))["Reports ordered"] == "1"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"period": "days"},
+        {"period": "days", "first": "2026-03-08", "last": "2026-03-01"},
+        {"period": "days", "first": "2020-01-01", "last": "2026-03-01"},
+        {"period": "days", "first": "2999-01-01", "last": "2999-01-02"},
+        {"period": "century"},
+        {"package": "package:nobody-has-it"},
+    ],
+)
+def test_wrong_period_or_package_is_refused(owner, wrong):
+    page = owner.page("figures", query=wrong)
+
+    assert "<title>Error:" in page
+    assert owner.get("figures-csv", query=wrong).status_code == 400
+
+
+def test_package_narrows_all_figures(owner, api, counted):
+    create_package("loan")
+    store_day(api.workspace, today(), package="loan", created=5)
+
+    def ordered(package: str) -> str:
+        page = owner.page("figures", query={"package": package})
+        return tiles(page)["Reports ordered"]
+
+    assert ordered("package:loan") == "5"
+    assert ordered("none") == "3"
+    assert ordered("") == "8"
+    assert "By package" in owner.page("figures")
+
+
+def test_another_workspace_and_environment_are_not_in_it(stranger, owner, counted):
+    assert "There is nothing to count" in stranger.page("figures")
+    assert "There is nothing to count" in owner.page("figures", "production")
+    assert owner.http.get(stranger.url("figures")).status_code == 404
+
+
+def test_download_has_a_row_for_each_day_package_and_check(viewer, counted):
+    answer = viewer.get("figures-csv", query={"period": "90"})
+
+    assert answer["Content-Disposition"].startswith("attachment")
+    rows = list(csv.DictReader(answer.content.decode().splitlines()))
+    whole = [row for row in rows if row["check"] == ""]
+    assert sum(int(row["created"]) for row in whole) == 3
+    assert {row["check"] for row in rows} == {"", "IDENTITY", "KRA_PIN", "CRB_SCORE"}
+    assert all(row["turnaroundMedianMs"] for row in rows)
+
+
+def test_download_holds_no_formula(owner, api):
+    store_day(api.workspace, today(), package="=cmd", created=1)
+
+    assert ",'=cmd," in owner.get("figures-csv").content.decode()
+
+
+def test_page_reads_few_statements(owner, api, counted):
+    with CaptureQueriesContext(connection) as one_day:
+        owner.page("figures")
+    for days in range(1, 200):
+        store_day(api.workspace, today() - timedelta(days=days), created=1)
+    with CaptureQueriesContext(connection) as many_days:
+        owner.page("figures", query={"period": "365"})
+
+    assert len(many_days) == len(one_day) <= 20
+
+
+@pytest.mark.parametrize("milliseconds", [1, 7, 1000, 1024, 4321, 86_400_000])
+def test_percentile_is_within_its_stated_error(milliseconds):
+    counts = {bucket_of(timedelta(milliseconds=milliseconds)): 3}
+    found = percentile(counts, 50)
+
+    assert found is not None
+    error = abs(found / timedelta(milliseconds=milliseconds) - 1) * 100
+    assert error <= ERROR_PERCENT + 0.1
+
+
+def test_percentiles_of_days_add_up():
+    fast, slow = bucket_of(timedelta(seconds=1)), bucket_of(timedelta(minutes=1))
+    counts = {fast: 94, slow: 6}
+
+    assert percentile(counts, 50) == percentile({fast: 1}, 50)
+    assert percentile(counts, 95) == percentile({slow: 1}, 50)
+    assert percentile({}, 50) is None

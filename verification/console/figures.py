@@ -1,0 +1,341 @@
+"""Figures: how many reports, with which outcome, how fast, and for how much."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django.http import HttpResponse
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from verification.api.authentication import EXPORTS_PER_MINUTE
+from verification.checks.models import CheckDefinition, CheckPackage
+from verification.console import forms
+from verification.console.base import Place, member_required, too_often
+from verification.console.charts import (
+    Drawing,
+    Part,
+    draw_bars,
+    draw_durations,
+    duration_text,
+    legend_of,
+)
+from verification.figures.durations import ERROR_PERCENT, percentile
+from verification.figures.models import COUNTS, DailyFigure
+from verification.figures.summary import (
+    WITHOUT_PACKAGE,
+    Days,
+    Duration,
+    Figures,
+    Step,
+    Sums,
+    daily_rows,
+    read_figures,
+    read_state,
+)
+from verification.values.formats import escape_formula
+from workspaces import rate_limits
+
+CSV_COLUMNS = (
+    "day",
+    "package",
+    "check",
+    *COUNTS,
+    "charged",
+    "reversed",
+    "turnaroundMedianMs",
+    "turnaround95Ms",
+)
+NOTHING = "-"
+
+
+class Tile(NamedTuple):
+    """A figure of the period, and that of the period before."""
+
+    label: str
+    value: str
+    before: str
+
+
+@member_required()
+def overview(place: Place) -> HttpResponse:
+    form = _form(place)
+    shown: dict[str, Any] = {"form": form, "state": read_state(place.account)}
+    if form.is_valid():
+        days, package = form.cleaned_data["days"], form.cleaned_data["package_name"]
+        figures = read_figures(place.account, days, package)
+        shown |= {
+            "days": days,
+            "is_empty": figures.is_empty,
+            "error": ERROR_PERCENT,
+            "query": place.request.GET.urlencode(),
+        }
+        if not figures.is_empty:
+            shown |= {
+                "tiles": _tiles(place, figures),
+                "drawings": _drawings(place, figures),
+                "packages": _package_rows(place, figures) if package is None else [],
+            }
+    return place.render("figures", shown)
+
+
+@member_required()
+def download(place: Place) -> HttpResponse:
+    """Send the figures of each day, package and check as CSV."""
+    if rate_limits.count(f"exports:{place.member.pk}", EXPORTS_PER_MINUTE).exceeded:
+        return too_often(place)
+    form = _form(place)
+    if not form.is_valid():
+        return place.render("figures", {"form": form, "state": None}, status=400)
+    days: Days = form.cleaned_data["days"]
+    name = f"figures-{days.first}-{days.last}.csv"
+    answer = HttpResponse(
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+    rows = daily_rows(place.account, days, form.cleaned_data["package_name"])
+    csv.writer(answer).writerows([CSV_COLUMNS, *map(_csv_row, rows.iterator())])
+    return answer
+
+
+def _form(place: Place) -> forms.FiguresForm:
+    packages = CheckPackage.objects.known_to(place.workspace.pk)
+    return forms.FiguresForm(place.request.GET, packages=packages)
+
+
+def _csv_row(row: DailyFigure) -> list[Any]:
+    counts = dict(zip(row.turnaround_buckets, row.turnaround_counts, strict=True))
+    times = [percentile(counts, percent) for percent in (50, 95)]
+    return [
+        row.day,
+        escape_formula(row.package or ""),
+        escape_formula(row.check_name or ""),
+        *(getattr(row, name) for name in COUNTS),
+        f"{Decimal(row.charged) / 100:.2f}",
+        f"{Decimal(row.reversed) / 100:.2f}",
+        *("" if t is None else round(t.total_seconds() * 1000) for t in times),
+    ]
+
+
+def _tiles(place: Place, figures: Figures) -> list[Tile]:
+    """Return what it costs and brings, for people who read nothing else."""
+    currency = place.account.currency
+
+    def tile(label: str, read: Callable[[Sums], str]) -> Tile:
+        return Tile(label, read(figures.total), read(figures.before))
+
+    def took(label: str, now: Duration | None, before: Duration | None) -> Tile:
+        return Tile(label, _median(now), _median(before))
+
+    return [
+        tile(_("Reports ordered"), lambda sums: f"{sums.ordered:,}"),
+        tile(_("Ready"), lambda sums: _percent(sums.ready_percent)),
+        tile(_("Spend"), lambda sums: f"{currency} {sums.spend:,.2f}"),
+        tile(
+            _("Spend per report"),
+            lambda sums: _amount(currency, sums.spend_per_report),
+        ),
+        tile(
+            _("Declined, of all decisions"),
+            lambda sums: _percent(sums.declined_percent),
+        ),
+        took(
+            _("From order to result, median"),
+            figures.turnaround,
+            figures.turnaround_before,
+        ),
+        took(
+            _("From order to decision, median"),
+            figures.deciding,
+            figures.deciding_before,
+        ),
+    ]
+
+
+def _drawings(place: Place, figures: Figures) -> Iterator[Drawing]:
+    yield _bars(
+        figures,
+        "reports",
+        _("Reports by outcome"),
+        [
+            (_("Ready"), lambda sums: sums.ready),
+            (_("Partly ready"), lambda sums: sums.partial),
+            (_("Failed"), lambda sums: sums.failed),
+            (_("Cancelled"), lambda sums: sums.cancelled),
+            (_("Under way, or a draft"), lambda sums: sums.under_way),
+        ],
+    )
+    if figures.total.scored:
+        yield _bars(
+            figures,
+            "levels",
+            _("Risk levels"),
+            [
+                (_("Low"), lambda sums: sums.low),
+                (_("Medium"), lambda sums: sums.medium),
+                (_("High"), lambda sums: sums.high),
+            ],
+        )
+    if figures.total.decided or figures.total.review:
+        yield _bars(
+            figures,
+            "decisions",
+            _("Decisions"),
+            [
+                (_("Approvals"), lambda sums: sums.approved),
+                (_("Declines"), lambda sums: sums.declined),
+                (_("For review"), lambda sums: sums.review),
+            ],
+        )
+    if figures.checks:
+        yield _turnaround(figures)
+    currency = place.account.currency
+    yield _bars(
+        figures,
+        "spend",
+        _("Spend, in %(currency)s") % {"currency": currency},
+        [(_("Spend"), lambda sums: sums.spend)],
+        text=lambda value: f"{value:,.2f}",
+    )
+    if figures.total.alerts or figures.total.corrections:
+        yield _bars(
+            figures,
+            "alerts",
+            _("Alerts and corrections"),
+            [
+                (_("Alerts"), lambda sums: sums.alerts),
+                (_("Corrections asked for"), lambda sums: sums.corrections),
+            ],
+        )
+
+
+def _bars(
+    figures: Figures,
+    name: str,
+    title: str,
+    parts: Sequence[tuple[str, Callable[[Sums], Any]]],
+    *,
+    text: Callable[[Any], str] = lambda value: f"{value:,}",
+) -> Drawing:
+    """Draw these values of each step, and put them into a table with their totals."""
+    labels = [_step_label(day, figures.days) for day in figures.steps]
+    drawn = [
+        Part(label, [float(read(sums)) for sums in figures.steps.values()])
+        for label, read in parts
+    ]
+    totals = [text(read(figures.total)) for label, read in parts]
+    words = ", ".join(
+        f"{label}: {total}" for (label, read), total in zip(parts, totals, strict=True)
+    )
+    rows = [
+        [label, *(text(read(sums)) for label, read in parts)]
+        for label, sums in zip(labels, figures.steps.values(), strict=True)
+    ]
+    return Drawing(
+        name,
+        title,
+        draw_bars(name, title, _period_words(figures.days, words), labels, drawn),
+        legend_of(drawn),
+        [_step_heading(figures.days.step), *(label for label, read in parts)],
+        [*rows, [_("All"), *totals]],
+    )
+
+
+def _turnaround(figures: Figures) -> Drawing:
+    known = dict(CheckDefinition.objects.values_list("name", "display_name"))
+    title = _("How long checks take")
+    names = sorted(figures.checks, key=lambda n: -figures.checks[n].created)
+    timed = [
+        (known.get(n, n), figures.durations[n]) for n in names if n in figures.durations
+    ]
+    words = "; ".join(
+        _("%(check)s: half within %(median)s, 95 %% within %(slow)s")
+        % {
+            "check": label,
+            "median": duration_text(took.median),
+            "slow": duration_text(took.slow),
+        }
+        for label, took in timed
+    )
+    rows = []
+    for name in names:
+        sums, took = figures.checks[name], figures.durations.get(name)
+        rows.append(
+            [
+                known.get(name, name),
+                f"{sums.created:,}",
+                f"{sums.ready:,}",
+                f"{sums.failed:,}",
+                duration_text(took.median) if took else NOTHING,
+                duration_text(took.slow) if took else NOTHING,
+                f"{sums.spend:,.2f}",
+            ]
+        )
+    return Drawing(
+        "turnaround",
+        title,
+        draw_durations("turnaround", title, words, timed),
+        [],
+        [
+            _("Check"),
+            _("Ordered"),
+            _("Completed"),
+            _("Failed"),
+            _("Median"),
+            _("95 %"),
+            _("Spend"),
+        ],
+        rows,
+    )
+
+
+def _package_rows(place: Place, figures: Figures) -> list[list[str]]:
+    if set(figures.packages) <= {WITHOUT_PACKAGE}:
+        return []
+    ordered = sorted(figures.packages.items(), key=lambda item: -item[1].created)
+    return [
+        [
+            name or _("Without a package"),
+            f"{sums.ordered:,}",
+            _percent(sums.ready_percent),
+            _percent(sums.declined_percent),
+            f"{sums.spend:,.2f}",
+            _amount("", sums.spend_per_report),
+        ]
+        for name, sums in ordered
+    ]
+
+
+def _step_label(day: date, days: Days) -> str:
+    pattern = "F Y" if days.step is Step.MONTH else "j M"
+    return date_format(day, pattern)
+
+
+def _step_heading(step: Step) -> str:
+    if step is Step.MONTH:
+        return _("Month")
+    return _("Week from") if step is Step.WEEK else _("Day")
+
+
+def _period_words(days: Days, words: str) -> str:
+    return _("From %(first)s to %(last)s: %(words)s. The table has each number.") % {
+        "first": date_format(days.first),
+        "last": date_format(days.last),
+        "words": words,
+    }
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1f} %"
+
+
+def _amount(currency: str, value: Decimal | None) -> str:
+    return NOTHING if value is None else f"{currency} {value:,.2f}".strip()
+
+
+def _median(took: Duration | None) -> str:
+    return NOTHING if took is None else duration_text(took.median)

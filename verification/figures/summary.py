@@ -1,0 +1,284 @@
+"""Figures of a period: sums of its days, by step, package and check."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.models import F, Q, QuerySet, Sum
+
+from verification.figures.durations import percentile
+from verification.figures.models import COUNTS, SUMS, DailyFigure, DueDay, Progress
+from workspaces.models import Account
+
+ONE_DAY = timedelta(days=1)
+# The most days and weeks that a drawing shows one by one
+MOST_DAYS, MOST_WEEKS_DAYS = 31, 120
+WITHOUT_PACKAGE = ""
+
+HISTOGRAMS = """
+SELECT '{0}', check_name, bucket, sum(count)
+FROM figures_dailyfigure, unnest({0}_buckets, {0}_counts) AS u(bucket, count)
+WHERE workspace_id = %(workspace)s AND environment = %(environment)s
+    AND day >= %(first)s AND day <= %(last)s AND {{where}} GROUP BY 2, 3
+"""
+OF_PERIOD = f"""
+{HISTOGRAMS.format("turnaround")} UNION ALL {HISTOGRAMS.format("decision")}
+"""
+# The filter by package -> its condition
+PACKAGES = {
+    "all": "true",
+    "none": "package IS NULL",
+    "one": "package = %(package)s",
+}
+
+
+class Step(Enum):
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+    def first_of(self, day: date) -> date:
+        """Return the first day of the step that has this day."""
+        if self is Step.WEEK:
+            return day - timedelta(days=day.weekday())
+        return day if self is Step.DAY else day.replace(day=1)
+
+    def after(self, day: date) -> date:
+        """Return the first day of the next step."""
+        if self is Step.MONTH:
+            return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+        return self.first_of(day) + (7 * ONE_DAY if self is Step.WEEK else ONE_DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Days in Nairobi, both included."""
+
+    first: date
+    last: date
+
+    @property
+    def count(self) -> int:
+        return (self.last - self.first).days + 1
+
+    @property
+    def before(self) -> Days:
+        """As many days, just before."""
+        return Days(self.first - self.count * ONE_DAY, self.first - ONE_DAY)
+
+    @property
+    def step(self) -> Step:
+        if self.count <= MOST_DAYS:
+            return Step.DAY
+        return Step.WEEK if self.count <= MOST_WEEKS_DAYS else Step.MONTH
+
+    @property
+    def steps(self) -> Iterator[date]:
+        """Yield the first day of each step; the first and last may be cut."""
+        day = self.first
+        while day <= self.last:
+            yield day
+            day = self.step.after(day)
+
+
+@dataclass(slots=True)
+class Sums:
+    """Figures of reports or of one check, added up."""
+
+    created: int = 0
+    drafts: int = 0
+    ready: int = 0
+    partial: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    low: int = 0
+    medium: int = 0
+    high: int = 0
+    approved: int = 0
+    declined: int = 0
+    review: int = 0
+    alerts: int = 0
+    corrections: int = 0
+    corrected: int = 0
+    # In minor units
+    charged: int = 0
+    reversed: int = 0
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + other[one.name])
+
+    @property
+    def under_way(self) -> int:
+        """Reports that have not ended, drafts included."""
+        return self.created - self.ready - self.partial - self.failed - self.cancelled
+
+    @property
+    def ordered(self) -> int:
+        return self.created - self.drafts
+
+    @property
+    def scored(self) -> int:
+        return self.low + self.medium + self.high
+
+    @property
+    def decided(self) -> int:
+        return self.approved + self.declined
+
+    @property
+    def spend(self) -> Decimal:
+        """What was charged, less what was given back."""
+        return Decimal(self.charged - self.reversed) / 100
+
+    @property
+    def spend_per_report(self) -> Decimal | None:
+        return self.spend / self.ordered if self.ordered else None
+
+    @property
+    def ready_percent(self) -> float | None:
+        return 100 * self.ready / self.ordered if self.ordered else None
+
+    @property
+    def declined_percent(self) -> float | None:
+        return 100 * self.declined / self.decided if self.decided else None
+
+
+class Duration(NamedTuple):
+    """How long something took: in half of the cases, and in 95 of 100, at most."""
+
+    median: timedelta
+    slow: timedelta
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a page of figures shows of a period and of the one before."""
+
+    days: Days
+    total: Sums = field(default_factory=Sums)
+    before: Sums = field(default_factory=Sums)
+    # First day -> sums, in order of time
+    steps: dict[date, Sums] = field(default_factory=dict)
+    # Name -> sums; WITHOUT_PACKAGE for reports without one
+    packages: dict[str, Sums] = field(default_factory=dict)
+    checks: dict[str, Sums] = field(default_factory=dict)
+    # Check -> how long it took
+    durations: dict[str, Duration] = field(default_factory=dict)
+    # From launch to end, and from launch to decision
+    turnaround: Duration | None = None
+    turnaround_before: Duration | None = None
+    deciding: Duration | None = None
+    deciding_before: Duration | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.total == Sums()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Up to when figures are counted, and how many days of the client are not yet."""
+
+    counted_to: datetime | None
+    due_days: int
+
+
+def read_state(account: Account) -> State:
+    progress = Progress.objects.first()
+    due = DueDay.objects.filter(
+        workspace=account.workspace_id, environment=account.environment
+    )
+    return State(progress.read_to if progress else None, due.count())
+
+
+def read_figures(account: Account, days: Days, package: str | None = None) -> Figures:
+    """Add up the days of a period. `package` is a name or WITHOUT_PACKAGE."""
+    found = Figures(days, steps={day: Sums() for day in days.steps})
+    starts = sorted(found.steps)
+    both = Days(days.before.first, days.last)
+    of_reports = _rows(account, both, package).filter(check_name=None)
+    for row in _sums(of_reports, "day"):
+        if row["day"] < days.first:
+            found.before.add(row)
+            continue
+        found.total.add(row)
+        found.steps[_start_of(row["day"], starts)].add(row)
+    of_period = _rows(account, days, package)
+    for row in _sums(of_period.filter(check_name=None), "package"):
+        found.packages.setdefault(row["package"] or WITHOUT_PACKAGE, Sums()).add(row)
+    for row in _sums(of_period.exclude(check_name=None), "check_name"):
+        found.checks.setdefault(row["check_name"], Sums()).add(row)
+    now = _read_durations(account, days, package, with_checks=True)
+    before = _read_durations(account, days.before, package, with_checks=False)
+    found.turnaround = now.pop(("turnaround", None), None)
+    found.deciding = now.pop(("decision", None), None)
+    found.turnaround_before = before.get(("turnaround", None))
+    found.deciding_before = before.get(("decision", None))
+    found.durations = {str(check): took for (_, check), took in now.items()}
+    return found
+
+
+def daily_rows(
+    account: Account, days: Days, package: str | None
+) -> QuerySet[DailyFigure]:
+    """Return the rows of the days, oldest first."""
+    return _rows(account, days, package).order_by(
+        "day", F("package").asc(nulls_first=True), F("check_name").asc(nulls_first=True)
+    )
+
+
+def _rows(account: Account, days: Days, package: str | None) -> QuerySet[DailyFigure]:
+    rows = DailyFigure.objects.filter(
+        workspace=account.workspace_id,
+        environment=account.environment,
+        day__range=(days.first, days.last),
+    )
+    if package is None:
+        return rows
+    return rows.filter(Q(package=package or None))
+
+
+def _sums(rows: QuerySet[DailyFigure], by: str) -> Any:
+    totals = {f"sum_{name}": Sum(name) for name in (*COUNTS, *SUMS)}
+    for row in rows.values(by).annotate(**totals).order_by(by):
+        yield {by: row[by]} | {
+            name: int(row[f"sum_{name}"]) for name in (*COUNTS, *SUMS)
+        }
+
+
+def _start_of(day: date, starts: Sequence[date]) -> date:
+    return max(start for start in starts if start <= day)
+
+
+def _read_durations(
+    account: Account, days: Days, package: str | None, *, with_checks: bool
+) -> dict[tuple[str, str | None], Duration]:
+    which = "all" if package is None else ("one" if package else "none")
+    where = PACKAGES[which] + ("" if with_checks else " AND check_name IS NULL")
+    values: dict[str, Any] = {
+        "workspace": account.workspace_id,
+        "environment": account.environment,
+        "first": days.first,
+        "last": days.last,
+        "package": package,
+    }
+    counts: dict[tuple[str, str | None], dict[int, int]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(OF_PERIOD.format(where=where), values)
+        for kind, check, bucket, count in cursor.fetchall():
+            counts[kind, check][bucket] = int(count)
+    return {key: _duration(found) for key, found in counts.items()}
+
+
+def _duration(counts: Mapping[int, int]) -> Duration:
+    median, slow = percentile(counts, 50), percentile(counts, 95)
+    assert median is not None  # noqa: S101
+    assert slow is not None  # noqa: S101
+    return Duration(median, slow)
