@@ -34,6 +34,8 @@ INVITATIONS_PER_DAY, ONE_DAY = 50, timedelta(days=1)
 
 class Permission(StrEnum):
     SEE = auto()
+    # Keys, API requests, webhooks, the balance, members, going live, the audit trail
+    SEE_ADMINISTRATION = auto()
     MANAGE_KEYS = auto()
     MANAGE_WEBHOOKS = auto()
     MANAGE_MONITORING = auto()
@@ -57,6 +59,7 @@ class Permission(StrEnum):
 P = Permission
 _ADMIN = {
     P.SEE,
+    P.SEE_ADMINISTRATION,
     P.MANAGE_KEYS,
     P.MANAGE_WEBHOOKS,
     P.MANAGE_MONITORING,
@@ -74,7 +77,8 @@ _ADMIN = {
 ALLOWED: dict[str, frozenset[Permission]] = {
     Role.OWNER: frozenset(Permission),
     Role.ADMIN: frozenset(_ADMIN),
-    Role.VIEWER: frozenset({P.SEE}),
+    Role.OFFICER: frozenset({P.SEE, P.ORDER, P.DECIDE_REPORTS}),
+    Role.VIEWER: frozenset({P.SEE, P.SEE_ADMINISTRATION}),
 }
 
 

@@ -559,6 +559,8 @@ class ApiRequest(models.Model):
 class Role(models.TextChoices):
     OWNER = "OWNER", "Owner"
     ADMIN = "ADMIN", "Administrator"
+    # Orders reports and decides about them
+    OFFICER = "OFFICER", "Officer"
     VIEWER = "VIEWER", "Viewer"
 
 
@@ -572,7 +574,7 @@ class Member(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, related_name="memberships"
     )
-    role = models.CharField(max_length=6, choices=Role)
+    role = models.CharField(max_length=10, choices=Role)
     created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
@@ -633,7 +635,7 @@ class Invitation(models.Model):
     email = EncryptedJSONField(null=True)
     # A keyed hash of the address, to find its invitations.
     email_hash = KeyedHashField(db_index=True)
-    role = models.CharField(max_length=6, choices=Role)
+    role = models.CharField(max_length=10, choices=Role)
     # SHA-256 of the link's random token, which is stored nowhere.
     token_digest = models.BinaryField(unique=True)
     # Null if staff invite the first owner.

@@ -17,6 +17,11 @@ def admin(api: Api) -> ConsoleVisitor:
 
 
 @pytest.fixture
+def officer(api: Api) -> ConsoleVisitor:
+    return ConsoleVisitor(create_member(api.workspace, "OFFICER"))
+
+
+@pytest.fixture
 def viewer(api: Api) -> ConsoleVisitor:
     return ConsoleVisitor(create_member(api.workspace, "VIEWER"))
 

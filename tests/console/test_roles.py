@@ -29,39 +29,40 @@ from webhooks.models import Delivery
 from workspaces import members
 from workspaces.models import Role
 
-ALL, MANAGERS, OWNER = {"OWNER", "ADMIN", "VIEWER"}, {"OWNER", "ADMIN"}, {"OWNER"}
-NOBODY: set[str] = set()
+ALL, MANAGERS, OWNER = set(Role.values), {"OWNER", "ADMIN"}, {"OWNER"}
+# Who orders and decides, and who sees keys, money and members
+WORKERS, ADMINISTRATION = {*MANAGERS, "OFFICER"}, {*MANAGERS, "VIEWER"}
 # name: who may see it, who may send its form
 TABLE = {
     "dashboard": (ALL, None),
-    "keys": (ALL, None),
+    "keys": (ADMINISTRATION, None),
     "keys-create": (MANAGERS, MANAGERS),
     "keys-rotate": (MANAGERS, MANAGERS),
     "keys-revoke": (MANAGERS, MANAGERS),
     "exports": (ALL, ALL),
-    "requests": (ALL, None),
+    "requests": (ADMINISTRATION, None),
     "reports": (ALL, None),
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),
     "reports-data-link": (None, MANAGERS),
-    "reports-decide": (None, MANAGERS),
-    "reports-confirm": (None, MANAGERS),
-    "reports-refuse": (None, MANAGERS),
-    "reports-new": (MANAGERS, MANAGERS),
-    "reports-again": (MANAGERS, None),
+    "reports-decide": (None, WORKERS),
+    "reports-confirm": (None, WORKERS),
+    "reports-refuse": (None, WORKERS),
+    "reports-new": (WORKERS, WORKERS),
+    "reports-again": (WORKERS, None),
     "reports-batches": (ALL, None),
-    "reports-batch-new": (MANAGERS, MANAGERS),
-    "reports-batch-template-csv": (MANAGERS, None),
-    "reports-batch-template-xlsx": (MANAGERS, None),
-    "reports-batch": (ALL, MANAGERS),
+    "reports-batch-new": (WORKERS, WORKERS),
+    "reports-batch-template-csv": (WORKERS, None),
+    "reports-batch-template-xlsx": (WORKERS, None),
+    "reports-batch": (ALL, WORKERS),
     "reports-batch-results-csv": (ALL, None),
     "reports-batch-results-xlsx": (ALL, None),
-    "reports-edit": (MANAGERS, MANAGERS),
-    "reports-launch": (MANAGERS, MANAGERS),
-    "reports-cancel": (MANAGERS, MANAGERS),
-    "reports-retry": (MANAGERS, MANAGERS),
-    "reports-consent-link": (None, MANAGERS),
-    "reports-payment-link": (None, MANAGERS),
+    "reports-edit": (WORKERS, WORKERS),
+    "reports-launch": (WORKERS, WORKERS),
+    "reports-cancel": (WORKERS, WORKERS),
+    "reports-retry": (WORKERS, WORKERS),
+    "reports-consent-link": (None, WORKERS),
+    "reports-payment-link": (None, WORKERS),
     "erasures-certificate": (ALL, None),
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
@@ -70,14 +71,14 @@ TABLE = {
     "corrections-take": (None, MANAGERS),
     "figures": (ALL, None),
     "figures-csv": (ALL, None),
-    "money": (ALL, None),
-    "money-csv": (ALL, None),
-    "money-pdf": (ALL, None),
-    "webhooks": (ALL, None),
+    "money": (ADMINISTRATION, None),
+    "money-csv": (ADMINISTRATION, None),
+    "money-pdf": (ADMINISTRATION, None),
+    "webhooks": (ADMINISTRATION, None),
     "webhooks-configure": (MANAGERS, MANAGERS),
     "webhooks-remove": (MANAGERS, MANAGERS),
     "webhooks-test": (None, MANAGERS),
-    "webhooks-delivery": (ALL, None),
+    "webhooks-delivery": (ADMINISTRATION, None),
     "webhooks-redeliver": (MANAGERS, MANAGERS),
     "monitoring": (ALL, None),
     "monitoring-alerts": (ALL, None),
@@ -93,12 +94,12 @@ TABLE = {
     "mailbox-addresses": (MANAGERS, MANAGERS),
     "mailbox-confirm": (None, MANAGERS),
     "mailbox-remove": (None, MANAGERS),
-    "members": (ALL, MANAGERS),
+    "members": (ADMINISTRATION, MANAGERS),
     "members-leave": (ALL, ALL),
     "members-role": (None, MANAGERS),
     "members-remove": (MANAGERS, MANAGERS),
     "members-withdraw": (None, MANAGERS),
-    "golive": (ALL, None),
+    "golive": (ADMINISTRATION, None),
     "golive-company": (MANAGERS, MANAGERS),
     "golive-again": (None, MANAGERS),
     "golive-hand-in": (MANAGERS, MANAGERS),
@@ -187,11 +188,12 @@ def test_every_page_is_in_the_table():
     assert set(TABLE) | OF_REVIEWED == {page.name for page in PAGES}
 
 
-@pytest.mark.parametrize("role", ["OWNER", "ADMIN", "VIEWER"])
+@pytest.mark.parametrize("role", Role.values)
 def test_each_role_opens_and_sends_what_the_table_says(
-    rows, owner, admin, viewer, role
+    rows, owner, admin, officer, viewer, role
 ):
-    visitor = {"OWNER": owner, "ADMIN": admin, "VIEWER": viewer}[role]
+    visitors = {"OWNER": owner, "ADMIN": admin, "OFFICER": officer, "VIEWER": viewer}
+    visitor = visitors[role]
     for name, (sees, sends) in TABLE.items():
         # Statements are read in a transaction of their own; see test_pages.
         if name in {"money-csv", "money-pdf"}:
@@ -201,6 +203,30 @@ def test_each_role_opens_and_sends_what_the_table_says(
         assert opened == (405 if sees is None else 200 if role in sees else 403), name
         if sends is not None and role not in sends:
             assert visitor.post(name, **more).status_code == 403, name
+
+
+def test_officer_sees_no_keys_money_or_members(rows, owner, officer):
+    links = {
+        name: officer.url(name)
+        for name, (sees, _) in TABLE.items()
+        if sees is ADMINISTRATION and not arguments(name, rows)
+    }
+    assert {"keys", "money", "members", "webhooks"} < set(links)
+
+    for page in ("dashboard", "reports", "reports-new", "settings", "sandbox"):
+        html = officer.page(page)
+        assert not [name for name, url in links.items() if f'href="{url}"' in html]
+        assert "Balance" not in html, page
+    assert "Balance" in owner.page("dashboard")
+
+
+def test_officer_exports_no_audit_trail(rows, owner, officer):
+    period = {"first": "2026-01-01", "last": "2026-01-02", "format": "csv"}
+
+    assert "Audit trail" in owner.page("exports")
+    assert "Audit trail" not in officer.page("exports")
+    html = officer.post("exports", {**period, "kind": "audit-trail"}).content.decode()
+    assert "Select a valid choice" in html
 
 
 def test_stranger_finds_no_page_of_the_workspace(rows, owner, stranger):

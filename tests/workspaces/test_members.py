@@ -30,6 +30,7 @@ def invite_person(
 
 def test_each_role_has_the_permissions_of_the_role_below():
     assert ALLOWED[Role.VIEWER] < ALLOWED[Role.ADMIN] < ALLOWED[Role.OWNER]
+    assert ALLOWED[Role.OFFICER] < ALLOWED[Role.ADMIN]
     assert ALLOWED[Role.OWNER] == set(Permission)
 
 

@@ -26,12 +26,13 @@ from workspaces.models import ApiKey, Member, Role
 ROLES: list[tuple[str, Any]] = [
     (Role.OWNER, gettext_lazy("Owner")),
     (Role.ADMIN, gettext_lazy("Administrator")),
+    (Role.OFFICER, gettext_lazy("Officer")),
     (Role.VIEWER, gettext_lazy("Viewer")),
 ]
 LAST_OWNER = gettext_lazy("A workspace keeps at least one owner.")
 
 
-@member_required()
+@member_required(Permission.SEE_ADMINISTRATION)
 def list_keys(place: Place) -> HttpResponse:
     found = ApiKey.objects.filter(**place.lookups)
     return place.render("keys/list", {"keys": found.order_by("-id")[:200]})
@@ -92,7 +93,7 @@ def _show_key(place: Place, key: ApiKey, text: str) -> HttpResponse:
     return place.render("keys/shown", {"key": key, "text": text})
 
 
-@member_required(write=Permission.MANAGE_MEMBERS)
+@member_required(Permission.SEE_ADMINISTRATION, Permission.MANAGE_MEMBERS)
 def list_members(place: Place) -> HttpResponse:
     """List the members; a POST invites another one."""
     roles = _assignable_roles(place)

@@ -19,12 +19,13 @@ from workspaces.api_requests import (
     ApiRequestFilters,
     list_api_requests,
 )
+from workspaces.members import Permission
 from workspaces.models import ApiKey, ApiRequest
 
 API = "api/v1/"
 
 
-@member_required()
+@member_required(Permission.SEE_ADMINISTRATION)
 def listing(place: Place) -> HttpResponse:
     keys = ApiKey.objects.filter(**place.lookups).order_by("-id")
     form = forms.RequestFilters(place.request.GET, keys=keys, routes=_routes())

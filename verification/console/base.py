@@ -94,6 +94,11 @@ NAVIGATION = [
     ("golive", _("Go live")),
     ("settings", _("Settings")),
 ]
+# Sections that only some roles see.
+NEEDED = dict.fromkeys(
+    ("keys", "requests", "money", "webhooks", "members", "golive"),
+    Permission.SEE_ADMINISTRATION,
+) | {"mailbox": Permission.MANAGE_MAILBOX}
 # Sections that show the same in both environments.
 WORKSPACE_SECTIONS = {"keys", "money", "members", "golive", "settings"}
 
@@ -177,9 +182,7 @@ class Place:
 
     def _has_section(self, name: str) -> bool:
         """Return whether the navigation shows a section here."""
-        if name == "mailbox" and not has_permission(
-            self.member, Permission.MANAGE_MAILBOX
-        ):
+        if not has_permission(self.member, NEEDED.get(name, Permission.SEE)):
             return False
         return self.is_sandbox or name not in {"sandbox", "mailbox"}
 

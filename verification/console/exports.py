@@ -19,8 +19,11 @@ from workspaces.members import Permission, has_permission
 @member_required(while_suspended=True)
 def overview(place: Place) -> HttpResponseBase:
     """Show the form; a POST sends the file."""
-    may_unmask = has_permission(place.member, Permission.EXPORT_IN_FULL)
-    form = forms.ExportForm(place.posted, may_unmask=may_unmask)
+    form = forms.ExportForm(
+        place.posted,
+        may_unmask=has_permission(place.member, Permission.EXPORT_IN_FULL),
+        may_see_trail=has_permission(place.member, Permission.SEE_ADMINISTRATION),
+    )
     if form.is_valid():
         subject = f"exports:{place.member.pk}"
         if not rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:

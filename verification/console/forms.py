@@ -286,16 +286,14 @@ class DeliveryFilters(forms.Form):
 
 
 class ExportForm(forms.Form):
-    kind = forms.ChoiceField(
-        label=_("What"),
-        choices=[
-            ("reports", _("Reports")),
-            ("results", _("Results")),
-            ("decisions", _("Decisions")),
-            ("alerts", _("Alerts")),
-            ("audit-trail", _("Audit trail: who did what")),
-        ],
+    KINDS = (
+        ("reports", _("Reports")),
+        ("results", _("Results")),
+        ("decisions", _("Decisions")),
+        ("alerts", _("Alerts")),
+        ("audit-trail", _("Audit trail: who did what")),
     )
+    kind = forms.ChoiceField(label=_("What"), choices=KINDS)
     first = date_field(label=_("From"))
     last = date_field(label=_("To"))
     format = forms.ChoiceField(
@@ -312,8 +310,11 @@ class ExportForm(forms.Form):
         _("Why you need them"), 300, required=False, help_text=_("It is recorded")
     )
 
-    def __init__(self, *args: Any, may_unmask: bool) -> None:
+    def __init__(self, *args: Any, may_unmask: bool, may_see_trail: bool) -> None:
         super().__init__(*args)
+        if not may_see_trail:
+            kinds = [kind for kind in self.KINDS if kind[0] != "audit-trail"]
+            self.fields["kind"].choices = kinds  # type: ignore[attr-defined]
         for name in ("first", "last"):
             self.fields[name].required = True
             self.fields[name].error_messages |= REQUIRED_ERROR

@@ -44,7 +44,7 @@ DOCUMENTS_PER_MINUTE = 30
 EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
 
 
-@member_required()
+@member_required(Permission.SEE_ADMINISTRATION)
 def overview(place: Place) -> HttpResponse:
     application = newest_application(place.workspace)
     given = {d.kind: d for d in application.documents.all()} if application else {}

@@ -50,7 +50,7 @@ from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import NotEditable
 from workspaces import rate_limits
 from workspaces.ledger import InsufficientBalance
-from workspaces.members import Permission, require_present
+from workspaces.members import Permission, has_permission, require_present
 
 ORDERS_PER_MINUTE = 60
 # Shorter than the time for which orders are remembered by their key.
@@ -323,8 +323,10 @@ def _addresses(person: dict[str, Any]) -> list[str]:
 
 
 def url_to_top_up(place: Place) -> str:
+    """Return the address where the balance is topped up; empty if they cannot."""
     can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
-    return links.top_up_url(place.account.pk) if can_pay else ""
+    may_pay = has_permission(place.member, Permission.SEE_ADMINISTRATION)
+    return links.top_up_url(place.account.pk) if can_pay and may_pay else ""
 
 
 def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:

@@ -30,7 +30,7 @@ REFUSALS = (
 )
 
 
-@member_required()
+@member_required(Permission.SEE_ADMINISTRATION)
 def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
     form = forms.DeliveryFilters(place.request.GET)
@@ -113,7 +113,7 @@ def test(place: Place) -> HttpResponse:
     return place.to("webhooks", success=_("A test event is on its way."))
 
 
-@member_required(while_suspended=True)
+@member_required(Permission.SEE_ADMINISTRATION, while_suspended=True)
 def delivery(place: Place, delivery: UUID) -> HttpResponse:
     """Show a delivery with a masked payload; a POST with a reason shows all of it."""
     found = deliveries_of(*place.where).get(pk=delivery)

@@ -171,7 +171,7 @@ def close_workspace(actor: Member) -> bool:
     return True
 
 
-@member_required()
+@member_required(Permission.SEE_ADMINISTRATION)
 def balance(place: Place) -> HttpResponse:
     number = place.page_number
     entries = LedgerEntry.objects.filter(account=place.account)
@@ -190,7 +190,7 @@ def balance(place: Place) -> HttpResponse:
     return place.render("money", shown)
 
 
-@member_required()
+@member_required(Permission.SEE_ADMINISTRATION)
 def statement(place: Place, month: str, kind: str) -> FileResponse:
     """Return the statement of a month as `csv` or `pdf`."""
     return statement_response(place.account.pk, month, kind)
