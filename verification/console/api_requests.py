@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
-from uuid import UUID
 
 from django.http import HttpResponse
 from django.urls import URLResolver
@@ -13,7 +12,7 @@ from django.urls import URLResolver
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.urls import urlpatterns
 from verification.console import forms
-from verification.console.base import PAGE_SIZE, Place, member_required
+from verification.console.base import PAGE_SIZE, Place, member_required, read_id
 from workspaces.api_requests import (
     RETENTION,
     ApiRequestFilters,
@@ -36,7 +35,7 @@ def listing(place: Place) -> HttpResponse:
     rows = list_api_requests(
         [chosen.pk] if chosen else list(keys.values_list("pk", flat=True)),
         filters,
-        before=_read_id(place.request.GET.get("before", "")),
+        before=read_id(place.request.GET.get("before", "")),
         size=PAGE_SIZE + 1,
     )
     shown = {
@@ -47,13 +46,6 @@ def listing(place: Place) -> HttpResponse:
         "days": RETENTION.days,
     }
     return place.render("requests", shown)
-
-
-def _read_id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 @cache

@@ -76,10 +76,19 @@ def page_number(request: HttpRequest) -> int:
     return min(int(text), LAST_PAGE) if is_number else 0
 
 
+def read_id(text: str) -> UUID | None:
+    """Return the id after which a list continues; None for a missing or wrong one."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 # Sections with their labels. A page's URL name begins with the name of its section.
 NAVIGATION = [
     ("dashboard", _("Overview")),
     ("reports", _("Reports")),
+    ("queue", _("Queue")),
     ("corrections", _("Corrections")),
     ("figures", _("Figures")),
     ("exports", _("Exports")),

@@ -22,6 +22,7 @@ from monitoring.models import Severity
 from verification.api.exports import MAX_DAYS, Period, PeriodTooLong
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.checks.models import CheckPackage
+from verification.decisions import queue
 from verification.decisions.decide import NewDecision
 from verification.decisions.models import (
     CODE_PATTERN,
@@ -32,6 +33,7 @@ from verification.decisions.models import (
     ReasonCode,
     SecondMemberRule,
 )
+from verification.decisions.queue import Holder, Wait
 from verification.figures.summary import Days
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import Fault
@@ -45,7 +47,7 @@ from verification.golive.uploads import (
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.privacy.models import CorrectionStatus
-from verification.reports.models import ReportStatus, SubjectType
+from verification.reports.models import ReportStatus, RiskLevel, SubjectType
 from verification.reports.queries import Filters
 from verification.values import formats
 from verification.values.clock import now
@@ -55,10 +57,12 @@ from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
 from workspaces.api_requests import ApiRequestFilters
 from workspaces.models import (
+    MAX_DECISION_HOURS,
     MAX_RETENTION_DAYS,
     MIN_RETENTION_DAYS,
     ApiKey,
     Environment,
+    Member,
     Role,
     Scope,
     default_scopes,
@@ -469,6 +473,82 @@ class DecisionForm(forms.Form):
         return NewDecision(
             typed["status"], typed["codes"], typed["note"], typed["replaces"]
         )
+
+
+class QueueFilters(forms.Form):
+    """The filters of the queue; `packages` are those that its cases can have."""
+
+    search = forms.CharField(
+        label=_("Search"),
+        max_length=200,
+        required=False,
+        widget=forms.TextInput(attrs={"accesskey": "s"}),
+    )
+    holder = filter_field(
+        _("Whose"), [(Holder.MINE, _("Mine")), (Holder.NOBODY, _("Nobody's"))]
+    )
+    wait = filter_field(
+        _("Waits for"),
+        [(Wait.DECISION, _("A decision")), (Wait.SECOND, _("A second member"))],
+    )
+    level = filter_field(_("Risk"), ((level, level) for level in RiskLevel.values))
+    package = filter_field(_("Package"), [])
+    overdue = forms.BooleanField(label=_("Overdue only"), required=False)
+
+    def __init__(self, typed: Any, *, packages: Iterable[tuple[str, str]]) -> None:
+        super().__init__(typed)
+        self.fields["package"].choices = [*ALL_CHOICE, *packages]  # type: ignore[attr-defined]
+
+    def filters(self) -> queue.QueueFilters:
+        typed = self.cleaned_data
+        return queue.QueueFilters(
+            search=typed["search"] or None,
+            holder=Holder(typed["holder"]) if typed["holder"] else None,
+            overdue=typed["overdue"],
+            wait=Wait(typed["wait"]) if typed["wait"] else None,
+            level=typed["level"] or None,
+            package=typed["package"] or None,
+        )
+
+
+class AssignmentForm(forms.Form):
+    """Who gets a case; `seen` is who has it as the member has read."""
+
+    member = forms.ModelChoiceField(
+        queryset=Member.objects.none(),
+        label=_("Give it to"),
+        required=False,
+        empty_label=_("Nobody"),
+    )
+    seen = forms.UUIDField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, members: QuerySet[Member], **more: Any) -> None:
+        super().__init__(*args, **more)
+        chosen: Any = self.fields["member"]
+        chosen.queryset = members
+        chosen.label_from_instance = lambda one: (
+            one.user.get_full_name() or one.user.email
+        )
+
+
+class CaseNoteForm(forms.Form):
+    text = text_area(_("New note"), MAX_NOTE_LENGTH)
+
+
+class ServiceLevelForm(forms.Form):
+    decision_hours = forms.IntegerField(
+        label=_("Hours until a report is decided"),
+        min_value=1,
+        max_value=MAX_DECISION_HOURS,
+        required=False,
+        help_text=_("Counted from its end. Empty for no queue"),
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"),
+            format_lazy(
+                _("Enter 1 to {most} hours, or nothing"), most=MAX_DECISION_HOURS
+            ),
+        ),
+    )
 
 
 def score_field(label: Any, help_text: Any) -> forms.IntegerField:

@@ -22,6 +22,7 @@ from verification.console.decisions import (
     decision_context,
     decision_form,
 )
+from verification.console.queue import case_context
 from verification.console.report_actions import action_context
 from verification.console.sandbox import describe_message
 from verification.decisions import decide as verbs
@@ -111,6 +112,7 @@ def _render_report(
         "timeline": found.status_changes.all(),
         "erasure": _ended_erasure(found),
         **decision_context(place, found, form),
+        **case_context(place, found),
         **action_context(place, found),
     }
     return place.render("reports/detail", shown)

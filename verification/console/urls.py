@@ -18,6 +18,7 @@ from verification.console import (
     monitoring,
     order_pages,
     packages,
+    queue,
     report_actions,
     reports,
     sandbox,
@@ -106,6 +107,10 @@ PAGES = [
         reports.certificate,
         name="erasures-certificate",
     ),
+    path("queue/", queue.listing, name="queue"),
+    path("queue/next", queue.take_next, name="queue-next"),
+    path("queue/<uuid:report>/assign", queue.assign, name="queue-assign"),
+    path("queue/<uuid:report>/notes", queue.add_note, name="queue-note"),
     path("corrections/", corrections.listing, name="corrections"),
     path(
         "corrections/<uuid:correction>",
@@ -226,6 +231,7 @@ PAGES = [
         decisions.edit_reason,
         name="settings-reason",
     ),
+    path("settings/queue", queue.edit_settings, name="settings-queue"),
     path("settings/packages/", packages.list_packages, name="settings-packages"),
     path("settings/packages/new", packages.create, name="settings-packages-create"),
     path(

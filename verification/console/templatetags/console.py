@@ -75,6 +75,12 @@ def older_query(context: dict[str, Any], before: UUID | None = None) -> str:
     return _list_query(context, "before", before)
 
 
+@register.simple_tag(takes_context=True)
+def later_query(context: dict[str, Any], after: UUID | None = None) -> str:
+    """Return the query of the rows after this one, or of the first ones."""
+    return _list_query(context, "after", after)
+
+
 def _list_query(context: dict[str, Any], name: str, value: Any) -> str:
     query = context["request"].GET.copy()
     query.pop("lang", None)

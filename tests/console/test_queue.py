@@ -1,0 +1,291 @@
+"""Members see in the console what waits for a decision, take it, and note why."""
+
+import re
+from datetime import timedelta
+from itertools import chain
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.world.clients import Api
+from tests.world.console import ConsoleVisitor
+from tests.world.decisions import (
+    ADVERSE,
+    Officer,
+    create_case,
+    demand_second,
+    open_new_cases,
+    set_service_level,
+)
+from tests.world.packages import by_package, create_package
+from verification.decisions.models import Case, CaseNote
+from verification.decisions.queue import MAX_COUNT
+from verification.privacy.models import Disclosure
+from verification.values.clock import now
+from workspaces.models import Member, Role, Workspace
+
+
+def shown(visitor: ConsoleVisitor, **query) -> list[str]:
+    """Return the ids of the reports on the page, in its order."""
+    html = visitor.page("queue", query=query)
+    table = html.partition("<tbody>")[2].partition("</tbody>")[0]
+    return re.findall(r'<th scope="row"><a href="[^"]*reports/([^"]+)"', table)
+
+
+def make_overdue(report: str) -> None:
+    Case.objects.filter(pk=report).update(due_at=now() - timedelta(hours=1))
+
+
+def test_queue_lists_what_is_due_first(owner, api: Api):
+    first, second = create_case(api, "11111111"), create_case(api, "22222222")
+    assert shown(owner) == [first, second]
+
+    make_overdue(second)
+
+    assert shown(owner) == [second, first]
+    html = owner.page("queue")
+    assert "W. K." in html
+    assert "Wanjiku" not in html
+    assert html.count("<strong>overdue</strong>") == 1
+
+
+def test_queue_without_a_service_level_says_how_to_begin(viewer, api: Api):
+    html = viewer.page("queue")
+
+    assert "once the workspace says how soon they are decided" in html
+    assert "Nothing is found." in html
+    assert "Take the next one</button>" not in html
+
+
+def test_filters_find_cases(owner, admin, api: Api):
+    create_package(name="tenancy", checks=["IDENTITY"])
+    low = create_case(api, "11111111", reference="LN-7")
+    high = create_case(api, ADVERSE)
+    packaged = api.create(by_package("tenancy", idNumber="33333333"))["id"]
+    api.work()
+    open_new_cases()
+    make_overdue(low)
+    make_overdue(packaged)
+    officer = Officer(api)
+    officer.take(low)
+    Officer(api, "OWNER", "wambui").assign(high, admin.member)
+    demand_second(api)
+    officer.decide(packaged)
+
+    assert shown(admin, holder="mine") == [high]
+    assert shown(owner, holder="nobody") == [packaged]
+    assert set(shown(owner, overdue="on")) == {low, packaged}
+    assert shown(owner, wait="second") == [packaged]
+    assert set(shown(owner, wait="decision")) == {low, high}
+    assert shown(owner, level="HIGH") == [high]
+    assert shown(owner, package="tenancy") == [packaged]
+    assert shown(owner, search="LN-7") == [low]
+    assert shown(owner, search="11111111") == [low]
+    assert len(shown(owner, search="wanjiku")) == 3
+    assert shown(owner, search="wanjiku", holder="nobody") == [packaged]
+    assert shown(owner, search="nobody at all") == []
+
+
+def test_long_queue_turns_pages_by_key(owner, api: Api, monkeypatch):
+    monkeypatch.setattr("verification.console.queue.PAGE_SIZE", 2)
+    numbers = [f"1111111{n}" for n in range(5)]
+    reports = [create_case(api, number) for number in numbers]
+    # Equal times keep an order, too.
+    Case.objects.update(due_at=now())
+
+    pages, after = [], ""
+    while True:
+        pages.append(shown(owner, after=after, level="", search="wanjiku"))
+        html = owner.page("queue", query={"after": after, "search": "wanjiku"})
+        found = re.search(r'after=([0-9a-f-]+)" rel="next"', html)
+        if not found:
+            break
+        after = found[1]
+
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert list(chain.from_iterable(pages)) == sorted(reports)
+    assert 'rel="first"' in html
+    assert shown(owner, after="nonsense") == sorted(reports)[:2]
+
+
+def test_queue_of_another_workspace_and_environment_is_not_shown(
+    owner, stranger, api: Api
+):
+    report = create_case(api)
+
+    assert shown(stranger) == []
+    assert shown(stranger, after=report) == []
+    assert "Nothing is found." in owner.page("queue", "production")
+
+
+def test_long_queue_costs_no_more_statements_than_a_short_one(owner, api: Api):
+    def statements() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            owner.page("queue")
+        return len(captured)
+
+    officer = Officer(api)
+    officer.take(create_case(api))
+    # The first look at a case is a disclosure, which is written.
+    before = [statements(), statements()][1]
+    for number in range(4):
+        officer.take(create_case(api, f"2222222{number}"))
+
+    assert [statements(), statements()][1] == before
+
+
+def test_opening_the_queue_is_a_disclosure(owner, api: Api):
+    report = create_case(api)
+    owner.page("queue")
+
+    assert Disclosure.objects.filter(report=report).exists()
+
+
+def test_member_takes_the_next_case_and_decides(owner, api: Api):
+    report = create_case(api)
+
+    answer = owner.post("queue-next")
+
+    assert answer["Location"] == owner.url("reports-detail", report=report)
+    html = owner.page("reports-detail", report=report)
+    assert "It is yours." in html
+    assert "Give it back" in html
+    owner.post("reports-decide", {"status": "APPROVED"}, report=report)
+    assert shown(owner) == []
+    assert owner.messages_after("queue-next") == ["Nothing waits for you to take it."]
+
+
+def test_member_who_comes_second_is_told_who_has_it(owner, admin, api: Api):
+    owner.member.user.first_name = "Wambui"
+    owner.member.user.save()
+    report = create_case(api)
+    page = admin.page("reports-detail", report=report)
+    assert '<input type="hidden" name="seen" value="">' in page
+    mine = {"member": owner.member.pk, "seen": ""}
+    assert owner.messages_after("queue-assign", mine, report=report) == [
+        "Wambui has it now."
+    ]
+
+    theirs = {"member": admin.member.pk, "seen": ""}
+    assert admin.messages_after("queue-assign", theirs, report=report) == [
+        "Nothing was done: Wambui has it now."
+    ]
+
+    assert Case.objects.get().assignee == owner.member
+    back = {"member": "", "seen": owner.member.pk}
+    assert owner.messages_after("queue-assign", back, report=report) == [
+        "Nobody has it now."
+    ]
+    assert admin.messages_after(
+        "queue-assign", {**theirs, "seen": owner.member.pk}, report=report
+    ) == ["Nothing was done: somebody gave it back meanwhile."]
+
+
+def test_case_goes_only_to_members_who_may_decide(owner, viewer, api: Api):
+    report = create_case(api)
+    html = owner.page("reports-detail", report=report)
+    assert f'<option value="{owner.member.pk}">' in html
+    assert str(viewer.member.pk) not in html
+
+    fields = {"member": viewer.member.pk, "seen": ""}
+    assert owner.messages_after("queue-assign", fields, report=report) == [
+        "Nothing was done: this member may not decide."
+    ]
+    assert Case.objects.get().assignee is None
+
+
+@pytest.mark.parametrize("name", ["queue-assign", "queue-note", "queue-next"])
+def test_role_that_was_taken_between_form_and_post_is_refused(admin, api: Api, name):
+    report = create_case(api)
+    admin.page("reports-detail", report=report)
+    Member.objects.filter(pk=admin.member.pk).update(role=Role.VIEWER)
+    fields = {"member": admin.member.pk, "text": "Mine"}
+    more = {} if name == "queue-next" else {"report": report}
+
+    answer = admin.post(name, fields, **more)
+
+    assert answer.status_code == 403
+    assert Case.objects.get().assignee is None
+    assert not CaseNote.objects.exists()
+
+
+def test_case_that_was_decided_meanwhile_is_not_taken(owner, admin, api: Api):
+    report = create_case(api)
+    owner.post("reports-decide", {"status": "APPROVED"}, report=report)
+
+    fields = {"member": admin.member.pk, "seen": ""}
+    assert admin.messages_after("queue-assign", fields, report=report) == [
+        "Nothing was done: the report does not wait for a decision any more."
+    ]
+
+
+def test_members_read_notes_with_author_and_time(owner, viewer, api: Api):
+    owner.member.user.first_name = "Wambui"
+    owner.member.user.save()
+    report = create_case(api)
+
+    done = owner.messages_after("queue-note", {"text": "Rang <them>"}, report=report)
+
+    assert done == ["The note is added."]
+    html = viewer.page("reports-detail", report=report)
+    assert "Rang &lt;them&gt;" in html
+    assert "Wambui" in html
+    assert "Add the note" not in html
+
+
+@pytest.mark.parametrize("text", ["", "x" * 1001])
+def test_note_that_is_empty_or_too_long_is_refused(owner, api: Api, text):
+    report = create_case(api)
+
+    assert owner.messages_after("queue-note", {"text": text}, report=report) == [
+        "Nothing was done: write a note of at most 1,000 characters."
+    ]
+    assert not CaseNote.objects.exists()
+
+
+def test_overview_counts_overdue_decisions(owner, api: Api, monkeypatch):
+    assert "Overdue decisions" not in owner.page("dashboard")
+    first = create_case(api, "11111111")
+    make_overdue(first)
+    create_case(api, "22222222")
+
+    html = owner.page("dashboard")
+    assert re.search(r"Overdue decisions</a></dt><dd>\s*1\s*</dd>", html)
+    assert f"{owner.url('queue')}?overdue=on" in html
+
+    monkeypatch.setattr("verification.decisions.queue.MAX_COUNT", 0)
+    monkeypatch.setattr("verification.console.home.MAX_COUNT", 0)
+    assert "more than 0" in owner.page("dashboard")
+    assert MAX_COUNT == 1_000
+
+
+def test_owner_sets_the_service_level(owner, viewer, api: Api):
+    assert owner.messages_after("settings-queue", {"decision_hours": "48"}) == [
+        "Saved."
+    ]
+    assert Workspace.objects.get(pk=api.workspace.pk).decision_hours == 48
+    assert "<dd>48</dd>" in viewer.page("settings-queue")
+
+    assert owner.messages_after("settings-queue", {"decision_hours": ""}) == ["Saved."]
+    assert Workspace.objects.get(pk=api.workspace.pk).decision_hours is None
+
+
+@pytest.mark.parametrize("hours", ["0", "1345", "soon", "1.5"])
+def test_service_level_out_of_range_is_refused(owner, api: Api, hours):
+    set_service_level(api, 24)
+
+    html = owner.post("settings-queue", {"decision_hours": hours}).content.decode()
+
+    assert "Enter 1 to 1344 hours, or nothing" in html
+    assert Workspace.objects.get(pk=api.workspace.pk).decision_hours == 24
+
+
+def test_keys_are_on_the_page_and_each_has_one_meaning(owner, api: Api):
+    report = create_case(api)
+    for html in (owner.page("queue"), owner.page("reports-detail", report=report)):
+        keys = re.findall(r'accesskey="(.)"', html)
+        assert len(keys) == len(set(keys))
+        assert len(keys) >= 4
+    documented = re.findall(r"<kbd>(.)</kbd>", owner.page("queue").lower())
+    assert set(documented) >= set(keys)

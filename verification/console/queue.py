@@ -1,0 +1,188 @@
+"""The queue of reports that wait for a decision, and its part of a report's page."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from verification.checks.models import CheckPackage
+from verification.console import forms
+from verification.console.base import PAGE_SIZE, Place, member_required, read_id
+from verification.decisions import cases as verbs
+from verification.decisions.cases import CaseObstacle, CaseRefused
+from verification.decisions.models import Case, CaseCause, CaseNote
+from verification.decisions.queue import (
+    MAX_COUNT,
+    QueueFilters,
+    count_cases,
+    list_cases,
+)
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
+from verification.reports.models import Report
+from verification.values.clock import now
+from workspaces.members import ALLOWED, Permission, has_permission
+from workspaces.models import Member
+
+CAUSES: dict[str, Any] = {
+    CaseCause.ENDED: gettext_lazy("The report has ended."),
+    CaseCause.PROPOSED: gettext_lazy("A decision was proposed."),
+    CaseCause.REVIEW: gettext_lazy("A decision left it to a person to review."),
+    CaseCause.REQUESTED: gettext_lazy("The subject asks a person to decide."),
+}
+DECIDERS = [role for role, can in ALLOWED.items() if Permission.DECIDE_REPORTS in can]
+
+
+@member_required()
+def listing(place: Place) -> HttpResponse:
+    """List the open cases, those that are due first at the top."""
+    form = forms.QueueFilters(place.request.GET, packages=_packages(place))
+    filters = form.filters() if form.is_valid() else QueueFilters()
+    after = read_id(place.request.GET.get("after", ""))
+    page = list_cases(
+        place.member, place.environment, filters, after=after, size=PAGE_SIZE
+    )
+    rated = [one.pk for one in page.cases if one.report.risk_score is not None]
+    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
+    shown = {
+        "form": form,
+        "cases": [_case_view(case) for case in page.cases],
+        "after": page.next,
+        "is_continued": after is not None,
+        "counts": count_cases(place.member, place.environment),
+        "most": MAX_COUNT,
+    }
+    return place.render("queue", shown)
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def take_next(place: Place) -> HttpResponse:
+    """Give the member the case that is due first, and show its report."""
+    case = verbs.take_next(place.client, place.member, place.by.actor)
+    if case is None:
+        return place.to("queue", success=_("Nothing waits for you to take it."))
+    return place.to("reports-detail", success=_("It is yours."), report=case.pk)
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def assign(place: Place, report: UUID) -> HttpResponse:
+    """Give a case to a member or to nobody."""
+    place.get_report(report)
+    form = forms.AssignmentForm(place.posted, members=_deciders(place))
+    if not form.is_valid():
+        # The member left, or the role was taken, since the page was shown.
+        error = _("Nothing was done: this member may not decide.")
+        return place.to("reports-detail", error=error, report=report)
+    to, seen = form.cleaned_data["member"], form.cleaned_data["seen"]
+    try:
+        verbs.assign(
+            place.client,
+            report,
+            place.member,
+            place.by.actor,
+            to=to.pk if to else None,
+            seen=seen,
+        )
+    except CaseRefused as e:
+        return place.to("reports-detail", error=_refusal(e), report=report)
+    done = _("Nobody has it now.")
+    if to:
+        done = _("%(name)s has it now.") % {"name": _name(to)}
+    return place.to("reports-detail", success=done, report=report)
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def add_note(place: Place, report: UUID) -> HttpResponse:
+    place.get_report(report)
+    form = forms.CaseNoteForm(place.posted)
+    if not form.is_valid():
+        error = _("Nothing was done: write a note of at most 1,000 characters.")
+        return place.to("reports-detail", error=error, report=report)
+    text = form.cleaned_data["text"]
+    try:
+        verbs.add_note(place.client, report, place.member, place.by.actor, text)
+    except CaseRefused as e:
+        return place.to("reports-detail", error=_refusal(e), report=report)
+    return place.to("reports-detail", success=_("The note is added."), report=report)
+
+
+@member_required(write=Permission.MANAGE_SETTINGS)
+def edit_settings(place: Place) -> HttpResponse:
+    """Show the service level; a POST sets it for cases from now on."""
+    workspace = place.workspace
+    initial = {"decision_hours": workspace.decision_hours}
+    form = forms.ServiceLevelForm(place.posted, initial=initial)
+    if form.is_valid():
+        with transaction.atomic():
+            workspace.decision_hours = form.cleaned_data["decision_hours"]
+            workspace.save(update_fields=["decision_hours"])
+            place.record("workspace.changed", workspace, *form.changed_data)
+        return place.to("settings-queue", success=_("Saved."))
+    return place.render("settings/queue", {"form": form})
+
+
+def case_context(place: Place, report: Report) -> dict[str, Any]:
+    """Return what the page of a report shows of its case and notes."""
+    cases = Case.objects.filter(closed_at=None).select_related("assignee__user")
+    case = cases.filter(pk=report.pk).first()
+    notes = list(CaseNote.objects.filter(report=report))
+    users = User.objects.in_bulk({note.author_user for note in notes})
+    may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
+    shown: dict[str, Any] = {
+        "case": _case_view(case) if case else None,
+        "case_notes": [(n, _user_name(users.get(n.author_user), n)) for n in notes],
+        "is_mine": bool(case and case.assignee_id == place.member.pk),
+    }
+    if may_decide and not report.erased_at:
+        shown["note_form"] = forms.CaseNoteForm()
+    if may_decide and case:
+        initial = {"member": case.assignee_id, "seen": case.assignee_id}
+        members = _deciders(place)
+        shown["assignment"] = forms.AssignmentForm(initial=initial, members=members)
+    return shown
+
+
+def _case_view(case: Case) -> dict[str, Any]:
+    return {
+        "row": case,
+        "cause": CAUSES[case.cause],
+        "assignee": _name(case.assignee) if case.assignee else "",
+        "is_overdue": case.due_at < now(),
+    }
+
+
+def _refusal(refused: CaseRefused) -> str:
+    if refused.obstacle == CaseObstacle.CLOSED:
+        return _("Nothing was done: the report does not wait for a decision any more.")
+    if refused.assignee:
+        name = _name(refused.assignee)
+        return _("Nothing was done: %(name)s has it now.") % {"name": name}
+    return _("Nothing was done: somebody gave it back meanwhile.")
+
+
+def _deciders(place: Place) -> Any:
+    members = place.workspace.members.filter(role__in=DECIDERS, user__is_active=True)
+    return members.select_related("user").order_by("user__first_name", "id")
+
+
+def _packages(place: Place) -> list[tuple[str, str]]:
+    known = CheckPackage.objects.known_to(place.workspace.pk)
+    return list(known.order_by("name").values_list("name", "display_name"))
+
+
+def _name(member: Member) -> str:
+    return member.user.get_full_name() or member.user.email
+
+
+def _user_name(user: User | None, note: CaseNote) -> str:
+    return (user.get_full_name() or user.email) if user else note.author

@@ -1,0 +1,145 @@
+"""The list of open cases: filters, search, pages by key, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from django.db.models import Exists, Q, QuerySet
+
+from verification.db.base import force_custom_plan
+from verification.decisions.cases import pending_proposals
+from verification.decisions.models import Case
+from verification.reports.models import Report
+from verification.reports.queries import search_condition
+from verification.values.clock import now
+from workspaces.models import Member
+
+# Counts stop here, so that a long queue costs no more than a short one.
+MAX_COUNT = 1_000
+
+
+class Holder(StrEnum):
+    """Whose cases a list shows."""
+
+    MINE = "mine"
+    NOBODY = "nobody"
+
+
+class Wait(StrEnum):
+    """For what a case waits."""
+
+    DECISION = "decision"
+    SECOND = "second"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFilters:
+    search: str | None = None
+    holder: Holder | None = None
+    overdue: bool = False
+    wait: Wait | None = None
+    level: str | None = None
+    package: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """Cases in the order of their due times; `next` continues after the last one."""
+
+    cases: list[Case]
+    next: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """How many cases are open, overdue and the member's; at most MAX_COUNT + 1."""
+
+    open: int
+    overdue: int
+    mine: int
+
+
+@force_custom_plan()
+def list_cases(
+    member: Member,
+    environment: str,
+    filters: QueueFilters,
+    *,
+    after: UUID | None = None,
+    size: int,
+) -> QueuePage:
+    """Return open cases of the member's workspace with reports and assignees.
+
+    A further page costs what the first costs. `has_proposal` says whether a case waits
+    for a second member.
+    """
+    cases = open_cases_of(member.workspace_id, environment)
+    cases = _filter(cases, member, environment, filters)
+    if after and (last := _find(member.workspace_id, environment, after)):
+        cases = cases.filter(
+            Q(due_at__gt=last.due_at) | Q(report__gt=last.pk), due_at__gte=last.due_at
+        )
+    # The index alone gives the ids, so the tables are read for this page's rows only.
+    ids = cases.order_by("due_at", "report_id").values_list("report_id", flat=True)
+    found = list(ids[: size + 1])
+    rows = _read(found[:size])
+    return QueuePage(rows, found[size - 1] if len(found) > size else None)
+
+
+def count_cases(member: Member, environment: str) -> QueueCounts:
+    cases = open_cases_of(member.workspace_id, environment)
+    return QueueCounts(
+        open=_count(cases),
+        overdue=_count(cases.filter(due_at__lt=now())),
+        mine=_count(cases.filter(assignee=member)),
+    )
+
+
+def count_overdue(workspace_id: UUID, environment: str) -> int:
+    """Return how many cases are overdue; at most MAX_COUNT + 1."""
+    return _count(open_cases_of(workspace_id, environment).filter(due_at__lt=now()))
+
+
+def open_cases_of(workspace_id: UUID, environment: str) -> QuerySet[Case]:
+    return Case.objects.filter(
+        workspace=workspace_id, environment=environment, closed_at=None
+    )
+
+
+def _filter(
+    cases: QuerySet[Case], member: Member, environment: str, filters: QueueFilters
+) -> QuerySet[Case]:
+    if filters.holder:
+        is_mine = filters.holder == Holder.MINE
+        cases = cases.filter(assignee=member if is_mine else None)
+    if filters.overdue:
+        cases = cases.filter(due_at__lt=now())
+    if filters.level:
+        cases = cases.filter(risk_level=filters.level)
+    if filters.package:
+        cases = cases.filter(package=filters.package)
+    if filters.wait:
+        waits = Exists(pending_proposals())
+        cases = cases.filter(waits if filters.wait == Wait.SECOND else ~waits)
+    if filters.search:
+        condition = search_condition(member.workspace_id, environment, filters.search)
+        cases = cases.filter(report__in=Report.objects.filter(condition).values("pk"))
+    return cases
+
+
+def _find(workspace_id: UUID, environment: str, report_id: UUID) -> Case | None:
+    cases = Case.objects.filter(workspace=workspace_id, environment=environment)
+    return cases.filter(pk=report_id).first()
+
+
+def _read(report_ids: Collection[UUID]) -> list[Case]:
+    cases = Case.objects.select_related("report", "assignee__user")
+    found = cases.annotate(has_proposal=Exists(pending_proposals())).in_bulk(report_ids)
+    return [found[report_id] for report_id in report_ids]
+
+
+def _count(cases: QuerySet[Case]) -> int:
+    return cases[: MAX_COUNT + 1].count()
