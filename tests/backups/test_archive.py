@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.core.files.storage import FileSystemStorage
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from tests.configuration.test_refusals_to_start import database_url
 from verification.backups.archive import (
@@ -139,17 +141,67 @@ def test_password_of_a_key_is_not_shown_to_others(
     assert not list((tmp_path / "backups").iterdir())
 
 
+def test_backup_names_the_newest_migrations_whatever_their_names(
+    url: str, tmp_path: Path
+) -> None:
+    made = write_backup(tmp_path / "backups")
+
+    named = json.loads((made / "manifest.json").read_text())["migrations"]
+    newest = MigrationLoader(None).graph.leaf_nodes()
+    assert named == {app: [name] for app, name in newest}
+    applied = MigrationRecorder(connection).applied_migrations()
+    assert ("webhooks", "0005_rights") in applied
+    assert named["webhooks"] != ["0005_rights"]
+
+
+def test_backup_names_migrations_of_a_later_version(
+    transactional_db: None, url: str, tmp_path: Path
+) -> None:
+    """Older code may back up newer tables; `restore` of older code refuses them."""
+    recorder = MigrationRecorder(connection)
+    for name in ("0001_earlier_name", "9999_later"):
+        recorder.record_applied("webhooks", name)
+    try:
+        made = write_backup(tmp_path / "backups")
+    finally:
+        for name in ("0001_earlier_name", "9999_later"):
+            recorder.record_unapplied("webhooks", name)
+
+    with pytest.raises(BackupError, match=r"webhooks\.0001_earlier_name"):
+        read_backup(made)
+
+
 @pytest.mark.parametrize(
-    "manifest", [{"format": 2}, {"format": 2, "parts": ["database"]}]
+    ("name", "is_known"), [("0005_rights", True), ("0006_later", False)]
+)
+def test_manifest_of_the_first_format_is_read(
+    url: str, tmp_path: Path, name: str, is_known: bool
+) -> None:
+    """It names one migration of each app, and that may have been replaced since."""
+    made = write_backup(tmp_path / "backups")
+    manifest = made / "manifest.json"
+    members = json.loads(manifest.read_text())
+    members |= {"format": 1, "migrations": {"webhooks": name}}
+    manifest.write_text(json.dumps(members))
+
+    if is_known:
+        assert read_backup(made).migrations == {"webhooks": [name]}
+    else:
+        with pytest.raises(BackupError, match="of a newer version"):
+            read_backup(made)
+
+
+@pytest.mark.parametrize(
+    "manifest", [{"format": 3}, {"format": 3, "parts": ["database"]}]
 )
 def test_format_of_a_later_version_is_named(tmp_path: Path, manifest: Any):
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
 
-    with pytest.raises(BackupError, match="has format 2, and this version reads 1"):
+    with pytest.raises(BackupError, match="has format 3, and this version reads 2"):
         read_backup(tmp_path)
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": 1}'])
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": 2}'])
 def test_folder_without_a_manifest_is_no_backup(tmp_path: Path, manifest: str):
     (tmp_path / "manifest.json").write_text(manifest)
 

@@ -176,7 +176,7 @@ def test_restore_refuses_a_backup_that_cannot_be_used(
     elif harm == "another key":
         variables["FIELD_KEYS"] = "k1:" + base64.b64encode(b"w" * 32).decode()
     else:
-        later = members["migrations"] | {"reports": "9999_later"}
+        later = members["migrations"] | {"reports": ["9999_later"]}
         manifest.write_text(json.dumps(members | {"migrations": later}))
 
     done = elsewhere.manage("restore", str(backup), **variables)

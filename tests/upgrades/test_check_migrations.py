@@ -4,6 +4,7 @@ import json
 import tarfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -24,13 +25,18 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "releases"
     folder.mkdir()
     monkeypatch.setattr(check_migrations, "RELEASES", folder)
-    last = dict(MigrationLoader(None).graph.leaf_nodes())
-    for version in ("1.3.0", "1.4.0"):
-        content = json.dumps({"migrations": last}).encode()
-        with tarfile.open(folder / f"{version}.tar.xz", "w:xz") as dump:
-            member = tarfile.TarInfo("manifest.json")
-            member.size = len(content)
-            dump.addfile(member, BytesIO(content))
+    newest = dict(MigrationLoader(None).graph.leaf_nodes())
+    write_dump(folder / "1.3.0.tar.xz", {"format": 1, "migrations": newest})
+    listed = {app: [name] for app, name in newest.items()}
+    write_dump(folder / "1.4.0.tar.xz", {"format": 2, "migrations": listed})
+
+
+def write_dump(path: Path, manifest: dict[str, Any]) -> None:
+    content = json.dumps(manifest).encode()
+    with tarfile.open(path, "w:xz") as dump:
+        member = tarfile.TarInfo("manifest.json")
+        member.size = len(content)
+        dump.addfile(member, BytesIO(content))
 
 
 def check() -> None:
@@ -222,13 +228,16 @@ def test_each_operation_without_a_transaction_has_its_migration(
 
 
 def test_migration_that_has_replaced_released_ones_is_known(
-    db: None, monkeypatch: pytest.MonkeyPatch
+    db: None, tmp_path: Path
 ) -> None:
+    """The dumps of 1.0 say `0005_rights`, which sorts after what is newer."""
     loader = MigrationLoader(None)
     app, name = next(
         old for m in loader.disk_migrations.values() for old in reversed(m.replaces)
     )
-    released = dict(loader.graph.leaf_nodes()) | {app: name}
-    monkeypatch.setattr(check_migrations, "newest_release", lambda: ("1.4.0", released))
+    newest = dict(loader.graph.leaf_nodes()) | {app: name}
+    write_dump(
+        tmp_path / "releases" / "1.4.0.tar.xz", {"format": 1, "migrations": newest}
+    )
 
     check()

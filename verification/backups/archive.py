@@ -20,7 +20,7 @@ import shutil
 import subprocess
 from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +46,9 @@ from verification.db.encryption import (
 )
 from verification.values.clock import now
 
-FORMAT = 1
+FORMAT = 2
+# Format 1 named one migration of each app, by its spelling the last.
+FIRST_FORMAT = 1
 PARTIAL = ".partial"
 JOBS = 2
 # Sealed values of a column that a restore opens, the newest rows first.
@@ -65,9 +67,7 @@ COLUMNS = """
 SELECT table_name, column_name FROM information_schema.columns
 WHERE table_schema = current_schema()
 """
-LAST_MIGRATIONS = """
-SELECT app, max(name) FROM django_migrations GROUP BY app ORDER BY app
-"""
+MIGRATIONS = "SELECT app, name FROM django_migrations ORDER BY app, name"
 UNLOGGED = """
 SELECT relname FROM pg_class WHERE relkind = 'r' AND relpersistence = 'u'
 """
@@ -85,8 +85,8 @@ class Manifest:
     version: str
     made_at: str
     postgresql: int
-    # App -> its last migration
-    migrations: dict[str, str]
+    # App -> its applied migrations that no other one of it builds on
+    migrations: dict[str, list[str]]
     # Id of each key that sealed values of the database need -> its fingerprint
     field_keys: dict[str, str]
     # Fingerprint of the newest LOOKUP_KEY, in hexadecimal
@@ -115,7 +115,7 @@ def write_backup(parent: Path) -> Path:
             failure.callback(shutil.rmtree, partial, ignore_errors=True)
             _dump(db, partial / "database")
             rows = _count_rows(db)
-            migrations: dict[str, str] = dict(db.execute(LAST_MIGRATIONS).fetchall())
+            migrations = _newest_migrations(set(db.execute(MIGRATIONS).fetchall()))
             postgresql = _major_version(db)
         copy_documents(storages["documents"], partial / "documents")
         manifest = Manifest(
@@ -213,15 +213,24 @@ def _read_manifest(file: Path) -> Manifest:
         raise nothing from None
     if not isinstance(members, dict) or "format" not in members:
         raise nothing
-    if members["format"] != FORMAT:
+    if members["format"] not in {FIRST_FORMAT, FORMAT}:
         raise BackupError(
             f"The backup has format {members['format']}, and this version reads "
-            f"{FORMAT}. Install the version that wrote it."
+            f"{FORMAT} and older ones. Install the version that wrote it."
         )
     try:
-        return Manifest(**members)
-    except TypeError:
+        manifest = Manifest(**members)
+        return replace(manifest, migrations=listed_migrations(members))
+    except (AttributeError, KeyError, TypeError):
         raise nothing from None
+
+
+def listed_migrations(manifest: dict[str, Any]) -> dict[str, list[str]]:
+    """Return each app's newest migrations, of a manifest of any format."""
+    if manifest["format"] == FIRST_FORMAT:
+        return {app: [name] for app, name in manifest["migrations"].items()}
+    listed: dict[str, list[str]] = manifest["migrations"]
+    return listed
 
 
 def restore_backup(folder: Path, manifest: Manifest) -> list[str]:
@@ -273,11 +282,30 @@ def open_sealed_values() -> int:
     return opened
 
 
+def _newest_migrations(applied: set[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return each app's applied migrations that no other applied one of it builds on.
+
+    Their names do not tell: `0003_rights` may replace a `0005_rights`, whose row stays.
+    Those that this version does not know are a later version's.
+    """
+    graph = MigrationLoader(None).graph
+    older: set[tuple[str, str]] = set()
+    for key in applied & graph.nodes.keys():
+        parents = {parent.key for parent in graph.node_map[key].parents}
+        older |= {parent for parent in parents if parent[0] == key[0]}
+        older |= set(graph.nodes[key].replaces)
+    newest: dict[str, list[str]] = {}
+    for app, name in sorted(applied - older):
+        newest.setdefault(app, []).append(name)
+    return newest
+
+
 def _require_known_migrations(manifest: Manifest) -> None:
     known: set[tuple[str, str]] = set()
     for key, migration in MigrationLoader(None).disk_migrations.items():
         known |= {key, *migration.replaces}
-    for app, name in manifest.migrations.items():
+    listed = ((a, name) for a, names in manifest.migrations.items() for name in names)
+    for app, name in listed:
         if (app, name) not in known:
             raise BackupError(
                 f"The backup is of a newer version ({manifest.version}): it has "

@@ -29,6 +29,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations import SeparateDatabaseAndState
 from django.db.migrations.operations.base import Operation
 
+from verification.backups.archive import listed_migrations
 from verification.db.startup import needed_version, parse_version
 
 RELEASES = settings.BASE_DIR / "tests" / "upgrades"
@@ -78,13 +79,14 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        version, released = newest_release()
         # The files count, whatever is applied here.
         loader = MigrationLoader(None)
         loader.connection = connection
+        version, released = newest_release()
         known = {
             ancestor
-            for key in _last_migrations(loader, released)
+            for key in present_names(loader, released)
+            if key in loader.graph.nodes
             for ancestor in loader.graph.forwards_plan(key)
         }
         ours = {app.label for app in apps.get_app_configs() if _is_ours(app)}
@@ -99,28 +101,33 @@ class Command(BaseCommand):
             raise CommandError("\n".join([*faults, f"{PAGE} says what to do."]))
 
 
-def newest_release() -> tuple[str, dict[str, str]]:
-    """Return the version of the newest dump, and the last migration of each app."""
+def newest_release() -> tuple[str, set[tuple[str, str]]]:
+    """Return the version of the newest dump, and its newest migrations."""
     dumps = {
         path.name.removesuffix(SUFFIX): path for path in RELEASES.glob(f"*{SUFFIX}")
     }
     if not dumps:
-        return "", {}
+        return "", set()
     version = max(dumps, key=parse_version)
-    with tarfile.open(dumps[version]) as dump:
-        manifest = json.load(cast("IO[bytes]", dump.extractfile("manifest.json")))
-    return version, manifest["migrations"]
+    return version, read_dump(dumps[version])
 
 
-def _last_migrations(
-    loader: MigrationLoader, released: dict[str, str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the released migrations, or those that have replaced them since."""
-    for key in released.items():
-        replacing = (k for k, m in loader.disk_migrations.items() if key in m.replaces)
-        last = next(replacing, key)
-        if last in loader.graph.nodes:
-            yield last
+def read_dump(dump: Path) -> set[tuple[str, str]]:
+    """Return the newest migrations of a dump, by the names that they had then."""
+    with tarfile.open(dump) as files:
+        manifest = json.load(cast("IO[bytes]", files.extractfile("manifest.json")))
+    listed = listed_migrations(manifest)
+    return {(app, name) for app, names in listed.items() for name in names}
+
+
+def present_names(
+    loader: MigrationLoader, released: set[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Return these migrations, or those that have replaced them since."""
+    replacing = {
+        old: key for key, one in loader.disk_migrations.items() for old in one.replaces
+    }
+    return {replacing.get(key, key) for key in released}
 
 
 def _is_ours(app: AppConfig) -> bool:
