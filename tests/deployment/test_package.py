@@ -113,7 +113,7 @@ def checkout(tmp_path: Path) -> Path:
         "pyproject.toml": PROJECT,
         "verification/__init__.py": "",
         "deploy/build-release": (ROOT / "deploy/build-release").read_text(),
-        "tests/upgrades/9.9.9.tar.xz": "",
+        "manage.py": "",
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -161,11 +161,13 @@ def test_release_that_cannot_be_built_says_why(checkout: Path):
     assert "Invalid version `nine`" in refusal_to_build(checkout)
 
 
-def test_release_without_the_dump_of_its_version_is_refused(checkout: Path):
-    (checkout / "tests/upgrades/9.9.9.tar.xz").unlink()
+def test_release_that_is_not_ready_is_not_built(checkout: Path):
+    """`tests/upgrades/test_check_release.py` has the rules of the command."""
+    (checkout / "manage.py").write_text("import sys; sys.exit(' '.join(sys.argv[1:]))")
     commit(checkout)
 
-    assert refusal_to_build(checkout).startswith("The commit has no dump of 9.9.9: ")
+    assert refusal_to_build(checkout) == "check_release\n"
+    assert not (checkout.parent / "dist").exists()
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ URL_VARIABLES = ("DATABASE_URL", "DATABASE_URL_FILE")
 
 COMMANDS_WITHOUT_DATABASE = {
     "check",
+    "check_release",
     "compilemessages",
     "diffsettings",
     "help",
