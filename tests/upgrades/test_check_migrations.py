@@ -167,6 +167,45 @@ def test_migration_that_changes_rows_or_locks_is_refused(
     )
 
 
+@pytest.mark.parametrize(
+    ("statement", "rule"),
+    [
+        ('ALTER TABLE "b" SET UNLOGGED', "rewriting-table"),
+        ("alter table b set logged", "rewriting-table"),
+        ("ALTER TABLE b ADD c int, SET TABLESPACE other", "rewriting-table"),
+        ("ALTER INDEX b_c SET TABLESPACE other", "rewriting-table"),
+        ("ALTER TABLE b SET ACCESS METHOD heap", "rewriting-table"),
+        ("CREATE TABLE d AS SELECT c FROM b", "filling-table"),
+        ("CREATE UNLOGGED TABLE d (c) AS (TABLE b) WITH DATA", "filling-table"),
+        ("CREATE MATERIALIZED VIEW d AS SELECT c FROM b", "filling-table"),
+        ("ALTER TABLE b DISABLE TRIGGER ALL", "disabling-trigger"),
+        ("ALTER TABLE b DISABLE TRIGGER b_append_only", "disabling-trigger"),
+        ("DROP TRIGGER\\n/* soon */ b_append_only ON b", "disabling-trigger"),
+    ],
+)
+def test_definition_that_rewrites_fills_or_disarms_needs_a_reason(
+    add_migration: AddMigration, statement: str, rule: str
+) -> None:
+    reason = {rule: "No more than ten rows."}
+    add_migration("0009_reason", RUN.format(statement), allowed=reason)
+    check()
+
+    add_migration("0010_silent", RUN.format(statement))
+
+    said = refusal()
+    assert said.startswith("backups.0010_silent: ")
+    assert f"({rule})" in said
+
+
+def test_new_table_with_a_computed_column_fills_nothing(
+    add_migration: AddMigration,
+) -> None:
+    column = "CREATE TABLE d (a bigint, b bigint GENERATED ALWAYS AS (a + 1) STORED)"
+    add_migration("0009_table", RUN.format(column))
+
+    check()
+
+
 def test_operation_that_fills_rows_by_itself_is_refused(
     add_migration: AddMigration,
 ) -> None:

@@ -65,6 +65,34 @@ RUNS_PYTHON, NO_DEFINITION = "runs-python", "no-definition"
 DEFINITION = re.compile(
     r"(ALTER|COMMENT ON|CREATE|DROP|GRANT|REVOKE|SET CONSTRAINTS)\b", re.IGNORECASE
 )
+# Definitions of a rule of our own -> why they are refused. Django's own SQL has none.
+FORBIDDEN = {
+    "rewriting-table": (
+        re.compile(
+            r"ALTER (TABLE|INDEX|MATERIALIZED VIEW)\b.*"
+            r"\bSET (LOGGED|UNLOGGED|TABLESPACE|ACCESS METHOD)\b",
+            re.IGNORECASE,
+        ),
+        "writes the whole table anew, and nobody can use it meanwhile",
+    ),
+    "filling-table": (
+        re.compile(
+            r"CREATE\b.*\b(TABLE|MATERIALIZED VIEW)\b.*"
+            r"\bAS [( ]*(SELECT|TABLE|VALUES|WITH|EXECUTE)\b",
+            re.IGNORECASE,
+        ),
+        "copies rows; define the table, and let a job fill it",
+    ),
+    "disabling-trigger": (
+        re.compile(
+            r"DROP (TRIGGER|RULE)\b"
+            r"|ALTER TABLE\b.*\bDISABLE (TRIGGER|RULE|ROW LEVEL SECURITY)\b",
+            re.IGNORECASE,
+        ),
+        "takes away a rule that the version before relies on; CREATE OR REPLACE "
+        "changes a trigger",
+    ),
+}
 COMMENT_OR_QUOTED = re.compile(
     r"(?P<comment>--[^\n]*|/\*.*?\*/)"
     r"|(?P<quote>\$\w*\$).*?(?P=quote)"
@@ -177,6 +205,9 @@ def _find_changes(migration: Migration, sql: str) -> Iterator[tuple[str, str]]:
         if not DEFINITION.match(statement):
             what = f"{statement[:60]!r} defines nothing"
             yield NO_DEFINITION, f"{what}; a job changes rows, batch by batch."
+        for rule, (pattern, why) in FORBIDDEN.items():
+            if pattern.match(statement):
+                yield rule, f"{statement[:60]!r} {why}."
 
 
 def _split(sql: str) -> list[str]:
