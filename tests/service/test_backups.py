@@ -292,14 +292,14 @@ def last_drill(service: Service) -> bool:
 @pytest.mark.parametrize(
     ("command", "variables", "advice"),
     [
-        ("restore_drill", {}, "may not create databases"),
+        ("restore_drill --unmeasured", {}, "may not create databases"),
         ("backup", {"DATABASE_URL": "postgresql://127.0.0.1:1/x"}, "cannot be read"),
     ],
 )
 def test_refusal_is_one_sentence(
     service: Service, tmp_path: Path, command: str, variables: Any, advice: str
 ) -> None:
-    done = run(service, command, str(tmp_path), **variables)
+    done = run(service, *command.split(), str(tmp_path), **variables)
 
     assert done.returncode == 1
     (said,) = done.stderr.splitlines()

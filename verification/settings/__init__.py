@@ -194,6 +194,10 @@ DATABASE_URL = primary_url(optional_secret("DATABASE_URL") or embedded.url(DATA_
 DATABASE_DIRECT_URL = (
     primary_url(optional_secret("DATABASE_DIRECT_URL")) or DATABASE_URL
 )
+# The server on which `restore_drill` makes its database
+DRILL_DATABASE_URL = (
+    primary_url(optional_secret("DRILL_DATABASE_URL")) or DATABASE_DIRECT_URL
+)
 IS_DIRECT = DATABASE_DIRECT_URL != DATABASE_URL and Path(sys.argv[0]).name in {
     "manage.py",
     "verification",

@@ -15,9 +15,14 @@ from psycopg import sql
 
 from verification.backups.archive import PARTIAL
 from verification.backups.models import RestoreDrill
+from verification.db.startup import identify_database
 from verification.jobs.processes import parent_death_hook
 from verification.jobs.queue import advisory_lock
 
+# Room that must be left for the service, besides the second database and its
+# write-ahead log, which is as large.
+RESERVE_BYTES = 2**30
+LOCAL_HOSTS = {"", "localhost", "127.0.0.1", "::1"}
 # Of the name of a database in PostgreSQL
 NAME_LENGTH = 63
 SUFFIX = "_restore_drill"
@@ -26,8 +31,9 @@ SUFFIX = "_restore_drill"
 class Command(BaseCommand):
     help = (
         "Tries whether a backup can be restored: restores it into a new database on "
-        "the same server, makes the checks of `restore`, and drops that database. It "
-        "removes what a drill left that was killed. Run it every month. The role needs "
+        "the server of DRILL_DATABASE_URL, which is the service's own unless you name "
+        "another, makes the checks of `restore`, and drops that database. It removes "
+        "what a drill left that was killed. Run it every month. The role needs "
         "CREATEDB."
     )
 
@@ -40,6 +46,12 @@ class Command(BaseCommand):
             help="The folder with room for a copy of the backup's documents, which "
             "the drill removes again. By default it is the folder of the backups.",
         )
+        parser.add_argument(
+            "--unmeasured",
+            action="store_true",
+            help="Do not measure the free space of the service's own server: you know "
+            "that it has room for a second database.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()
@@ -50,13 +62,15 @@ class Command(BaseCommand):
         with advisory_lock("restore_drill") as is_mine:
             if not is_mine:
                 raise CommandError("Another restore drill runs; wait for its end.")
+            if not options["unmeasured"]:
+                _require_room()
             drill = RestoreDrill.objects.create()
             try:
                 code = _try(backup, name, parent / f"{name}{PARTIAL}")
             except psycopg.errors.InsufficientPrivilege:
                 raise CommandError(
-                    "The role of DATABASE_URL may not create databases; give it the "
-                    "right: ALTER ROLE ... CREATEDB"
+                    "The role may not create databases; give it the right: ALTER ROLE "
+                    "... CREATEDB"
                 ) from None
             except psycopg.Error as e:
                 reason = str(e).partition("\n")[0]
@@ -73,13 +87,65 @@ class Command(BaseCommand):
         self.stdout.write(f"The backup can be restored: {drill.seconds:.0f} s.")
 
 
+def _require_room() -> None:
+    """Raise CommandError if the drill might fill the disk of the service's database.
+
+    A server that is not the service's own can do no harm to it.
+    """
+    try:
+        if settings.DRILL_DATABASE_URL != settings.DATABASE_DIRECT_URL:
+            drilled = identify_database(settings.DRILL_DATABASE_URL)
+            if drilled[0] != identify_database(settings.DATABASE_DIRECT_URL)[0]:
+                return
+        with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
+            size = server.execute("SELECT pg_database_size(current_database())")
+            ((bytes_used,),) = size.fetchall()
+            free = _find_free_bytes(server)
+    except psycopg.Error as e:
+        reason = str(e).partition("\n")[0]
+        raise CommandError(f"The server cannot be examined: {reason}") from e
+    needed = 2 * bytes_used + RESERVE_BYTES
+    if free is None:
+        raise CommandError(
+            f"It cannot be measured whether the server has the {_gigabytes(needed)} "
+            "that a second database needs: it runs on another machine, or this role "
+            "may not read where its data is (GRANT pg_read_all_settings TO ...). Name "
+            "another server by DRILL_DATABASE_URL, or look yourself and add "
+            "--unmeasured."
+        )
+    if free < needed:
+        raise CommandError(
+            f"The server has {_gigabytes(free)} free, and a second database needs "
+            f"{_gigabytes(needed)} with its write-ahead log and a reserve. Make room, "
+            "or name another server by DRILL_DATABASE_URL."
+        )
+
+
+def _find_free_bytes(server: psycopg.Connection[Any]) -> int | None:
+    """Return the free bytes of the server's data directory, or None if unknown."""
+    host = server.info.host
+    if not host.startswith("/") and host not in LOCAL_HOSTS:
+        return None
+    try:
+        # The server tells it to superusers and members of pg_read_all_settings.
+        shown = server.execute("SHOW data_directory").fetchone()
+        disk = os.statvfs(shown[0]) if shown else None
+    except (psycopg.errors.InsufficientPrivilege, OSError):
+        return None
+    return disk.f_bavail * disk.f_frsize if disk else None
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 2**30:.1f} GB"
+
+
 def _try(backup: Path, name: str, documents: Path) -> int:
     """Restore the backup into a new database and folder, and remove both.
 
     Return the code of `restore`. A drill that was killed may have left both.
     """
     database = sql.Identifier(name)
-    with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as server:
+    with psycopg.connect(settings.DRILL_DATABASE_URL, autocommit=True) as server:
         _drop(server, database)
         server.execute(sql.SQL("CREATE DATABASE {}").format(database))
         try:
@@ -104,9 +170,9 @@ def _drop(server: psycopg.Connection[Any], database: sql.Identifier) -> None:
 
 def _restore(backup: Path, database: str, documents: Path) -> int:
     """Run `restore` in a process of its own, which ends with this one."""
-    joint = "&" if "?" in settings.DATABASE_DIRECT_URL else "?"
+    joint = "&" if "?" in settings.DRILL_DATABASE_URL else "?"
     # The last name of a database in a URL counts.
-    url = f"{settings.DATABASE_DIRECT_URL}{joint}dbname={quote(database)}"
+    url = f"{settings.DRILL_DATABASE_URL}{joint}dbname={quote(database)}"
     environment = {
         **os.environ,
         "DATABASE_URL": url,
