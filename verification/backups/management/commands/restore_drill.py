@@ -109,7 +109,7 @@ def _require_room() -> None:
         raise CommandError(
             f"It cannot be measured whether the server has the {_gigabytes(needed)} "
             "that a second database needs: it runs on another machine, or this role "
-            "may not read where its data is (GRANT pg_read_all_settings TO ...). Name "
+            "may not read where its data is (GRANT pg_monitor TO ...). Name "
             "another server by DRILL_DATABASE_URL, or look yourself and add "
             "--unmeasured."
         )
@@ -127,7 +127,7 @@ def _find_free_bytes(server: psycopg.Connection[Any]) -> int | None:
     if not host.startswith("/") and host not in LOCAL_HOSTS:
         return None
     try:
-        # The server tells it to superusers and members of pg_read_all_settings.
+        # The server tells it to superusers and members of pg_monitor.
         shown = server.execute("SHOW data_directory").fetchone()
         disk = os.statvfs(shown[0]) if shown else None
     except (psycopg.errors.InsufficientPrivilege, OSError):
