@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
@@ -59,9 +60,14 @@ def table(page: str, name: str) -> list[list[str]]:
 
 
 def store_day(workspace: Workspace, day: date, **figures: Any) -> None:
-    DailyFigure.objects.create(
-        workspace=workspace, environment="sandbox", day=day, **figures
+    place: dict[str, Any] = {"workspace": workspace, "environment": "sandbox"}
+    DailyFigure.objects.create(**place, day=day, **figures)
+    figures.pop("package", None)
+    all_of_day = DailyFigure.objects.filter(
+        **place, day=day, all_packages=True, check_name=None
     )
+    if not all_of_day.update(**{name: F(name) + n for name, n in figures.items()}):
+        DailyFigure.objects.create(**place, day=day, all_packages=True, **figures)
 
 
 def test_tiles_show_what_it_costs_and_brings(viewer, counted):

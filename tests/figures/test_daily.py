@@ -25,6 +25,7 @@ from verification.values.local_time import NAIROBI
 from workspaces.models import LedgerEntry
 
 OF_REPORTS = Q(check_name=None)
+OF_CHECKS = Q(check_name__isnull=False, all_packages=False)
 
 
 def today() -> date:
@@ -33,7 +34,7 @@ def today() -> date:
 
 def total(name: str, **where: Any) -> int:
     """Return a figure of whole reports, of all days."""
-    found = DailyFigure.objects.filter(OF_REPORTS, **where)
+    found = DailyFigure.objects.filter(OF_REPORTS, **{"all_packages": False} | where)
     return found.aggregate(total=Sum(name))["total"] or 0
 
 
@@ -93,7 +94,7 @@ def test_counts_of_checks_agree_with_the_export(busy):
         (row["checkName"], row["status"]) for row in export(busy, "results")
     )
     counted: Counter[tuple[str, str]] = Counter()
-    for row in DailyFigure.objects.exclude(OF_REPORTS):
+    for row in DailyFigure.objects.filter(OF_CHECKS):
         counted[row.check_name, "COMPLETED"] += row.ready
         counted[row.check_name, "FAILED"] += row.failed
         counted[row.check_name, "CANCELLED"] += row.cancelled
@@ -110,7 +111,7 @@ def test_spend_agrees_with_the_ledger(busy):
     sums = dict(entries.values_list("kind").annotate(Sum("amount")))
     assert total("charged") == -sums["CHARGE"] * 100 > 0
     assert total("reversed") == sums["REVERSAL"] * 100 > 0
-    of_checks = DailyFigure.objects.exclude(OF_REPORTS)
+    of_checks = DailyFigure.objects.filter(OF_CHECKS)
     assert of_checks.aggregate(Sum("charged"), Sum("reversed")) == {
         "charged__sum": total("charged"),
         "reversed__sum": total("reversed"),
@@ -138,6 +139,12 @@ def test_packages_are_counted_apart(api):
     assert total("created", package="loan") == 1
     assert total("created", package=None) == 1
     assert total("charged", package="loan") == total("charged") / 2
+    assert {name: total(name, all_packages=True) for name in COUNTS} == {
+        name: total(name) for name in COUNTS
+    }
+    assert total("charged", all_packages=True) == total("charged")
+    durations = DailyFigure.objects.filter(OF_REPORTS, all_packages=True).get()
+    assert sum(durations.turnaround_counts) == 2
 
 
 def test_turnaround_counts_each_completed_check_and_report(api):
@@ -145,7 +152,8 @@ def test_turnaround_counts_each_completed_check_and_report(api):
     api.work()
     count_changed_days()
 
-    counts = DailyFigure.objects.values_list("check_name", "turnaround_counts")
+    rows = DailyFigure.objects.filter(all_packages=True)
+    counts = rows.values_list("check_name", "turnaround_counts")
     assert {name: sum(found) for name, found in counts} == {
         None: 1,
         "IDENTITY": 1,
@@ -198,7 +206,8 @@ def test_first_run_counts_all_days_since_the_first_report(api):
         move_to_day(made["id"], today() - timedelta(days=days))
     count_changed_days()
 
-    created = DailyFigure.objects.filter(OF_REPORTS, created=1).order_by("-day")
+    whole = DailyFigure.objects.filter(OF_REPORTS, created=1, all_packages=True)
+    created = whole.order_by("-day")
     assert [(today() - row.day).days for row in created] == [0, 3, 300]
 
 

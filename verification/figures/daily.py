@@ -11,7 +11,7 @@ is stopped goes on where it was. The first run marks all days since the first re
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
@@ -136,8 +136,7 @@ FROM reports_report r JOIN checks_checkresult c ON c.report_id = r.id
 WHERE {REPORTS_OF_DAY} AND c.revision = 0 GROUP BY r.package, c.name
 """  # noqa: S608
 HISTOGRAM = """
-SELECT package, check_name, array_agg(bucket ORDER BY bucket) AS {0}_buckets,
-    array_agg(count ORDER BY bucket) AS {0}_counts
+SELECT package, check_name, json_object_agg(bucket, count) AS {0}
 FROM ({1}) counted GROUP BY package, check_name
 """
 MILLISECONDS = "extract(epoch FROM {0} - {1}) * 1000"
@@ -228,6 +227,10 @@ STATEMENTS = (
     ERASED,
 )
 
+# In place of a package: the sum of all
+ALL = object()
+Rows = dict[tuple[Any, str | None], dict[str, Any]]
+
 
 @job
 def count_changed_days() -> None:
@@ -280,15 +283,32 @@ def count_day(workspace_id: UUID, environment: str, day: date) -> None:
     rows = _read_day(workspace_id, environment, day)
     DailyFigure.objects.filter(**place, day=day).delete()
     DailyFigure.objects.bulk_create(
-        DailyFigure(**place, day=day, package=package, check_name=check, **figures)
+        DailyFigure(
+            **place,
+            all_packages=package is ALL,
+            day=day,
+            package=None if package is ALL else package,
+            check_name=check,
+            **_columns(figures),
+        )
         for (package, check), figures in rows.items()
-        if any(figures.values())
+        if figures
     )
 
 
-def _read_day(
-    workspace_id: UUID, environment: str, day: date
-) -> Mapping[tuple[str | None, str | None], dict[str, Any]]:
+def _columns(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Write each histogram as its buckets and their counts."""
+    columns: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, Counter):
+            columns[f"{name}_buckets"] = sorted(value)
+            columns[f"{name}_counts"] = [value[bucket] for bucket in sorted(value)]
+        else:
+            columns[name] = value
+    return columns
+
+
+def _read_day(workspace_id: UUID, environment: str, day: date) -> Rows:
     start, end = _midnight(day), _midnight(day + ONE_DAY)
     values: dict[str, Any] = {
         "workspace": workspace_id,
@@ -300,18 +320,27 @@ def _read_day(
         "first": first_id_at(start - OVERLAP),
         "last": first_id_at(end + OVERLAP),
     }
-    rows: dict[tuple[str | None, str | None], dict[str, Any]] = defaultdict(dict)
+    rows: Rows = defaultdict(dict)
     with connection.cursor() as cursor:
         for statement in STATEMENTS:
             cursor.execute(statement, values)
             names = [column.name for column in cursor.description][2:]
             for package, check, *found in cursor.fetchall():
-                figures = rows[package, check]
-                for name, value in zip(names, found, strict=True):
-                    # Levels and alerts of erased reports add to those that are left.
-                    is_more = name in figures
-                    figures[name] = figures[name] + value if is_more else value
+                figures = dict(zip(names, found, strict=True))
+                _add(rows[package, check], figures)
+                _add(rows[ALL, check], figures)
     return rows
+
+
+def _add(to: dict[str, Any], figures: Mapping[str, Any]) -> None:
+    """Add figures to those that are there, except what is zero."""
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            to.setdefault(name, Counter()).update(
+                {int(bucket): count for bucket, count in value.items()}
+            )
+        elif value:
+            to[name] = to.get(name, 0) + value
 
 
 def _midnight(day: date) -> datetime:

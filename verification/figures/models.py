@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.timezone import now
 
 from workspaces.models import Environment, Workspace
@@ -41,10 +41,11 @@ def _numbers() -> ArrayField:
 class DailyFigure(models.Model):
     """What a day of a workspace comes to, for each package and check.
 
-    `package` is null for reports that were ordered without one. `check_name` is null
-    for whole reports; otherwise the counts are those of one check. A report with its
-    results and its decision belongs to the day it was created. Money, alerts and
-    corrections belong to their own day. Days are those of Nairobi.
+    `package` is null for reports that were ordered without one. Rows with
+    `all_packages` are the sums of all packages, so that a year is read quickly.
+    `check_name` is null for whole reports; otherwise the counts are those of one check.
+    A report with its results and its decision belongs to the day it was created. Money,
+    alerts and corrections belong to their own day. Days are those of Nairobi.
 
     Nothing here names a person, so figures stay when reports are erased.
     """
@@ -55,6 +56,7 @@ class DailyFigure(models.Model):
         Workspace, models.PROTECT, related_name="daily_figures", db_index=False
     )
     environment = models.CharField(max_length=10, choices=Environment)
+    all_packages = models.BooleanField(default=False)
     day = models.DateField()
     package = models.CharField(max_length=40, null=True)  # noqa: DJ001
     check_name = models.CharField(max_length=40, null=True)  # noqa: DJ001
@@ -90,22 +92,33 @@ class DailyFigure(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["workspace", "environment", "day", "package", "check_name"],
+                fields=[
+                    "workspace",
+                    "environment",
+                    "all_packages",
+                    "day",
+                    "package",
+                    "check_name",
+                ],
                 nulls_distinct=False,
                 name="one_figure_a_day_package_and_check",
             ),
             models.CheckConstraint(
+                name="figures_of_all_packages_name_none",
+                condition=Q(all_packages=False) | Q(package=None),
+            ),
+            models.CheckConstraint(
                 name="each_bucket_has_a_count",
                 condition=Q(
-                    turnaround_buckets__len=models.F("turnaround_counts__len"),
-                    decision_buckets__len=models.F("decision_counts__len"),
+                    turnaround_buckets__len=F("turnaround_counts__len"),
+                    decision_buckets__len=F("decision_counts__len"),
                 ),
             ),
         ]
         indexes = [
             # Totals of whole reports, which are few among the rows of their checks
             models.Index(
-                fields=["workspace", "environment", "day"],
+                fields=["workspace", "environment", "all_packages", "day"],
                 condition=Q(check_name=None),
                 name="figures_of_reports",
             )

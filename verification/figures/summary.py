@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import F, QuerySet, Sum
 
 from verification.figures.durations import percentile
 from verification.figures.models import COUNTS, SUMS, DailyFigure, DueDay, Progress
@@ -33,9 +33,9 @@ OF_PERIOD = f"""
 """
 # The filter by package -> its condition
 PACKAGES = {
-    "all": "true",
-    "none": "package IS NULL",
-    "one": "package = %(package)s",
+    "all": "all_packages",
+    "none": "NOT all_packages AND package IS NULL",
+    "one": "NOT all_packages AND package = %(package)s",
 }
 
 
@@ -211,7 +211,8 @@ def read_figures(account: Account, days: Days, package: str | None = None) -> Fi
         found.total.add(row)
         found.steps[_start_of(row["day"], starts)].add(row)
     of_period = _rows(account, days, package)
-    for row in _sums(of_period.filter(check_name=None), "package"):
+    by_package = _rows(account, days, package, apart=True)
+    for row in _sums(by_package.filter(check_name=None), "package"):
         found.packages.setdefault(row["package"] or WITHOUT_PACKAGE, Sums()).add(row)
     for row in _sums(of_period.exclude(check_name=None), "check_name"):
         found.checks.setdefault(row["check_name"], Sums()).add(row)
@@ -228,21 +229,23 @@ def read_figures(account: Account, days: Days, package: str | None = None) -> Fi
 def daily_rows(
     account: Account, days: Days, package: str | None
 ) -> QuerySet[DailyFigure]:
-    """Return the rows of the days, oldest first."""
-    return _rows(account, days, package).order_by(
+    """Return the rows of each day, package and check, oldest first."""
+    return _rows(account, days, package, apart=True).order_by(
         "day", F("package").asc(nulls_first=True), F("check_name").asc(nulls_first=True)
     )
 
 
-def _rows(account: Account, days: Days, package: str | None) -> QuerySet[DailyFigure]:
+def _rows(
+    account: Account, days: Days, package: str | None, *, apart: bool = False
+) -> QuerySet[DailyFigure]:
+    """Return the rows of a package, or the sums of all; `apart`: those of each."""
     rows = DailyFigure.objects.filter(
         workspace=account.workspace_id,
         environment=account.environment,
+        all_packages=package is None and not apart,
         day__range=(days.first, days.last),
     )
-    if package is None:
-        return rows
-    return rows.filter(Q(package=package or None))
+    return rows if package is None else rows.filter(package=package or None)
 
 
 def _sums(rows: QuerySet[DailyFigure], by: str) -> Any:
