@@ -42,7 +42,7 @@ def admin(
     with service.web():
         http = Connection(service.port)
         for what, path in pages.items():
-            samples = [_time_page(http, path, cookie) for _ in range(rounds + 1)]
+            samples = [time_page(http, path, cookie) for _ in range(rounds + 1)]
             yield Figure(what, samples[1:], target=MILLISECONDS)
     # The day of the newest report; the web server caches the figures for a minute.
     found = [timed(lambda: figures(workspace_rows.NEWEST)) for _ in range(rounds)]
@@ -74,7 +74,7 @@ def _cookie() -> str:
     return f"{name}={client.cookies[name].value}"
 
 
-def _time_page(http: Connection, path: str, cookie: str) -> float:
+def time_page(http: Connection, path: str, cookie: str) -> float:
     head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
     started = time.perf_counter()
     status, body = http.send(head.encode())
