@@ -1,4 +1,4 @@
-"""Pause and resume rules, and notify owners of paused rules."""
+"""Pause and resume rules, and notify members of paused rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from verification.reports.request import Catalogue, ConsentInput, catalogue
 from verification.reports.status import locked_reports
 from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance, account_of
-from workspaces.models import Client, Environment, Workspace
+from workspaces.member_messages import to_members
+from workspaces.models import Client, Environment, MemberMessage, Workspace
 
 # A path, because `runs` imports this module.
 LAUNCH_JOB = "monitoring.runs.launch_due_runs"
@@ -244,13 +245,13 @@ def schedule_message(reason: PauseReason, at: datetime) -> None:
 
 @job
 def notify_paused() -> None:
-    """Notify owners of paused rules: one message for all rules of one reason.
+    """Notify members of paused rules: one message for all rules of one reason.
 
     Several of these jobs may run at the same time.
     """
     groups = _unnotified().values_list("workspace", "environment", "pause_reason")
     for workspace_id, environment, reason in list(groups.order_by().distinct()):
-        _notify_owner(workspace_id, environment, PauseReason(reason))
+        _notify_members(workspace_id, environment, PauseReason(reason))
 
 
 def _unnotified() -> QuerySet[Rule]:
@@ -260,7 +261,7 @@ def _unnotified() -> QuerySet[Rule]:
 
 
 @transaction.atomic
-def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
+def _notify_members(workspace_id: UUID, environment: str, reason: PauseReason) -> None:
     paused = _unnotified().filter(
         workspace=workspace_id, environment=environment, pause_reason=reason
     )
@@ -270,22 +271,21 @@ def _notify_owner(workspace_id: UUID, environment: str, reason: PauseReason) -> 
         return
     Rule.objects.filter(pk__in=rules).update(notified_at=now())
     workspace = Workspace.objects.get(pk=workspace_id)
-    notify(
-        OutgoingMessage(
-            Kind.MONITORING_PAUSED,
-            Channel.EMAIL,
-            cause=f"monitoring-paused:{uuid7()}",
-            recipient=workspace.contact_email,
-            context={
-                "workspace": workspace.name,
-                "environment": environment,
-                "reason": reason.value,
-                "count": len(rules),
-                # Names and references would outlive the erasure of the subject.
-                "rules": [str(pk) for pk in rules[:MAX_NAMED_RULES]],
-                "more": max(0, len(rules) - MAX_NAMED_RULES),
-            },
-            workspace_id=workspace_id,
-            sandbox=environment == Environment.SANDBOX,
-        )
+    message = OutgoingMessage(
+        Kind.MONITORING_PAUSED,
+        Channel.EMAIL,
+        cause=f"monitoring-paused:{uuid7()}",
+        recipient="",
+        context={
+            "workspace": workspace.name,
+            "environment": environment,
+            "reason": reason.value,
+            "count": len(rules),
+            # Names and references would outlive the erasure of the subject.
+            "rules": [str(pk) for pk in rules[:MAX_NAMED_RULES]],
+            "more": max(0, len(rules) - MAX_NAMED_RULES),
+        },
+        workspace_id=workspace_id,
+        sandbox=environment == Environment.SANDBOX,
     )
+    notify(*to_members(workspace, MemberMessage.RULES_PAUSED, message))

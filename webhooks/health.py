@@ -1,4 +1,4 @@
-"""Count a receiver's failures: notify its owners, open its breaker, disable it."""
+"""Count a receiver's failures: notify members, open its breaker, disable it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.local_time import utc_text
 from webhooks.models import Attempt, Configuration
 from webhooks.sender import Answer
-from workspaces.models import Environment
+from workspaces.member_messages import to_members
+from workspaces.models import Environment, MemberMessage
 
 GONE = 410
-# The service notifies the owners at this failure in a row.
+# The service notifies members at this failure in a row.
 NOTIFIES_AT = 4
 # A configuration is disabled after so long and so many failures without a success.
 DISABLE_AFTER = timedelta(days=5)
@@ -109,18 +110,20 @@ def _unless_replaced(
 
 @job
 def notify_failing(configuration_id: str) -> None:
-    """Notify the owners of failures, unless the receiver has recovered since."""
+    """Notify members of failures, unless the receiver has recovered since."""
     configuration = _find_configuration(configuration_id)
     if configuration and configuration.failing_since:
-        _notify_owners(configuration, Kind.WEBHOOK_FAILING, configuration.failing_since)
+        _notify_members(
+            configuration, Kind.WEBHOOK_FAILING, configuration.failing_since
+        )
 
 
 @job
 def notify_disabled(configuration_id: str) -> None:
-    """Notify the owners that the service disabled it, unless it is enabled again."""
+    """Notify members that the service disabled it, unless it is enabled again."""
     configuration = _find_configuration(configuration_id)
     if configuration and configuration.disabled_at:
-        _notify_owners(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)
+        _notify_members(configuration, Kind.WEBHOOK_DISABLED, configuration.disabled_at)
 
 
 def _find_configuration(configuration_id: str) -> Configuration | None:
@@ -128,25 +131,24 @@ def _find_configuration(configuration_id: str) -> Configuration | None:
     return found.filter(pk=configuration_id).first()
 
 
-def _notify_owners(configuration: Configuration, kind: Kind, since: datetime) -> None:
+def _notify_members(configuration: Configuration, kind: Kind, since: datetime) -> None:
     failing_since = configuration.failing_since
     kind_label = kind.lower().replace("_", "-")
-    notify(
-        OutgoingMessage(
-            kind,
-            Channel.EMAIL,
-            cause=f"{kind_label}:{configuration.pk}:{utc_text(since)}",
-            recipient=configuration.workspace.contact_email,
-            context={
-                "workspace": configuration.workspace.name,
-                "environment": configuration.environment,
-                "url": configuration.url,
-                "failures": configuration.failures_in_row,
-                "failingSince": utc_text(failing_since) if failing_since else None,
-                "reason": configuration.disabled_reason,
-                "docs": f"{settings.BASE_URL}/docs",
-            },
-            workspace_id=configuration.workspace_id,
-            sandbox=configuration.environment == Environment.SANDBOX,
-        )
+    message = OutgoingMessage(
+        kind,
+        Channel.EMAIL,
+        cause=f"{kind_label}:{configuration.pk}:{utc_text(since)}",
+        recipient="",
+        context={
+            "workspace": configuration.workspace.name,
+            "environment": configuration.environment,
+            "url": configuration.url,
+            "failures": configuration.failures_in_row,
+            "failingSince": utc_text(failing_since) if failing_since else None,
+            "reason": configuration.disabled_reason,
+            "docs": f"{settings.BASE_URL}/docs",
+        },
+        workspace_id=configuration.workspace_id,
+        sandbox=configuration.environment == Environment.SANDBOX,
     )
+    notify(*to_members(configuration.workspace, MemberMessage.WEBHOOK, message))

@@ -4,7 +4,8 @@ A movement writes its entry and the balance in the caller's transaction. Account
 updated in the order of their ids, so that transactions do not deadlock, and as late as
 possible, so that they do not wait for long.
 
-`notify_low_balances` tells owners before what they have paid in advance is used up.
+`notify_low_balances` tells owners, and other members who want to know, before what they
+have paid in advance is used up.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ from verification.notifications.models import Notification
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from workspaces.models import Account, Environment, LedgerEntry, Workspace
+from workspaces.member_messages import to_members
+from workspaces.models import (
+    Account,
+    Environment,
+    LedgerEntry,
+    MemberMessage,
+    Workspace,
+)
 
 Kind = LedgerEntry.Kind
 MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
@@ -239,7 +247,7 @@ SPENDABLE = F("balance") + Case(
 
 @job
 def notify_low_balances() -> None:
-    """Notify the owners of low accounts, once for each fall below the threshold.
+    """Notify members of low accounts, once for each fall below the threshold.
 
     Any number of these jobs may run at once.
     """
@@ -253,7 +261,7 @@ def notify_low_balances() -> None:
         Exists(charges), low_balance_notified_at=None, workspace__suspended_at=None
     )
     for account_id in list(low.values_list("pk", flat=True)):
-        _notify_owner(account_id)
+        _notify_members(account_id)
 
 
 def _low_accounts() -> QuerySet[Account]:
@@ -263,22 +271,21 @@ def _low_accounts() -> QuerySet[Account]:
 
 
 @transaction.atomic
-def _notify_owner(account_id: UUID) -> None:
+def _notify_members(account_id: UUID) -> None:
     moment = now()
     unnotified = _low_accounts().filter(pk=account_id, low_balance_notified_at=None)
     if not unnotified.update(low_balance_notified_at=moment):
         return
     account = Account.objects.select_related("workspace").get(pk=account_id)
-    notify(
-        OutgoingMessage(
-            Notification.Kind.LOW_BALANCE,
-            Notification.Channel.EMAIL,
-            cause=f"low-balance:{account.pk}:{utc_text(moment)}",
-            recipient=account.workspace.contact_email,
-            context=_low_balance_context(account),
-            workspace_id=account.workspace_id,
-        )
+    message = OutgoingMessage(
+        Notification.Kind.LOW_BALANCE,
+        Notification.Channel.EMAIL,
+        cause=f"low-balance:{account.pk}:{utc_text(moment)}",
+        recipient="",
+        context=_low_balance_context(account),
+        workspace_id=account.workspace_id,
     )
+    notify(*to_members(account.workspace, MemberMessage.LOW_BALANCE, message))
 
 
 def _low_balance_context(account: Account) -> dict[str, str]:

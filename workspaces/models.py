@@ -591,6 +591,101 @@ class Member(models.Model):
         return self.user.get_full_name() or f"{self.role} of {self.workspace_id}"
 
 
+class MemberMessage(models.TextChoices):
+    """The kinds of messages about a workspace that each member chooses."""
+
+    REPORT_READY = "REPORT_READY"
+    REPORT_FAILED = "REPORT_FAILED"
+    DECISION_WAITING = "DECISION_WAITING"
+    ALERT = "ALERT"
+    RULES_PAUSED = "RULES_PAUSED"
+    LOW_BALANCE = "LOW_BALANCE"
+    WEBHOOK = "WEBHOOK"
+
+
+class MessageTime(models.TextChoices):
+    NOW = "NOW"
+    # In the digest of the next morning
+    DAILY = "DAILY"
+    OFF = "OFF"
+
+
+class MessageChoice(models.Model):
+    """When a member gets messages of a kind. Without a row the default holds."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The migration adds the constraint: the database deletes the choices with the
+    # member, also if a former version deletes it.
+    member = models.ForeignKey(
+        Member,
+        models.CASCADE,
+        related_name="message_choices",
+        db_index=False,
+        db_constraint=False,
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    kind = models.CharField(max_length=16, choices=MemberMessage)
+    time = models.CharField(max_length=5, choices=MessageTime)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["member", "environment", "kind"],
+                name="one_message_choice_a_kind",
+            ),
+            models.CheckConstraint(
+                name="message_choices_have_a_known_time",
+                condition=Q(time__in=MessageTime.values),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.time}"
+
+
+class MessageWindow(models.Model):
+    """Where the news of a kind begin that no member has got yet.
+
+    It exists while a member of the workspace may want this kind at once.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="message_windows", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    kind = models.CharField(max_length=16, choices=MemberMessage)
+    told_until = models.DateTimeField()
+    # The next message goes out no earlier.
+    rests_until = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "environment", "kind"],
+                name="one_message_window_a_kind",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.workspace_id}"
+
+
+class DigestDay(models.Model):
+    """A day whose digests are all in the outbox, with news until this time."""
+
+    day = models.DateField(primary_key=True)
+    until = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.day}"
+
+
 class Note(models.Model):
     """A note of staff about a workspace.
 

@@ -41,6 +41,7 @@ TABLE = {
     "keys-revoke": (MANAGERS, MANAGERS),
     "exports": (ALL, ALL),
     "requests": (ADMINISTRATION, None),
+    "messages": (ALL, ALL),
     "reports": (ALL, None),
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),

@@ -9,6 +9,7 @@ from tests.notifications.messages import CONTEXT, LINK, email_message, sms_messa
 from verification import links
 from verification.notifications.models import (
     BILINGUAL,
+    CHOSEN_KINDS,
     OWN_DATA_KINDS,
     Kind,
     Language,
@@ -20,6 +21,7 @@ from verification.notifications.templates import (
     write_email,
     write_sms,
 )
+from workspaces.models import MemberMessage
 
 REFERENCE = {
     "requester": "Acacia Lenders",
@@ -130,6 +132,7 @@ CODE = {
     "operator": "Verification reports",
     "code": "012345",
 }
+LINE = {"kind": "REPORT_READY", "environment": "production", "count": 3, "url": LINK}
 CONTEXTS = {
     Kind.CONSENT_REQUEST: CONTEXT,
     Kind.CONSENT_REMINDER: CONTEXT,
@@ -152,6 +155,20 @@ CONTEXTS = {
     Kind.NEW_LINK_WANTED: LINK_WANTED,
     Kind.WEBHOOK_FAILING: WEBHOOK,
     Kind.WEBHOOK_DISABLED: WEBHOOK,
+    Kind.MEMBER_NEWS: {
+        "workspace": "Acacia Lenders",
+        "line": LINE,
+        "urls": [LINK],
+        "more": 2,
+        "choicesUrl": LINK,
+    },
+    Kind.MEMBER_DIGEST: {
+        "workspace": "Acacia Lenders",
+        "happenedAt": "2026-12-05T08:15:30.123456Z",
+        "lines": [LINE],
+        "sandboxLines": [LINE],
+        "choicesUrl": LINK,
+    },
     Kind.INVITATION: INVITATION,
     Kind.STAFF_INVITATION: {**INVITATION, "name": "Njeri Kamau"},
     Kind.ACCOUNT_CONFIRM: ACCOUNT,
@@ -182,6 +199,8 @@ TO_OWNERS = {
     Kind.NEW_LINK_WANTED,
     Kind.WEBHOOK_FAILING,
     Kind.WEBHOOK_DISABLED,
+    Kind.MEMBER_NEWS,
+    Kind.MEMBER_DIGEST,
     Kind.CORRECTION_OPENED,
     Kind.CORRECTION_RERUN,
 }
@@ -308,6 +327,31 @@ def test_sandbox_email_says_so_in_its_subject():
     assert letter.subject.startswith("[SANDBOX] ")
 
 
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("count", [1, 7])
+def test_each_kind_of_news_has_words_of_its_own(language: str, count: int):
+    subjects = [
+        write_email(
+            written(
+                Kind.MEMBER_NEWS,
+                language,
+                context={"line": {**LINE, "kind": kind, "count": count}},
+            )
+        ).subject
+        for kind in MemberMessage.values
+    ]
+
+    assert len(set(subjects)) == len(subjects)
+
+
+@pytest.mark.parametrize("kind", sorted(CHOSEN_KINDS))
+@pytest.mark.parametrize("language", Language.values)
+def test_message_that_members_choose_leads_to_the_choice(kind: Kind, language: str):
+    url = "https://verify.test/console/choices"
+    letter = write_email(written(kind, language, context={"choicesUrl": url}))
+    assert letter.text.endswith(f"{url}\n")
+
+
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_receipt_names_the_decision(decision: str):
     letter = write_email(written(Kind.CONSENT_RECEIPT, context={"decision": decision}))
@@ -378,7 +422,8 @@ def test_every_template_belongs_to_a_kind():
     footers = {f"footer.email.{language}.txt" for language in Language.values} | {
         f"footer.sms.{language}.txt" for language in [*Language.values, "both"]
     }
-    assert names == wanted_names | footers
+    parts = {f"member_line.{language}.txt" for language in Language.values}
+    assert names == wanted_names | footers | parts
 
 
 @pytest.mark.parametrize("language", Language.values)

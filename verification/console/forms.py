@@ -63,6 +63,7 @@ from workspaces.models import (
     ApiKey,
     Environment,
     Member,
+    MessageTime,
     Role,
     Scope,
     default_scopes,
@@ -563,6 +564,26 @@ def score_field(label: Any, help_text: Any) -> forms.IntegerField:
             _("Enter a score from 0 to 100, or nothing"),
         ),
     )
+
+
+class MessagesForm(forms.Form):
+    """When a member gets each kind of messages."""
+
+    def __init__(
+        self, *args: Any, kinds: Iterable[tuple[str, Any, Any]], **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        for kind, label, hint in kinds:
+            self.fields[kind] = forms.ChoiceField(
+                label=label,
+                help_text=hint,
+                choices=[
+                    (MessageTime.NOW, _("At once")),
+                    (MessageTime.DAILY, _("Once a day, at 7 in the morning")),
+                    (MessageTime.OFF, _("Never")),
+                ],
+                error_messages=REQUIRED_ERROR,
+            )
 
 
 class SecondMemberForm(forms.ModelForm):

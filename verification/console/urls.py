@@ -15,6 +15,7 @@ from verification.console import (
     figures,
     golive,
     home,
+    member_messages,
     monitoring,
     order_pages,
     packages,
@@ -190,6 +191,7 @@ PAGES = [
         sandbox.remove_address,
         name="mailbox-remove",
     ),
+    path("messages/", member_messages.choose, name="messages"),
     path("members/", access.list_members, name="members"),
     path("members/leave", access.leave, name="members-leave"),
     path("members/<uuid:member>/role", access.change_role, name="members-role"),
@@ -256,5 +258,11 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("new", home.create_workspace, name="create"),
     path("invitations/<str:token>", access.show_invitation, name="invitation"),
+    path("messages", member_messages.choose_workspace, name="messages-workspaces"),
+    path(
+        "messages/off/<uuid:member>/<slug:what>/<str:token>",
+        member_messages.turn_off,
+        name="messages-off",
+    ),
     path("<uuid:workspace>/<environment:environment>/", include(PAGES)),
 ]

@@ -45,6 +45,8 @@ SCHEDULES = {
     "webhooks.delivery.send_due_deliveries": 1,
     "verification.notifications.delivery.send_due_notifications": 1,
     "verification.notifications.outbox.purge_recipients": 60,
+    "verification.digests.messages.send_news": 1,
+    "verification.digests.messages.send_digests": 10,
     "webhooks.events.purge_events": 60,
     "verification.batches.models.purge_uploads": 60,
     "verification.reports.idempotency.purge_idempotency_records": 60,

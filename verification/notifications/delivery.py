@@ -26,14 +26,20 @@ from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
+    CHOSEN_KINDS,
     OWN_DATA_KINDS,
     Channel,
     Notification,
     NotificationError,
     NotificationStatus,
     Outcome,
+    RefusedAddress,
 )
-from verification.notifications.recipients import CODE_KINDS, count_or_withhold
+from verification.notifications.recipients import (
+    CODE_KINDS,
+    address_hash,
+    count_or_withhold,
+)
 from verification.notifications.sms import send_sms
 from verification.notifications.templates import EmailText, write_email, write_sms
 from verification.values.clock import now
@@ -77,7 +83,8 @@ def send_due_notifications() -> None:
             if claimed is None:
                 break
             outcome = attempt(claimed, mailer)
-            record(claimed, outcome)
+            if record(claimed, outcome):
+                _remember_refusal(claimed, outcome)
             if outcome.is_away:
                 _postpone_emails(now() + _rest(claimed))
     schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
@@ -194,6 +201,16 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     )
 
 
+def _remember_refusal(notification: Notification, outcome: Outcome) -> None:
+    """Remember a member's address that is refused for good; members get many mails."""
+    is_refused = outcome.error == NotificationError.REFUSED and outcome.permanent
+    if is_refused and notification.kind in CHOSEN_KINDS:
+        hashed = address_hash(notification.channel, str(notification.recipient))
+        RefusedAddress.objects.update_or_create(
+            address_hash=hashed, defaults={"refused_at": now()}
+        )
+
+
 class Mailer:
     """A connection for sending letters one by one. Use it as a context manager."""
 
@@ -239,9 +256,11 @@ def _message(notification: Notification, letter: EmailText) -> EmailMessage:
         "Auto-Submitted": "auto-generated",
     }
     if notification.kind in BLOCKABLE_KINDS:
-        # One click in the mail program blocks the sender (RFC 8058).
-        headers["List-Unsubscribe"] = f"<{links.block_url(notification.pk)}>"
-        headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+        # One click in the mail program blocks the sender.
+        headers |= _one_click(links.block_url(notification.pk))
+    elif off_url := (notification.context or {}).get("offUrl"):
+        # It turns messages of this kind off, for this member.
+        headers |= _one_click(off_url)
     message = EmailMessage(
         letter.subject,
         letter.text,
@@ -251,6 +270,14 @@ def _message(notification: Notification, letter: EmailText) -> EmailMessage:
     for attachment in letter.attachments:
         message.attach(*attachment)
     return message
+
+
+def _one_click(url: str) -> dict[str, str]:
+    """Return the headers for a button of the mail program (RFC 8058)."""
+    return {
+        "List-Unsubscribe": f"<{url}>",
+        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+    }
 
 
 def message_id(notification: Notification) -> str:

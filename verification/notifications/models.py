@@ -48,6 +48,9 @@ class Kind(models.TextChoices):
     NEW_LINK_WANTED = "NEW_LINK_WANTED"
     WEBHOOK_FAILING = "WEBHOOK_FAILING"
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
+    # To members who want them; from `digests`
+    MEMBER_NEWS = "MEMBER_NEWS"
+    MEMBER_DIGEST = "MEMBER_DIGEST"
     # To invited people; from `workspaces.members` and `accounts.colleagues`
     INVITATION = "INVITATION"
     STAFF_INVITATION = "STAFF_INVITATION"
@@ -98,6 +101,17 @@ BLOCKABLE_KINDS = (THIRD_PARTY_KINDS - OWN_DATA_KINDS) | {
     Kind.INVITATION,
     Kind.SANDBOX_ADDRESS,
 }
+# Messages that each member chooses; `workspaces.member_messages` finds who gets them.
+CHOSEN_KINDS = frozenset(
+    {
+        Kind.LOW_BALANCE,
+        Kind.MONITORING_PAUSED,
+        Kind.WEBHOOK_FAILING,
+        Kind.WEBHOOK_DISABLED,
+        Kind.MEMBER_NEWS,
+        Kind.MEMBER_DIGEST,
+    }
+)
 
 
 class Channel(models.TextChoices):
@@ -298,6 +312,28 @@ class Block(models.Model):
 
     def __str__(self) -> str:
         return f"{self.reason} {self.id}"
+
+
+class RefusedAddress(models.Model):
+    """An e-mail address of a member that the mail server has refused for good.
+
+    Only a keyed hash of it is kept, for 30 days, or until the member tries again.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    address_hash = KeyedHashField()
+    refused_at = models.DateTimeField(default=now)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["address_hash"], name="one_refusal_an_address"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"refused on {self.refused_at:%Y-%m-%d}"
 
 
 class SandboxAddress(models.Model):

@@ -227,6 +227,12 @@ DELETE FROM notifications_sandboxaddress WHERE id IN (
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 """
+DELETE_REFUSALS = """
+DELETE FROM notifications_refusedaddress WHERE id IN (
+    SELECT id FROM notifications_refusedaddress
+    WHERE refused_at < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
 DELETE_COUNTS = """
 DELETE FROM notifications_dailycount WHERE (subject, day) IN (
     SELECT subject, day FROM notifications_dailycount
@@ -237,8 +243,11 @@ DELETE FROM notifications_dailycount WHERE (subject, day) IN (
 
 @job
 def purge_recipients() -> None:
-    """Erase recipients and content of notifications after `RETENTION`."""
-    for statement in (GIVE_UP, ERASE_CONTENT):
+    """Erase recipients and content of notifications after `RETENTION`.
+
+    The hashes of addresses that refused a message go after the same time.
+    """
+    for statement in (GIVE_UP, ERASE_CONTENT, DELETE_REFUSALS):
         execute_in_batches(statement, before=now() - RETENTION)
     delete_emails_before(now() - RETENTION)
     yesterday = now() - timedelta(days=1)

@@ -78,6 +78,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_invitation": ACCOUNTS,
     "workspaces_ledgerentry": {BOOKS: "kind note", ACTORS: "actor"},
     "workspaces_member": ACCOUNTS,
+    "workspaces_messagechoice": CODES,
+    "workspaces_messagewindow": CODES,
     "workspaces_note": STAFF,
     "workspaces_ratecount": CODES,
     "workspaces_retentionterm": CODES,
@@ -116,6 +118,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "notifications_notification": {
         CODES: "kind channel cause language status error",
     },
+    "notifications_refusedaddress": {HASHES: "address_hash"},
     # Addresses of members, who type the code that is sent there
     "notifications_sandboxaddress": {
         ACCOUNTS: "channel address address_hash code_hash",

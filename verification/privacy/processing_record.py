@@ -152,7 +152,7 @@ PURGES: dict[str, tuple[str, str]] = {
         f"after {TIME_TO_DECIDE.days} days",
     ),
     "verification.notifications.outbox.purge_recipients": (
-        "recipients and contents of messages",
+        "recipients and contents of messages, hashes of addresses that refused them",
         f"after {outbox.RETENTION.days} days",
     ),
     "webhooks.events.purge_events": (

@@ -124,6 +124,7 @@ INSTALLED_APPS = [
     "verification.sources",
     "verification.checks",
     "verification.decisions",
+    "verification.digests",
     "verification.golive",
     "verification.batches",
     "monitoring",

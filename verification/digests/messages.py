@@ -1,0 +1,225 @@
+"""Write to members what they want to know: at once, gathered, or in a daily digest.
+
+At once means within three minutes. What happens within a minute is in one message, and
+after a message the next one of its kind rests for ten minutes: 500 reports of a batch
+are one message. `MessageWindow` has a row for each kind that somebody wants at once, so
+the job reads nothing for other workspaces.
+
+The digest is written at seven in Nairobi. The outbox takes one for a member and day,
+however often the job runs, and wherever it was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from verification.digests.news import (
+    Counts,
+    Period,
+    first_moment,
+    page_url,
+    row_urls,
+)
+from verification.jobs.queue import beat, job
+from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI, utc_text
+from workspaces.member_messages import (
+    DIGEST,
+    choices_of,
+    links_of,
+    off_name,
+    reachable,
+)
+from workspaces.models import (
+    DigestDay,
+    Environment,
+    Member,
+    MemberMessage,
+    MessageTime,
+    MessageWindow,
+    Workspace,
+)
+
+# A transaction that ends a report commits within this time.
+COMMIT_DELAY = timedelta(seconds=30)
+GATHER = timedelta(minutes=1)
+REST = timedelta(minutes=10)
+# Older news are no news, such as those of the time when a workspace was suspended.
+LONGEST_WINDOW = timedelta(days=1)
+LONGEST_DIGEST = timedelta(days=7)
+MORNING = time(7, tzinfo=NAIROBI)
+DIGEST_DAYS_KEPT = timedelta(days=30)
+WORKSPACES_AT_ONCE = 200
+
+
+@job
+def send_news() -> None:
+    """Send what has happened to members who want it at once.
+
+    Any number of these jobs may run at the same time.
+    """
+    due = MessageWindow.objects.filter(
+        Q(rests_until=None) | Q(rests_until__lte=now()), workspace__suspended_at=None
+    )
+    for pk in list(due.values_list("pk", flat=True)):
+        if not beat():
+            break
+        _send_window(pk)
+
+
+@transaction.atomic
+def _send_window(pk: UUID) -> None:
+    locked = MessageWindow.objects.select_for_update(skip_locked=True, of=("self",))
+    window = locked.select_related("workspace").filter(pk=pk).first()
+    if window is None:
+        return
+    at = now()
+    if window.rests_until and window.rests_until > at:
+        # Another job has sent it meanwhile.
+        return
+    key = window.environment, MemberMessage(window.kind)
+    choices = choices_of([window.workspace_id]).get(window.workspace_id)
+    members = choices.wanted(MessageTime.NOW).get(key, []) if choices else []
+    if not members:
+        window.delete()
+        return
+    until = at - COMMIT_DELAY
+    period = Period(max(window.told_until, until - LONGEST_WINDOW), until)
+    first = first_moment(key[1], window.workspace_id, window.environment, period)
+    if first is None:
+        # Written now and then, so that the next query has little to read.
+        if period.since < until - REST:
+            MessageWindow.objects.filter(pk=pk).update(told_until=until)
+        return
+    if first > until - GATHER:
+        return
+    MessageWindow.objects.filter(pk=pk).update(told_until=until, rests_until=at + REST)
+    notify(*_news(window, reachable(members), period))
+
+
+def _news(
+    window: MessageWindow, members: Sequence[Member], period: Period
+) -> list[OutgoingMessage]:
+    kind, environment = MemberMessage(window.kind), window.environment
+    counts = Counts(kind, [window.workspace_id], period)
+    return [
+        OutgoingMessage(
+            Kind.MEMBER_NEWS,
+            Channel.EMAIL,
+            cause=f"news:{window.pk}:{utc_text(period.until)}:{member.pk}",
+            recipient=member.user.email,
+            context={
+                "workspace": window.workspace.name,
+                "line": _line(kind, member, environment, count),
+                "urls": (urls := row_urls(kind, member, environment, period)),
+                "more": count - len(urls),
+                **links_of(member, off_name(environment, kind), environment),
+            },
+            language=BILINGUAL,
+            workspace_id=window.workspace_id,
+            sandbox=environment == Environment.SANDBOX,
+        )
+        for member in members
+        if (count := counts.of(member, environment))
+    ]
+
+
+def _line(
+    kind: MemberMessage, member: Member, environment: str, count: int
+) -> dict[str, Any]:
+    """Return a line of a message: how much of what, and where."""
+    return {
+        "kind": kind.value,
+        "environment": environment,
+        "count": count,
+        "url": page_url(kind, member, environment),
+    }
+
+
+@job
+def send_digests() -> None:
+    """Send the digests of today from seven o'clock on, once for each day."""
+    local = now().astimezone(NAIROBI)
+    until = datetime.combine(local.date(), MORNING).astimezone(UTC)
+    if local < until + COMMIT_DELAY:
+        return
+    done = DigestDay.objects.order_by("-day").first()
+    if done and done.day >= local.date():
+        return
+    yesterday = until - timedelta(days=1)
+    since = max(done.until, until - LONGEST_DIGEST) if done else yesterday
+    active = Workspace.objects.filter(suspended_at=None).order_by("id")
+    workspaces = list(active.values_list("pk", flat=True))
+    for start in range(0, len(workspaces), WORKSPACES_AT_ONCE):
+        beat()
+        some = workspaces[start : start + WORKSPACES_AT_ONCE]
+        _send_digests(some, Period(since, until), local.date())
+    DigestDay.objects.get_or_create(day=local.date(), defaults={"until": until})
+    DigestDay.objects.filter(day__lt=local.date() - DIGEST_DAYS_KEPT).delete()
+
+
+@transaction.atomic
+def _send_digests(workspace_ids: Sequence[UUID], period: Period, day: date) -> None:
+    wanted = [
+        (member, environment, kind)
+        for choices in choices_of(workspace_ids).values()
+        for (environment, kind), members in choices.wanted(MessageTime.DAILY).items()
+        for member in members
+    ]
+    counts = {
+        kind: Counts(kind, {m.workspace_id for m, _, k in wanted if k == kind}, period)
+        for kind in {kind for _, _, kind in wanted}
+    }
+    lines: dict[Member, list[dict[str, Any]]] = {}
+    for member, environment, kind in wanted:
+        if count := counts[kind].of(member, environment):
+            line = _line(kind, member, environment, count)
+            lines.setdefault(member, []).append(line)
+    names = dict(
+        Workspace.objects.filter(pk__in={m.workspace_id for m in lines}).values_list(
+            "pk", "name"
+        )
+    )
+    notify(
+        *(
+            _digest(member, names[member.workspace_id], lines[member], period, day)
+            for member in reachable(lines)
+        )
+    )
+
+
+def _digest(
+    member: Member,
+    workspace: str,
+    lines: Sequence[dict[str, Any]],
+    period: Period,
+    day: date,
+) -> OutgoingMessage:
+    own = {e: [one for one in lines if one["environment"] == e] for e in Environment}
+    sandbox, production = own[Environment.SANDBOX], own[Environment.PRODUCTION]
+    place = Environment.PRODUCTION if production else Environment.SANDBOX
+    return OutgoingMessage(
+        Kind.MEMBER_DIGEST,
+        Channel.EMAIL,
+        # The outbox takes one message of a cause.
+        cause=f"digest:{member.pk}:{day}",
+        recipient=member.user.email,
+        context={
+            "workspace": workspace,
+            "happenedAt": utc_text(period.since),
+            "lines": production,
+            "sandboxLines": sandbox,
+            **links_of(member, DIGEST, place),
+        },
+        language=BILINGUAL,
+        workspace_id=member.workspace_id,
+        sandbox=not production,
+    )

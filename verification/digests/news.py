@@ -1,0 +1,187 @@
+"""Find what has happened in workspaces, for messages to members.
+
+The rows of reports, alerts and proposals tell it themselves: nothing is written for
+these messages when a report ends. Each kind takes one query, however many workspaces it
+is about.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Count, Min, Q, QuerySet
+from django.urls import reverse
+
+from monitoring.models import Alert, Rule, RuleStatus
+from monitoring.pauses import NOTIFIED_REASONS
+from verification.decisions.models import Decision, DecisionState
+from verification.reports.models import Report, ReportStatus
+from webhooks.health import NOTIFIES_AT
+from webhooks.models import Configuration
+from workspaces.models import Account, Environment, Member, MemberMessage
+
+# A message names no more reports, alerts or proposals than these.
+MAX_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The time from `since`, which is not included, to `until`."""
+
+    since: datetime
+    until: datetime
+
+    def of(self, column: str) -> dict[str, datetime]:
+        """Return the lookups for rows whose column lies in the period."""
+        return {f"{column}__gt": self.since, f"{column}__lte": self.until}
+
+
+def _ended(period: Period, *statuses: ReportStatus) -> QuerySet[Report]:
+    """Return reports that ended; alerts tell of the runs of monitoring rules."""
+    ended = Report.objects.filter(erased_at=None, **period.of("completed_at"))
+    return ended.filter(status__in=statuses, monitoring_id=None)
+
+
+def _ready(period: Period) -> QuerySet[Any]:
+    return _ended(period, ReportStatus.READY)
+
+
+def _failed(period: Period) -> QuerySet[Any]:
+    return _ended(period, ReportStatus.FAILED, ReportStatus.PARTIAL)
+
+
+def _proposals(period: Period) -> QuerySet[Any]:
+    waiting = Decision.objects.filter(state=DecisionState.PENDING)
+    return waiting.filter(**period.of("created_at"))
+
+
+def _alerts(period: Period) -> QuerySet[Any]:
+    return Alert.objects.filter(**period.of("created_at"))
+
+
+def _paused_rules(period: Period) -> QuerySet[Any]:
+    paused = Rule.objects.filter(status=RuleStatus.PAUSED, **period.of("paused_at"))
+    return paused.filter(pause_reason__in=NOTIFIED_REASONS)
+
+
+def _low_accounts(period: Period) -> QuerySet[Any]:
+    return Account.objects.filter(**period.of("low_balance_notified_at"))
+
+
+def _failing_receivers(period: Period) -> QuerySet[Any]:
+    """Return receivers that were disabled, or that still fail."""
+    failing = Q(enabled=True, failures_in_row__gte=NOTIFIES_AT)
+    return Configuration.objects.filter(Q(**period.of("disabled_at")) | failing)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the news of a kind come from.
+
+    `moment` is the column with the time of a row, and `maker` the one with the user who
+    needs no message about it. `page` of the console shows them all; `row_page` shows
+    one, whose id is in the column `row_id` and in the address as `argument`.
+    """
+
+    rows: Callable[[Period], QuerySet[Any]]
+    page: str
+    moment: str = ""
+    maker: str = ""
+    row_page: str = ""
+    argument: str = ""
+    row_id: str = "id"
+
+
+_REPORT = {"row_page": "reports-detail", "argument": "report"}
+SOURCES = {
+    MemberMessage.REPORT_READY: Source(_ready, "reports", "completed_at", **_REPORT),
+    MemberMessage.REPORT_FAILED: Source(_failed, "reports", "completed_at", **_REPORT),
+    MemberMessage.DECISION_WAITING: Source(
+        _proposals, "reports", "created_at", "made_by_user", **_REPORT, row_id="report"
+    ),
+    MemberMessage.ALERT: Source(
+        _alerts,
+        "monitoring-alerts",
+        "created_at",
+        row_page="monitoring-alert",
+        argument="alert",
+    ),
+    MemberMessage.RULES_PAUSED: Source(_paused_rules, "monitoring"),
+    MemberMessage.LOW_BALANCE: Source(_low_accounts, "money"),
+    MemberMessage.WEBHOOK: Source(_failing_receivers, "webhooks"),
+}
+
+
+class Counts:
+    """How many rows of one kind there are for each member in a period."""
+
+    def __init__(
+        self, kind: MemberMessage, workspaces: Collection[UUID], period: Period
+    ) -> None:
+        source = SOURCES[kind]
+        rows = source.rows(period).filter(
+            # Both environments, for indexes that begin with these columns
+            workspace__in=workspaces,
+            environment__in=Environment.values,
+        )
+        maker = [source.maker] if source.maker else []
+        grouped = rows.order_by().values_list("workspace", "environment", *maker)
+        self._counts: dict[tuple[UUID, str], dict[int | None, int]] = defaultdict(dict)
+        for workspace, environment, *made_by, count in grouped.annotate(Count("pk")):
+            user = made_by[0] if made_by else None
+            self._counts[workspace, environment][user] = count
+
+    def of(self, member: Member, environment: str) -> int:
+        """Return how many there are, without what the member made."""
+        found = self._counts.get((member.workspace_id, environment), {})
+        return sum(n for user, n in found.items() if user != member.user_id)
+
+
+def first_moment(
+    kind: MemberMessage, workspace: UUID, environment: str, period: Period
+) -> datetime | None:
+    """Return when the first of them happened, or None if nothing has."""
+    rows = _rows_of(kind, workspace, environment, period)
+    found: datetime | None = rows.aggregate(first=Min(SOURCES[kind].moment))["first"]
+    return found
+
+
+def row_urls(
+    kind: MemberMessage, member: Member, environment: str, period: Period
+) -> list[str]:
+    """Return the pages of the first rows, without what the member made.
+
+    They have ids in them, and nothing of a subject.
+    """
+    source = SOURCES[kind]
+    rows = _rows_of(kind, member.workspace_id, environment, period)
+    if source.maker:
+        rows = rows.exclude(**{source.maker: member.user_id})
+    ids = rows.order_by(source.moment).values_list(source.row_id, flat=True)
+    place = {"workspace": member.workspace_id, "environment": environment}
+    return [
+        _url(source.row_page, **place, **{source.argument: pk})
+        for pk in ids[:MAX_NAMED]
+    ]
+
+
+def page_url(kind: MemberMessage, member: Member, environment: str) -> str:
+    place = {"workspace": member.workspace_id, "environment": environment}
+    return _url(SOURCES[kind].page, **place)
+
+
+def _rows_of(
+    kind: MemberMessage, workspace: UUID, environment: str, period: Period
+) -> QuerySet[Any]:
+    rows = SOURCES[kind].rows(period)
+    return rows.filter(workspace=workspace, environment=environment)
+
+
+def _url(name: str, **arguments: Any) -> str:
+    return settings.BASE_URL + reverse(f"console:{name}", kwargs=arguments)

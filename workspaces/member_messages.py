@@ -1,0 +1,230 @@
+"""Messages to members: when each of them wants which, and who gets one.
+
+A member chooses for each kind and environment: at once, in the daily digest, or never.
+Until then a default holds: the longest-standing owner gets what needs an owner at once,
+members who may act get alerts and waiting decisions of production in the digest.
+
+A member gets none about what the role may not see, and none at an address that the mail
+server has refused for good.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.urls import reverse
+
+from verification import links
+from verification.notifications.models import Channel, RefusedAddress
+from verification.notifications.outbox import OutgoingMessage
+from verification.notifications.recipients import address_hash
+from verification.values.clock import now
+from workspaces.members import Permission, has_permission, lock_workspace
+from workspaces.models import (
+    Environment,
+    Member,
+    MemberMessage,
+    MessageChoice,
+    MessageTime,
+    MessageWindow,
+    Role,
+    Workspace,
+)
+
+# What a member needs to see the page that a message is about.
+NEEDED = dict.fromkeys(MemberMessage, Permission.SEE) | {
+    MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS
+}
+# The longest-standing owner gets these at once unless they choose otherwise.
+OWNERS_KINDS = {
+    MemberMessage.RULES_PAUSED,
+    MemberMessage.LOW_BALANCE,
+    MemberMessage.WEBHOOK,
+}
+# The digest of members who may act has these of production.
+DIGEST_KINDS = {
+    MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS,
+    MemberMessage.ALERT: Permission.MANAGE_MONITORING,
+}
+# What tells of each event by a message of its own; `digests` gathers the others.
+SENT_BY_THEIR_CAUSE = OWNERS_KINDS
+# In links that turn messages off: all that comes in the digest
+DIGEST = "DIGEST"
+
+Key = tuple[str, MemberMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """When the members of one workspace want each kind; all of them are active."""
+
+    members: Sequence[Member]
+    chosen: Mapping[tuple[UUID, str, str], MessageTime]
+
+    def time(self, member: Member, environment: str, kind: MemberMessage) -> str:
+        """Return when the member gets this kind, by choice or default."""
+        if not has_permission(member, NEEDED[kind]):
+            return MessageTime.OFF
+        chosen = self.chosen.get((member.pk, environment, kind))
+        return chosen or self._default(member, environment, kind)
+
+    def wanted(self, time: MessageTime) -> dict[Key, list[Member]]:
+        """Return who wants which kinds at this time, by environment and kind."""
+        found: dict[Key, list[Member]] = {}
+        for environment in Environment.values:
+            for kind in kinds_of(environment):
+                members = [
+                    m for m in self.members if self.time(m, environment, kind) == time
+                ]
+                if members:
+                    found[environment, kind] = members
+        return found
+
+    def _default(
+        self, member: Member, environment: str, kind: MemberMessage
+    ) -> MessageTime:
+        if kind in OWNERS_KINDS:
+            owner = next((m for m in self.members if m.role == Role.OWNER), None)
+            return MessageTime.NOW if member == owner else MessageTime.OFF
+        needed = DIGEST_KINDS.get(kind)
+        is_live = environment == Environment.PRODUCTION
+        if needed and is_live and has_permission(member, needed):
+            return MessageTime.DAILY
+        return MessageTime.OFF
+
+
+def kinds_of(environment: str) -> list[MemberMessage]:
+    """Return the kinds of this environment: play money has no threshold."""
+    is_sandbox = environment == Environment.SANDBOX
+    return [k for k in MemberMessage if not (is_sandbox and k == "LOW_BALANCE")]
+
+
+def choices_of(workspace_ids: Iterable[UUID]) -> dict[UUID, Choices]:
+    """Return the choices in each of these workspaces that has active members."""
+    ids = list(workspace_ids)
+    found = Member.objects.filter(workspace__in=ids, user__is_active=True)
+    members: dict[UUID, list[Member]] = defaultdict(list)
+    for member in found.select_related("user").order_by("id"):
+        members[member.workspace_id].append(member)
+    chosen: dict[UUID, dict[tuple[UUID, str, str], MessageTime]] = defaultdict(dict)
+    rows = MessageChoice.objects.filter(member__workspace__in=ids)
+    for row in rows.annotate(workspace_id=F("member__workspace")):
+        key = row.member_id, row.environment, row.kind
+        chosen[row.workspace_id][key] = MessageTime(row.time)
+    return {pk: Choices(own, chosen[pk]) for pk, own in members.items()}
+
+
+@transaction.atomic
+def choose(member: Member, environment: str, times: Mapping[str, str]) -> None:
+    """Set when the member gets each of these kinds.
+
+    Messages go out again to an address that has refused some.
+    """
+    # Serial, so that each kind that somebody wants at once has its window.
+    lock_workspace(member.workspace_id)
+    for kind, time in times.items():
+        MessageChoice.objects.update_or_create(
+            member=member, environment=environment, kind=kind, defaults={"time": time}
+        )
+        if time == MessageTime.NOW and kind not in SENT_BY_THEIR_CAUSE:
+            # What has happened before is no news.
+            # Locked, as a job deletes the window of a kind that nobody wants.
+            MessageWindow.objects.select_for_update().get_or_create(
+                workspace_id=member.workspace_id,
+                environment=environment,
+                kind=kind,
+                defaults={"told_until": now()},
+            )
+    _refusals([member]).delete()
+
+
+def turn_off(member: Member, what: str) -> None:
+    """Turn off what the link of a message names: a kind, or all of the digest."""
+    choices = choices_of([member.workspace_id])[member.workspace_id]
+    for environment in Environment.values:
+        kinds = kinds_of(environment)
+        off = [k for k in kinds if what == off_name(environment, k)]
+        if what == DIGEST:
+            off = [
+                k
+                for k in kinds
+                if choices.time(member, environment, k) == MessageTime.DAILY
+            ]
+        if off:
+            choose(member, environment, dict.fromkeys(off, MessageTime.OFF))
+
+
+def off_name(environment: str, kind: str) -> str:
+    """Return the name of one kind in links, such as `production-REPORT_READY`."""
+    return f"{environment}-{kind}"
+
+
+def is_off_link(token: str, member: Member, what: str) -> bool:
+    """Return whether this is the token of a link of `links_of`."""
+    return links.is_token(token, _purpose(what), member.pk)
+
+
+def links_of(member: Member, what: str, environment: str) -> dict[str, str]:
+    """Return the links of a message for its template and its headers."""
+    place = [member.workspace_id, environment]
+    token = links.token(_purpose(what), member.pk, 1)
+    off = reverse("console:messages-off", args=[member.pk, what, token])
+    return {
+        "choicesUrl": settings.BASE_URL + reverse("console:messages", args=place),
+        "offUrl": settings.BASE_URL + off,
+    }
+
+
+def _purpose(what: str) -> str:
+    return f"messages-off:{what}"
+
+
+def reachable(members: Iterable[Member]) -> list[Member]:
+    """Return the members whose addresses have not refused a message for good."""
+    found = list(members)
+    refused = {bytes(row.address_hash) for row in _refusals(found)}
+    return [m for m in found if _address_hash(m) not in refused]
+
+
+def _refusals(members: Iterable[Member]) -> QuerySet[RefusedAddress]:
+    hashes = [_address_hash(member) for member in members]
+    return RefusedAddress.objects.filter(address_hash__in=hashes)
+
+
+def has_refused(member: Member) -> bool:
+    """Return whether the member's address has refused a message for good."""
+    return not reachable([member])
+
+
+def _address_hash(member: Member) -> bytes:
+    return address_hash(Channel.EMAIL, member.user.email)
+
+
+def to_members(
+    workspace: Workspace, kind: MemberMessage, message: OutgoingMessage
+) -> list[OutgoingMessage]:
+    """Return the message for each member who wants this kind at once.
+
+    A workspace that nobody has joined yet gets it at the address of its future owner.
+    """
+    choices = choices_of([workspace.pk]).get(workspace.pk)
+    if choices is None:
+        return [replace(message, recipient=workspace.contact_email)]
+    environment = Environment.SANDBOX if message.sandbox else Environment.PRODUCTION
+    members = choices.wanted(MessageTime.NOW).get((environment, kind), [])
+    what = off_name(environment, kind)
+    return [
+        replace(
+            message,
+            cause=f"{message.cause}:{member.pk}",
+            recipient=member.user.email,
+            context={**message.context, **links_of(member, what, environment)},
+        )
+        for member in reachable(members)
+    ]
