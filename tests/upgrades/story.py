@@ -40,6 +40,7 @@ from tests.watchlists.conftest import load as load
 from tests.watchlists.files import FILES
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, person
 from tests.world.decisions import demand_second
+from tests.world.member_messages import choose
 from tests.world.members import create_member
 from tests.world.orders import create_report_with_status
 from tests.world.packages import create_package
@@ -60,7 +61,7 @@ from verification.backoffice.models import ActorKind, LookupKey, fingerprints
 from verification.backups.models import Backup, RestoreDrill
 from verification.golive.decisions import approve
 from verification.golive.names import request_name_change
-from verification.notifications.models import Block
+from verification.notifications.models import Block, RefusedAddress
 from verification.notifications.recipients import block
 from verification.payments.alerts import record_alert
 from verification.payments.audit import audit_nightly
@@ -72,7 +73,7 @@ from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
 from verification.web.request_records import writer
 from workspaces.members import invite
-from workspaces.models import Note, Role, Workspace
+from workspaces.models import DigestDay, Note, Role, Workspace
 
 PURGE = "verification.jobs.schedules.purge_failures"
 
@@ -175,12 +176,16 @@ def join_workspace(workspace: Workspace) -> None:
     invite(member, "new@people.test", Role.VIEWER)
     Note.objects.create(workspace=workspace, author="grace", text="Calls on Mondays.")
     create_package(workspace=workspace)
+    # The member chooses messages; the address refuses one.
+    choose(member, "production", REPORT_READY="NOW")
+    RefusedAddress.objects.create(address_hash=b"r" * 32)
 
 
 def run_schedule() -> None:
     """Run what the schedule does at night."""
     audit_nightly()
     reconcile_yesterday()
+    DigestDay.objects.get_or_create(day=now().date(), defaults={"until": now()})
     record_alert(OperatorAlertKind.UNOPENED, "paystack", message="Paystack is away")
     Backup.objects.create(rows=1, seconds=1)
     RestoreDrill.objects.create(succeeded=True, seconds=1)
