@@ -12,7 +12,12 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.digests.conftest import Clock
 from tests.world.clients import Api, person
-from tests.world.decisions import Officer, create_ready_report, demand_second
+from tests.world.decisions import (
+    Officer,
+    create_case,
+    create_ready_report,
+    demand_second,
+)
 from tests.world.member_messages import choose, messages_to, news_of
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
@@ -124,6 +129,25 @@ def test_proposal_is_told_to_all_but_its_maker(api, tester, clock):
 
     assert news_of(tester) == [("DECISION_WAITING", 1)]
     assert news_of(maker.member) == []
+
+
+def test_report_in_the_queue_is_told_until_somebody_takes_it(api, tester, clock):
+    choose(tester, "sandbox", REPORT_READY="OFF")
+    create_case(api)
+    taken = create_case(api)
+    Officer(api).take(taken)
+    clock.pass_by(minutes=2)
+
+    assert news_of(tester) == [("DECISION_WAITING", 1)]
+
+
+def test_proposal_about_a_report_in_the_queue_counts_once(api, tester, clock):
+    choose(tester, "sandbox", REPORT_READY="OFF")
+    demand_second(api)
+    Officer(api).decide(create_case(api))
+    clock.pass_by(minutes=2)
+
+    assert news_of(tester) == [("DECISION_WAITING", 1)]
 
 
 def test_what_happened_before_the_choice_is_no_news(api, clock):

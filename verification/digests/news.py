@@ -1,13 +1,13 @@
 """Find what has happened in workspaces, for messages to members.
 
 The rows of reports, alerts and proposals tell it themselves: nothing is written for
-these messages when a report ends. Each kind takes one query, however many workspaces it
-is about.
+these messages when a report ends. Each kind takes a query or two, however many
+workspaces it is about.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,12 +15,13 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Count, Exists, Min, Q, QuerySet
 from django.urls import reverse
 
 from monitoring.models import Alert, Rule, RuleStatus
 from monitoring.pauses import NOTIFIED_REASONS
-from verification.decisions.models import Decision, DecisionState
+from verification.decisions.cases import pending_proposals
+from verification.decisions.models import Case, Decision, DecisionState
 from verification.reports.models import Report, ReportStatus
 from webhooks.health import NOTIFIES_AT
 from webhooks.models import Configuration
@@ -54,6 +55,12 @@ def _ready(period: Period) -> QuerySet[Any]:
 
 def _failed(period: Period) -> QuerySet[Any]:
     return _ended(period, ReportStatus.FAILED, ReportStatus.PARTIAL)
+
+
+def _cases(period: Period) -> QuerySet[Any]:
+    """Return cases that nobody has taken; `_proposals` has those with a proposal."""
+    waiting = Case.objects.filter(closed_at=None, assignee=None)
+    return waiting.filter(~Exists(pending_proposals()), **period.of("opened_at"))
 
 
 def _proposals(period: Period) -> QuerySet[Any]:
@@ -99,22 +106,35 @@ class Source:
 
 
 _REPORT = {"row_page": "reports-detail", "argument": "report"}
-SOURCES = {
-    MemberMessage.REPORT_READY: Source(_ready, "reports", "completed_at", **_REPORT),
-    MemberMessage.REPORT_FAILED: Source(_failed, "reports", "completed_at", **_REPORT),
-    MemberMessage.DECISION_WAITING: Source(
-        _proposals, "reports", "created_at", "made_by_user", **_REPORT, row_id="report"
-    ),
-    MemberMessage.ALERT: Source(
-        _alerts,
-        "monitoring-alerts",
-        "created_at",
-        row_page="monitoring-alert",
-        argument="alert",
-    ),
-    MemberMessage.RULES_PAUSED: Source(_paused_rules, "monitoring"),
-    MemberMessage.LOW_BALANCE: Source(_low_accounts, "money"),
-    MemberMessage.WEBHOOK: Source(_failing_receivers, "webhooks"),
+# The page of a kind is that of its first source.
+SOURCES: dict[MemberMessage, list[Source]] = {
+    MemberMessage.REPORT_READY: [Source(_ready, "reports", "completed_at", **_REPORT)],
+    MemberMessage.REPORT_FAILED: [
+        Source(_failed, "reports", "completed_at", **_REPORT)
+    ],
+    MemberMessage.DECISION_WAITING: [
+        Source(_cases, "reports", "opened_at", **_REPORT, row_id="report"),
+        Source(
+            _proposals,
+            "reports",
+            "created_at",
+            "made_by_user",
+            **_REPORT,
+            row_id="report",
+        ),
+    ],
+    MemberMessage.ALERT: [
+        Source(
+            _alerts,
+            "monitoring-alerts",
+            "created_at",
+            row_page="monitoring-alert",
+            argument="alert",
+        )
+    ],
+    MemberMessage.RULES_PAUSED: [Source(_paused_rules, "monitoring")],
+    MemberMessage.LOW_BALANCE: [Source(_low_accounts, "money")],
+    MemberMessage.WEBHOOK: [Source(_failing_receivers, "webhooks")],
 }
 
 
@@ -124,32 +144,36 @@ class Counts:
     def __init__(
         self, kind: MemberMessage, workspaces: Collection[UUID], period: Period
     ) -> None:
-        source = SOURCES[kind]
-        rows = source.rows(period).filter(
-            # Both environments, for indexes that begin with these columns
-            workspace__in=workspaces,
-            environment__in=Environment.values,
-        )
-        maker = [source.maker] if source.maker else []
-        grouped = rows.order_by().values_list("workspace", "environment", *maker)
-        self._counts: dict[tuple[UUID, str], dict[int | None, int]] = defaultdict(dict)
-        for workspace, environment, *made_by, count in grouped.annotate(Count("pk")):
-            user = made_by[0] if made_by else None
-            self._counts[workspace, environment][user] = count
+        self._counts: dict[tuple[UUID, str], Counter[int | None]]
+        self._counts = defaultdict(Counter)
+        for source in SOURCES[kind]:
+            rows = source.rows(period).filter(
+                # Both environments, for indexes that begin with these columns
+                workspace__in=workspaces,
+                environment__in=Environment.values,
+            )
+            maker = [source.maker] if source.maker else []
+            grouped = rows.order_by().values_list("workspace", "environment", *maker)
+            for place, env, *user, count in grouped.annotate(Count("pk")):
+                self._counts[place, env][user[0] if user else None] += count
 
     def of(self, member: Member, environment: str) -> int:
         """Return how many there are, without what the member made."""
-        found = self._counts.get((member.workspace_id, environment), {})
-        return sum(n for user, n in found.items() if user != member.user_id)
+        found = self._counts[member.workspace_id, environment]
+        return found.total() - found[member.user_id]
 
 
 def first_moment(
     kind: MemberMessage, workspace: UUID, environment: str, period: Period
 ) -> datetime | None:
     """Return when the first of them happened, or None if nothing has."""
-    rows = _rows_of(kind, workspace, environment, period)
-    found: datetime | None = rows.aggregate(first=Min(SOURCES[kind].moment))["first"]
-    return found
+    firsts = [
+        _rows_of(source, workspace, environment, period).aggregate(
+            first=Min(source.moment)
+        )["first"]
+        for source in SOURCES[kind]
+    ]
+    return min((first for first in firsts if first), default=None)
 
 
 def row_urls(
@@ -159,27 +183,29 @@ def row_urls(
 
     They have ids in them, and nothing of a subject.
     """
-    source = SOURCES[kind]
-    rows = _rows_of(kind, member.workspace_id, environment, period)
-    if source.maker:
-        rows = rows.exclude(**{source.maker: member.user_id})
-    ids = rows.order_by(source.moment).values_list(source.row_id, flat=True)
     place = {"workspace": member.workspace_id, "environment": environment}
-    return [
-        _url(source.row_page, **place, **{source.argument: pk})
-        for pk in ids[:MAX_NAMED]
-    ]
+    urls: list[str] = []
+    for source in SOURCES[kind]:
+        rows = _rows_of(source, member.workspace_id, environment, period)
+        if source.maker:
+            rows = rows.exclude(**{source.maker: member.user_id})
+        ids = rows.order_by(source.moment).values_list(source.row_id, flat=True)
+        urls += [
+            _url(source.row_page, **place, **{source.argument: pk})
+            for pk in ids[: MAX_NAMED - len(urls)]
+        ]
+    return urls
 
 
 def page_url(kind: MemberMessage, member: Member, environment: str) -> str:
     place = {"workspace": member.workspace_id, "environment": environment}
-    return _url(SOURCES[kind].page, **place)
+    return _url(SOURCES[kind][0].page, **place)
 
 
 def _rows_of(
-    kind: MemberMessage, workspace: UUID, environment: str, period: Period
+    source: Source, workspace: UUID, environment: str, period: Period
 ) -> QuerySet[Any]:
-    rows = SOURCES[kind].rows(period)
+    rows = source.rows(period)
     return rows.filter(workspace=workspace, environment=environment)
 
 
