@@ -39,7 +39,9 @@ from workspaces.models import (
 
 # What a member needs to see the page that a message is about.
 NEEDED = dict.fromkeys(MemberMessage, Permission.SEE) | {
-    MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS
+    MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS,
+    MemberMessage.LOW_BALANCE: Permission.SEE_ADMINISTRATION,
+    MemberMessage.WEBHOOK: Permission.SEE_ADMINISTRATION,
 }
 # The longest-standing owner gets these at once unless they choose otherwise.
 OWNERS_KINDS = {

@@ -82,8 +82,12 @@ def test_unknown_time_shows_the_form_again(owner):
     assert not MessageChoice.objects.exists()
 
 
-def test_viewer_is_offered_no_decisions(viewer):
-    assert "DECISION_WAITING" not in chosen_in(viewer.page("messages"))
+def test_member_is_offered_what_the_role_may_see(viewer, officer):
+    shown = chosen_in(viewer.page("messages", "production"))
+    assert "DECISION_WAITING" not in shown
+    shown = chosen_in(officer.page("messages", "production"))
+    assert shown["DECISION_WAITING"] == "DAILY"
+    assert not shown.keys() & {"LOW_BALANCE", "WEBHOOK"}
 
 
 def test_account_leads_to_the_choice(owner, another_api):

@@ -39,7 +39,9 @@ NAMES: dict[str, Any] = {
 HINTS: dict[str, Any] = {
     MemberMessage.REPORT_READY: gettext_lazy("Without the runs of monitoring rules"),
     MemberMessage.REPORT_FAILED: gettext_lazy("Without the runs of monitoring rules"),
-    MemberMessage.DECISION_WAITING: gettext_lazy("Another member has proposed them"),
+    MemberMessage.DECISION_WAITING: gettext_lazy(
+        "Nobody has taken them, or another member has proposed them"
+    ),
 }
 
 

@@ -113,10 +113,10 @@ SOURCES: dict[MemberMessage, list[Source]] = {
         Source(_failed, "reports", "completed_at", **_REPORT)
     ],
     MemberMessage.DECISION_WAITING: [
-        Source(_cases, "reports", "opened_at", **_REPORT, row_id="report"),
+        Source(_cases, "queue", "opened_at", **_REPORT, row_id="report"),
         Source(
             _proposals,
-            "reports",
+            "queue",
             "created_at",
             "made_by_user",
             **_REPORT,

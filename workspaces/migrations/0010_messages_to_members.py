@@ -13,7 +13,7 @@ FOREIGN KEY (member_id) REFERENCES workspaces_member (id) ON DELETE CASCADE
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("workspaces", "0008_decision_hours"),
+        ("workspaces", "0009_officers"),
     ]
 
     operations = [
