@@ -547,9 +547,7 @@ class World:
         body = {**DECLINE, "note": self.canaries.text("Decision.note")}
         answer = deciding_api(self.api).post(path, body, Idempotency_Key="decide-1")
         assert answer.status_code == 201, answer.content
-        Officer(self.api, name="barasa").note(
-            self.reports[0], self.canaries.text("CaseNote.text")
-        )
+        Officer(self.api).note(self.reports[0], self.canaries.text("CaseNote.text"))
 
     def send_files(self) -> None:
         """Let a member order by a file, and send another one that waits."""
