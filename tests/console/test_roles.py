@@ -16,6 +16,7 @@ from tests.world.decisions import decide, deciding_api, demand_second
 from tests.world.deliveries import configure_receiver
 from tests.world.orders import REFUSED, two_checks
 from tests.world.packages import create_package
+from tests.world.policies import APPROVE_LOW, draft_policy
 from tests.world.rules import raise_alert
 from verification.batches.models import Batch
 from verification.checks.models import CheckResult
@@ -69,6 +70,16 @@ TABLE = {
     "queue-next": (None, WORKERS),
     "queue-assign": (None, WORKERS),
     "queue-note": (None, WORKERS),
+    "policy": (ALL, None),
+    "policy-open": (None, MANAGERS),
+    "policy-version": (ALL, None),
+    "policy-activate": (None, MANAGERS),
+    "policy-off": (None, MANAGERS),
+    "policy-discard": (None, MANAGERS),
+    "policy-rule": (MANAGERS, MANAGERS),
+    "policy-rule-add": (MANAGERS, MANAGERS),
+    "policy-rule-up": (None, MANAGERS),
+    "policy-rule-remove": (None, MANAGERS),
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
     "corrections-document": (MANAGERS, None),
@@ -167,6 +178,8 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
         "reports-launch": {"report": draft_report},
         "reports-cancel": {"report": draft_report},
         "reports-retry": {"report": failed},
+        "version": draft_policy(api, APPROVE_LOW).pk,
+        "number": 1,
         "delivery": Delivery.objects.order_by("pk")[0].pk,
         "alert": alert.pk,
         "correction": correction.pk,
@@ -245,7 +258,9 @@ def test_stranger_finds_no_page_of_the_workspace(rows, owner, stranger):
 
 def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
     places = {name: arguments(name, rows) for name in TABLE}
-    of_rows = {n: more for n, more in places.items() if set(more) - {"month", "kind"}}
+    of_rows = {
+        n: more for n, more in places.items() if set(more) - {"month", "kind", "number"}
+    }
     assert len(of_rows) > 10
     for name, more in of_rows.items():
         assert stranger.get(name, **more).status_code in (404, 405), name

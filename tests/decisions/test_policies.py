@@ -23,10 +23,12 @@ from tests.world.packages import create_package
 from tests.world.policies import (
     APPROVE_LOW,
     DECLINE_HIGH,
+    activate,
     condition,
     draft_policy,
     rule,
     run_policy,
+    seen,
     switch_on,
     waiting_reports,
 )
@@ -69,7 +71,8 @@ def test_policy_declines_and_says_why(api: Api):
         "isBroken": False,
     }
     shown = api.report(report)["decision"]
-    assert (shown["madeBy"], shown["reasonCodes"]) == ("POLICY", ["ADVERSE_CREDIT"])
+    assert (shown["madeBy"], shown["madeByName"]) == ("POLICY", "version 1")
+    assert shown["reasonCodes"] == ["ADVERSE_CREDIT"]
     event = Event.objects.get(name="report.decided")
     assert event.payload["decision"]["madeBy"] == "POLICY"
 
@@ -381,9 +384,8 @@ class TestBroken:
         policies.known_to(api.workspace)
         getattr(self, f"break_{what}")(api)
 
-        seen = policies.digest_of(draft)
         with pytest.raises(PolicyRefused) as refusal:
-            policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+            activate(draft, by)
         assert refusal.value.obstacle == PolicyObstacle.BROKEN
         assert PolicyVersion.objects.get().state == "DRAFT"
         assert [fault.gone for fault in policies.faults_of(draft)] == [what.upper()]
@@ -453,11 +455,10 @@ class TestVersions:
     def test_of_two_activations_at_once_one_wins(self, api: Api):
         by = Officer(api)
         draft = draft_policy(api, DECLINE_HIGH, officer=by)
-        seen = policies.digest_of(draft)
 
         def act(_: int) -> str:
             try:
-                policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+                activate(draft, by)
             except PolicyRefused as e:
                 return e.obstacle.name
             return "ACTIVE"
@@ -467,12 +468,11 @@ class TestVersions:
     def test_activation_of_a_draft_that_was_changed_is_refused(self, api: Api):
         by = Officer(api)
         draft = draft_policy(api, DECLINE_HIGH, officer=by)
-        seen = policies.digest_of(draft)
-        change = policies.DraftChange(seen, read_rules([APPROVE_LOW]), "DECIDE")
-        policies.save_draft(by.client, draft.pk, change, by.member, by.actor)
+        rules = read_rules([APPROVE_LOW])
+        policies.save_draft(by.client, seen(draft), rules, by.member, by.actor)
 
         with pytest.raises(PolicyRefused) as refusal:
-            policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+            activate(draft, by)
         assert refusal.value.obstacle == PolicyObstacle.CHANGED
 
     def test_member_whose_role_was_taken_switches_nothing_on(self, api: Api):
@@ -481,18 +481,14 @@ class TestVersions:
         type(by.member).objects.filter(pk=by.member.pk).update(role=Role.VIEWER)
 
         with pytest.raises(NotAllowed):
-            policies.activate(
-                by.client, draft.pk, policies.digest_of(draft), by.member, by.actor
-            )
+            activate(draft, by)
 
     def test_version_without_rules_is_not_switched_on(self, api: Api):
         by = Officer(api)
         draft = policies.open_draft(by.client, by.member, by.actor, None)
 
         with pytest.raises(PolicyRefused) as refusal:
-            policies.activate(
-                by.client, draft.pk, policies.digest_of(draft), by.member, by.actor
-            )
+            activate(draft, by)
         assert refusal.value.obstacle == PolicyObstacle.NO_RULES
 
 

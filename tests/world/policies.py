@@ -8,6 +8,7 @@ from tests.world.clients import Api
 from tests.world.decisions import Officer
 from verification.decisions import policies
 from verification.decisions.models import PolicyVersion
+from verification.decisions.policies import SeenDraft
 from verification.decisions.rules import read_rules
 from verification.jobs.models import Job
 
@@ -30,23 +31,27 @@ DECLINE_HIGH = rule(
 
 
 def draft_policy(
-    api: Api, *rules: dict[str, Any], mode: str = "DECIDE", officer: Any = None
+    api: Api, *rules: dict[str, Any], officer: Any = None
 ) -> PolicyVersion:
     by = officer or Officer(api, "OWNER", "policy-maker")
     draft = policies.open_draft(by.client, by.member, by.actor, None)
-    change = policies.DraftChange(
-        policies.digest_of(draft), read_rules(list(rules)), mode
-    )
-    return policies.save_draft(by.client, draft.pk, change, by.member, by.actor)
+    wanted = read_rules(list(rules))
+    return policies.save_draft(by.client, seen(draft), wanted, by.member, by.actor)
+
+
+def seen(draft: PolicyVersion) -> SeenDraft:
+    return SeenDraft(draft.pk, policies.digest_of(draft))
+
+
+def activate(draft: PolicyVersion, by: Officer, mode: str = "DECIDE") -> PolicyVersion:
+    return policies.activate(by.client, seen(draft), mode, by.member, by.actor)
 
 
 def switch_on(api: Api, *rules: dict[str, Any], mode: str = "DECIDE") -> PolicyVersion:
     """Switch a policy with these rules on, as an owner does in the console."""
     count = PolicyVersion.objects.count()
     by = Officer(api, "OWNER", f"policy-maker-{count}")
-    draft = draft_policy(api, *rules, mode=mode, officer=by)
-    seen = policies.digest_of(draft)
-    return policies.activate(by.client, draft.pk, seen, by.member, by.actor)
+    return activate(draft_policy(api, *rules, officer=by), by, mode)
 
 
 def waiting_reports() -> list[str]:

@@ -356,7 +356,8 @@ class DecisionBody(Shape):
     """Null once the report is erased."""
     made_by: MakerKind
     made_by_name: str | None
-    """The member, or the first and last characters of the API key."""
+    """The member, the first and last characters of the API key, or the version of your
+    policy, such as "version 3"."""
     made_at: Timestamp
     second_name: str | None
     """The member who confirmed or refused the proposal."""

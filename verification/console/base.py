@@ -91,6 +91,7 @@ NAVIGATION = [
     ("queue", _("Queue")),
     ("corrections", _("Corrections")),
     ("figures", _("Figures")),
+    ("policy", _("Policy")),
     ("exports", _("Exports")),
     ("keys", _("Keys")),
     ("requests", _("Requests")),

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.base import Place, member_required
+from verification.console.policy import why_of
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
 from verification.decisions.decide import Obstacle, ReportDecisionRefused
@@ -56,7 +57,8 @@ def decision_context(
     place: Place, report: Report, form: forms.DecisionForm | None = None
 ) -> dict[str, Any]:
     """Return what the page of a report shows of its decisions."""
-    made = list(report.decisions.order_by("-number"))
+    rows = report.decisions.select_related("policy_version").order_by("-number")
+    made = list(rows)
     proposal, names = verbs.proposal_of(made), verbs.names_of(made)
     may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
     obstacle = verbs.obstacle_of(report)
@@ -103,12 +105,15 @@ def _decision_view(decision: Decision, names: dict[int, str]) -> dict[str, Any]:
         "maker": _maker(decision, names),
         "second": names.get(decision.second_by_user or 0) or decision.second_by,
         "reasons": [(each["code"], _text(each)) for each in decision.reasons],
+        "why": why_of(decision),
     }
 
 
 def _maker(decision: Decision, names: dict[int, str]) -> str:
     if decision.made_by_kind == MakerKind.MEMBER:
         return names.get(decision.made_by_user or 0) or decision.made_by
+    if version := decision.policy_version:
+        return _("Version %(number)s of the policy") % {"number": version.number}
     return decision.made_by
 
 

@@ -30,10 +30,23 @@ from verification.decisions.models import (
     MAX_NOTE_LENGTH,
     MAX_TEXT_LENGTH,
     DecisionStatus,
+    PolicyMode,
     ReasonCode,
     SecondMemberRule,
 )
 from verification.decisions.queue import Holder, Wait
+from verification.decisions.rules import (
+    MAX_CONDITIONS,
+    MAX_NUMBER,
+    NUMBERS,
+    CheckState,
+    Comparison,
+    Condition,
+    Fact,
+    Known,
+    Rule,
+    words_for,
+)
 from verification.figures.summary import Days
 from verification.golive.applications import can_be_checked
 from verification.golive.inspection import Fault
@@ -630,6 +643,256 @@ class NewReasonForm(forms.Form):
         help_text=_("The subject reads it, and so do readers of the PDF"),
     )
     text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
+
+
+REPORT_FACTS = {
+    Fact.SCORE: _("The report: score"),
+    Fact.LEVEL: _("The report: level"),
+    Fact.FLAG: _("The report: flag of any check"),
+    Fact.PACKAGE: _("The report: package"),
+}
+CHECK_FACTS = {
+    Fact.SCORE: _("score"),
+    Fact.LEVEL: _("level"),
+    Fact.FLAG: _("flag"),
+    Fact.STATE: _("state"),
+}
+NUMBER_NAMES = {
+    "creditScore": _("credit score"),
+    "probabilityOfDefault": _("probability of default"),
+    "openAccounts": _("number of open accounts"),
+    "nonPerformingAccounts": _("number of non-performing accounts"),
+    "totalBalance": _("total balance"),
+    "totalOverdue": _("total overdue"),
+    "worstDaysInArrears": _("longest arrears in days"),
+    "enquiriesLast12Months": _("number of enquiries in 12 months"),
+    "bouncedChequesLast12Months": _("number of bounced cheques in 12 months"),
+}
+COMPARISONS = {
+    Comparison.AT_LEAST: _("is at least"),
+    Comparison.BELOW: _("is below"),
+    Comparison.IS: _("is"),
+    Comparison.IS_NOT: _("is not"),
+}
+NUMERIC = {Comparison.AT_LEAST, Comparison.BELOW}
+CONDITION_FIELDS = ("fact", "comparison", "value")
+NO_FACT = [("", _("Choose"))]
+# As many conditions of a rule are shown at once; more can be opened.
+SHOWN_CONDITIONS = 2
+
+
+class PolicyRuleForm(forms.Form):
+    """A rule of a policy: conditions that all have to hold, and what follows."""
+
+    then = forms.ChoiceField(
+        label=_("Then"),
+        choices=[
+            (DecisionStatus.APPROVED, _("Approve")),
+            (DecisionStatus.DECLINED, _("Decline")),
+            (DecisionStatus.REVIEW, _("Leave it to a person to review")),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+    codes = forms.MultipleChoiceField(
+        label=_("Reasons"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("The subject reads them. A decline needs one"),
+        error_messages={"invalid_choice": _("Choose reasons that are offered here")},
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        typed: Any,
+        *,
+        known: Known,
+        codes: list[tuple[str, str]],
+        rule: Rule | None = None,
+        seen: str = "",
+    ) -> None:
+        self.known = known
+        super().__init__(typed, initial={"seen": seen})
+        about = [*NO_FACT, *_fact_choices(known)]
+        for n in range(1, MAX_CONDITIONS + 1):
+            self._add_condition(n, about)
+        chosen: Any = self.fields["codes"]
+        chosen.choices = codes
+        if rule:
+            self._show(rule)
+        self.order_fields([*self._condition_names(), "then", "codes", "seen"])
+
+    @property
+    def rows(self) -> list[tuple[int, list[Any]]]:
+        """The fields of each condition with its number."""
+        return [
+            (n, [self[f"{name}_{n}"] for name in CONDITION_FIELDS])
+            for n in range(1, MAX_CONDITIONS + 1)
+        ]
+
+    @property
+    def first_rows(self) -> list[tuple[int, list[Any]]]:
+        return self.rows[:SHOWN_CONDITIONS]
+
+    @property
+    def further_rows(self) -> list[tuple[int, list[Any]]]:
+        return self.rows[SHOWN_CONDITIONS:]
+
+    @property
+    def has_further(self) -> bool:
+        return any(f.value() or f.errors for _, row in self.further_rows for f in row)
+
+    @property
+    def words(self) -> list[str]:
+        """The words that conditions can name, for the browser to offer."""
+        found = {*words_for(None, Fact.LEVEL, self.known)}
+        found |= {*words_for(None, Fact.FLAG, self.known)}
+        found |= {*self.known.packages, *CheckState}
+        return sorted(found)
+
+    def clean(self) -> dict[str, Any]:
+        typed: dict[str, Any] = super().clean() or {}
+        when = [self._read_condition(n, typed) for n in range(1, MAX_CONDITIONS + 1)]
+        typed["when"] = [one for one in when if one]
+        if not typed["when"] and not self.errors:
+            self.add_error("fact_1", _("Choose at least one condition"))
+        codes = typed.get("codes", [])
+        if typed.get("then") == DecisionStatus.DECLINED and not codes:
+            self.add_error("codes", _("Choose at least one reason for a decline"))
+        elif len(codes) > MAX_CODES:
+            error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
+            self.add_error("codes", error)
+        return typed
+
+    @property
+    def rule(self) -> Rule:
+        typed = self.cleaned_data
+        return Rule(when=typed["when"], then=typed["then"], codes=typed["codes"])
+
+    def _condition_names(self) -> list[str]:
+        numbers = range(1, MAX_CONDITIONS + 1)
+        return [f"{name}_{n}" for n in numbers for name in CONDITION_FIELDS]
+
+    def _add_condition(self, n: int, about: Any) -> None:
+        self.fields[f"fact_{n}"] = forms.ChoiceField(
+            label=format_lazy(_("Condition {n}: what"), n=n),
+            choices=about,
+            required=False,
+        )
+        self.fields[f"comparison_{n}"] = forms.ChoiceField(
+            label=format_lazy(_("Condition {n}: comparison"), n=n),
+            choices=COMPARISONS.items(),
+            required=False,
+        )
+        self.fields[f"value_{n}"] = forms.CharField(
+            label=format_lazy(_("Condition {n}: value"), n=n),
+            max_length=40,
+            required=False,
+            widget=forms.TextInput(attrs={"list": "words", "autocomplete": "off"}),
+        )
+
+    def _show(self, rule: Rule) -> None:
+        for n, one in enumerate(rule.when, 1):
+            self.initial[f"fact_{n}"] = fact_key(one.check, one.fact)
+            self.initial[f"comparison_{n}"] = one.comparison
+            self.initial[f"value_{n}"] = value_text(one.value)
+        self.initial["then"], self.initial["codes"] = rule.then, list(rule.codes)
+
+    def _read_condition(self, n: int, typed: dict[str, Any]) -> Condition | None:
+        about, value = typed.get(f"fact_{n}"), typed.get(f"value_{n}", "").strip()
+        if not about:
+            if value:
+                self.add_error(f"fact_{n}", _("Choose what the condition is about"))
+            return None
+        check, _separator, fact = about.rpartition(".")
+        is_number = fact == Fact.SCORE or fact in NUMBERS
+        comparison = Comparison(typed.get(f"comparison_{n}") or Comparison.IS)
+        if (comparison in NUMERIC) != is_number:
+            choose = _("Choose “is” or “is not”")
+            if is_number:
+                choose = _("Choose “is at least” or “is below”")
+            self.add_error(f"comparison_{n}", choose)
+            return None
+        read = self._read_number if is_number else self._read_word
+        found = read(n, check or None, fact, value)
+        if found is None:
+            return None
+        return Condition(
+            check=check or None, fact=fact, comparison=comparison, value=found
+        )
+
+    def _read_number(
+        self, n: int, check: str | None, fact: str, value: str
+    ) -> float | None:
+        most = 100 if fact == Fact.SCORE else MAX_NUMBER
+        try:
+            number = float(value.replace(",", ""))
+        except ValueError:
+            number = -1
+        if 0 <= number <= most:
+            return number
+        error = format_lazy(_("Enter a number from 0 to {most}"), most=most)
+        self.add_error(f"value_{n}", error)
+        return None
+
+    def _read_word(
+        self, n: int, check: str | None, fact: str, value: str
+    ) -> str | None:
+        words = {word.casefold(): word for word in words_for(check, fact, self.known)}
+        if found := words.get(value.casefold()):
+            return found
+        listed = ", ".join(words.values())
+        self.add_error(
+            f"value_{n}",
+            format_lazy(_("Enter one of these: {words}"), words=listed)
+            if words
+            else _("There is none that could be named here"),
+        )
+        return None
+
+
+def fact_key(check: str | None, fact: str) -> str:
+    return f"{check}.{fact}" if check else fact
+
+
+def value_text(value: float | str) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _fact_choices(known: Known) -> list[Any]:
+    choices: list[Any] = [
+        (_("The report"), [(fact.value, name) for fact, name in REPORT_FACTS.items()])
+    ]
+    for check in known.checks.values():
+        names = {fact.value: name for fact, name in CHECK_FACTS.items()}
+        names |= {n: NUMBER_NAMES[n] for n in NUMBERS if n in check.output_fields}
+        group = [
+            (
+                fact_key(check.name, fact),
+                format_lazy("{}: {}", check.display_name, name),
+            )
+            for fact, name in names.items()
+        ]
+        choices.append((check.display_name, group))
+    return choices
+
+
+class ActivationForm(forms.Form):
+    """How a version works once it is switched on."""
+
+    mode = forms.ChoiceField(
+        label=_("Once it is switched on"),
+        choices=[
+            (PolicyMode.PROPOSE, _("It proposes, and a member confirms")),
+            (PolicyMode.DECIDE, _("It decides, and the subject can ask for a person")),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
 class RuleFilters(forms.Form):

@@ -47,7 +47,6 @@ from verification.decisions.rules import (
     Facts,
     Known,
     Outcome,
-    Rule,
     RuleFault,
     Rules,
     evaluate,
@@ -95,8 +94,8 @@ def versions_of(client: Client) -> Any:
 
 
 def digest_of(version: PolicyVersion) -> str:
-    """Return what a form names so that it changes only what its member has seen."""
-    text = json.dumps([version.rules, version.mode], sort_keys=True)
+    """Return what a form names so that it changes only rules that its member saw."""
+    text = json.dumps(version.rules, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -136,27 +135,22 @@ def open_draft(
 
 
 @dataclass(frozen=True, slots=True)
-class DraftChange:
-    """What a member makes of a draft; `seen` is the digest that the form had."""
+class SeenDraft:
+    """A draft as a member has seen it, who acts on it; `digest` is that of the form."""
 
-    seen: str
-    rules: tuple[Rule, ...]
-    mode: str
+    id: UUID
+    digest: str
 
 
 @transaction.atomic
 def save_draft(
-    client: Client,
-    version_id: UUID,
-    change: DraftChange,
-    member: Member,
-    actor: audit.Actor,
+    client: Client, seen: SeenDraft, rules: Rules, member: Member, actor: audit.Actor
 ) -> PolicyVersion:
-    """Change a draft. Raises PolicyRefused and PolicyVersion.DoesNotExist."""
-    draft = _lock_draft(client, version_id, change.seen, member)
-    draft.rules, draft.mode = write_rules(change.rules), change.mode
-    draft.save(update_fields=["rules", "mode"])
-    audit.record("policy.edited", actor, draft, fields=["rules", "mode"])
+    """Give a draft these rules. Raises PolicyRefused and PolicyVersion.DoesNotExist."""
+    draft = _lock_draft(client, seen, member)
+    draft.rules = write_rules(rules)
+    draft.save(update_fields=["rules"])
+    audit.record("policy.edited", actor, draft, fields=["rules"])
     return draft
 
 
@@ -175,22 +169,22 @@ def discard_draft(
 
 @transaction.atomic
 def activate(
-    client: Client, version_id: UUID, seen: str, member: Member, actor: audit.Actor
+    client: Client, seen: SeenDraft, mode: str, member: Member, actor: audit.Actor
 ) -> PolicyVersion:
-    """Switch a draft on in the place of the active version.
+    """Switch a draft on, in this mode, in the place of the active version.
 
     Raises PolicyRefused and PolicyVersion.DoesNotExist.
     """
-    draft = _lock_draft(client, version_id, seen, member)
+    draft = _lock_draft(client, seen, member)
     if not draft.rules:
         raise PolicyRefused(PolicyObstacle.NO_RULES)
     if faults_of(draft):
         raise PolicyRefused(PolicyObstacle.BROKEN)
     at = now()
     _retire(versions_of(client).filter(state=PolicyState.ACTIVE))
-    draft.state, draft.activated_at = PolicyState.ACTIVE, at
-    draft.activated_by_user = member.user_id
-    draft.save(update_fields=["state", "activated_at", "activated_by_user"])
+    draft.state, draft.mode = PolicyState.ACTIVE, mode
+    draft.activated_at, draft.activated_by_user = at, member.user_id
+    draft.save(update_fields=["state", "mode", "activated_at", "activated_by_user"])
     audit.record("policy.activated", actor, draft)
     return draft
 
@@ -218,17 +212,15 @@ def _retire(versions: Any) -> None:
 def _lock(client: Client, member: Member) -> None:
     """Let members change policies one after another, with the roles of this moment."""
     lock_workspace(client.workspace.pk)
-    require_present(member, Permission.DECIDE_REPORTS)
+    require_present(member, Permission.MANAGE_SETTINGS)
 
 
-def _lock_draft(
-    client: Client, version_id: UUID, seen: str, member: Member
-) -> PolicyVersion:
+def _lock_draft(client: Client, seen: SeenDraft, member: Member) -> PolicyVersion:
     _lock(client, member)
-    draft = versions_of(client).select_related("workspace").get(pk=version_id)
+    draft = versions_of(client).select_related("workspace").get(pk=seen.id)
     if draft.state != PolicyState.DRAFT:
         raise PolicyRefused(PolicyObstacle.NO_DRAFT)
-    if digest_of(draft) != seen:
+    if digest_of(draft) != seen.digest:
         raise PolicyRefused(PolicyObstacle.CHANGED)
     return draft
 

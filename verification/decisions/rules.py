@@ -325,6 +325,20 @@ class Known:
     codes: Collection[str]
 
 
+def words_for(check: str | None, fact: str, known: Known) -> list[str]:
+    """Return the words that a condition about this fact can name."""
+    match fact:
+        case Fact.LEVEL:
+            return [level.value for level in LEVELS]
+        case Fact.STATE:
+            return [state.value for state in CheckState]
+        case Fact.PACKAGE:
+            return sorted(known.packages)
+    if check is not None:
+        return sorted(known.checks[check].flag_codes)
+    return sorted({code for one in known.checks.values() for code in one.flag_codes})
+
+
 def find_faults(rules: Rules, known: Known) -> list[RuleFault]:
     """Return what the rules name and the workspace does not have, or no longer has."""
     return [
@@ -336,23 +350,17 @@ def find_faults(rules: Rules, known: Known) -> list[RuleFault]:
 
 def _names_gone(rule: Rule, known: Known) -> Iterable[tuple[Gone, str]]:
     for condition in rule.when:
-        value = str(condition.value)
-        if condition.check is None:
-            flags = {flag for one in known.checks.values() for flag in one.flag_codes}
-            if condition.fact == Fact.FLAG and value not in flags:
-                yield Gone.FLAG, value
-            if condition.fact == Fact.PACKAGE and value not in known.packages:
-                yield Gone.PACKAGE, value
-            continue
-        definition = known.checks.get(condition.check)
-        if definition is None:
-            yield Gone.CHECK, condition.check
-        elif condition.fact == Fact.FLAG and value not in definition.flag_codes:
-            yield Gone.FLAG, value
-        elif (
-            condition.fact in NUMBERS and condition.fact not in definition.output_fields
+        check, fact = condition.check, condition.fact
+        if check is not None and check not in known.checks:
+            yield Gone.CHECK, check
+        elif fact in NUMBERS:
+            if check and fact not in known.checks[check].output_fields:
+                yield Gone.NUMBER, fact
+        elif fact != Fact.SCORE and condition.value not in words_for(
+            check, fact, known
         ):
-            yield Gone.NUMBER, condition.fact
+            gone = Gone.PACKAGE if fact == Fact.PACKAGE else Gone.FLAG
+            yield gone, str(condition.value)
     for code in rule.codes:
         if code not in known.codes:
             yield Gone.CODE, code

@@ -1,0 +1,313 @@
+"""Members write, try and switch on the policy of their workspace."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.world.clients import Api
+from tests.world.console import ConsoleVisitor
+from tests.world.decisions import (
+    ADVERSE,
+    APPROVE,
+    create_ready_report,
+    decide,
+    deciding_api,
+)
+from tests.world.packages import create_package
+from tests.world.policies import (
+    APPROVE_LOW,
+    DECLINE_HIGH,
+    condition,
+    draft_policy,
+    rule,
+    run_policy,
+    switch_on,
+)
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckDefinition
+from verification.console.policy import sentence_of
+from verification.decisions.models import PolicyVersion
+from verification.decisions.policies import digest_of
+from verification.decisions.rules import read_rules
+from workspaces.models import Role
+
+DECLINE = {
+    "fact_1": "CRB_SCORE.creditScore",
+    "comparison_1": "BELOW",
+    "value_1": "400",
+    "then": "DECLINED",
+    "codes": ["CREDIT_SCORE_TOO_LOW"],
+}
+
+
+@pytest.fixture
+def draft(api: Api) -> PolicyVersion:
+    return draft_policy(api, APPROVE_LOW, DECLINE_HIGH)
+
+
+def add(visitor: ConsoleVisitor, draft: PolicyVersion, **fields: Any) -> Any:
+    sent = {**DECLINE, "seen": digest_of(draft), **fields}
+    return visitor.post("policy-rule-add", sent, version=draft.pk)
+
+
+def sentences(visitor: ConsoleVisitor, draft: PolicyVersion) -> list[str]:
+    html = visitor.page("policy-version", version=draft.pk)
+    return re.findall(
+        r"If .*?[.](?=\s*<)", html.replace("<bdi>", "").replace("</bdi>", "")
+    )
+
+
+def test_owner_writes_the_first_rules_and_switches_them_on(owner):
+    assert "No version is switched on" in owner.page("policy")
+    owner.post("policy-open")
+    draft = PolicyVersion.objects.get()
+
+    assert add(owner, draft).status_code == 303
+    assert sentences(owner, draft) == [
+        "If the credit score of CRB score is below 400, decline: CREDIT_SCORE_TOO_LOW."
+    ]
+    draft.refresh_from_db()
+    form = {"mode": "DECIDE", "seen": digest_of(draft)}
+    (said,) = owner.messages_after("policy-activate", form, version=draft.pk)
+
+    assert said.startswith("The version is switched on.")
+    draft.refresh_from_db()
+    assert (draft.state, draft.mode) == ("ACTIVE", "DECIDE")
+    assert "Version 1 is switched on" in owner.page("policy")
+    actions = AuditEvent.objects.filter(action__startswith="policy.")
+    assert set(actions.values_list("action", flat=True)) == {
+        "policy.drafted",
+        "policy.edited",
+        "policy.activated",
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (APPROVE_LOW, "If the score of the report is below 30, approve."),
+        (
+            rule(
+                "REVIEW",
+                condition("package", "IS_NOT", "loan"),
+                condition("flag", "IS", "DECEASED", "IDENTITY"),
+            ),
+            "If the package is not loan and National identity has the flag DECEASED, "
+            "a person reviews it.",
+        ),
+        (
+            rule("REVIEW", condition("state", "IS", "FAILED", "KRA_PIN")),
+            "If KRA PIN failed, a person reviews it.",
+        ),
+        (
+            rule("REVIEW", condition("level", "IS", "HIGH", "KRA_PIN")),
+            "If the level of KRA PIN is HIGH, a person reviews it.",
+        ),
+    ],
+)
+def test_rule_is_one_sentence(made, sentence):
+    (read,) = read_rules([made])
+    names = {"KRA_PIN": "KRA PIN", "IDENTITY": "National identity"}
+
+    assert sentence_of(read, names) == sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"value_1": "many"}, "Enter a number from 0 to"),
+        ({"value_1": "-1"}, "Enter a number from 0 to"),
+        ({"value_1": "nan"}, "Enter a number from 0 to"),
+        ({"comparison_1": "IS"}, "Choose “is at least” or “is below”"),
+        ({"fact_1": "score", "value_1": "101"}, "Enter a number from 0 to 100"),
+        ({"fact_1": "level", "comparison_1": "BELOW"}, "Choose “is” or “is not”"),
+        (
+            {"fact_1": "level", "comparison_1": "IS", "value_1": "AWFUL"},
+            "Enter one of these: LOW, MEDIUM, HIGH",
+        ),
+        (
+            {"fact_1": "package", "comparison_1": "IS", "value_1": "loan"},
+            "There is none that could be named here",
+        ),
+        ({"fact_1": "", "value_1": ""}, "Choose at least one condition"),
+        ({"fact_1": ""}, "Choose what the condition is about"),
+        ({"codes": []}, "Choose at least one reason for a decline"),
+        ({"codes": ["NO_SUCH"]}, "Choose reasons that are offered here"),
+        ({"then": ""}, "This is needed"),
+    ],
+)
+def test_rule_with_a_fault_shows_the_form_again(owner, draft, fields, error):
+    answer = add(owner, draft, **fields)
+
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert "<title>Error:" in html
+    assert error in html
+
+
+def test_five_conditions_are_kept_and_shown_again(owner, api: Api, draft):
+    create_package(workspace=api.workspace)
+    facts = {
+        "1": ("score", "BELOW", "50"),
+        "2": ("package", "IS", "LOAN"),
+        "3": ("flag", "IS_NOT", "deceased"),
+        "4": ("IDENTITY.state", "IS", "completed"),
+        "5": ("CRB_SCORE.creditScore", "AT_LEAST", "1,000.5"),
+    }
+    fields = {
+        f"{name}_{n}": value
+        for n, values in facts.items()
+        for name, value in zip(("fact", "comparison", "value"), values, strict=True)
+    }
+    add(owner, draft, **fields)
+
+    assert sentences(owner, draft)[-1] == (
+        "If the score of the report is below 50 and the package is loan and no check "
+        "has the flag DECEASED and National identity was completed and the credit "
+        "score of CRB score is at least 1000.5, decline: CREDIT_SCORE_TOO_LOW."
+    )
+    html = owner.page("policy-rule", version=draft.pk, number=3)
+    assert "<details open>" in html
+    assert 'value="1000.5"' in html
+
+
+def test_rules_are_moved_and_removed(owner, draft):
+    where = {"version": draft.pk, "number": 2}
+    first, second = sentences(owner, draft)
+
+    seen = {"seen": digest_of(draft)}
+    assert owner.messages_after("policy-rule-up", seen, **where) == ["Saved."]
+    assert sentences(owner, draft) == [second, first]
+    draft.refresh_from_db()
+    seen = {"seen": digest_of(draft)}
+    assert owner.messages_after("policy-rule-remove", seen, **where) == ["Saved."]
+    assert sentences(owner, draft) == [second]
+
+
+def test_change_of_a_draft_that_another_member_changed_is_refused(owner, draft):
+    stale = {"seen": digest_of(draft)}
+    add(owner, draft)
+
+    where = {"version": draft.pk, "number": 1}
+    said = owner.messages_after("policy-rule-remove", stale, **where)[-1]
+    assert "somebody changed the draft meanwhile" in said
+    assert len(sentences(owner, draft)) == 3
+
+
+def test_draft_shows_what_would_change(owner, api: Api):
+    key = deciding_api(api)
+    declined = create_ready_report(api)
+    decide(key, declined)
+    decide(key, create_ready_report(api), APPROVE)
+    create_ready_report(api, ADVERSE)
+    draft = draft_policy(api, APPROVE_LOW, DECLINE_HIGH)
+
+    html = owner.page("policy-version", version=draft.pk)
+
+    assert "the last 3 reports" in html
+    table = html.partition("What would change")[2].partition("</table>")[0]
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table)
+    assert {name: re.findall(r"(\d+)</td>", cells) for name, cells in rows} == {
+        "Was approved": ["1", "0", "0"],
+        "Was declined": ["1", "0", "0"],
+        "Nobody has decided": ["0", "1", "0"],
+    }
+    differing = html.partition("Decided otherwise</h3>")[2]
+    assert re.findall(r"reports/([0-9a-f-]+)", differing) == [declined]
+
+
+def test_broken_draft_says_what_is_gone_and_cannot_be_switched_on(owner, draft):
+    add(owner, draft)
+    CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
+
+    html = owner.page("policy-version", version=draft.pk)
+    assert "Rule 3: the check CRB_SCORE is not offered." in html
+    assert "Switch version 1 on" not in html
+    draft.refresh_from_db()
+    form = {"mode": "DECIDE", "seen": digest_of(draft)}
+    (said,) = owner.messages_after("policy-activate", form, version=draft.pk)
+    assert said == "Nothing was done: a rule names something that is gone."
+
+
+def test_broken_version_is_told_to_members_and_on_the_report(owner, viewer, api: Api):
+    rules = rule("REVIEW", condition("creditScore", "BELOW", 400, "CRB_SCORE"))
+    switch_on(api, rules, APPROVE_LOW)
+    report = create_ready_report(api)
+    CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
+    run_policy()
+
+    assert "It is broken, so a person reviews each report" in viewer.page("policy")
+    html = owner.page("reports-detail", report=report)
+    assert "named something that was gone" in html
+
+
+def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
+    switch_on(api, APPROVE_LOW, DECLINE_HIGH)
+    report = create_ready_report(api, ADVERSE)
+    run_policy()
+
+    html = owner.page("reports-detail", report=report)
+
+    assert "Version 1 of the policy" in html
+    assert "If the score of the report is at least 70, decline: ADVERSE_CREDIT." in html
+
+
+def test_member_confirms_what_a_policy_proposes(owner, api: Api):
+    switch_on(api, DECLINE_HIGH, mode="PROPOSE")
+    report = create_ready_report(api, ADVERSE)
+    run_policy()
+
+    proposed = api.report(report)["proposedDecision"]["id"]
+    said = owner.messages_after("reports-confirm", decision=proposed)
+    assert said == ["The decision counts now."]
+
+
+def test_policy_is_switched_off_once(owner, api: Api):
+    version = switch_on(api, APPROVE_LOW)
+
+    said = [owner.messages_after("policy-off", version=version.pk) for _ in range(2)]
+    assert said == [
+        ["The policy is switched off."],
+        ["Nothing was done: the version is not active any more."],
+    ]
+
+
+def test_draft_is_deleted_and_another_made_of_a_former_version(owner, api: Api, draft):
+    owner.messages_after("policy-discard", version=draft.pk)
+    assert not PolicyVersion.objects.exists()
+    version = switch_on(api, APPROVE_LOW)
+
+    owner.post("policy-open", {"base": version.pk})
+    assert PolicyVersion.objects.get(state="DRAFT").rules == version.rules
+    assert owner.messages_after("policy-open") == ["There is a draft already."]
+
+
+def test_member_whose_role_was_taken_switches_nothing_on(admin, draft):
+    admin.page("policy-version", version=draft.pk)
+    type(admin.member).objects.filter(pk=admin.member.pk).update(role=Role.VIEWER)
+
+    form = {"mode": "DECIDE", "seen": digest_of(draft)}
+    answer = admin.post("policy-activate", form, version=draft.pk)
+    assert answer.status_code == 403
+    draft.refresh_from_db()
+    assert draft.state == "DRAFT"
+
+
+def test_rule_of_no_number_is_not_found(owner, draft):
+    assert owner.get("policy-rule", version=draft.pk, number=3).status_code == 404
+    assert owner.get("policy-rule", version=draft.pk, number=0).status_code == 404
+
+
+def test_version_that_is_switched_on_cannot_be_edited(owner, api: Api):
+    version = switch_on(api, APPROVE_LOW)
+
+    assert owner.get("policy-rule-add", version=version.pk).status_code == 404
+
+
+def test_sentences_are_kiswahili(owner, draft):
+    html = owner.page("policy-version", query={"lang": "sw"}, version=draft.pk)
+
+    assert "Ikiwa alama ya ripoti ni chini ya 30, kubali." in html
