@@ -15,7 +15,7 @@ from openpyxl import load_workbook
 
 from tests.batches.files import csv_file, xlsx_file
 from tests.console.test_orders import DIGEST, attested, choice
-from tests.world.clients import Api, approve_workspace
+from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.decisions import decide, deciding_api
 from tests.world.members import create_member
@@ -664,6 +664,19 @@ def test_batch_is_read_page_by_page(sender):
     assert "1 to 20 of 21" in first
     assert "LN-20" not in first
     assert "LN-20" in last
+
+
+def test_page_of_a_report_leads_to_its_file(sender, api: Api):
+    sender.order(people())
+    batch = Batch.objects.get()
+    alone = api.create(person())["id"]
+
+    for report in batch.report_ids:
+        page = sender.visitor.page("reports-detail", report=report)
+        assert f'href="{sender.page}"' in page
+        assert "people.csv" in page
+    page = sender.visitor.page("reports-detail", report=alone)
+    assert "/batches/" not in page
 
 
 def test_pages_have_no_personal_data_in_addresses(sender):

@@ -501,6 +501,14 @@ class BatchReport:
     decision: str
 
 
+def batch_of(report: Report) -> Batch | None:
+    """Return the batch that has ordered the report, or None."""
+    batches = Batch.objects.filter(report_ids__contains=[report.pk])
+    return batches.filter(
+        workspace=report.workspace_id, environment=report.environment
+    ).first()
+
+
 def reports_of(batch: Batch, first: int = 0, most: int = MAX_ROWS) -> list[BatchReport]:
     """Return reports of a batch from the row with this index, in the file's order."""
     numbers = batch.row_numbers[first : first + most]

@@ -17,6 +17,7 @@ from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.batches import batch_of
 from verification.console.decisions import (
     REFUSALS,
     decision_context,
@@ -100,6 +101,7 @@ def _render_report(
     shown = {
         "report": found,
         "package": package_of(found),
+        "batch": batch_of(found),
         "subject": [
             (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
         ],
