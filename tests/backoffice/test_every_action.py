@@ -33,6 +33,7 @@ from tests.world.clients import (
     person,
 )
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
+from tests.world.decisions import Officer
 from tests.world.deliveries import configure_receiver, ended_fields, record_delivery
 from tests.world.employer import create_reference
 from tests.world.members import create_member
@@ -61,6 +62,7 @@ from verification.checks.models import CheckResult
 from verification.consents.decisions import grant
 from verification.consents.models import Consent
 from verification.db.ids import uuid7
+from verification.decisions.models import Decision
 from verification.golive import names
 from verification.golive.models import Application, NameChange
 from verification.jobs.models import Job
@@ -337,6 +339,11 @@ def staff_erasure(api: Api) -> StaffErasure:
     return request_for_person(numbers, "A letter of today", by=by_another)
 
 
+def decided(api: Api) -> Decision:
+    officer = Officer(api, "OFFICER", f"officer{next(number)}")
+    return officer.decide(report(api).pk, note="They called us")
+
+
 def workspace(api: Api) -> Workspace:
     return api.workspace
 
@@ -357,6 +364,7 @@ ROWS = {
     "consents.consentrecord.reveal": lambda api: granted(
         api
     ).report.consent_records.first(),
+    "decisions.decision.reveal": decided,
     "golive.application.approve": to_decide,
     "golive.application.check_again": failed_company_check,
     "golive.application.reject": to_decide,

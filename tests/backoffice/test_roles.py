@@ -23,6 +23,7 @@ STORY = {
     "checks.checkresult",
     "consents.consent",
     "consents.consentrecord",
+    "decisions.decision",
     "references.reference",
     "workspaces.workspace",
     "workspaces.member",

@@ -19,6 +19,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Check results", "fact_check", "checks.checkresult"),
         ("Consents", "how_to_reg", "consents.consent"),
         ("Consent records", "history_edu", "consents.consentrecord"),
+        ("Decisions", "gavel", "decisions.decision"),
         ("References", "reviews", "references.reference"),
         ("Checks and prices", "sell", "checks.checkdefinition"),
         ("Packages", "inventory_2", "checks.checkpackage"),

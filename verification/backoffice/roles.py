@@ -24,6 +24,7 @@ _REPORT_PAGE = {
     "checks.checkresult": VIEW,
     "consents.consent": VIEW,
     "consents.consentrecord": VIEW,
+    "decisions.decision": VIEW,
     "references.reference": VIEW,
     "workspaces.workspace": VIEW,
     "workspaces.member": VIEW,
