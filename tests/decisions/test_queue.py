@@ -33,6 +33,7 @@ from verification.decisions.cases import (
     release_cases,
 )
 from verification.decisions.models import Case, CaseCause, CaseNote
+from verification.decisions.queue import Holder, QueueFilters, Wait, list_cases
 from verification.jobs.models import Job
 from verification.privacy import corrections
 from verification.privacy.models import Origin
@@ -169,6 +170,19 @@ def test_refused_proposal_still_waits(api: Api, officer: Officer, second: Office
     assert waits(report)
 
 
+def test_refused_proposal_to_decide_anew_waits_no_more(api, officer, second):
+    report = create_case(api)
+    made = officer.decide(report, "APPROVED")
+    demand_second(api)
+    proposal = officer.decide(report, replaces=made.pk)
+    assert case_of(report).cause == CaseCause.PROPOSED
+    assert waits(report)
+
+    second.refuse(proposal)
+
+    assert not waits(report)
+
+
 def test_proposal_about_an_older_report_enters_the_queue(api: Api, officer):
     report = create_ready_report(api)
     set_service_level(api)
@@ -286,6 +300,73 @@ def test_corrected_finding_changes_the_level_of_the_case(api: Api):
     level = Report.objects.get(pk=report).risk_level
     assert level != before
     assert case_of(report).risk_level == level
+
+
+# The list
+
+
+FILL = """
+INSERT INTO reports_report SELECT (jsonb_populate_record(r, jsonb_build_object(
+    'id', gen_random_uuid(), 'subject_id', gen_random_uuid()))).*
+FROM reports_report r, generate_series(1, 5000)
+"""
+FILL_CASES = """
+INSERT INTO decisions_case (report_id, workspace_id, environment, risk_level, package,
+    cause, due_at, opened_at, assignee_id)
+SELECT id, workspace_id, environment,
+    CASE WHEN n %% 500 = 0 THEN 'HIGH' ELSE 'LOW' END,
+    CASE WHEN n %% 400 = 0 THEN 'rare' END, 'ENDED', now() + n * interval '1 second',
+    now(), CASE WHEN n %% 300 = 0 THEN %(member)s::uuid END
+FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM reports_report) r
+ON CONFLICT DO NOTHING
+"""
+FILL_DECISIONS = """
+INSERT INTO decisions_decision (id, workspace_id, environment, report_id, number,
+    status, state, codes, made_by_kind, made_by, made_by_key, needs_second, second_by,
+    created_at, final_at)
+SELECT gen_random_uuid(), workspace_id, environment, report_id, 1, 'REVIEW',
+    CASE WHEN package = 'rare' THEN 'PENDING' ELSE 'FINAL' END, '{}', 'API_KEY', 'key',
+    gen_random_uuid(), package IS NOT NULL, '', now(),
+    CASE WHEN package IS NULL THEN now() END
+FROM decisions_case
+"""
+QUEUES = [
+    QueueFilters(),
+    QueueFilters(holder=Holder.MINE),
+    QueueFilters(holder=Holder.NOBODY),
+    QueueFilters(overdue=True),
+    QueueFilters(level="HIGH"),
+    QueueFilters(package="rare"),
+    QueueFilters(wait=Wait.SECOND),
+    QueueFilters(wait=Wait.DECISION),
+    QueueFilters(search="wanjiku"),
+]
+
+
+def test_long_queue_is_read_by_its_indexes(api: Api, officer: Officer):
+    create_case(api)
+    with connection.cursor() as cursor:
+        cursor.execute(FILL)
+        cursor.execute(FILL_CASES, {"member": officer.member.pk})
+        cursor.execute(FILL_DECISIONS)
+        cursor.execute("ANALYZE reports_report, decisions_case, decisions_decision")
+    middle = Case.objects.order_by("due_at")[2_500].pk
+
+    plans = [plan_of(officer, filters, middle) for filters in QUEUES]
+    assert "open_cases" in plans[0]
+    # The index has the order of the list.
+    assert "Sort" not in plans[0]
+    assert [plan for plan in plans if "Seq Scan" in plan] == []
+
+
+def plan_of(officer: Officer, filters: QueueFilters, after: UUID) -> str:
+    """Return the plan of the statement that finds the rows of a page."""
+    with CaptureQueriesContext(connection) as captured:
+        list_cases(officer.member, "sandbox", filters, after=after, size=20)
+    (query,) = [q["sql"] for q in captured if "LIMIT 21" in q["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {query}")
+        return "\n".join(line for (line,) in cursor.fetchall())
 
 
 # Who has a case

@@ -132,6 +132,12 @@ def close_cases(report_ids: Collection[UUID], at: datetime) -> None:
     waiting.update(closed_at=at, assignee=None)
 
 
+def close_after_proposal(report: Report, at: datetime) -> None:
+    """Close the case of a decided report that waited for a proposal alone."""
+    waiting = Case.objects.filter(report=report, cause=CaseCause.PROPOSED)
+    waiting.filter(closed_at=None).update(closed_at=at, assignee=None)
+
+
 def return_case(report: Report) -> None:
     """Give a case back to nobody, so that a second member finds it."""
     Case.objects.filter(report=report, closed_at=None).update(assignee=None)

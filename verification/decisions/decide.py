@@ -26,7 +26,12 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.checks.events import decision_event
 from verification.db.bulk_insert import insert
-from verification.decisions.cases import close_cases, open_case, return_case
+from verification.decisions.cases import (
+    close_after_proposal,
+    close_cases,
+    open_case,
+    return_case,
+)
 from verification.decisions.models import (
     DECIDABLE,
     MAX_CODES,
@@ -212,6 +217,9 @@ def refuse(
     at = now()
     _answer(decision, DecisionState.REFUSED, client, member, at)
     _record_proposal(report, "proposal refused", client.actor, at)
+    present = present_of(report.decisions.all())
+    if present and present.status != DecisionStatus.REVIEW:
+        close_after_proposal(report, at)
     audit.record("decision.refused", actor, decision)
     return decision
 

@@ -11,7 +11,7 @@ from django.db.models import Exists, Q, QuerySet
 
 from verification.db.base import force_custom_plan
 from verification.decisions.cases import pending_proposals
-from verification.decisions.models import Case
+from verification.decisions.models import Case, Decision, DecisionState
 from verification.reports.models import Report
 from verification.reports.queries import search_condition
 from verification.values.clock import now
@@ -121,9 +121,15 @@ def _filter(
         cases = cases.filter(risk_level=filters.level)
     if filters.package:
         cases = cases.filter(package=filters.package)
-    if filters.wait:
-        waits = Exists(pending_proposals())
-        cases = cases.filter(waits if filters.wait == Wait.SECOND else ~waits)
+    if filters.wait == Wait.SECOND:
+        proposals = Decision.objects.filter(
+            workspace=member.workspace_id,
+            environment=environment,
+            state=DecisionState.PENDING,
+        )
+        cases = cases.filter(report__in=proposals.values("report"))
+    if filters.wait == Wait.DECISION:
+        cases = cases.filter(~Exists(pending_proposals()))
     if filters.search:
         condition = search_condition(member.workspace_id, environment, filters.search)
         cases = cases.filter(report__in=Report.objects.filter(condition).values("pk"))

@@ -1,0 +1,98 @@
+"""The console's queue in a workspace of a million reports that all wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from benchmarks.figures import Figure, bench, timed
+from benchmarks.lists import use_filled
+from benchmarks.names import RARE
+from benchmarks.service import DATABASE, Service
+from verification.decisions.models import Case
+from verification.decisions.queue import (
+    Holder,
+    QueueFilters,
+    Wait,
+    count_cases,
+    list_cases,
+)
+from workspaces.models import Member, Role
+
+PAGE = 20
+MILLISECONDS = 60
+# Half are overdue. One in 1,000 is HIGH, of a rare package, or the member's.
+FILL = """
+INSERT INTO decisions_case (report_id, workspace_id, environment, risk_level, package,
+    cause, due_at, opened_at, assignee_id)
+SELECT id, workspace_id, environment,
+    CASE WHEN n %% 1000 = 0 THEN 'HIGH' ELSE 'LOW' END,
+    CASE WHEN n %% 1000 = 1 THEN 'rare' END, 'ENDED',
+    now() + (n - %(half)s) * interval '1 minute', completed_at,
+    CASE WHEN n %% 1000 = 2 THEN %(member)s::uuid END
+FROM (
+    SELECT *, row_number() OVER (ORDER BY md5(id::text)) AS n FROM reports_report
+    WHERE status IN ('READY', 'FAILED', 'PARTIAL') AND completed_at IS NOT NULL
+) r
+"""
+PROPOSE = """
+INSERT INTO decisions_decision (id, workspace_id, environment, report_id, number,
+    status, state, codes, made_by_kind, made_by, made_by_key, needs_second, second_by,
+    created_at)
+SELECT gen_random_uuid(), workspace_id, environment, report_id, 1, 'APPROVED',
+    'PENDING', '{}', 'API_KEY', 'key', gen_random_uuid(), true, '', now()
+FROM decisions_case WHERE package = 'rare'
+"""
+FILTERS = {
+    "the first page": QueueFilters(),
+    "mine (0.1 %)": QueueFilters(holder=Holder.MINE),
+    "nobody's": QueueFilters(holder=Holder.NOBODY),
+    "overdue": QueueFilters(overdue=True),
+    "a level (0.1 %)": QueueFilters(level="HIGH"),
+    "a level that none has": QueueFilters(level="MEDIUM"),
+    "a package (0.1 %)": QueueFilters(package="rare"),
+    "for a second member (0.1 %)": QueueFilters(wait=Wait.SECOND),
+    "for a decision": QueueFilters(wait=Wait.DECISION),
+    "a common name": QueueFilters(search="Mwangi"),
+    "a rare name": QueueFilters(search=RARE[2:9]),
+    "a reference": QueueFilters(search="loan-777"),
+    "a rare name, mine": QueueFilters(search=RARE[2:9], holder=Holder.MINE),
+}
+
+
+@bench(reports=2_000, rounds=2)
+def queue(
+    service: Service, reports: int = 1_000_000, rounds: int = 20
+) -> Iterator[Figure]:
+    use_filled(service, reports)
+    with service.connect() as db:
+        (workspace_id,) = db.execute("SELECT workspace_id FROM filled").fetchone()  # type: ignore[misc]
+    user = User.objects.create_user(f"queue-{User.objects.count()}")
+    member = Member.objects.create(
+        workspace_id=workspace_id, user=user, role=Role.OFFICER
+    )
+    with service.connect() as db:
+        db.execute("TRUNCATE decisions_case")
+        db.execute(FILL, {"half": reports // 2, "member": member.pk})
+        db.execute("ALTER TABLE decisions_decision DISABLE TRIGGER USER")
+        db.execute("DELETE FROM decisions_decision")
+        db.execute("ALTER TABLE decisions_decision ENABLE TRIGGER USER")
+        db.execute(PROPOSE)
+        db.execute("VACUUM ANALYZE decisions_case, decisions_decision")
+    for what, filters in FILTERS.items():
+        yield _figure(what, member, rounds, filters=filters)
+    middle = Case.objects.order_by("due_at")[reports // 2].pk
+    yield _figure("far behind", member, rounds, filters=QueueFilters(), after=middle)
+    found = [timed(lambda: count_cases(member, "sandbox")) for _ in range(rounds)]
+    yield Figure("the counts of the page", found, target=MILLISECONDS)
+    service.use(DATABASE, keep=True)
+
+
+def _figure(what: str, member: Member, rounds: int, **given: Any) -> Figure:
+    samples = [
+        timed(lambda: list_cases(member, "sandbox", size=PAGE, **given))
+        for _ in range(rounds + 1)
+    ]
+    return Figure(what, samples[1:], target=MILLISECONDS)
