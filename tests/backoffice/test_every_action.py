@@ -372,6 +372,7 @@ ROWS = {
     "golive.application.take": lambda api: submitted(owner(api)),
     "golive.namechange.approve": name_change,
     "golive.namechange.reject": name_change,
+    "jobs.job.dismiss": lambda api: Job.objects.create(function="x", gave_up_at=now()),
     "jobs.job.run_again": lambda api: Job.objects.create(
         function="x", gave_up_at=now()
     ),

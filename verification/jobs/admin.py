@@ -3,19 +3,33 @@ import django_q.admin  # noqa: F401
 from django.contrib import admin, messages
 from django.db import transaction
 from django_q.models import Failure, Schedule, Success
+from unfold.decorators import action
 
+from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
+from verification.backoffice.widgets import ReasonForm, dialog
 from verification.jobs.models import Job
 from verification.values.clock import now
 
 
 @admin.register(Job)
 class JobAdmin(BackofficeAdmin):
-    list_display = ["function", "arguments", "due_at", "attempts", "gave_up_at"]
-    list_filter = [("gave_up_at", admin.EmptyFieldListFilter)]
+    list_display = [
+        "function",
+        "arguments",
+        "due_at",
+        "attempts",
+        "gave_up_at",
+        "dismissed_at",
+    ]
+    list_filter = [
+        ("gave_up_at", admin.EmptyFieldListFilter),
+        ("dismissed_at", admin.EmptyFieldListFilter),
+    ]
     search_ids = ()
     search_exact = ("function",)
     actions = ["run_again"]
+    actions_detail = ["dismiss"]
     confirm = {"run_again": "Each is run as if it had never been tried."}
 
     def has_add_permission(self, request):
@@ -30,11 +44,45 @@ class JobAdmin(BackofficeAdmin):
         for job in jobs.filter(gave_up_at__isnull=False):
             with transaction.atomic():
                 again = Job.objects.filter(pk=job.pk, gave_up_at__isnull=False)
-                due = {"gave_up_at": None, "attempts": 0, "due_at": now()}
-                if again.update(**due):
+                due = {"attempts": 0, "due_at": now()}
+                if again.update(gave_up_at=None, dismissed_at=None, **due):
                     self.log_change(request, job, "runs again", verb="run-again")
                     count += 1
         self.message_user(request, f"{count} jobs will run again.", messages.SUCCESS)
+
+    def has_dismiss_permission(self, request, object_id=None):
+        job = self.changeable_row(request, object_id)
+        return bool(job and job.gave_up_at and not job.dismissed_at)
+
+    @action(
+        description="Dismiss",
+        icon="done",
+        permissions=["dismiss"],
+        dialog=dialog(
+            "Dismiss this job",
+            "It does not run again by itself, and no longer counts as given up: the "
+            "alert ends. It stays here for 30 days after it was given up, and can "
+            "still be run again.",
+            "Dismiss it",
+            ReasonForm,
+        ),
+    )
+    def dismiss(self, request, form, object_id):
+        job = self.get_row(request, object_id)
+        return self.run_audited(
+            request,
+            job,
+            lambda: _dismiss(job),
+            "The job is dismissed.",
+            audited="dismissed",
+            reason=form.cleaned_data["reason"],
+        )
+
+
+def _dismiss(job: Job) -> None:
+    """Dismiss a job that was given up. Raises DecisionRefused if it is not."""
+    if not Job.objects.given_up().filter(pk=job.pk).update(dismissed_at=now()):
+        raise DecisionRefused("The job was dismissed already, or runs again.")
 
 
 # Finished jobs leave no results, and a job that failed for good is a row of `Job`.

@@ -1,5 +1,13 @@
+from __future__ import annotations
+
 from django.db import models
 from django.db.models.functions import Now
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    def given_up(self) -> JobQuerySet:
+        """Return jobs that were given up and that nobody has dismissed."""
+        return self.filter(gave_up_at__isnull=False, dismissed_at=None)
 
 
 class Job(models.Model):
@@ -17,7 +25,11 @@ class Job(models.Model):
     # Set when the job was claimed as often as allowed and never finished. The row stays
     # for the operator.
     gave_up_at = models.DateTimeField(null=True, blank=True)
+    # Set when staff know of a job that was given up, and do not need it any more.
+    dismissed_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
+
+    objects = JobQuerySet.as_manager()
 
     class Meta:
         indexes = [

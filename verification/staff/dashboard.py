@@ -171,8 +171,8 @@ BOXES = [
         "Jobs that gave up",
         "pending_actions",
         "jobs.job",
-        "gave_up_at__isempty=0",
-        lambda: Job.objects.filter(gave_up_at__isnull=False),
+        "gave_up_at__isempty=0&dismissed_at__isempty=1",
+        lambda: Job.objects.given_up(),
         "",
     ),
     Box(

@@ -78,7 +78,8 @@ WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
 JOBS = """
 SELECT
     (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NULL AND claimed_by <> ''),
-    (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL)
+    (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL
+        AND dismissed_at IS NULL)
 """
 # Messages that a mail server or the SMS provider did not take and that go out again.
 RETRYING = """
