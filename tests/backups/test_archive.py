@@ -234,6 +234,18 @@ def test_restore_names_documents_that_differ_and_keeps_them(tmp_path: Path):
     assert (tmp_path / "documents/other").read_bytes() == b"other"
 
 
+def test_restore_removes_what_a_killed_one_was_writing(tmp_path: Path):
+    """It may have been a restore of another backup."""
+    documents = FileSystemStorage(tmp_path / "documents")
+    put(tmp_path / "backup", one=CONTENT)
+    put(tmp_path / "documents", **{"other.partial": CONTENT[:9]})
+
+    assert restore_documents(tmp_path / "backup", documents) == []
+
+    files = [p for p in (tmp_path / "documents").rglob("*") if p.is_file()]
+    assert [path.name for path in files] == ["one"]
+
+
 def test_interrupted_restore_leaves_no_half_of_a_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -384,6 +384,7 @@ def restore_documents(source: Path, storage: Storage) -> list[str]:
     A file that is the beginning of ours is a copy that was interrupted, and is
     replaced. Others stay as they are: the storage may be newer than the backup.
     """
+    _remove_partial(storage)
     differing = []
     for path in sorted(source.rglob("*")):
         if not path.is_file():
@@ -398,6 +399,17 @@ def restore_documents(source: Path, storage: Storage) -> list[str]:
         elif kept != content:
             differing.append(name)
     return differing
+
+
+def _remove_partial(storage: Storage) -> None:
+    """Remove the copies that a killed restore was writing."""
+    try:
+        root = Path(storage.path(""))
+    except NotImplementedError:
+        # A bucket has none.
+        return
+    for path in root.rglob(f"*{PARTIAL}"):
+        path.unlink()
 
 
 def _save_document(storage: Storage, name: str, content: bytes) -> None:
