@@ -23,7 +23,9 @@ def main() -> None:
     from psycopg.errors import UndefinedColumn, UndefinedTable
 
     from verification.db import startup
+    from verification.db.base import name_sessions
 
+    name_sessions(" ".join(sys.argv[1:2]) or "help")
     try:
         execute_from_command_line(sys.argv)
     except (ImproperlyConfigured, NotSupportedError) as e:

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
 from django.utils.timezone import now
 
-from verification.db.base import SESSION_SETTINGS, open_session
+from verification.db.base import SESSION_SETTINGS, name_sessions, open_session
 from verification.db.bulk_insert import COPY_THRESHOLD, Rows, insert
 from verification.jobs.models import Heartbeat
 from verification.settings.connections import database_settings, primary_url
@@ -55,6 +55,18 @@ def test_each_session_has_limits(db: None):
                 # A unix socket has no keepalives.
                 if not name.startswith("tcp_"):
                     assert row[0] == f"{value.removesuffix('s')}000", name
+
+
+def test_sessions_bear_the_name_of_their_program(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGAPPNAME", "")
+    name_sessions("backup")
+
+    with open_session() as session:
+        row = session.execute("SHOW application_name").fetchone()
+
+    assert row == ("verification backup",)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -46,6 +46,20 @@ def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
     assert count_of_readyz(service) == REQUESTS
 
 
+def test_sessions_in_the_database_bear_the_names_of_their_programs(service):
+    requests.get(f"{service.url}/readyz", timeout=10)
+
+    with service.connect() as server:
+        rows = server.execute(
+            "SELECT DISTINCT application_name FROM pg_stat_activity WHERE datname = "
+            "current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+
+    assert {name for (name,) in rows} == {"verification web", "verification jobs"}
+    sql = "select 'named ' || current_setting('application_name')"
+    assert "named verification dbshell" in service.manage("dbshell", "--", "-c", sql)
+
+
 def count_of_readyz(service):
     answer = requests.get(
         f"{service.url}/metrics", headers={"Authorization": "Bearer t"}, timeout=10

@@ -3,12 +3,14 @@
 A connection that has lost the primary server fails with OperationalError, whatever the
 error was, and the next statement opens another one.
 
-`open_session` opens a connection that Django does not manage. `force_custom_plan` plans
+`open_session` opens a connection that Django does not manage, `name_sessions` gives all
+sessions of a process a name. `force_custom_plan` plans
 chosen statements each time they run, and `read_page` reads one page of a list.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -175,6 +177,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self._clock_read_at = time.monotonic()
         if row:
             clock.compare(row[0])
+
+
+def name_sessions(program: str) -> None:
+    """Name the sessions of this process, as `pg_stat_activity` shows them.
+
+    libpq reads it for each connection, also of `pg_dump`. `?application_name=` of the
+    URL wins.
+    """
+    os.environ["PGAPPNAME"] = f"verification {program}"
 
 
 def open_session() -> psycopg.Connection[Any]:

@@ -42,6 +42,7 @@ from django_q.signals import post_execute_in_worker, pre_execute
 from django_q.worker import worker
 
 from verification import tracing
+from verification.db.base import name_sessions
 from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs import processes
 from verification.jobs import queue as job_queue
@@ -217,6 +218,7 @@ def harden() -> None:
         label = os.environ.get("JOB_CLUSTER", "")
         os.environ["JOB_CLUSTER"] = make_cluster_name(label)
     clock.follow_database()
+    name_sessions("jobs")
     cluster.Sentinel = Sentinel
     # django-q2 asks it to report the exception that it has just caught.
     django_q_worker.error_reporter = failure

@@ -22,6 +22,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from prometheus_client import values
 
+from verification.db.base import name_sessions
 from verification.db.startup import (
     DatabaseRefused,
     refuse_transaction_pooler,
@@ -43,6 +44,7 @@ def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
     bind_children_to_parent()
     clock.follow_database()
+    name_sessions("web")
     # The server reads settings before it loads the application, which sets it, too.
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")
     try:
