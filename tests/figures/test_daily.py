@@ -8,7 +8,9 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import Q, Sum
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from tests.world.clients import Api, erase, person
@@ -18,7 +20,8 @@ from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
 from verification.figures import daily
 from verification.figures.daily import count_changed_days, count_day
-from verification.figures.models import COUNTS, DailyFigure, DueDay, Progress
+from verification.figures.models import COUNTS, SUMS, DailyFigure, DueDay, Progress
+from verification.figures.summary import Days, read_figures
 from verification.jobs.models import Job
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
@@ -265,3 +268,33 @@ def test_a_report_at_midnight_belongs_to_the_day_of_nairobi(api):
 def test_a_day_costs_few_statements(busy, django_assert_max_num_queries):
     with django_assert_max_num_queries(13):
         count_day(busy.workspace.pk, busy.environment, today())
+
+
+FILL = """
+INSERT INTO figures_dailyfigure (workspace_id, environment, day, all_packages,
+    check_name, {0}, turnaround_buckets, turnaround_counts, decision_buckets,
+    decision_counts)
+SELECT %(workspace)s, 'sandbox', current_date - day, true,
+    CASE WHEN number > 0 THEN 'CHECK_' || number END, {1}, '{{1,2}}', '{{3,4}}', '{{}}',
+    '{{}}'
+FROM generate_series(0, 9999) AS day, generate_series(0, 10) AS number
+"""
+
+
+def test_sums_of_a_period_are_read_by_an_index(api):
+    columns = [*COUNTS, *SUMS]
+    with connection.cursor() as cursor:
+        fill = FILL.format(", ".join(columns), ", ".join("1" for _ in columns))
+        cursor.execute(fill, {"workspace": api.workspace.pk})
+        cursor.execute("ANALYZE figures_dailyfigure")
+    account, days = api.account, Days(today() - timedelta(days=89), today())
+    with CaptureQueriesContext(connection) as captured:
+        found = read_figures(account, days)
+
+    assert found.total.created == 90
+    assert len(captured) == 5
+    for statement in captured.captured_queries:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {statement['sql']}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert "Seq Scan" not in plan, plan

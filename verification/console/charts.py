@@ -19,7 +19,9 @@ from django.utils.translation import gettext as _
 
 from verification.figures.summary import Duration
 
-WIDTH, HEIGHT, MARGIN, ABOVE, BELOW = 400, 190, 8, 24, 24
+WIDTH, HEIGHT, MARGIN, ABOVE, BELOW = 400, 190, 8, 16, 24
+# The place of the scale beside bars
+LEFT = 56
 ROW = 44
 # The patterns of parts, in their order; `patterns.html` draws them.
 PATTERNS = ("solid", "stripes", "dots", "lines", "cross")
@@ -72,7 +74,7 @@ def draw_bars(
         for bar in zip(*(p.values for p in parts), strict=True)
     ]
     highest = _round_up(max(heights, default=0))
-    wide = (WIDTH - 2 * MARGIN) / max(len(labels), 1)
+    wide = (WIDTH - LEFT - MARGIN) / max(len(labels), 1)
     bottom, high = HEIGHT - BELOW, HEIGHT - BELOW - ABOVE
     below = [0.0] * len(labels)
     drawn = []
@@ -82,9 +84,11 @@ def draw_bars(
             if value <= 0:
                 continue
             up = high * value / highest
-            x, width = MARGIN + wide * (number + 0.1), wide * 0.8
+            x, width = LEFT + wide * (number + 0.1), wide * 0.8
             y = bottom - below[number] - up
-            path.append(f"M{x:.1f} {y:.1f}h{width:.1f}v{up:.1f}h-{width:.1f}z")
+            path.append(
+                "M{} {}h{}v{}h-{}z".format(*map(_short, (x, y, width, up, width)))
+            )
             below[number] += up
         if path:
             drawn.append(
@@ -98,7 +102,7 @@ def draw_bars(
         "",
         '<path class="grid" d="M{} {}H{}"/>' + TEXT,
         (
-            (MARGIN, y, WIDTH - MARGIN, MARGIN, y - 4, "", f"{value:,.6g}")
+            (LEFT, y, WIDTH - MARGIN, LEFT - 6, y + 4, END, f"{value:,.12g}")
             for value, y in (
                 (highest, bottom - high),
                 (highest / 2, bottom - high / 2),
@@ -106,7 +110,7 @@ def draw_bars(
         ),
     )
     axis = format_html(
-        '<path class="axis" d="M{} {}H{}"/>', MARGIN, bottom, WIDTH - MARGIN
+        '<path class="axis" d="M{} {}H{}"/>', LEFT, bottom, WIDTH - MARGIN
     )
     inside = grid + SafeString("".join(drawn)) + axis + _dates(labels)
     return _svg(name, title, words, HEIGHT, inside)
@@ -132,7 +136,7 @@ def draw_durations(
             format_html(
                 TEXT + '<path class="span" d="M{} {}H{}M{} {}v14"/>'
                 '<circle class="dot" cx="{}" cy="{}" r="5"/>',
-                *(MARGIN, y - 12, "", label),
+                *(MARGIN, y - 12, "", _times(label, took)),
                 *(f"{left:.1f}", y, f"{right:.1f}", f"{right:.1f}", y - 7),
                 *(f"{left:.1f}", y),
             )
@@ -171,27 +175,37 @@ def _svg(
     )
 
 
+def _times(label: str, took: Duration) -> str:
+    return f"{label}: {duration_text(took.median)}, {duration_text(took.slow)}"
+
+
 def _dates(labels: Sequence[str]) -> SafeString:
     """Write the first and the last label, and the one in the middle of many."""
     if not labels:
         return SafeString("")
     y = HEIGHT - 8
-    first = format_html(TEXT, MARGIN, y, "", labels[0])
+    first = format_html(TEXT, LEFT, y, "", labels[0])
     if len(labels) == 1:
         return first
     last = format_html(TEXT, WIDTH - MARGIN, y, END, labels[-1])
     if len(labels) % 2 == 0 or len(labels) < 5:
         return first + last
     middle = labels[len(labels) // 2]
-    return first + format_html(TEXT, WIDTH / 2, y, MIDDLE, middle) + last
+    return (
+        first + format_html(TEXT, (LEFT + WIDTH - MARGIN) / 2, y, MIDDLE, middle) + last
+    )
 
 
 def _round_up(value: float) -> float:
-    """Return the next number that begins with 1, 2, 4 or 10, and 2 at least."""
+    """Return the next number that begins with 1, 2, 4, 6 or 8, and 2 at least."""
     if value <= 2:
         return 2
     power = 10 ** math.floor(math.log10(value))
     return float(next(n * power for n in (1, 2, 4, 6, 8, 10) if n * power >= value))
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _ms(duration: timedelta) -> float:

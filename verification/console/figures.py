@@ -234,6 +234,7 @@ def _bars(
     rows = [
         [label, *(text(read(sums)) for label, read in parts)]
         for label, sums in zip(labels, figures.steps.values(), strict=True)
+        if any(read(sums) for label, read in parts)
     ]
     return Drawing(
         name,
