@@ -15,7 +15,14 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api, erase, person
 from tests.world.corrections import create_wrong_report, dispute
-from tests.world.decisions import ADVERSE, APPROVE, DECLINE, decide, deciding_api
+from tests.world.decisions import (
+    ADVERSE,
+    APPROVE,
+    DECLINE,
+    create_ready_report,
+    decide,
+    deciding_api,
+)
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
 from verification.figures import daily
@@ -189,6 +196,15 @@ def test_decision_of_today_changes_the_day_of_its_report(api):
 
     assert total("declined", day=day) == 1
     assert total("created", day=today()) == 0
+
+
+def test_newer_decision_takes_the_place_of_an_older_one(api):
+    deciding, report_id = deciding_api(api), create_ready_report(api)
+    first = decide(deciding, report_id, APPROVE)
+    decide(deciding, report_id, DECLINE, replaces=first["id"])
+    count_changed_days()
+
+    assert (total("approved"), total("declined")) == (0, 1)
 
 
 def test_only_days_that_changed_are_counted_again(api):
