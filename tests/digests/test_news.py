@@ -1,6 +1,7 @@
 """Messages to members about what has just happened."""
 
 import re
+from datetime import timedelta
 from smtplib import SMTPRecipientsRefused
 
 import pytest
@@ -19,6 +20,7 @@ from tests.world.decisions import (
     demand_second,
 )
 from tests.world.member_messages import choose, messages_to, news_of
+from tests.world.members import create_member
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
 from tests.world.threads import run_at_once
@@ -188,10 +190,38 @@ def test_engine_makes_no_more_statements_for_members_who_want_all(api, clock):
 
 def test_window_ends_with_its_last_reader(api, tester, clock):
     choose(tester, "sandbox", REPORT_READY="OFF")
+    end_reports(api)
+    clock.pass_by(minutes=2)
     send_news()
 
     kinds = set(MessageWindow.objects.values_list("kind", flat=True))
     assert kinds == {"REPORT_FAILED", "DECISION_WAITING", "ALERT"}
+
+
+def test_quiet_window_moves_on_so_that_its_query_stays_short(api, tester, clock):
+    before = MessageWindow.objects.get(kind="ALERT").told_until
+    clock.pass_by(hours=2)
+    send_news()
+
+    window = MessageWindow.objects.get(kind="ALERT")
+    assert window.told_until - before > timedelta(hours=1)
+
+
+def test_statements_do_not_grow_with_the_workspaces_that_want_news(
+    api, another_api, tester, clock
+):
+    def statements() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            send_news()
+        return len(queries)
+
+    before = statements()
+    kinds = ("REPORT_READY", "REPORT_FAILED", "DECISION_WAITING", "ALERT")
+    for environment in ("sandbox", "production"):
+        other = create_member(another_api.workspace, "ADMIN", environment)
+        choose(other, environment, **dict.fromkeys(kinds, "NOW"))
+
+    assert statements() == before
 
 
 def test_member_who_left_gets_none(api, tester, clock):

@@ -17,7 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Value
+from django.db.models.functions import Greatest
 
 from verification.digests.news import (
     Counts,
@@ -54,6 +55,7 @@ GATHER = timedelta(minutes=1)
 REST = timedelta(minutes=10)
 # Older news are no news, such as those of the time when a workspace was suspended.
 LONGEST_WINDOW = timedelta(days=1)
+LONGEST_QUIET = timedelta(hours=1)
 LONGEST_DIGEST = timedelta(days=7)
 MORNING = time(7, tzinfo=NAIROBI)
 DIGEST_DAYS_KEPT = timedelta(days=30)
@@ -66,24 +68,36 @@ def send_news() -> None:
 
     Any number of these jobs may run at the same time.
     """
-    due = MessageWindow.objects.filter(
-        Q(rests_until=None) | Q(rests_until__lte=now()), workspace__suspended_at=None
-    )
-    for pk in list(due.values_list("pk", flat=True)):
-        if not beat():
-            break
-        _send_window(pk)
+    until = now() - COMMIT_DELAY
+    for kind in MessageWindow.objects.values_list("kind", flat=True).distinct():
+        windows = _windows(MemberMessage(kind), until)
+        due = windows.filter(first_at__lte=until - GATHER)
+        for pk in list(due.values_list("pk", flat=True)):
+            if not beat():
+                return
+            _send_window(due, pk, until)
+        # So that the next query has little to read
+        quiet = windows.filter(first_at=None, told_until__lt=until - LONGEST_QUIET)
+        ids = list(quiet.values_list("pk", flat=True))
+        if ids:
+            MessageWindow.objects.filter(pk__in=ids).update(told_until=until)
+
+
+def _windows(kind: MemberMessage, until: datetime) -> Any:
+    """Return the windows that do not rest, with the time of their first news."""
+    since = Greatest(OuterRef("told_until"), Value(until - LONGEST_WINDOW))
+    resting = Q(rests_until__gt=until + COMMIT_DELAY)
+    active = MessageWindow.objects.filter(kind=kind, workspace__suspended_at=None)
+    first = first_moment(kind, Period(since, until))
+    return active.exclude(resting).annotate(first_at=first)
 
 
 @transaction.atomic
-def _send_window(pk: UUID) -> None:
-    locked = MessageWindow.objects.select_for_update(skip_locked=True, of=("self",))
+def _send_window(due: Any, pk: UUID, until: datetime) -> None:
+    locked = due.select_for_update(skip_locked=True, of=("self",))
     window = locked.select_related("workspace").filter(pk=pk).first()
     if window is None:
-        return
-    at = now()
-    if window.rests_until and window.rests_until > at:
-        # Another job has sent it meanwhile.
+        # Another job has sent it meanwhile, or does so now.
         return
     key = window.environment, MemberMessage(window.kind)
     choices = choices_of([window.workspace_id]).get(window.workspace_id)
@@ -91,17 +105,10 @@ def _send_window(pk: UUID) -> None:
     if not members:
         window.delete()
         return
-    until = at - COMMIT_DELAY
     period = Period(max(window.told_until, until - LONGEST_WINDOW), until)
-    first = first_moment(key[1], window.workspace_id, window.environment, period)
-    if first is None:
-        # Written now and then, so that the next query has little to read.
-        if period.since < until - REST:
-            MessageWindow.objects.filter(pk=pk).update(told_until=until)
-        return
-    if first > until - GATHER:
-        return
-    MessageWindow.objects.filter(pk=pk).update(told_until=until, rests_until=at + REST)
+    MessageWindow.objects.filter(pk=pk).update(
+        told_until=until, rests_until=until + COMMIT_DELAY + REST
+    )
     notify(*_news(window, reachable(members), period))
 
 

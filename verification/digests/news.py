@@ -15,7 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Exists, Min, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Least
 from django.urls import reverse
 
 from monitoring.models import Alert, Rule, RuleStatus
@@ -33,12 +34,15 @@ MAX_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The time from `since`, which is not included, to `until`."""
+    """The time from `since`, which is not included, to `until`.
 
-    since: datetime
+    In a subquery, `since` may be an expression.
+    """
+
+    since: Any
     until: datetime
 
-    def of(self, column: str) -> dict[str, datetime]:
+    def of(self, column: str) -> dict[str, Any]:
         """Return the lookups for rows whose column lies in the period."""
         return {f"{column}__gt": self.since, f"{column}__lte": self.until}
 
@@ -163,17 +167,19 @@ class Counts:
         return found.total() - found[member.user_id]
 
 
-def first_moment(
-    kind: MemberMessage, workspace: UUID, environment: str, period: Period
-) -> datetime | None:
-    """Return when the first of them happened, or None if nothing has."""
+def first_moment(kind: MemberMessage, period: Period) -> Any:
+    """Return the time of a window's first news, for a query of windows.
+
+    It is one probe of an index for each window, and null if nothing has happened.
+    """
     firsts = [
-        _rows_of(source, workspace, environment, period).aggregate(
-            first=Min(source.moment)
-        )["first"]
+        _rows_of(source, OuterRef("workspace"), OuterRef("environment"), period)
+        .order_by(source.moment)
+        .values(source.moment)[:1]
         for source in SOURCES[kind]
     ]
-    return min((first for first in firsts if first), default=None)
+    # PostgreSQL's LEAST leaves nulls out.
+    return Least(*firsts) if len(firsts) > 1 else Subquery(firsts[0])
 
 
 def row_urls(
@@ -203,7 +209,7 @@ def page_url(kind: MemberMessage, member: Member, environment: str) -> str:
 
 
 def _rows_of(
-    source: Source, workspace: UUID, environment: str, period: Period
+    source: Source, workspace: Any, environment: Any, period: Period
 ) -> QuerySet[Any]:
     rows = source.rows(period)
     return rows.filter(workspace=workspace, environment=environment)
