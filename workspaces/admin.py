@@ -22,14 +22,15 @@ from verification.backoffice.model_admin import (
     choice_filter,
     is_uuid,
 )
-from verification.backoffice.widgets import dialog, redirect_back
+from verification.backoffice.widgets import ReasonForm, dialog, redirect_back
 from verification.documents.statements import statement_response
 from verification.values.local_time import format_nairobi
 from verification.values.masking import mask
-from workspaces import forms, keys, ledger, staff_entries
+from workspaces import brands, forms, keys, ledger, staff_entries
 from workspaces.models import (
     Account,
     ApiKey,
+    Brand,
     Environment,
     LedgerEntry,
     Member,
@@ -201,6 +202,106 @@ class WorkspaceAdmin(RevealingAdmin):
     def _record_and_show(self, request, workspace, outcome, **more):
         self.log_change(request, workspace, outcome, **more)
         self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
+
+
+@admin.register(Brand)
+class BrandAdmin(ReadOnlyAdmin):
+    """What clients show of themselves; staff remove what misleads people."""
+
+    list_display = ["workspace", "colour", "contact_line", "is_removed", "updated_at"]
+    list_filter = [("barred_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["workspace"]
+    ordering = ["-updated_at"]
+    search_ids = ("workspace_id",)
+    search_exact = ("workspace__name__iexact",)
+    fields = [
+        "workspace",
+        "reviewed_name",
+        "logo_picture",
+        "colour",
+        "contact_line",
+        "contact_line_sw",
+        "return_hosts",
+        "return_url",
+        "barred_at",
+        "barred_reason",
+        "updated_at",
+    ]
+    actions_detail = ["remove", "allow"]
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).defer("logo").select_related("workspace")
+
+    @admin.display(boolean=True, description="Removed")
+    def is_removed(self, brand):
+        return brand.is_barred
+
+    @admin.display(description="Name beside it")
+    def reviewed_name(self, brand):
+        return brand.workspace.requester.name
+
+    @admin.display(description="Logo")
+    def logo_picture(self, brand):
+        if not brand.logo_digest:
+            return "-"
+        url = reverse("brand:logo", args=[brand.logo_digest])
+        return format_html('<img src="{}" alt="The logo">', url)
+
+    def has_remove_permission(self, request, object_id=None):
+        brand = self.changeable_row(request, object_id)
+        return bool(brand and not brand.is_barred)
+
+    def has_allow_permission(self, request, object_id=None):
+        brand = self.changeable_row(request, object_id)
+        return bool(brand and brand.is_barred)
+
+    @action(
+        description="Remove",
+        icon="hide_image",
+        variant=ActionVariant.DANGER,
+        permissions=["remove"],
+        dialog=dialog(
+            "Remove this brand",
+            "The logo and the contact line are deleted, and pages show no colour and "
+            "no return link until the brand is allowed again. Its members read the "
+            "reason.",
+            "Remove it",
+            ReasonForm,
+        ),
+    )
+    def remove(self, request, form, object_id):
+        brand, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        return self.run_audited(
+            request,
+            brand,
+            lambda: brands.bar_brand(brand.pk, reason),
+            "The brand is removed.",
+            audited="removed",
+            reason=reason,
+            refusals=brands.BrandUnchanged,
+        )
+
+    @action(
+        description="Allow again",
+        icon="image",
+        permissions=["allow"],
+        dialog=dialog(
+            "Allow this brand again",
+            "Its members can set a logo and a contact line again. Colour and return "
+            "addresses are shown at once.",
+            "Allow it",
+        ),
+    )
+    def allow(self, request, form, object_id):
+        brand = self.get_row(request, object_id)
+        return self.run_audited(
+            request,
+            brand,
+            lambda: brands.allow_brand(brand.pk),
+            "The brand is allowed again.",
+            audited="allowed",
+            refusals=brands.BrandUnchanged,
+        )
 
 
 def filter_low_balance(accounts):

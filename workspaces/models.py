@@ -273,6 +273,92 @@ class RetentionTerm(models.Model):
         return f"{self.days} days until {self.ended_at:%Y-%m-%d}"
 
 
+MAX_RETURN_HOSTS = 10
+MAX_RETURN_URL = 500
+MAX_CONTACT_LINE = 120
+
+
+class Brand(models.Model):
+    """A client's logo, colour, contact line and return addresses on hosted pages.
+
+    `workspaces.brands` checks and writes it, and says where it is shown. A barred brand
+    is shown nowhere until staff allow it again.
+    """
+
+    workspace = models.OneToOneField(
+        Workspace, models.PROTECT, primary_key=True, related_name="brand"
+    )
+    # A redrawn PNG. Queries leave it out (`brands.brand_of`).
+    logo = models.BinaryField(null=True, editable=False)
+    # SHA-256 of the logo, in hex: a part of its address
+    logo_digest = models.CharField(max_length=64, blank=True, editable=False)
+    logo_width = models.PositiveSmallIntegerField(null=True, editable=False)
+    logo_height = models.PositiveSmallIntegerField(null=True, editable=False)
+    # As #rrggbb; empty for the service's own
+    colour = models.CharField(max_length=7, blank=True)
+    # Beside the contact of the workspace: such as office hours
+    contact_line = models.CharField(max_length=MAX_CONTACT_LINE, blank=True)
+    contact_line_sw = models.CharField(max_length=MAX_CONTACT_LINE, blank=True)
+    # The only hosts to which pages lead back, in ASCII
+    return_hosts = ArrayField(models.CharField(max_length=253), default=list)
+    # For reports that name no address
+    return_url = models.CharField(max_length=MAX_RETURN_URL, blank=True)
+    barred_at = models.DateTimeField(null=True, editable=False)
+    barred_reason = models.CharField(max_length=500, blank=True, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="brand_logos_are_whole",
+                condition=Q(
+                    logo=None, logo_digest="", logo_width=None, logo_height=None
+                )
+                | Q(
+                    logo__isnull=False,
+                    logo_digest__regex="^[0-9a-f]{64}$",
+                    logo_width__gt=0,
+                    logo_height__gt=0,
+                ),
+            ),
+            models.CheckConstraint(
+                name="brand_colours_are_well_formed",
+                condition=Q(colour="") | Q(colour__regex="^#[0-9a-f]{6}$"),
+            ),
+            models.CheckConstraint(
+                name="brands_have_few_return_hosts",
+                condition=Q(return_hosts__len__lte=MAX_RETURN_HOSTS),
+            ),
+            models.CheckConstraint(
+                name="barred_brands_say_why_and_show_nothing",
+                condition=Q(barred_at=None, barred_reason="")
+                | (
+                    Q(
+                        barred_at__isnull=False,
+                        logo=None,
+                        contact_line="",
+                        contact_line_sw="",
+                    )
+                    & ~Q(barred_reason="")
+                ),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["logo_digest"],
+                condition=~Q(logo_digest=""),
+                name="brands_by_logo",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"brand of {self.workspace}"
+
+    @property
+    def is_barred(self) -> bool:
+        return self.barred_at is not None
+
+
 class Account(models.Model):
     """A workspace's money in one environment.
 

@@ -24,6 +24,7 @@ from tests.consents.test_decisions import EVIDENCE
 from tests.fakes.paystack import FakePaystack
 from tests.golive.applications import by, in_review, submitted
 from tests.payments.test_disputes import topped_up
+from tests.world.brands import save_brand
 from tests.world.clients import (
     HOSTED,
     READERS,
@@ -77,8 +78,9 @@ from verification.privacy.staff_erasures import request_for_person
 from verification.reports.models import Report
 from verification.sources.models import Call
 from workspaces import ledger
+from workspaces.brands import bar_brand
 from workspaces.create import create_workspace
-from workspaces.models import Account, LedgerEntry, StaffEntry, Workspace
+from workspaces.models import Account, Brand, LedgerEntry, StaffEntry, Workspace
 
 TYPED = {
     "reason": "They asked us by telephone",
@@ -275,6 +277,16 @@ def name_change(api: Api) -> NameChange:
     return NameChange.objects.latest("id")
 
 
+def branded(api: Api) -> Brand:
+    return save_brand(api.workspace, colour="#0a7a3c", contact_line="Kimathi Street")
+
+
+def barred(api: Api) -> Brand:
+    branded(api)
+    bar_brand(api.workspace.pk, "It is the logo of a bank")
+    return Brand.objects.get()
+
+
 def granted(api: Api) -> Consent:
     consent = waiting_for_consent(api).consent
     grant(consent.pk, 1, EVIDENCE)
@@ -373,6 +385,8 @@ ROWS = {
     "golive.namechange.approve": name_change,
     "golive.namechange.reject": name_change,
     "jobs.job.dismiss": lambda api: Job.objects.create(function="x", gave_up_at=now()),
+    "workspaces.brand.remove": branded,
+    "workspaces.brand.allow": barred,
     "jobs.job.run_again": lambda api: Job.objects.create(
         function="x", gave_up_at=now()
     ),

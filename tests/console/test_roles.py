@@ -126,6 +126,8 @@ TABLE = {
     "settings-reason": (MANAGERS, MANAGERS),
     "settings-reason-add": (MANAGERS, MANAGERS),
     "settings-queue": (ALL, MANAGERS),
+    "settings-brand": (MANAGERS, MANAGERS),
+    "settings-brand-preview": (MANAGERS, MANAGERS),
     "settings-packages": (ALL, None),
     "settings-packages-create": (MANAGERS, MANAGERS),
     "settings-packages-edit": (MANAGERS, MANAGERS),

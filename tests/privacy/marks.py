@@ -33,6 +33,7 @@ from tests.fakes.smile_id_v3 import FakeSmileIdV3
 from tests.fakes.stripe import FakeStripe
 from tests.golive.files import pdf
 from tests.privacy.canaries import Canaries
+from tests.world.brands import HOST, save_brand
 from tests.world.clients import ATTESTED, HOSTED, Api
 from tests.world.corrections import reviewer
 from tests.world.decisions import DECLINE, Officer, deciding_api
@@ -210,6 +211,7 @@ class World:
     def order(self) -> None:
         """Order reports on attested consent, at three sources and of a company."""
         c = self.canaries
+        save_brand(self.api.workspace)
         pin = f"A7{c.digits(f'{SUBJECT}.kraPin')}Z"
         name = f"{c.name('kra.Name')} MAONGA"
         kra_fake.TAXPAYERS[pin] = ("Individual", name, "Active")
@@ -223,6 +225,7 @@ class World:
             subject={**self.person, "kraPin": pin},
             purpose=c.text("ReportItem.purpose"),
             reference=c.word("ReportItem.reference"),
+            returnUrl=f"https://{HOST}/{c.word('ReportItem.returnUrl')}",
             consent=consent,
         )
         self.create(item, Idempotency_Key=c.unstored("header.Idempotency-Key"))
@@ -462,7 +465,10 @@ class World:
             purpose=c.unstored("purpose before the edit"), draft=True, reuse=False
         )
         made = self.create(draft)
-        edit = {"purpose": c.text("DraftEdit.purpose")}
+        edit = {
+            "purpose": c.text("DraftEdit.purpose"),
+            "returnUrl": f"https://{HOST}/{c.word('DraftEdit.returnUrl')}",
+        }
         answer = self.api.post(f"/reports/{made['id']}/draft", edit)
         assert answer.status_code == 200, answer.content
         assert self.api.post(f"/reports/{made['id']}/launch").status_code == 200

@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 
 from tests.golive.applications import submitted
+from tests.world.brands import save_brand
 from tests.world.clients import Api, person
 from tests.world.corrections import dispute
 from tests.world.members import create_member
@@ -64,6 +65,7 @@ def rows(api: Api) -> Api:
     dispute(str(answered.report_id), answered.name)
     record_disclosures([report.pk], Channel.API, "key vrf_test_1")
     hold(report.pk, "A court asks", now() + timedelta(days=30), by="staff grace")
+    save_brand(api.workspace, colour="#0a7a3c", contact_line="Kimathi Street 12")
     run = {"environment": api.environment, "before": now(), "report_count": 1}
     RetentionRun.objects.create(workspace=api.workspace, **run)
     return api

@@ -131,6 +131,7 @@ REPORT: dict[str, Any] = {
     "package": None,
     "purpose": "Loan application",
     "paymentMode": "SELF",
+    "returnUrl": "https://apply.example.com/done?application=4711",
     "checkResults": [RESULT],
     "riskScore": 5,
     "riskLevel": "LOW",

@@ -405,6 +405,9 @@ class ReportBody(Shape):
     purpose: str | None
     """Null after the subject's data was erased."""
     payment_mode: PaymentMode
+    return_url: str | None = None
+    """Where the pages of the subject and the payer lead back to; null for the
+    workspace's own address, or after the subject's data was erased."""
     check_results: list[CheckResultBody]
     risk_score: Score | None
     """The worst score of the completed checks; null until a check has a score."""

@@ -66,6 +66,7 @@ from verification.reports.request import (
     Order,
     ReportsRequest,
     catalogue,
+    named_return_hosts,
     read_orders,
 )
 from verification.values.clock import now
@@ -443,7 +444,8 @@ class ReportViewSet(OperationViewSet):
 
 def _read_orders(view: ReportViewSet) -> list[Order]:
     environment = view.client.environment
-    return read_orders(view.body, environment, catalogue(), view.packages)
+    hosts = named_return_hosts(view.client.workspace.pk, view.body.get("reports"))
+    return read_orders(view.body, environment, catalogue(), view.packages, hosts)
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:

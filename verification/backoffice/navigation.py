@@ -40,6 +40,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Go-live", "rocket_launch", "golive.application"),
         ("Name changes", "badge", "golive.namechange"),
         ("Workspaces", "business", "workspaces.workspace"),
+        ("Brands", "palette", "workspaces.brand"),
         ("Members", "group", "workspaces.member"),
         ("API keys", "key", "workspaces.apikey"),
         ("Blocked by recipients", "block", "notifications.block"),

@@ -53,8 +53,11 @@ from verification.golive.inspection import Fault
 from verification.golive.models import Application, DocumentKind
 from verification.golive.uploads import (
     ACCEPTED,
+    ACCEPTED_LOGOS,
     FAULT_MESSAGES,
+    LOGO_MESSAGES,
     UploadedFile,
+    read_logo,
     read_upload,
 )
 from verification.notifications.models import Channel
@@ -69,9 +72,12 @@ from verification.values.local_time import NAIROBI
 from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
 from workspaces.api_requests import ApiRequestFilters
+from workspaces.brands import NewBrand
 from workspaces.models import (
+    MAX_CONTACT_LINE,
     MAX_DECISION_HOURS,
     MAX_RETENTION_DAYS,
+    MAX_RETURN_URL,
     MIN_RETENTION_DAYS,
     ApiKey,
     Environment,
@@ -1043,6 +1049,61 @@ class SettingsForm(forms.Form):
             for name in ("invalid", "min_value", "max_digits", "max_decimal_places")
         },
     )
+
+
+class BrandForm(forms.Form):
+    logo = forms.FileField(
+        label=_("Logo"),
+        required=False,
+        help_text=_("PNG or JPEG, up to 1 MB; your name stands beside it"),
+        widget=forms.FileInput(attrs={"accept": ACCEPTED_LOGOS}),
+        error_messages={"empty": LOGO_MESSAGES[Fault.EMPTY]},
+    )
+    drop_logo = forms.BooleanField(label=_("Show no logo"), required=False)
+    colour = text_field(
+        _("Colour of buttons"),
+        20,
+        required=False,
+        help_text=_("Such as #0f766e; empty for ours"),
+    )
+    contact_line = text_field(
+        _("Line below your contact, in English"),
+        MAX_CONTACT_LINE,
+        required=False,
+        help_text=_("Such as office hours; no links"),
+    )
+    contact_line_sw = text_field(
+        _("The same line in Kiswahili"), MAX_CONTACT_LINE, required=False
+    )
+    return_hosts = forms.CharField(
+        label=_("Hosts to which pages may lead back"),
+        max_length=3000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": 3000}),
+        help_text=_("One a line, such as apply.example.com; exactly these, at most 10"),
+    )
+    return_url = text_field(
+        _("Return address"),
+        MAX_RETURN_URL,
+        required=False,
+        help_text=_("For reports that name none; it begins with https://"),
+    )
+
+    def clean_logo(self) -> bytes | None:
+        upload = self.cleaned_data["logo"]
+        return read_logo(upload) if upload else None
+
+    @property
+    def brand(self) -> NewBrand:
+        """What was typed, with the right fields only if others are wrong."""
+        typed = self.cleaned_data
+        return NewBrand(
+            colour=typed.get("colour", ""),
+            contact_line=typed.get("contact_line", ""),
+            contact_line_sw=typed.get("contact_line_sw", ""),
+            return_hosts=typed.get("return_hosts", "").split(),
+            return_url=typed.get("return_url", ""),
+        )
 
 
 class PackageForm(forms.Form):

@@ -55,6 +55,7 @@ from verification.reports.request import (
     Order,
     catalogue,
     named_packages,
+    named_return_hosts,
     read_orders,
 )
 from verification.reports.status import NotRetryable, lock_report
@@ -507,8 +508,9 @@ def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
 
 def _read_orders(client: Client, items: Sequence[Item], draft: bool) -> list[Order]:
     packages = named_packages(client.workspace.pk, list(items))
+    hosts = named_return_hosts(client.workspace.pk, list(items))
     body = _body(items, draft)
-    return read_orders(body, client.environment, catalogue(), packages)
+    return read_orders(body, client.environment, catalogue(), packages, hosts)
 
 
 def _body(items: Sequence[Item], draft: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from verification.console import (
     access,
     api_requests,
     batch_pages,
+    brand,
     corrections,
     decisions,
     exports,
@@ -257,6 +258,8 @@ PAGES = [
         name="settings-reason",
     ),
     path("settings/queue", queue.edit_settings, name="settings-queue"),
+    path("settings/brand", brand.edit, name="settings-brand"),
+    path("settings/brand/preview", brand.preview, name="settings-brand-preview"),
     path("settings/packages/", packages.list_packages, name="settings-packages"),
     path("settings/packages/new", packages.create, name="settings-packages-create"),
     path(

@@ -1,6 +1,7 @@
 """Inspection of uploaded files: PDF, JPEG and PNG pass, others are refused.
 
     file = inspect("cr12.pdf", "application/pdf", content)     # or raises Unacceptable
+    logo = inspect_logo("logo.png", "image/png", content)
 
 The extension and the declared type have to agree with the content. Pictures are redrawn
 without metadata and hidden data.
@@ -27,6 +28,9 @@ from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore, Event, Timer
 
 MAX_BYTES = 10 * 1024 * 1024
+MAX_LOGO_BYTES = 1024 * 1024
+# After the type of a logo, as the inspector's argument
+AS_LOGO = ";logo"
 # A picture of MAX_PIXELS needs 500 MiB, libraries included.
 MEMORY_BYTES = 768 * 1024 * 1024
 CPU_SECONDS = 8
@@ -36,6 +40,7 @@ MAX_OUTPUT = 32 * 1024 * 1024
 WAIT_SECONDS = 3.0
 # Every process on this machine can lock this file. Nothing writes to it.
 LOCK_FILE = Path(__file__)
+INSPECTOR = "verification.golive.inspector"
 # The inspector must not get the service's secrets from the environment.
 INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -85,18 +90,32 @@ class InspectedFile:
 
 def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
     """Check a file and return what to store. Raises Unacceptable and Busy."""
+    content_type = _check_type(name, declared, content, MAX_BYTES)
+    clean = run_inspector(INSPECTOR, content_type, content)
+    # A PDF is stored unchanged, with its signatures.
+    return InspectedFile(content_type, content if content_type == PDF else clean)
+
+
+def inspect_logo(name: str, declared: str, content: bytes) -> bytes:
+    """Check a PNG or JPEG, and return a small PNG. Raises Unacceptable and Busy."""
+    content_type = _check_type(name, declared, content, MAX_LOGO_BYTES)
+    if content_type == PDF:
+        raise Unacceptable(Fault.UNKNOWN)
+    return run_inspector(INSPECTOR, content_type + AS_LOGO, content)
+
+
+def _check_type(name: str, declared: str, content: bytes, limit: int) -> str:
+    """Return the type that content, extension and declared type agree on."""
     if not content:
         raise Unacceptable(Fault.EMPTY)
-    if len(content) > MAX_BYTES:
+    if len(content) > limit:
         raise Unacceptable(Fault.TOO_LARGE)
     content_type = _detect_type(content)
     by_name = TYPE_BY_EXTENSION.get(PurePosixPath(name).suffix.lower())
     declared = declared.partition(";")[0].strip().lower()
     if by_name != content_type or declared not in {content_type, *UNDECLARED}:
         raise Unacceptable(Fault.LIES)
-    clean = run_inspector("verification.golive.inspector", content_type, content)
-    # A PDF is stored unchanged, with its signatures.
-    return InspectedFile(content_type, content if content_type == PDF else clean)
+    return content_type
 
 
 def run_inspector(module: str, kind: str, content: bytes) -> bytes:

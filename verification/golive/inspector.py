@@ -3,7 +3,8 @@
     python -m verification.golive.inspector application/pdf <cr12.pdf
 
 Its answer is the redrawn picture, which has only the visible pixels. A PDF is stored
-unchanged, because many are signed.
+unchanged, because many are signed. After `image/png;logo` it is a PNG of the size that
+pages show.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from PIL import Image, ImageOps
@@ -28,6 +29,7 @@ from pypdf.generic import (
 )
 
 from verification.golive.inspection import (
+    AS_LOGO,
     JPEG,
     PDF,
     Fault,
@@ -36,11 +38,13 @@ from verification.golive.inspection import (
 )
 
 
-def _inspect(content_type: str, content: bytes) -> bytes:
+def _inspect(kind: str, content: bytes) -> bytes:
+    content_type = kind.removesuffix(AS_LOGO)
     if content_type == PDF:
         refuse_harmful_pdf(content)
         return b""
-    return redraw_picture(content, "JPEG" if content_type == JPEG else "PNG")
+    draw = _draw_logo if kind.endswith(AS_LOGO) else _redraw
+    return redraw_picture(content, "JPEG" if content_type == JPEG else "PNG", draw)
 
 
 # Twice the pixels of a good A4 scan; larger pictures are refused.
@@ -50,7 +54,9 @@ MAX_SIDE = 4_000
 QUALITY = 88
 
 
-def redraw_picture(content: bytes, kind: str) -> bytes:
+def redraw_picture(
+    content: bytes, kind: str, draw: Callable[[Image.Image, str], bytes]
+) -> bytes:
     """Return the picture without metadata. Raises Unacceptable."""
     try:
         with warnings.catch_warnings():
@@ -59,7 +65,7 @@ def redraw_picture(content: bytes, kind: str) -> bytes:
             with Image.open(io.BytesIO(content), formats=[kind]) as picture:
                 if picture.width * picture.height > MAX_PIXELS:
                     raise Unacceptable(Fault.BOMB)
-                return _redraw(picture, kind)
+                return draw(picture, kind)
     except (Unacceptable, MemoryError):
         raise
     except Image.DecompressionBombError:
@@ -81,6 +87,34 @@ def _redraw(picture: Image.Image, kind: str) -> bytes:
     options = {"quality": QUALITY} if kind == "JPEG" else {"compress_level": 6}
     clean.save(written, kind, **options)
     return written.getvalue()
+
+
+# Twice the CSS pixels that a logo has at most, for sharp screens
+LOGO_BOX = (320, 112)
+# So that a page with its logo stays below 40 KB
+MAX_LOGO_OUTPUT = 10 * 1024
+LOGO_COLOURS = (256, 64, 16)
+
+
+def _draw_logo(picture: Image.Image, kind: str) -> bytes:
+    """Return a PNG that fits into LOGO_BOX, on white, of MAX_LOGO_OUTPUT at most.
+
+    A picture that has more details gets fewer colours, and becomes smaller after that.
+    """
+    picture.draft("RGB", LOGO_BOX)
+    upright = ImageOps.exif_transpose(picture).convert("RGBA")
+    upright.thumbnail(LOGO_BOX)
+    # A dark logo is visible on dark pages, too.
+    logo = Image.new("RGB", upright.size, "white")
+    logo.paste(upright, mask=upright)
+    while True:
+        for number in LOGO_COLOURS:
+            written = io.BytesIO()
+            few = logo.quantize(number, dither=Image.Dither.NONE)
+            few.save(written, "PNG", optimize=True)
+            if written.tell() <= MAX_LOGO_OUTPUT:
+                return written.getvalue()
+        logo.thumbnail((logo.width * 3 // 4, logo.height * 3 // 4))
 
 
 MAX_OBJECTS = 50_000

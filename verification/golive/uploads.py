@@ -1,4 +1,4 @@
-"""Uploaded documents in forms: their inspection, and what people are told of faults."""
+"""Uploaded files in forms: their inspection, and what people are told of faults."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.golive.inspection import (
     MAX_BYTES,
+    MAX_LOGO_BYTES,
     Busy,
     Fault,
     InspectedFile,
     Unacceptable,
     inspect,
+    inspect_logo,
 )
 from verification.values.formats import one_line
 
 ACCEPTED = ".pdf,.jpg,.jpeg,.png"
+ACCEPTED_LOGOS = ".png,.jpg,.jpeg"
 MAX_NAME_LENGTH = 150
 FAULT_MESSAGES = {
     Fault.EMPTY: _("The file is empty. Choose another one."),
@@ -31,6 +34,12 @@ FAULT_MESSAGES = {
     Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
     Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper anew."),
     Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
+}
+LOGO_MESSAGES = {
+    **FAULT_MESSAGES,
+    Fault.TOO_LARGE: _("The logo is larger than 1 MB. Choose a smaller one."),
+    Fault.UNKNOWN: _("This is no PNG or JPEG. Save the logo as one of these."),
+    Fault.BOMB: _("The logo has more pixels than we open. Make it smaller."),
 }
 BUSY_MESSAGE = _("We cannot look into the file now. Send it again in a minute.")
 # The code of the error if the inspection did not take place.
@@ -55,6 +64,17 @@ def read_upload(upload: Any) -> UploadedFile:
     except Busy:
         raise ValidationError(BUSY_MESSAGE, code=BUSY) from None
     return UploadedFile(one_line(upload.name)[-MAX_NAME_LENGTH:], file)
+
+
+def read_logo(upload: Any) -> bytes:
+    """Inspect a logo of a form, and return a small PNG. Raises as `read_upload`."""
+    content = upload.read(MAX_LOGO_BYTES + 1)
+    try:
+        return inspect_logo(upload.name, upload.content_type or "", content)
+    except Unacceptable as e:
+        raise ValidationError(LOGO_MESSAGES[e.fault]) from None
+    except Busy:
+        raise ValidationError(BUSY_MESSAGE, code=BUSY) from None
 
 
 def status_of(form: Any) -> int:

@@ -28,7 +28,7 @@ def show_report(request: HttpRequest, report_id: UUID, token: str) -> HttpRespon
     context = {
         "report": report,
         "number": report.number,
-        **client_context(report.workspace),
+        **client_context(report.workspace, report.environment),
         "initials": "" if report.subject is None else initials(report.subject_name),
         "results": report.results.select_related("definition").order_by("position"),
         "is_disputed": report.results.filter(disputed_at__isnull=False).exists(),

@@ -49,7 +49,10 @@ def show(request: HttpRequest, token: str) -> HttpResponse:
     known = addresses_of(notification)
     assert notification.workspace  # noqa: S101
     context = {
-        **client_context(notification.workspace),
+        **client_context(
+            notification.workspace,
+            Environment.SANDBOX if notification.sandbox else Environment.PRODUCTION,
+        ),
         "is_test": notification.sandbox,
         "can_block": bool(known),
         "can_lift": True,
@@ -77,7 +80,7 @@ def block_page(
         block(report.workspace_id, addresses, reason)
         return see_other(request.path)
     context = {
-        **client_context(report.workspace),
+        **client_context(report.workspace, report.environment),
         "is_test": report.environment == Environment.SANDBOX,
         "can_block": bool(addresses),
         "back": back,

@@ -38,6 +38,7 @@ from verification.consents.models import (
 from verification.consents.notices import Notice, notice_for
 from verification.db.encryption import keyed_hash
 from verification.hosted import forms
+from verification.hosted.brand import return_context
 from verification.hosted.pages import (
     HostedPages,
     VisitCookie,
@@ -50,16 +51,19 @@ from verification.notifications.models import Channel, Kind
 from verification.payments.checkouts import closed_reason
 from verification.payments.messages import payer_of
 from verification.reports.create import blocked_check_reason
+from verification.reports.links import start_period
 from verification.reports.models import (
     PaymentMode,
+    Report,
     ReportStatus,
     SubjectType,
 )
+from verification.settings.providers import HOME_COUNTRY
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.masking import mask_email, mask_end
 from verification.web.pages import minutes_until
-from workspaces.models import Environment
+from workspaces.models import Environment, Workspace
 
 # One more than the longest valid name; a cookie has 4 KB.
 MAX_TYPED_LENGTH = 201
@@ -252,7 +256,7 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
     return {
         "consent_id": consent.pk,
         "stop": block_path(visited),
-        **client_context(consent.report.workspace),
+        **client_context(consent.report.workspace, consent.report.environment),
         "data_path": reverse("hosted:data", args=[consent.pk])
         if opens_data(consent, now())
         else "",
@@ -357,6 +361,33 @@ def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
     }
 
 
+def preview_context(workspace: Workspace) -> Context:
+    """Return what the page shows of a made-up consent, of which nothing is stored."""
+    report = Report(
+        workspace=workspace,
+        environment=Environment.SANDBOX,
+        subject_type=SubjectType.INDIVIDUAL,
+        country=HOME_COUNTRY,
+        subject={},
+        checks_requested=["IDENTITY"],
+        purpose=_("Loan application"),
+        payment_mode=PaymentMode.SELF,
+    )
+    consent = Consent(report=report, mode=Consent.Mode.SERVICE_HOSTED)
+    start_period(consent, now())
+    notice = notice_of(consent)
+    return {
+        **client_context(workspace, Environment.SANDBOX),
+        "consent_id": consent.pk,
+        "notice": notice,
+        "form": forms.grant_form(report),
+        "steps": 1,
+        "expires_at": consent.expires_at,
+        "timezone": notice.timezone,
+        "is_test": True,
+    }
+
+
 def under_age_context(request: HttpRequest, visited: OpenConsent) -> Context:
     return {"text": under_age_text(visited.consent)}
 
@@ -386,6 +417,7 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "url": url,
         "qr": qr_code(url),
         "report": consent.report,
+        **return_context(consent.report),
         **payment_context(consent),
         "is_outdated": consent.status == ConsentStatus.GRANTED
         and consent.report.status in BEFORE_CHECKS

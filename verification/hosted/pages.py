@@ -32,6 +32,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from verification import links
 from verification.consents.models import Consent, RetiredLink
 from verification.db.encryption import UnknownKey, seal, unseal
+from verification.hosted.brand import brand_context
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.links import ResendTooSoon
@@ -237,10 +238,11 @@ def render_page(
     )
 
 
-def client_context(workspace: Workspace) -> dict[str, Any]:
-    """Return what hosted pages show of the client."""
+def client_context(workspace: Workspace, environment: str) -> dict[str, Any]:
+    """Return what hosted pages of the environment show of the client."""
     requester = workspace.requester
     return {
+        **brand_context(workspace, environment),
         "client": requester.name,
         "client_contact": requester.contact,
         "is_reviewed": requester.is_reviewed,

@@ -19,6 +19,7 @@ from verification.consents.messages import addresses_of
 from verification.documents.receipts import payment_receipt_pdf
 from verification.hosted import payment_page
 from verification.hosted.blocks import block_page
+from verification.hosted.brand import return_context
 from verification.hosted.forms import PhoneForm
 from verification.hosted.pages import (
     HostedPages,
@@ -140,6 +141,8 @@ def _render_page(
     request: HttpRequest, visited: OpenPayment, form: PhoneForm, status: int = 200
 ) -> HttpResponse:
     shown = {**_page_context(request, visited), "form": form}
+    if visited.payment.status in SETTLED:
+        shown |= return_context(visited.payment.report)
     response = render_page(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment

@@ -209,7 +209,7 @@ def _price_line(name: str, price: Decimal, currency: str) -> tuple[str, str]:
 
 def base_context(workspace: Workspace, environment: str) -> dict[str, Any]:
     return {
-        **client_context(workspace),
+        **client_context(workspace, environment),
         "is_play": environment == Environment.SANDBOX,
         "timezone": TIMEZONE,
     }

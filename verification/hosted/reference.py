@@ -294,7 +294,7 @@ def _render(
     reference = visited.reference
     context = {
         "reference": reference,
-        **client_context(reference.report.workspace),
+        **client_context(reference.report.workspace, reference.report.environment),
         "timezone": TIMEZONE,
         "stop": visited.stage != "replaced"
         and reverse("reference:block", args=[reference.pk]),

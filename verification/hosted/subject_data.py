@@ -222,7 +222,7 @@ def data_context(visited: OpenConsent) -> Context:
     return {
         "consent_id": visited.consent.pk,
         "data_path": subject_pages.path_of(visited.consent.pk),
-        **client_context(report.workspace),
+        **client_context(report.workspace, report.environment),
         "is_test": report.environment == Environment.SANDBOX,
         "timezone": "Africa/Nairobi",
     }

@@ -1,10 +1,11 @@
 """Addresses of the hosted pages. A link is `/c/<token>`; its pages are `/c/v/<id>/`."""
 
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from verification.hosted import (
     authenticity,
     blocks,
+    brand,
     consent,
     corrections,
     my_data,
@@ -96,7 +97,16 @@ top_up_urls = [
     path("v/<uuid:row>/back/<uuid:checkout>", top_up.return_view, name="back"),
     path("v/<uuid:row>/state", top_up.state, name="state"),
 ]
+brand_urls = [
+    re_path(
+        r"^(?P<colour>[0-9a-f]{6})-(?P<digest>[0-9a-f]{16})\.css$",
+        brand.stylesheet,
+        name="stylesheet",
+    ),
+    re_path(r"^(?P<digest>[0-9a-f]{64})\.png$", brand.logo, name="logo"),
+]
 urlpatterns = [
+    path("brand/", include((brand_urls, "brand"))),
     path("c/", include((consent_urls, "hosted"))),
     path("r/", include((reference_urls, "reference"))),
     path("p/", include((payment_urls, "payment"))),

@@ -158,11 +158,23 @@ def _clean_context(notification: Notification) -> dict[str, Any]:
     }
     context["operator"] = settings.OPERATOR_NAME
     context["contact"] = settings.OPERATOR_CONTACT
+    context |= _client_lines(notification)
     for name in ("expiresAt", "failingSince", "happenedAt"):
         if context.get(name):
             moment = datetime.fromisoformat(context[name])
             context[name] = moment.astimezone(NAIROBI)
     return context
+
+
+def _client_lines(notification: Notification) -> dict[str, str]:
+    """Return the client's contact line as of now, for e-mails that name the client."""
+    client = (notification.context or {}).get("requester")
+    owner = notification.workspace_id
+    if notification.channel != Channel.EMAIL or not client or owner is None:
+        return {}
+    read: Callable[..., dict[str, str]] = import_string(settings.CLIENT_LINES)
+    lines = read(owner, is_sandbox=notification.sandbox)
+    return {"lineOf": one_line(client), **lines} if lines else {}
 
 
 def _attachments(notification: Notification) -> list[Attachment]:

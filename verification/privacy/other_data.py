@@ -74,6 +74,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "webhooks_configuration": CLIENT,
     "workspaces_account": CLIENT,
     "workspaces_apikey": CLIENT,
+    # The face of a company: its logo, colour, office hours and hosts
+    "workspaces_brand": CLIENT,
     "workspaces_apirequest": {CODES: "method route problem reasons request_id"},
     "workspaces_invitation": ACCOUNTS,
     "workspaces_ledgerentry": {BOOKS: "kind note", ACTORS: "actor"},

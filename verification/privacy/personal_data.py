@@ -204,6 +204,7 @@ TABLES = [
             "search_name": "''",
             "purpose": "''",
             "reference": "NULL",
+            "return_url": "NULL",
             "risk_score": "NULL",
             "risk_level": "'UNKNOWN'",
             "failure_message": "''",

@@ -229,6 +229,7 @@ def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Rep
         payment_mode=order.payment_mode,
         reuse=order.reuse,
         reference=order.reference,
+        return_url=order.return_url,
         monitoring_id=order.monitoring_id,
         created_by=client.actor,
         created_at=at,

@@ -58,6 +58,7 @@ from verification.reports.request import (
     Order,
     catalogue,
     named_packages,
+    named_return_hosts,
     read_order,
     validate_shape,
 )
@@ -120,7 +121,10 @@ def _merge_edit(
     if "paymentMode" in body and "payer" not in body:
         item.pop("payer", None)
     packages = named_packages(client.workspace.pk, [item])
-    order = read_order(item, client.environment, catalogue(), packages, draft=True)
+    hosts = named_return_hosts(client.workspace.pk, [item])
+    order = read_order(
+        item, client.environment, catalogue(), packages, hosts, draft=True
+    )
     if isinstance(order, list):
         raise InvalidRequest([*faults, *(f for f in order if f.path not in known)])
     if faults:
@@ -281,6 +285,8 @@ def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> No
     report.package = order.package.name if order.package else None
     report.purpose, report.payment_mode = order.purpose, order.payment_mode
     report.reuse, report.updated_at = order.reuse, at
+    # An edit that names none keeps it: the host may be off the list by now.
+    report.return_url = order.return_url or report.return_url
     write_subject(report, order.subject, subject_id)
 
 

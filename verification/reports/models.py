@@ -116,6 +116,8 @@ class Report(models.Model):
     # True if its checks may reuse fresh earlier results
     reuse = models.BooleanField(default=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
+    # Where pages lead back; sealed, as its query is the client's. Null for the default.
+    return_url = EncryptedJSONField(null=True)
     # The monitoring rule that ordered it; not a foreign key, as rules can be deleted
     monitoring_id = models.UUIDField(null=True, editable=False)
     risk_score = models.PositiveSmallIntegerField(null=True)

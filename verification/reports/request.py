@@ -42,7 +42,8 @@ from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.shapes import Shape
-from workspaces.models import Environment
+from workspaces.brands import AddressRefused, read_address, return_hosts_of
+from workspaces.models import MAX_RETURN_URL, Environment
 
 Json = Mapping[str, Any]
 MemberPath = tuple[str | int, ...]
@@ -188,6 +189,7 @@ class DraftEdit(RequestShape):
     payment_mode: PaymentMode | None = None
     payer: PayerInput | None = None
     reuse: StrictBool | None = None
+    return_url: formats.text(MAX_RETURN_URL) | None = None  # type: ignore[valid-type]
 
 
 class ReportItem(RequestShape):
@@ -211,6 +213,10 @@ class ReportItem(RequestShape):
     """False: run every check anew, even where an earlier result is still fresh."""
     reference: formats.text(100) | None = None  # type: ignore[valid-type]
     """The client's own id of this report; it can be searched for."""
+    return_url: formats.text(MAX_RETURN_URL) | None = None  # type: ignore[valid-type]
+    """Where the pages of the subject and the payer lead back to: https, on a host that
+    the workspace lists. The address gets `report`, the id of the report, as a
+    parameter. Without it the workspace's own return address counts."""
 
 
 class ReportsRequest(RequestShape):
@@ -245,6 +251,8 @@ class Order:
     monitoring_id: UUID | None = None
     # The package that named the definitions
     package: CheckPackage | None = None
+    # Well-formed, on a host that the workspace lists
+    return_url: str | None = None
 
 
 def catalogue() -> Catalogue:
@@ -273,17 +281,26 @@ def named_packages(workspace_id: UUID, reports: object) -> Packages:
     return find_packages(workspace_id, {n for n in named if isinstance(n, str)})
 
 
+def named_return_hosts(workspace_id: UUID, reports: object) -> Collection[str]:
+    """Return the workspace's return hosts, without a query if no item needs them."""
+    items = reports[:MAX_REPORTS] if isinstance(reports, list) else []
+    is_needed = any(isinstance(item, dict) and item.get("returnUrl") for item in items)
+    return return_hosts_of(workspace_id) if is_needed else ()
+
+
 def read_orders(
     body: Mapping[str, Any],
     environment: str,
     definitions: Catalogue,
     packages: Packages = NO_PACKAGES,
+    return_hosts: Collection[str] = (),
     *,
     unanswered: bool = False,
 ) -> list[Order]:
     """Return the orders of a create request, or raise InvalidRequest.
 
-    `packages` are those of `named_packages`. The search stops at more than MAX_FAULTS
+    `packages` are those of `named_packages`, `return_hosts` those of
+    `named_return_hosts`. The search stops at more than MAX_FAULTS
     faults. `unanswered` accepts checks that no source answers.
     """
     faults = validate_shape(ReportsEnvelope, body)
@@ -297,6 +314,7 @@ def read_orders(
             environment,
             definitions,
             packages,
+            return_hosts,
             draft=body.get("draft") is True,
             at=("reports", number),
             unanswered=unanswered,
@@ -315,6 +333,7 @@ def read_order(
     environment: str,
     definitions: Catalogue,
     packages: Packages = NO_PACKAGES,
+    return_hosts: Collection[str] = (),
     *,
     draft: bool,
     at: MemberPath = (),
@@ -333,6 +352,7 @@ def read_order(
         accepts_payments(environment),
         unanswered,
         packages,
+        return_hosts,
     )
     try:
         request = ReportItem.model_validate(item)
@@ -392,6 +412,9 @@ def _order(request: ReportItem, context: RuleContext) -> Order:
         reuse=request.reuse,
         reference=request.reference,
         package=package,
+        return_url=read_address(request.return_url, context.return_hosts)
+        if request.return_url
+        else None,
     )
 
 
@@ -435,6 +458,7 @@ class RuleContext:
     # Accept checks that no source answers; for the operator's own reports only.
     unanswered: bool = False
     packages: Packages = field(default_factory=dict)
+    return_hosts: Collection[str] = ()
 
 
 def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
@@ -446,6 +470,7 @@ def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
     yield from _consent_faults(item, requested, context)
     yield from _payment_mode_faults(item, context)
     yield from _payer_faults(item)
+    yield from _return_faults(item, context)
 
 
 def _requested_definitions(item: Json, context: RuleContext) -> list[CheckDefinition]:
@@ -761,3 +786,13 @@ def _payer_faults(item: Json) -> Iterator[Fault]:
         yield Fault(
             ("payer", "email"), "required", "A payer needs an e-mail or a phone."
         )
+
+
+def _return_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
+    if (address := item.get("returnUrl")) is None:
+        return
+    try:
+        read_address(address.strip(), context.return_hosts)
+    except AddressRefused as e:
+        code = "not-allowed-here" if e.is_unlisted else "invalid-format"
+        yield Fault(("returnUrl",), code, str(e))

@@ -249,6 +249,9 @@ NOTIFICATION_ATTACHMENTS = {
     "REFERENCE_RECEIPT": "verification.documents.receipts.reference_attachments",
 }
 
+# What e-mails say of a client below their text, from a layer above notifications.
+CLIENT_LINES = "workspaces.brands.mail_lines"
+
 # Further sections of a workspace's page in the admin: reports, webhooks, monitoring and
 # more, which are layers above workspaces.
 CUSTOMER_PAGE = "verification.staff.customer.customer_sections"

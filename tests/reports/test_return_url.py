@@ -1,0 +1,125 @@
+"""`returnUrl`: where the pages of a report lead back to."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.world.brands import ADDRESS, HOST, save_brand
+from tests.world.clients import HOSTED, person
+from verification.reports.models import Report
+from workspaces.models import Brand
+
+pytestmark = pytest.mark.django_db
+
+
+def fault_of(api, address, path="/reports") -> dict:
+    problem = api.refused(path, {"reports": [{**person(), "returnUrl": address}]})
+    (fault,) = problem["errors"]
+    assert fault["pointer"] == "#/reports/0/returnUrl"
+    return fault
+
+
+def test_address_of_a_listed_host_is_kept(api):
+    save_brand(api.workspace)
+
+    made = api.create({**person(), "returnUrl": ADDRESS})
+
+    assert api.report(made["id"])["returnUrl"] == ADDRESS
+
+
+def test_report_without_an_address_has_none(api):
+    made = api.create(person())
+
+    assert api.report(made["id"])["returnUrl"] is None
+
+
+@pytest.mark.parametrize("path", ["/reports", "/reports/quote"])
+def test_address_of_another_host_is_refused_with_the_reason(api, path):
+    save_brand(api.workspace)
+
+    fault = fault_of(api, "https://evil.example/", path)
+
+    assert fault["code"] == "not-allowed-here"
+    assert "does not list evil.example" in fault["detail"]
+    assert not Report.objects.exists()
+
+
+def test_hosts_of_others_do_not_count(api, another_api):
+    save_brand(another_api.workspace)
+
+    assert fault_of(api, ADDRESS)["code"] == "not-allowed-here"
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("http://apply.acacia.example/", "https"),
+        ("javascript:alert(1)", "https"),
+        ("https://me@apply.acacia.example/", "user name"),
+        ("https://apply.acacia.example:8443/", "port"),
+        ("https://apply.acacia.example/#x", "fragment"),
+        ("https://apply.acacia.example/\\evil", "control characters"),
+    ],
+)
+def test_malformed_address_is_refused_with_the_reason(api, address, reason):
+    save_brand(api.workspace)
+
+    fault = fault_of(api, address)
+
+    assert fault["code"] == "invalid-format"
+    assert reason in fault["detail"]
+
+
+def test_address_is_no_text_of_any_length(api):
+    save_brand(api.workspace)
+
+    assert fault_of(api, f"https://{HOST}/{'x' * 500}")["code"] == "too-long"
+    assert fault_of(api, 7)["code"] == "invalid-type"
+
+
+def test_edit_of_a_draft_changes_the_address(api):
+    save_brand(api.workspace)
+    made = api.create({**person(), "consent": HOSTED, "returnUrl": ADDRESS}, draft=True)
+
+    answer = api.post(
+        f"/reports/{made['id']}/draft", {"returnUrl": f"https://{HOST}/b"}
+    )
+
+    assert answer.status_code == 200
+    assert api.report(made["id"])["returnUrl"] == f"https://{HOST}/b"
+
+
+def test_draft_whose_host_was_removed_can_be_edited(api):
+    save_brand(api.workspace)
+    made = api.create({**person(), "consent": HOSTED, "returnUrl": ADDRESS}, draft=True)
+    Brand.objects.update(return_hosts=[])
+
+    answer = api.post(f"/reports/{made['id']}/draft", {"purpose": "Another one"})
+    assert answer.status_code == 200
+
+    answer = api.post(f"/reports/{made['id']}/draft", {"returnUrl": ADDRESS})
+    assert answer.status_code == 400
+
+
+def test_address_is_sealed(api):
+    save_brand(api.workspace)
+    made = api.create({**person(), "returnUrl": ADDRESS})
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT return_url::text FROM reports_report WHERE id = %s", [made["id"]]
+        )
+        (kept,) = cursor.fetchone()
+
+    assert kept
+    assert "acacia" not in bytes.fromhex(kept.removeprefix("\\x")).decode("latin-1")
+
+
+def test_hosts_are_read_only_for_orders_with_an_address(api):
+    save_brand(api.workspace)
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        api.create(person())
+
+    assert not [q for q in queries if "workspaces_brand" in q["sql"]]

@@ -1,0 +1,298 @@
+"""What a client may show of itself, and to which hosts its pages lead back."""
+
+import re
+from uuid import UUID
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.db import IntegrityError, transaction
+
+from tests.world.brands import HOST, logo, save_brand
+from tests.world.clients import approve_workspace
+from tests.world.members import create_member
+from verification.values.colours import EDGE_RATIO, TEXT_RATIO, contrast
+from workspaces import brands
+from workspaces.brands import (
+    AddressRefused,
+    BrandFault,
+    InvalidBrand,
+    bar_brand,
+    palette_of,
+    read_address,
+    return_link,
+    shown_brand,
+)
+from workspaces.members import NotAllowed
+from workspaces.models import Brand, Member
+
+pytestmark = pytest.mark.django_db
+ID = UUID("01900000-0000-7000-8000-000000000001")
+
+
+@pytest.fixture
+def workspace(api):
+    return api.workspace
+
+
+def refused(workspace, **fields) -> InvalidBrand:
+    with pytest.raises(InvalidBrand) as e:
+        save_brand(workspace, **fields)
+    return e.value
+
+
+def test_backgrounds_are_those_of_the_stylesheet():
+    with open(finders.find("verification/hosted.css")) as file:
+        css = file.read()
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[:2]
+
+    for known, section in ((brands.LIGHT, light), (brands.DARK, dark)):
+        colours = dict(re.findall(r"--(\w+): (#\w+);", section))
+        assert set(known) == {colours[name] for name in ("card", "back", "soft")}
+
+
+@pytest.mark.parametrize(
+    "colour", ["#000000", "#ffffff", "#ffd100", "#43b02a", "#ff0000", "#0f766e"]
+)
+@pytest.mark.parametrize("backgrounds", [brands.LIGHT, brands.DARK])
+def test_buttons_labels_and_links_are_readable_in_every_colour(colour, backgrounds):
+    palette = palette_of(colour, backgrounds)
+
+    assert contrast(palette.label, palette.button) >= TEXT_RATIO
+    for background in backgrounds:
+        assert contrast(palette.button, background) >= EDGE_RATIO
+        # The outline of what has the focus has this colour, too.
+        assert contrast(palette.link, background) >= TEXT_RATIO
+
+
+def test_colour_is_saved_as_it_was_chosen(workspace):
+    assert save_brand(workspace, colour="0A7A3C").colour == "#0a7a3c"
+
+
+@pytest.mark.parametrize("colour", ["#ffffff", "#ffd100", "#99ccff"])
+def test_faint_colour_is_refused_with_the_nearest_that_passes(workspace, colour):
+    error = refused(workspace, colour=colour)
+
+    assert error.faults == {"colour": BrandFault.FAINT}
+    assert save_brand(workspace, colour=error.details["colour"]).colour
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Monday to Friday, 8 a.m. to 5 p.m., Kimathi Street 12, Nairobi",
+        "Ask for Ann O'Neill at 0712 345 678 till 5 pm",
+        "Jumatatu hadi Ijumaa, saa 2.00 hadi saa 11.00",
+        "Open 24/7; B&B <b>Acacia</b>",
+    ],
+)
+def test_contact_line_is_saved(workspace, line):
+    assert save_brand(workspace, contact_line=line).contact_line == line
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("x" * 121, BrandFault.TOO_LONG),
+        ("See https://acacia.example", BrandFault.LINK),
+        ("See acacia.example", BrandFault.LINK),
+        ("See WWW.acacia", BrandFault.LINK),
+        ("wa.me/254712345678", BrandFault.LINK),
+        ("help@acacia", BrandFault.LINK),
+        ("\N{FULLWIDTH LATIN SMALL LETTER A}cacia\N{FULLWIDTH FULL STOP}com", "link"),
+        ("acacia\N{ZERO WIDTH SPACE}.com", BrandFault.LINK),
+        ("Send your PIN to 0712 345 678", BrandFault.WARY),
+        ("Have your one-time code ready", BrandFault.WARY),
+        ("Tupigie na nywila yako", BrandFault.WARY),
+        ("Pay by M-PESA to 0712 345 678", BrandFault.WARY),
+        ("Paybill 123456", BrandFault.WARY),
+        ("Lipa kwa 0712 345 678", BrandFault.WARY),
+    ],
+)
+@pytest.mark.parametrize("field", ["contact_line", "contact_line_sw"])
+def test_line_with_a_trick_is_refused(workspace, field, line, fault):
+    assert refused(workspace, **{field: line}).faults == {field: fault}
+
+
+def test_line_cannot_rearrange_the_page(workspace):
+    brand = save_brand(workspace, contact_line="Call\n\N{RIGHT-TO-LEFT OVERRIDE}2170")
+
+    assert brand.contact_line == "Call 2170"
+
+
+@pytest.mark.parametrize(
+    ("typed", "host"),
+    [
+        ("apply.acacia.example", "apply.acacia.example"),
+        (" APPLY.acacia.example. ", "apply.acacia.example"),
+        (
+            "b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example",
+            "xn--bcher-kva.example",
+        ),
+        # Cyrillic letters that look like "acacia": the page shows this form.
+        ("\u0430\u0441\u0430\u0441ia.example", "xn--ia-6kca8fb.example"),
+    ],
+)
+def test_host_is_saved_as_dns_writes_it(workspace, typed, host):
+    assert save_brand(workspace, return_hosts=[typed]).return_hosts == [host]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "https://acacia.example",
+        "acacia.example/x",
+        "acacia.example:8443",
+        "acacia.example:443",
+        "*.acacia.example",
+        "user@acacia.example",
+        "localhost",
+        "intranet",
+        "printer.local",
+        "10.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "[::1]",
+        "acacia.example\\.evil.example",
+        "-x.example",
+    ],
+)
+def test_what_is_no_public_host_is_refused(workspace, host):
+    assert "return_hosts" in refused(workspace, return_hosts=[host]).faults
+
+
+def test_workspace_lists_at_most_10_hosts(workspace):
+    hosts = [f"a{number}.example" for number in range(11)]
+
+    assert refused(workspace, return_hosts=hosts).faults == {
+        "return_hosts": BrandFault.TOO_MANY_HOSTS
+    }
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://apply.acacia.example/",
+        "javascript:alert(1)//apply.acacia.example",
+        "//apply.acacia.example/",
+        "/done",
+        "https://apply.acacia.example@evil.example/",
+        "https://a:b@apply.acacia.example/",
+        "https://evil.example\\@apply.acacia.example/",
+        "https://apply.acacia.example:8443/",
+        "https://apply.acacia.example:444/",
+        "https://evil.example/apply.acacia.example",
+        "https://evil.apply.acacia.example/",
+        "https://apply.acacia.example.evil.example/",
+        "https://acacia.example/",
+        "https://apply.acacia.example/#top",
+        "https://apply.acacia.example/\n",
+        "https://apply.acacia.example/ x",
+        "https://\N{FULLWIDTH LATIN SMALL LETTER E}vil.example/",
+        f"https://apply.acacia.example/{'x' * 500}",
+    ],
+)
+def test_address_elsewhere_is_refused(address):
+    with pytest.raises(AddressRefused):
+        read_address(address, [HOST])
+
+
+def test_address_is_written_plainly():
+    read = read_address(
+        "HTTPS://APPLY.acacia.example.:443/a b".replace(" ", ""), [HOST]
+    )
+
+    assert read == "https://apply.acacia.example/ab"
+
+
+def test_return_link_adds_the_id_of_the_report_and_nothing_else(workspace):
+    brand = save_brand(workspace, return_url=f"https://{HOST}/done")
+
+    assert return_link(brand, None, ID) == f"https://{HOST}/done?report={ID}"
+    own = f"https://{HOST}/x?step=2"
+    assert return_link(brand, own, ID) == f"https://{HOST}/x?step=2&report={ID}"
+
+
+def test_default_address_needs_a_listed_host(workspace):
+    error = refused(workspace, return_url="https://elsewhere.example/")
+
+    assert error.faults == {"return_url": BrandFault.NOT_LISTED}
+
+
+def test_host_that_was_removed_is_not_followed(workspace):
+    brand = save_brand(workspace, return_url=f"https://{HOST}/")
+    assert return_link(brand, None, ID)
+    # Another process changed the list after the address was saved.
+    Brand.objects.update(return_hosts=["other.example"])
+
+    brand.refresh_from_db()
+
+    assert return_link(brand, None, ID) == ""
+    assert return_link(brand, f"https://{HOST}/own", ID) == ""
+
+
+def test_production_shows_brands_of_live_workspaces_only(workspace):
+    save_brand(workspace, colour="#0a7a3c")
+    assert shown_brand(workspace.pk, "sandbox")
+    assert shown_brand(workspace.pk, "production") is None
+
+    approve_workspace(workspace)
+
+    assert shown_brand(workspace.pk, "production")
+
+
+def test_barred_brand_is_shown_nowhere(workspace):
+    save_brand(workspace, logo(), contact_line="Kimathi Street 12")
+
+    bar_brand(workspace.pk, "It is the logo of a bank")
+
+    barred = Brand.objects.get()
+    assert barred.logo is None
+    assert barred.contact_line == ""
+    assert shown_brand(workspace.pk, "sandbox") is None
+    assert brands.return_hosts_of(workspace.pk) == frozenset()
+    assert refused(workspace, logo=logo()).faults == {"logo": BrandFault.BARRED}
+    assert refused(workspace, contact_line="Here").faults
+
+
+def test_too_narrow_logo_is_refused(workspace):
+    assert refused(workspace, logo=logo((4000, 20))).faults == {
+        "logo": BrandFault.SMALL_LOGO
+    }
+
+
+def test_logo_stays_until_it_is_replaced_or_dropped(workspace):
+    save_brand(workspace, logo())
+    kept = save_brand(workspace, colour="#0a7a3c")
+    assert kept.logo_digest
+
+    member = create_member(workspace, "ADMIN", "admin")
+    new = brands.NewBrand("", "", "", [], "")
+    brands.change_brand(member, new, None, drop_logo=True)
+
+    assert Brand.objects.get().logo is None
+
+
+def test_member_who_lost_the_role_changes_nothing(workspace):
+    save_brand(workspace)
+    member = create_member(workspace, "ADMIN", "admin")
+    Member.objects.filter(pk=member.pk).update(role="VIEWER")
+
+    with pytest.raises(NotAllowed):
+        brands.change_brand(member, brands.NewBrand("#0a7a3c", "", "", [], ""), None)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"colour": "red"},
+        {"logo": b"x"},
+        {"logo_digest": "0" * 64},
+        {"barred_reason": "Because"},
+    ],
+)
+def test_database_refuses_broken_brands(workspace, broken):
+    save_brand(workspace)
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Brand.objects.update(**broken)

@@ -1,0 +1,177 @@
+"""The company's face: logo, colour, contact line, return addresses, and a preview."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from django import forms as django_forms
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.utils import translation
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.clickjacking import xframe_options_sameorigin
+
+from verification.console import forms
+from verification.console.base import (
+    Place,
+    member_required,
+    too_often,
+    with_retry_after,
+)
+from verification.golive.uploads import status_of
+from verification.hosted.brand import context_of
+from verification.hosted.consent_page import preview_context
+from verification.web.pages import allow_sources, operator_context
+from workspaces import brands, rate_limits
+from workspaces.brands import BrandFault, InvalidBrand
+from workspaces.members import Permission
+from workspaces.models import Brand, Workspace
+
+LOGOS_PER_MINUTE = 20
+FAULT_MESSAGES = {
+    BrandFault.NO_COLOUR: gettext_lazy(
+        "Enter six digits or letters from a to f, such as #0f766e"
+    ),
+    BrandFault.FAINT: gettext_lazy(
+        "Buttons in this colour are too faint. The nearest that passes is %(detail)s"
+    ),
+    BrandFault.TOO_LONG: gettext_lazy("Use at most 120 characters"),
+    BrandFault.LINK: gettext_lazy(
+        "Use no links and no e-mail addresses here; the settings have your contact"
+    ),
+    BrandFault.WARY: gettext_lazy(
+        "Do not speak of PINs, codes, passwords or ways to pay"
+    ),
+    BrandFault.HOST: gettext_lazy("This is no host of the internet: %(detail)s"),
+    BrandFault.TOO_MANY_HOSTS: gettext_lazy("List at most 10 hosts"),
+    BrandFault.ADDRESS: gettext_lazy("This address cannot be used: %(detail)s"),
+    BrandFault.NOT_LISTED: gettext_lazy("List its host above first"),
+    BrandFault.SMALL_LOGO: gettext_lazy(
+        "The logo is too small or too narrow: each side needs 16 pixels"
+    ),
+    BrandFault.BARRED: gettext_lazy("We have removed the logo and the line"),
+}
+
+
+@member_required(Permission.MANAGE_SETTINGS)
+def edit(place: Place) -> HttpResponse:
+    if _is_too_often(place):
+        return too_often(place)
+    brand = brands.brand_of(place.workspace)
+    form = _form(place, brand)
+    nearest = ""
+    if form.is_valid():
+        typed = form.cleaned_data
+        try:
+            with transaction.atomic():
+                saved, changed = brands.change_brand(
+                    place.member,
+                    form.brand,
+                    typed["logo"],
+                    drop_logo=typed["drop_logo"],
+                )
+                if changed:
+                    place.record("brand.changed", saved, *changed)
+        except InvalidBrand as e:
+            nearest = _show_faults(form, e)
+        else:
+            return place.to("settings-brand", success=_("Saved."))
+    shown = {
+        "form": form,
+        "brand": brand,
+        "nearest": nearest,
+        "is_live": place.workspace.go_live == Workspace.GoLive.APPROVED,
+    }
+    response = place.render("settings/brand", shown, status=status_of(form))
+    if response.status_code != 200:
+        response = with_retry_after(response)
+    allow_sources(response, frame_src=["'self'"])
+    return response
+
+
+@xframe_options_sameorigin
+@member_required(Permission.MANAGE_SETTINGS)
+def preview(place: Place) -> HttpResponse:
+    """Show the consent page with the saved brand, or with the one in a form.
+
+    It names nobody, stores nothing, and its own buttons do nothing.
+    """
+    if _is_too_often(place):
+        return too_often(place)
+    chosen = place.request.GET.get("in", "")
+    is_known = chosen in dict(settings.LANGUAGES)
+    with translation.override(chosen if is_known else translation.get_language()):
+        return _preview(place)
+
+
+def _preview(place: Place) -> HttpResponse:
+    brand = brands.brand_of(place.workspace)
+    form = _form(place, brand)
+    logo = None
+    if place.posted is not None:
+        form.is_valid()
+        brand, logo = _draft(brand, form)
+    shown = {
+        **operator_context(),
+        **preview_context(place.workspace),
+        **context_of(brand),
+    }
+    if logo:
+        shown["brand_logo"] = f"data:image/png;base64,{b64encode(logo).decode()}"
+    response = render(place.request, "hosted/asked.html", shown)
+    response._csp_replace = {"frame-ancestors": ["'self'"]}  # type: ignore[attr-defined]
+    if logo:
+        allow_sources(response, img_src=["data:"])
+    return response
+
+
+def _is_too_often(place: Place) -> bool:
+    """Return whether the member sends more logos than a minute allows."""
+    if not place.request.FILES:
+        return False
+    user = place.member.user_id
+    return rate_limits.count(f"logos:{user}", LOGOS_PER_MINUTE).exceeded
+
+
+def _form(place: Place, brand: Brand) -> forms.BrandForm:
+    initial = {
+        "colour": brand.colour,
+        "contact_line": brand.contact_line,
+        "contact_line_sw": brand.contact_line_sw,
+        "return_hosts": "\n".join(brand.return_hosts),
+        "return_url": brand.return_url,
+    }
+    posted = _posted(place)
+    files = place.request.FILES if posted is not None else None
+    return forms.BrandForm(posted, files, initial=initial)
+
+
+def _posted(place: Place) -> QueryDict | None:
+    """Return the form, with the nearest colour if its button was pressed."""
+    if place.posted is None or "take" not in place.posted:
+        return place.posted
+    posted = place.posted.copy()
+    posted["colour"] = posted.get("take", "")
+    return posted
+
+
+def _draft(brand: Brand, form: forms.BrandForm) -> tuple[Brand, bytes | None]:
+    logo = form.cleaned_data.get("logo")
+    try:
+        return brands.preview_brand(brand, form.brand, logo), logo
+    except InvalidBrand:
+        return brands.preview_brand(brand, form.brand, None), None
+
+
+def _show_faults(form: django_forms.Form, error: InvalidBrand) -> str:
+    """Add the errors to the form, and return the nearest colour that passes, or ""."""
+    for name, fault in error.faults.items():
+        text = FAULT_MESSAGES[fault]
+        form.add_error(name, text % {"detail": error.details.get(name, "")})
+    if form.files.get("logo") and "logo" not in error.faults:
+        form.add_error("logo", _("Choose the file again: a page cannot keep it"))
+    is_faint = error.faults.get("colour") == BrandFault.FAINT
+    return error.details["colour"] if is_faint else ""
