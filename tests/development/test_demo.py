@@ -1,5 +1,7 @@
 """The demo that `make run` makes, beside what a newcomer orders in its workspace."""
 
+from datetime import timedelta
+
 import pytest
 from allauth.mfa.utils import is_mfa_enabled
 from django.utils.timezone import now
@@ -7,7 +9,11 @@ from django.utils.timezone import now
 from monitoring.models import Rule
 from tests.world.clients import Api, person
 from tests.world.rules import store_rule
+from verification.batches.models import Batch
+from verification.decisions.models import Decision
 from verification.development.demo import (
+    PEOPLE,
+    UNDECIDED,
     Demo,
     apply_to_go_live,
     demo_workspace,
@@ -47,6 +53,7 @@ def test_failed_deliveries_of_the_demo_have_all_their_attempts(newcomer):
     demo.receive_events()
     demo.create(*(demo.person(0) for _ in range(12)))
     newcomer.work()
+    demo.decide()
 
     demo.move_into_the_past()
 
@@ -100,6 +107,29 @@ def test_demo_creates_everything_once_when_repeated(newcomer, settings):
     assert [numbers[0][name] for name in ones] == [1] * 4
     assert [numbers[0][name] for name in ("paid", "cancelled", "granted")] == [3, 2, 3]
     assert newcomer.report(mine)["status"] == "RUNNING"
+
+
+def test_demo_decides_and_orders_by_a_file_once(newcomer):
+    mine = newcomer.create(person())["id"]
+    demo = Demo(newcomer.workspace)
+    demo.order()
+    newcomer.work()
+
+    for _ in range(2):
+        demo.decide()
+        demo.order_by_file()
+
+    decided = Decision.objects.values_list("status", "report__risk_level").distinct()
+    assert set(decided) >= {("APPROVED", "LOW"), ("DECLINED", "HIGH")}
+    assert not Decision.objects.filter(report=mine).exists()
+    undecided = demo.reports.filter(status="READY", decisions=None)
+    assert undecided.count() == UNDECIDED
+    batch = Batch.objects.get()
+    assert len(batch.report_ids) == len(PEOPLE)
+    demo.move_into_the_past()
+    since = now() - timedelta(days=3)
+    assert {r.completed_at > since for r in undecided} == {True}
+    assert demo.reports.filter(completed_at__lt=since).exists()
 
 
 def test_demo_people_have_the_second_factor_that_they_need(db):

@@ -1,9 +1,9 @@
 """Fill the demo workspace with examples for newcomers.
 
-The demo has about 60 reports of 90 days in every state, rules with alerts, failed
-deliveries, a payment with a review flag, and an application to review. The service's
-own functions create all of them, and the sandbox runs the checks. The last step moves
-them into the past.
+The demo has about 60 reports of 90 days in every state, decisions and a queue, rules
+with alerts, failed deliveries, a payment with a review flag, and an application to
+review. The service's own functions create all of them, and the sandbox runs the checks.
+The last step moves them into the past; a file of applicants was ordered today.
 
 `created_by` distinguishes the demo's reports and rules from those that a newcomer
 creates in the same workspace. If a start is interrupted, the next one completes the
@@ -17,6 +17,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate
 from random import Random
@@ -36,14 +37,25 @@ from monitoring.runs import RunRefused, create_rule, run_now
 from verification.backoffice import audit
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
+from verification.batches.models import Batch
+from verification.batches.spreadsheet import CSV, read_sheet, write_sheet
 from verification.checks.models import CheckPackage, CheckResult
 from verification.consents import decisions
 from verification.consents.decisions import Evidence, digest_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
+from verification.console.batches import OpenUpload, place_batch, store_upload
+from verification.console.orders import Choice
 from verification.db import embedded
 from verification.db.ids import uuid7
-from verification.development.pages import APPLICANT, OWNER, make_person
+from verification.decisions.decide import Maker, NewDecision, decide
+from verification.decisions.models import DECIDABLE, DecisionStatus
+from verification.development.pages import (
+    ADDRESSES,
+    APPLICANT,
+    OWNER,
+    make_person,
+)
 from verification.golive import applications
 from verification.golive.applications import ActingUser
 from verification.golive.inspection import PNG, InspectedFile
@@ -56,7 +68,13 @@ from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    RiskLevel,
+    SubjectType,
+)
 from verification.reports.request import catalogue, named_packages, read_orders
 from webhooks.attempts import RETRY_DELAYS
 from webhooks.configuration import configure
@@ -70,7 +88,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "Demo"
 DAYS = 90
-# `created_by` of the demo's reports and rules; the names of keys and people are longer.
+# `created_by` of the demo's reports and rules, but for those of the file; the names of
+# keys and people are longer.
 ACTOR = "demo"
 FILLED = "demo.filled"
 # The id of the advisory lock of the process that fills the demo.
@@ -105,6 +124,17 @@ ATTESTED = {
     "policyVersion": "1",
 }
 HOSTED = {"mode": "SERVICE_HOSTED"}
+# What the owner types for all rows of a file
+COMMON = {
+    "purpose": "Loan application",
+    "consent-obtained": "on",
+    "consent-obtainedAt": "2026-01-15T09:00",
+    "consent-method": "PAPER_FORM",
+    "consent-policyVersion": "1",
+}
+DECISION_HOURS = 24
+# The last reports that have ended wait for a decision.
+UNDECIDED = 6
 # The operator's packages: (name, title, checks, price)
 PACKAGES: list[tuple[str, str, list[str], int]] = [
     (
@@ -120,6 +150,7 @@ PACKAGES: list[tuple[str, str, list[str], int]] = [
         540,
     ),
 ]
+FILE = "applicants.csv"
 # No such host exists, so each delivery fails.
 RECEIVER = "https://hooks.demo-lender.invalid/verification"
 # The last digit of a reserved number decides the sandbox's answer.
@@ -205,6 +236,8 @@ def fill() -> None:
     demo.answer_requests()
     demo.pay()
     demo.create_rules()
+    demo.decide()
+    demo.order_by_file()
     demo.cancel_reports()
     demo.order_from_unavailable_source()
     apply_to_go_live()
@@ -250,6 +283,8 @@ class Demo:
     def order(self) -> None:
         """Create reports that end, and reports that wait for each kind of answer."""
         offer_packages()
+        workspaces = Workspace.objects.filter(pk=self.workspace.pk)
+        workspaces.update(decision_hours=DECISION_HOURS)
         clear = [self.person(CLEAR) for _ in range(20)]
         scores = [self.applicant(CLEAR) for _ in range(6)]
         bad = [self.person(digit) for digit in (NOT_FOUND, OTHER_NAME, ADVERSE) * 2]
@@ -387,6 +422,52 @@ class Demo:
                 except RunRefused as e:
                     logger.warning("rule %s did not run: %s", rule.pk, e)
 
+    def decide(self) -> None:
+        """Let the owner decide about the reports that are ready, but for the last."""
+        owner = self._owner()
+        maker = Maker.of_member(owner, Actor(ActorKind.MEMBER, owner.user.username))
+        ready = self.reports.filter(status=ReportStatus.READY).order_by("id")
+        for report in list(ready.filter(decisions=None))[:-UNDECIDED]:
+            new = NewDecision(DecisionStatus.APPROVED)
+            if report.risk_level == RiskLevel.HIGH:
+                new = NewDecision(DecisionStatus.DECLINED, ["ADVERSE_CREDIT"])
+            decide(self.client, report.pk, new, maker)
+
+    def order_by_file(self) -> None:
+        """Let the owner order the package for the applicants of a file."""
+        if Batch.objects.filter(workspace=self.workspace).exists():
+            return
+        client = replace(self.client, actor=f"member {self._owner().pk}")
+        rows = [
+            (name, f"9{number:06}{CLEAR}", f"BR-{number}")
+            for number, name in enumerate(PEOPLE, start=1)
+        ]
+        content = write_sheet(CSV, ["Full name", "ID number", "Your reference"], rows)
+        choice = Choice(
+            SubjectType.INDIVIDUAL,
+            "KE",
+            (),
+            PACKAGES[0][0],
+            Consent.Mode.CUSTOMER_ATTESTED,
+            PaymentMode.SELF,
+        )
+        sheet = read_sheet(FILE, content)
+        upload = store_upload(client, FILE, sheet, choice, COMMON)
+        judged = OpenUpload.of(upload).judge(client)
+        assert judged.quote, judged.faults  # noqa: S101
+        place_batch(
+            client,
+            upload,
+            judged,
+            draft=False,
+            digest=judged.quote.digest,
+            also=lambda batch: None,
+        )
+
+    def _owner(self) -> Member:
+        members = self.workspace.members.select_related("user")
+        return members.get(user__email=ADDRESSES[OWNER])
+
     def cancel_reports(self) -> None:
         """Cancel two reports that wait for consent."""
         for consent in self.hosted_consents()[4:6]:
@@ -425,13 +506,17 @@ class Demo:
 
     @transaction.atomic
     def _move_into_the_past(self) -> None:
-        """Spread ended reports over DAYS, and waiting ones over nine days.
+        """Spread ended reports over DAYS, and those that wait over fewer days.
 
         The transaction also records that the demo is filled, so no row moves twice.
         """
         ages = {}
+        undecided = self.reports.filter(decisions=None, status__in=DECIDABLE)
+        waiting = set(undecided.values_list("pk", flat=True))
         for report in self.reports.order_by("id"):
             days = DAYS if report.completed_at else 9
+            if report.pk in waiting:
+                days = 2
             # The square makes recent reports more frequent.
             ages[report.pk] = timedelta(days=days * self.chance.random() ** 2)
         with connection.cursor() as cursor:
