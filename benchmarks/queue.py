@@ -1,4 +1,4 @@
-"""The console's queue in a workspace of a million reports that all wait."""
+"""The console's queue in a workspace of a million reports, a tenth of which wait."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from workspaces.models import Member, Role
 
 PAGE = 20
 MILLISECONDS = 60
-# Half are overdue. One in 1,000 is HIGH, of a rare package, or the member's.
+# Half of those that wait are overdue. Of 1,000 one is HIGH, one of a rare package, and
+# one the member's.
 FILL = """
 INSERT INTO decisions_case (report_id, workspace_id, environment, risk_level, package,
-    cause, due_at, opened_at, assignee_id)
+    cause, due_at, opened_at, closed_at, assignee_id)
 SELECT id, workspace_id, environment,
     CASE WHEN n %% 1000 = 0 THEN 'HIGH' ELSE 'LOW' END,
     CASE WHEN n %% 1000 = 1 THEN 'rare' END, 'ENDED',
-    now() + (n - %(half)s) * interval '1 minute', completed_at,
-    CASE WHEN n %% 1000 = 2 THEN %(member)s::uuid END
+    now() + (n - %(waiting)s / 2) * interval '1 minute', completed_at,
+    CASE WHEN n > %(waiting)s THEN now() END,
+    CASE WHEN n %% 1000 = 2 AND n <= %(waiting)s THEN %(member)s::uuid END
 FROM (
     SELECT *, row_number() OVER (ORDER BY md5(id::text)) AS n FROM reports_report
     WHERE status IN ('READY', 'FAILED', 'PARTIAL') AND completed_at IS NOT NULL
@@ -43,7 +45,7 @@ INSERT INTO decisions_decision (id, workspace_id, environment, report_id, number
     created_at)
 SELECT gen_random_uuid(), workspace_id, environment, report_id, 1, 'APPROVED',
     'PENDING', '{}', 'API_KEY', 'key', gen_random_uuid(), true, '', now()
-FROM decisions_case WHERE package = 'rare'
+FROM decisions_case WHERE package = 'rare' AND closed_at IS NULL
 """
 FILTERS = {
     "the first page": QueueFilters(),
@@ -55,6 +57,7 @@ FILTERS = {
     "a package (0.1 %)": QueueFilters(package="rare"),
     "for a second member (0.1 %)": QueueFilters(wait=Wait.SECOND),
     "for a decision": QueueFilters(wait=Wait.DECISION),
+    "two letters that none has": QueueFilters(search="xq"),
     "a common name": QueueFilters(search="Mwangi"),
     "a rare name": QueueFilters(search=RARE[2:9]),
     "a reference": QueueFilters(search="loan-777"),
@@ -75,7 +78,7 @@ def queue(
     )
     with service.connect() as db:
         db.execute("TRUNCATE decisions_case")
-        db.execute(FILL, {"half": reports // 2, "member": member.pk})
+        db.execute(FILL, {"waiting": reports // 10, "member": member.pk})
         db.execute("ALTER TABLE decisions_decision DISABLE TRIGGER USER")
         db.execute("DELETE FROM decisions_decision")
         db.execute("ALTER TABLE decisions_decision ENABLE TRIGGER USER")
@@ -83,7 +86,8 @@ def queue(
         db.execute("VACUUM ANALYZE decisions_case, decisions_decision")
     for what, filters in FILTERS.items():
         yield _figure(what, member, rounds, filters=filters)
-    middle = Case.objects.order_by("due_at")[reports // 2].pk
+    waiting = Case.objects.filter(closed_at=None).order_by("due_at")
+    middle = waiting[reports // 20].pk
     yield _figure("far behind", member, rounds, filters=QueueFilters(), after=middle)
     found = [timed(lambda: count_cases(member, "sandbox")) for _ in range(rounds)]
     yield Figure("the counts of the page", found, target=MILLISECONDS)

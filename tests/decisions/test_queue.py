@@ -161,6 +161,16 @@ def test_proposal_goes_back_to_nobody_and_waits_for_the_second_member(
     assert not waits(report)
 
 
+def test_proposal_of_a_program_leaves_the_case_with_its_member(api, officer):
+    demand_second(api)
+    report = create_case(api)
+    officer.take(report)
+
+    decide(deciding_api(api), report)
+
+    assert case_of(report).assignee == officer.member
+
+
 def test_refused_proposal_still_waits(api: Api, officer: Officer, second: Officer):
     demand_second(api)
     report = create_case(api)

@@ -138,9 +138,9 @@ def close_after_proposal(report: Report, at: datetime) -> None:
     waiting.filter(closed_at=None).update(closed_at=at, assignee=None)
 
 
-def return_case(report: Report) -> None:
-    """Give a case back to nobody, so that a second member finds it."""
-    Case.objects.filter(report=report, closed_at=None).update(assignee=None)
+def return_case(report: Report, member: Member) -> None:
+    """Give the case of a member who proposes back, so that a second one finds it."""
+    Case.objects.filter(report=report, assignee=member).update(assignee=None)
 
 
 def refresh_case(report: Report) -> None:

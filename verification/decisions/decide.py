@@ -176,7 +176,8 @@ def decide(
     if needs_second:
         _record_proposal(report, "decision proposed", client.actor, at)
         open_case(report, CaseCause.PROPOSED)
-        return_case(report)
+        if maker.member:
+            return_case(report, maker.member)
     else:
         _record_decision(report, decision, client.actor, at)
     if maker.actor:
