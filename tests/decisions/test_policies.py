@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from tests.reports.test_retry import RECOVERS, retry, set_max_attempts
 from tests.world.clients import Api, erase, person
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
 from tests.world.decisions import (
@@ -270,6 +271,27 @@ def test_policy_costs_no_statement_when_a_report_ends(api: Api):
     assert len(waiting_reports()) == 1
 
 
+def test_retry_that_ends_better_makes_a_proposal(api: Api):
+    switch_on(api, APPROVE_LOW)
+    set_max_attempts(1)
+    report = create_ready_report(api, RECOVERS)
+    run_policy()
+    assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
+    set_max_attempts(3)
+    retry(api, report)
+    policies.apply_policy(report)
+    assert len(decisions(report)) == 1
+
+    api.work()
+    assert api.report(report)["status"] == "READY"
+    run_policy()
+
+    assert decisions(report) == [
+        ("REVIEW", "FINAL", "POLICY"),
+        ("APPROVED", "PENDING", "POLICY"),
+    ]
+
+
 class TestChanges:
     """Findings change after the policy has decided."""
 
@@ -518,7 +540,7 @@ class TestDryRun:
         dry = policies.dry_run(Officer(deciding_api).client, read_rules([APPROVE_LOW]))
 
         (one,) = dry.differences
-        assert (str(one.report.pk), one.decided) == (report, "DECLINED")
+        assert (str(one.report_id), one.decided) == (report, "DECLINED")
         assert one.outcome == Outcome("APPROVED", (), 1, ())
         assert dry.counts == {("DECLINED", "APPROVED"): 1, ("APPROVED", "APPROVED"): 1}
 

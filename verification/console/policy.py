@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST
 from verification.checks.models import CheckDefinition
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.db.ids import number_of_id
 from verification.decisions import policies
 from verification.decisions.models import (
     Decision,
@@ -234,7 +235,9 @@ def _dry_run_context(place: Place, rules: Rules) -> dict[str, Any]:
     begin = number * PAGE_SIZE
     differing = [
         {
-            "report": one.report,
+            "report": one.report_id,
+            "number": number_of_id("R", one.report_id),
+            "at": one.ended_at,
             "was": DECIDED[one.decided],
             "would": OUTCOMES[one.outcome.status],
             "rule": one.outcome.rule,

@@ -208,8 +208,11 @@ def found_values(rule: Rule, facts: Facts) -> list[Any]:
     return [_value(condition, facts) for condition in rule.when]
 
 
-def reads_findings(rules: Rules) -> bool:
-    return any(one.reads_finding for rule in rules for one in rule.when)
+def checks_read(rules: Rules) -> set[str] | None:
+    """Return the checks whose flags and numbers the rules need; None for all."""
+    read = [one for rule in rules for one in rule.when if one.reads_finding]
+    names = {one.check for one in read if one.check}
+    return None if any(one.check is None for one in read) else names
 
 
 def _all_hold(rule: Rule, facts: Facts) -> bool | None:
