@@ -240,8 +240,12 @@ def test_broken_version_is_told_to_members_and_on_the_report(owner, viewer, api:
     run_policy()
 
     assert "It is broken, so a person reviews each report" in viewer.page("policy")
+    assert "Your policy is broken" in viewer.page("dashboard")
     html = owner.page("reports-detail", report=report)
     assert "named something that was gone" in html
+
+    CheckDefinition.objects.filter(name="CRB_SCORE").update(active=True)
+    assert "Your policy is broken" not in viewer.page("dashboard")
 
 
 def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
@@ -252,6 +256,7 @@ def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
     html = owner.page("reports-detail", report=report)
 
     assert "Version 1 of the policy" in html
+    assert "No person has looked at it." in html
     assert "If the score of the report is at least 70, decline: ADVERSE_CREDIT." in html
 
 
@@ -263,6 +268,8 @@ def test_member_confirms_what_a_policy_proposes(owner, api: Api):
     proposed = api.report(report)["proposedDecision"]["id"]
     said = owner.messages_after("reports-confirm", decision=proposed)
     assert said == ["The decision counts now."]
+    html = owner.page("reports-detail", report=report)
+    assert "No person has looked at it." not in html
 
 
 def test_policy_is_switched_off_once(owner, api: Api):

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST
 
 from monitoring.models import alerts_of
 from verification.console.base import Place, dashboard_url, member_required
+from verification.decisions import policies
 from verification.decisions.queue import MAX_COUNT, count_overdue
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import RuleContext, catalogue, find_faults
@@ -62,6 +63,7 @@ def dashboard(place: Place) -> HttpResponse:
         "reports": reports,
         "unread": alerts_of(place.client).filter(read=False).count(),
         "failed": failed.total,
+        "is_policy_broken": policies.is_broken(place.client),
         "overdue": count_overdue(*place.where),
         "most": MAX_COUNT,
         "go_live": place.workspace.go_live,

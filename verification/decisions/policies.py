@@ -128,6 +128,14 @@ def faults_of(version: PolicyVersion) -> list[RuleFault]:
     return find_faults(read_rules(version.rules), known_to(version.workspace))
 
 
+def is_broken(client: Client) -> bool:
+    """Return whether the active version has met a report and is broken still."""
+    found = versions_of(client).filter(
+        state=PolicyState.ACTIVE, broken_at__isnull=False
+    )
+    return any(faults_of(one) for one in found.select_related("workspace"))
+
+
 @transaction.atomic
 def open_draft(
     client: Client, member: Member, actor: audit.Actor, base: PolicyVersion | None
