@@ -1,6 +1,6 @@
 import gc
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 # Modules stay loaded, and a large request makes thousands of rows. With Django's many
 # objects the default threshold makes the collector look through all of them again and

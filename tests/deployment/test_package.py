@@ -22,6 +22,7 @@ from tests.configuration.test_secrets import GIVEN
 from tests.world.service import free_port
 
 ROOT = settings.BASE_DIR
+UNRELEASED = "\n## [Unreleased]"
 PACKAGES = ("verification", "workspaces", "webhooks", "monitoring")
 NAMED = re.compile(r"verification[_-]report[_-]service[-:](\d+\.\d+\.\d+)")
 PIN = re.compile(r"^([a-z0-9._-]+)(?:\[[a-z0-9,]+\])?==([^ ]+)", re.MULTILINE)
@@ -55,7 +56,10 @@ def test_version_is_the_same_everywhere():
     files = {name: (ROOT / name).read_text() for name in names}
 
     assert project["version"] == version
-    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    # Between releases, the code has the version of the next one.
+    section = f"\n## [{version}]" if f"## [{version}]" in changelog else UNRELEASED
+    assert changelog.split(section)[1].split("\n## ")[0].strip()
     for name, text in files.items():
         assert set(NAMED.findall(text)) == {version}, name
 

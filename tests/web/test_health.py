@@ -12,6 +12,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+import verification
 from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.world.service import free_port
 from verification.db import startup
@@ -43,7 +44,7 @@ def test_healthz_answers_without_the_database(client: Client) -> None:
     response = client.get("/healthz")
 
     assert response.status_code == 200
-    assert response.json() == {"status": "ok", "version": "1.0.0"}
+    assert response.json() == {"status": "ok", "version": verification.__version__}
     assert "no-store" in response["Cache-Control"]
 
 
