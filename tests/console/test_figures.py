@@ -99,9 +99,9 @@ def test_each_drawing_has_a_title_a_description_and_a_table(owner, counted):
         assert words.text
     assert page.count("<details>") == 6
     assert "style=" not in page
-    assert table(page, "reports")[-1] == ["All", "3", "0", "0", "0", "0"]
-    assert table(page, "decisions")[-1] == ["All", "1", "1", "0"]
-    assert table(page, "alerts")[-1] == ["All", "1", "0"]
+    assert table(page, "reports")[-1] == ["Total", "3", "0", "0", "0", "0"]
+    assert table(page, "decisions")[-1] == ["Total", "1", "1", "0"]
+    assert table(page, "alerts")[-1] == ["Total", "1", "0"]
 
 
 def test_parts_of_a_bar_differ_in_their_pattern(owner, counted):

@@ -242,7 +242,7 @@ def _bars(
         draw_bars(name, title, _period_words(figures.days, words), labels, drawn),
         legend_of(drawn),
         [_step_heading(figures.days.step), *(label for label, read in parts)],
-        [*rows, [_("All"), *totals]],
+        [*rows, [_("Total"), *totals]],
     )
 
 
