@@ -498,6 +498,23 @@ def test_cases_of_a_member_whose_role_is_taken_go_back_to_nobody(api, officer, s
     assert case_of(report).assignee is None
 
 
+@pytest.mark.django_db(transaction=True)
+def test_member_who_leaves_while_they_get_a_case_keeps_none(api, officer, second):
+    report = create_case(api)
+
+    def leave() -> None:
+        members.remove(second.member, officer.member)
+
+    def give() -> None:
+        second.assign(report, officer.member)
+
+    results = run_at_once(2, lambda n: (leave, give)[n](), connected=True)
+
+    assert results[0] is None
+    assert results[1] is None or isinstance(results[1], NotAllowed)
+    assert case_of(report).assignee is None
+
+
 # Notes
 
 
