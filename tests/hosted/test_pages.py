@@ -188,7 +188,7 @@ def test_page_needs_few_queries(ask, django_assert_max_num_queries):
     visitor = ask()
     visitor.enter()
 
-    with django_assert_max_num_queries(3):
+    with django_assert_max_num_queries(4):
         visitor.get()
 
 

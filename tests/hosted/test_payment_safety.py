@@ -287,7 +287,7 @@ def test_page_is_small_and_needs_few_queries(api: Api, django_assert_max_num_que
     visitor = create_payer(api, checksRequested=["IDENTITY", "KRA_PIN", "CRB_SCORE"])
     visitor.choose("twice")
     poll_providers()
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(7):
         page = visitor.get()
 
     size = len(page.content)

@@ -139,7 +139,7 @@ def test_page_is_small_and_needs_few_queries(
     referee: Visitor, django_assert_max_num_queries
 ):
     referee.open()
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(5):
         page = referee.get()
 
     size = len(page.content)

@@ -25,14 +25,15 @@ DENSITY = 2
 
 
 def brand_context(workspace: Workspace, environment: str) -> dict[str, Any]:
-    """Return what all pages show of the brand; empty without one."""
+    """Return the brand, and what all pages show of it; empty without one."""
     brand = brands.shown_brand(workspace.pk, environment)
     return context_of(brand) if brand else {}
 
 
 def context_of(brand: Brand) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "client_line": brands.contact_line(brand, get_language() or "en")
+        "brand": brand,
+        "client_line": brands.contact_line(brand, get_language() or "en"),
     }
     if brand.colour:
         shown["brand_sheet"] = stylesheet_path(brand.colour)
@@ -43,9 +44,8 @@ def context_of(brand: Brand) -> dict[str, Any]:
     return shown
 
 
-def return_context(report: Report) -> dict[str, Any]:
+def return_context(brand: Brand | None, report: Report) -> dict[str, Any]:
     """Return the link with which a page leads back to the client; empty without one."""
-    brand = brands.shown_brand(report.workspace_id, report.environment)
     url = brands.return_link(brand, report.return_url, report.pk)
     return {"return_url": url, "return_host": urlsplit(url).netloc} if url else {}
 

@@ -246,6 +246,8 @@ def page_context(request: HttpRequest, visited: OpenConsent) -> Context:
     context = base_context(request, visited)
     if stage_context := CONTEXT_BY_STAGE.get(visited.stage):
         context |= stage_context(request, visited)
+    if visited.stage in STAGE_BY_DECISION.values():
+        context |= return_context(context.get("brand"), visited.consent.report)
     return context
 
 
@@ -417,7 +419,6 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "url": url,
         "qr": qr_code(url),
         "report": consent.report,
-        **return_context(consent.report),
         **payment_context(consent),
         "is_outdated": consent.status == ConsentStatus.GRANTED
         and consent.report.status in BEFORE_CHECKS

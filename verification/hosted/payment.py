@@ -142,7 +142,7 @@ def _render_page(
 ) -> HttpResponse:
     shown = {**_page_context(request, visited), "form": form}
     if visited.payment.status in SETTLED:
-        shown |= return_context(visited.payment.report)
+        shown |= return_context(shown.get("brand"), visited.payment.report)
     response = render_page(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment
