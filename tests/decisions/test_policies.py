@@ -33,6 +33,7 @@ from tests.world.policies import (
     switch_on,
     waiting_reports,
 )
+from tests.world.rules import create_rule, run_rules
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckResult
@@ -41,6 +42,7 @@ from verification.decisions.models import Decision, PolicyVersion, ReasonCode
 from verification.decisions.policies import PolicyObstacle, PolicyRefused
 from verification.decisions.rules import Outcome, read_rules
 from verification.jobs.models import Job
+from verification.jobs.queue import is_job
 from verification.privacy import corrections
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
@@ -233,6 +235,18 @@ def test_cancelled_report_is_not_shown_to_the_policy(api: Api):
     assert api.post(f"/reports/{report}/cancel").status_code == 200
 
     assert waiting_reports() == []
+
+
+def test_run_of_monitoring_is_not_shown_to_the_policy(api: Api, officer: Officer):
+    switch_on(api, DECLINE_HIGH)
+    create_rule(api)
+
+    run_rules(api)
+
+    run = api.workspace.reports.get(monitoring_id__isnull=False)
+    assert run.status == "READY"
+    assert waiting_reports() == []
+    assert policies.dry_run(officer.client, read_rules([DECLINE_HIGH])).total == 0
 
 
 def test_report_without_an_active_policy_schedules_nothing(api: Api, live_api: Api):
@@ -578,4 +592,4 @@ def test_jobs_of_a_policy_run(api: Api):
 
     job = Job.objects.get(function="verification.decisions.policies.apply_policy")
     assert job.arguments == [report]
-    assert job.attempts == 0
+    assert is_job(job.function)

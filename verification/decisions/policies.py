@@ -250,7 +250,7 @@ def _lock_draft(client: Client, seen: SeenDraft, member: Member) -> PolicyVersio
 
 def schedule_policy(report: Report) -> None:
     """Ask the active policy about a report whose findings have changed."""
-    if _active_version(report):
+    if report.monitoring_id is None and _active_version(report):
         schedule_job(apply_policy, report.pk)
 
 
@@ -403,6 +403,7 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
         completed_at__isnull=False,
         erased_at=None,
         restricted_at=None,
+        monitoring_id=None,
     ).order_by("-completed_at")
     columns = "id", "completed_at", "risk_score", "package"
     rows = list(recent.values_list(*columns)[:DRY_RUN_REPORTS])

@@ -34,8 +34,9 @@ CHANGEABLE = {
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
 ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
-# The job decides about a report that ends, if the workspace has an active policy.
-# Clusters are not notified: they look for jobs once a second as well.
+# The job decides about a report that ends, if the workspace has an active policy. Runs
+# of monitoring have alerts instead. Clusters are not notified: they look for jobs once
+# a second as well.
 APPLY_POLICY = "verification.decisions.policies.apply_policy"
 
 TRANSITION_SQL = f"""
@@ -46,12 +47,14 @@ WITH move AS (
     UPDATE reports_report r
     SET status = m.target, updated_at = %s, {ASSIGNMENTS}
     FROM move m WHERE r.id = m.id AND r.status = m.source
-    RETURNING r.id, r.workspace_id, r.environment, r.status, r.completed_at
+    RETURNING r.id, r.workspace_id, r.environment, r.status, r.completed_at,
+        r.monitoring_id
 ), policies AS (
     INSERT INTO jobs_job (function, arguments, due_at)
     SELECT '{APPLY_POLICY}', jsonb_build_array(r.id), %s
     FROM moved r JOIN decisions_policyversion p USING (workspace_id, environment)
     WHERE p.state = 'ACTIVE' AND r.completed_at IS NOT NULL AND r.status <> 'CANCELLED'
+        AND r.monitoring_id IS NULL
 )
 INSERT INTO reports_statuschange
     (id, report_id, source, target, trigger, actor, created_at)
