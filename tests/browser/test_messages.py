@@ -12,6 +12,13 @@ pytestmark = pytest.mark.slow
 
 EMAIL = "makena@people.test"
 STRANGER = "stranger@elsewhere.test"
+CHOOSER = "akinyi@people.test"
+OFF_LINK = (
+    "import json; from workspaces.models import Member;"
+    "from workspaces.member_messages import links_of;"
+    f"m = Member.objects.get(user__email={CHOOSER!r});"
+    "print(json.dumps(links_of(m, 'sandbox-REPORT_READY', 'sandbox')['offUrl']))"
+)
 # A sandbox report that asks a stranger, of the member's own workspace.
 ASK = (
     "import json; from django.contrib.auth.models import User;"
@@ -79,3 +86,34 @@ def test_developer_reads_every_message(page, service, ask, look, development):
     look("dev-mail")
     page.get_by_role("link", name=link).first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")
+
+
+def test_member_chooses_messages_and_turns_one_kind_off_by_its_link(
+    page, browser, service, look
+):
+    make_member(service, CHOOSER)
+    log_in(page, service, CHOOSER)
+    page.get_by_role("link", name="Your account").click()
+    page.get_by_role("link", name="Choose the messages that you get").click()
+    page.get_by_label("Reports that are ready").focus()
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Save").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    expect(page.get_by_label("Reports that are ready")).to_have_value("NOW")
+    look("messages-choice")
+    page.get_by_role("link", name="Kiswahili").click()
+    look("sw-messages-choice")
+
+    link = json.loads(
+        service.manage("shell", "-v", "0", "-c", OFF_LINK).splitlines()[-1]
+    )
+    stranger = browser.new_context().new_page()
+    stranger.goto(link)
+    stranger.get_by_role("button", name="Do not send me these").click()
+    expect(stranger.get_by_text("You get them no more.")).to_be_visible()
+    stranger.close()
+    page.goto(link)
+    look("sw-messages-off")
+    page.goto(page.url.partition("/console/")[0] + "/console/messages?lang=en")
+    expect(page.get_by_label("Reports that are ready")).to_have_value("OFF")
