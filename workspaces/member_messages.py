@@ -112,7 +112,7 @@ def choices_of(workspace_ids: Iterable[UUID]) -> dict[UUID, Choices]:
     ids = list(workspace_ids)
     found = Member.objects.filter(workspace__in=ids, user__is_active=True)
     members: dict[UUID, list[Member]] = defaultdict(list)
-    for member in found.select_related("user").order_by("id"):
+    for member in found.select_related("user", "workspace").order_by("id"):
         members[member.workspace_id].append(member)
     chosen: dict[UUID, dict[tuple[UUID, str, str], MessageTime]] = defaultdict(dict)
     rows = MessageChoice.objects.filter(member__workspace__in=ids)

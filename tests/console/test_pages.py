@@ -450,3 +450,29 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     assert Invitation.objects.get().revoked_at
     assert "PAUSED" in owner.page("monitoring-rule", rule=rule)
     assert made in owner.page("reports-detail", report=made)
+
+
+def test_empty_list_tells_nothing_yet_from_nothing_found(owner):
+    for name, words in {
+        "reports": "There is no report yet.",
+        "queue": "No report waits for a decision.",
+        "monitoring": "There is no rule yet.",
+        "monitoring-alerts": "There is no alert yet.",
+    }.items():
+        assert words in owner.page(name)
+        assert words in owner.page(name, query={"lang": "en"})
+    assert "Nothing is found." in owner.page("reports", query={"status": "READY"})
+
+
+def test_each_figure_of_the_overview_leads_to_its_list(owner, viewer, officer):
+    for visitor in (owner, viewer):
+        html = visitor.page("dashboard")
+        for name, query in {
+            "reports": "",
+            "monitoring-alerts": "?read=no",
+            "webhooks": "?status=FAILED",
+            "money": "",
+        }.items():
+            assert f'<dt><a href="{visitor.url(name)}{query}">' in html
+    html = officer.page("dashboard")
+    assert f'href="{officer.url("reports-new")}"' in html

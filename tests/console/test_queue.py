@@ -54,7 +54,7 @@ def test_queue_without_a_service_level_says_how_to_begin(viewer, api: Api):
     html = viewer.page("queue")
 
     assert "once the workspace says how soon they are decided" in html
-    assert "Nothing is found." in html
+    assert "No report waits" in html
     assert "Take the next one</button>" not in html
 
 
@@ -116,7 +116,7 @@ def test_queue_of_another_workspace_and_environment_is_not_shown(
 
     assert shown(stranger) == []
     assert shown(stranger, after=report) == []
-    assert "Nothing is found." in owner.page("queue", "production")
+    assert "No report waits" in owner.page("queue", "production")
 
 
 def test_long_queue_costs_no_more_statements_than_a_short_one(owner, api: Api):

@@ -9,7 +9,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from tests.world.decisions import Officer, create_ready_report, demand_second
+from tests.world.decisions import (
+    Officer,
+    create_case,
+    create_ready_report,
+    demand_second,
+)
 from tests.world.member_messages import choose, messages_to
 from tests.world.members import create_member
 from tests.world.rules import raise_alert
@@ -191,6 +196,23 @@ def test_proposal_is_in_the_digest_of_all_but_its_maker(api, officer, clock):
     assert message.recipient == officer.user.email
     (line,) = message.context["sandboxLines"]
     assert (line["kind"], line["count"]) == ("DECISION_WAITING", 1)
+    send_due_notifications()
+    (letter,) = mail.outbox
+    # No page lists the proposals of a workspace without a queue.
+    assert f"- A decision waits\n    {line['urls'][0]}\n" in letter.body
+
+
+def test_waiting_reports_are_in_the_digest_as_one_line(api, officer, clock):
+    choose(officer, "sandbox", DECISION_WAITING="DAILY")
+    for _ in range(3):
+        create_case(api)
+    clock.move_to(TOMORROW)
+    send_digests()
+
+    (message,) = messages_to(officer)
+    (line,) = message.context["sandboxLines"]
+    assert line["count"] == 3
+    assert line["url"].endswith("/sandbox/queue/")
 
 
 def test_number_of_statements_does_not_grow_with_workspaces_and_members(

@@ -24,6 +24,7 @@ from verification.digests.news import (
     Counts,
     Period,
     first_moment,
+    has_queue,
     page_url,
     row_urls,
 )
@@ -189,26 +190,14 @@ def _send_digests(workspace_ids: Sequence[UUID], period: Period, day: date) -> N
     for member, environment, kind in wanted:
         if count := counts[kind].of(member, environment):
             line = _line(kind, member, environment, count)
+            if kind == MemberMessage.DECISION_WAITING and not has_queue(member):
+                line["urls"] = row_urls(kind, member, environment, period)
             lines.setdefault(member, []).append(line)
-    names = dict(
-        Workspace.objects.filter(pk__in={m.workspace_id for m in lines}).values_list(
-            "pk", "name"
-        )
-    )
-    notify(
-        *(
-            _digest(member, names[member.workspace_id], lines[member], period, day)
-            for member in reachable(lines)
-        )
-    )
+    notify(*(_digest(m, lines[m], period, day) for m in reachable(lines)))
 
 
 def _digest(
-    member: Member,
-    workspace: str,
-    lines: Sequence[dict[str, Any]],
-    period: Period,
-    day: date,
+    member: Member, lines: Sequence[dict[str, Any]], period: Period, day: date
 ) -> OutgoingMessage:
     own = {e: [one for one in lines if one["environment"] == e] for e in Environment}
     sandbox, production = own[Environment.SANDBOX], own[Environment.PRODUCTION]
@@ -220,7 +209,7 @@ def _digest(
         cause=f"digest:{member.pk}:{day}",
         recipient=member.user.email,
         context={
-            "workspace": workspace,
+            "workspace": member.workspace.name,
             "happenedAt": utc_text(period.since),
             "lines": production,
             "sandboxLines": sandbox,

@@ -204,8 +204,17 @@ def row_urls(
 
 
 def page_url(kind: MemberMessage, member: Member, environment: str) -> str:
+    """Return the page that lists them all."""
     place = {"workspace": member.workspace_id, "environment": environment}
-    return _url(SOURCES[kind][0].page, **place)
+    page = SOURCES[kind][0].page
+    if page == "queue" and not has_queue(member):
+        page = "reports"
+    return _url(page, **place)
+
+
+def has_queue(member: Member) -> bool:
+    """Return whether a page lists what waits for a decision in the workspace."""
+    return member.workspace.decision_hours is not None
 
 
 def _rows_of(
