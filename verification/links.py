@@ -55,6 +55,11 @@ def consent_url(consent_id: UUID, generation: int) -> str:
     return f"{settings.BASE_URL}/c/{token('consent', consent_id, generation)}"
 
 
+def notice_url(consent_id: UUID, generation: int) -> str:
+    """Return the consent's link, which opens the notice of a decline."""
+    return f"{consent_url(consent_id, generation)}/notice"
+
+
 def reference_url(reference_id: UUID, generation: int) -> str:
     return f"{settings.BASE_URL}/r/{token('reference', reference_id, generation)}"
 

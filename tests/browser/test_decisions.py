@@ -34,7 +34,7 @@ def test_two_members_decline(page, browser, look, client, service):
 
     page.goto(f"{console}/reports/{report['id']}")
     look("console-decision-form")
-    decline = page.get_by_label("Decline")
+    decline = page.get_by_label("Decline", exact=True)
     page.get_by_label("Approve").focus()
     page.keyboard.press("ArrowDown")
     expect(decline).to_be_checked()

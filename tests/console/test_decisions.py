@@ -84,7 +84,7 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
 
     assert api.report(report)["decision"]["status"] == "DECLINED"
     assert owner.messages_after("reports-refuse", **where) == [
-        "Nothing was done: somebody confirmed or refused it meanwhile."
+        "Nothing was done: somebody confirmed, refused or withdrew it meanwhile."
     ]
     assert actions() == ["decision.proposed", "decision.confirmed"]
 

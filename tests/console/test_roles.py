@@ -50,6 +50,10 @@ TABLE = {
     "reports-decide": (None, WORKERS),
     "reports-confirm": (None, WORKERS),
     "reports-refuse": (None, WORKERS),
+    "reports-withdraw": (None, WORKERS),
+    "notices-pdf": (WORKERS, None),
+    "notices-resend": (None, WORKERS),
+    "notices-hand-over": (None, WORKERS),
     "reports-new": (WORKERS, WORKERS),
     "reports-again": (WORKERS, None),
     "reports-batches": (ALL, None),
@@ -123,6 +127,7 @@ TABLE = {
     "golive-submit": (MANAGERS, MANAGERS),
     "settings": (ALL, MANAGERS),
     "settings-decisions": (ALL, MANAGERS),
+    "settings-notices": (None, MANAGERS),
     "settings-reason": (MANAGERS, MANAGERS),
     "settings-reason-add": (MANAGERS, MANAGERS),
     "settings-queue": (ALL, MANAGERS),
@@ -152,6 +157,9 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
     correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
     members.invite(owner.member, "new@people.test", Role.VIEWER)
     api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
+    declined = api.create(person(idNumber="33333333"))["id"]
+    api.work()
+    notice = decide(deciding_api(api), declined)["notice"]
     demand_second(api)
     proposed = decide(deciding_api(api), report)
     erased = api.create(person(idNumber="22222222"))["id"]
@@ -186,6 +194,7 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
         "alert": alert.pk,
         "correction": correction.pk,
         "decision": proposed["id"],
+        "notice": notice["id"],
         "reason": api.workspace.reason_codes.get(code="OWN_CRITERIA").pk,
         "file": correction.documents.get().pk,
         "rule": alert.rule_id,

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from django.conf import settings as django_settings
 from django.test import Client as HttpClient
+from django.utils.timezone import localdate
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
@@ -50,6 +51,7 @@ from verification.batches.models import Upload
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.console.batches import OpenUpload, place_batch, store_upload
 from verification.console.orders import Choice
+from verification.decisions import notices
 from verification.golive.inspection import inspect
 from verification.notifications.delivery import send_due_notifications
 from verification.privacy.corrections import (
@@ -65,6 +67,7 @@ from verification.privacy.objections import object_to_use
 from verification.providers import registry
 from verification.references.models import Reference
 from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
 from webhooks.delivery import send_due_deliveries
 from workspaces.ledger import top_up
 from workspaces.models import Client
@@ -550,10 +553,24 @@ class World:
     def decide(self) -> None:
         """Decline by the API, which keeps its answer for repeated requests."""
         path = f"/reports/{self.reports[0]}/decision"
-        body = {**DECLINE, "note": self.canaries.text("Decision.note")}
-        answer = deciding_api(self.api).post(path, body, Idempotency_Key="decide-1")
+        api = deciding_api(self.api)
+        reason = self.canaries.text("Decision.notOnBureau")
+        other = {**DECLINE, "reasonCodes": ["OWN_CRITERIA"], "notOnBureau": reason}
+        first = api.post(path, other).json()
+        note = self.canaries.text("Decision.note")
+        body = {**DECLINE, "note": note, "replaces": first["id"]}
+        answer = api.post(path, body, Idempotency_Key="decide-1")
         assert answer.status_code == 201, answer.content
-        Officer(self.api).note(self.reports[0], self.canaries.text("CaseNote.text"))
+        officer = Officer(self.api)
+        officer.note(self.reports[0], self.canaries.text("CaseNote.text"))
+        notices.hand_over(
+            officer.client,
+            answer.json()["notice"]["id"],
+            officer.member,
+            officer.actor,
+            by=self.canaries.text("NoticeFact.by"),
+            on=localdate(timezone=NAIROBI),
+        )
 
     def send_files(self) -> None:
         """Let a member order by a file, and send another one that waits."""

@@ -165,6 +165,19 @@ DECISION: dict[str, Any] = {
     "secondName": None,
     "secondAt": None,
     "decidedAt": DECIDED_AT,
+    "finalAt": None,
+    "withdrawnAt": None,
+    "notOnBureau": None,
+    "notice": {
+        "id": "019a5b2d-1b2c-7d3e-8f40-627384950617",
+        "number": "N-7384-9506-1728",
+        "state": "SENDING",
+        "bureaus": ["metropol"],
+        "isAutomated": False,
+        "servedAt": None,
+        "reviewAskedAt": None,
+        "reviewedAt": None,
+    },
 }
 CORRECTION: dict[str, Any] = {
     "id": "019a5b2c-c3d4-7e5f-8061-7c8d9e0f1a2b",

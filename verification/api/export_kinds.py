@@ -151,7 +151,8 @@ def _results_of(reports: Sequence[Report]) -> dict[UUID, list[CheckResult]]:
 def _render_reports(client: Client, reports: list[Any]) -> list[Shape]:
     results = _results_of(reports)
     decisions: dict[UUID, list[Decision]] = defaultdict(list)
-    for decision in Decision.objects.filter(report__in=[r.pk for r in reports]):
+    made = Decision.objects.select_related("notice")
+    for decision in made.filter(report__in=[r.pk for r in reports]):
         decisions[decision.report_id].append(decision)
     corrections: dict[UUID, list[Correction]] = defaultdict(list)
     rows = Correction.objects.filter(report__in=[report.pk for report in reports])
@@ -188,7 +189,7 @@ def _render_results(client: Client, reports: list[Any]) -> list[Shape]:
 def _read_decisions(
     client: Client, start: datetime, end: datetime
 ) -> Iterator[list[Any]]:
-    decisions = Decision.objects.filter(
+    decisions = Decision.objects.select_related("notice").filter(
         workspace=client.workspace, environment=client.environment
     )
     return _pages_by_id(decisions, start, end)
@@ -267,7 +268,7 @@ def _mask_result(item: Item) -> Item:
 
 
 def _mask_decision(item: Item) -> Item:
-    return _mask_members(item, ["note"])
+    return _mask_members(item, ["note", "notOnBureau"])
 
 
 def _mask_alert(item: Item) -> Item:
@@ -367,6 +368,13 @@ DECISIONS = Kind(
         "secondName",
         "secondAt",
         "decidedAt",
+        "finalAt",
+        "withdrawnAt",
+        "notOnBureau",
+        "notice.number",
+        "notice.state",
+        "notice.servedAt",
+        "notice.reviewAskedAt",
     ),
     _read_decisions,
     _render_decisions,

@@ -26,6 +26,7 @@ from verification.decisions.decide import (
     names_of,
     present_of,
     proposal_of,
+    waiting_of,
 )
 from verification.decisions.models import (
     MAX_CODES,
@@ -34,6 +35,7 @@ from verification.decisions.models import (
     DecisionState,
     DecisionStatus,
     MakerKind,
+    NoticeState,
 )
 from verification.notifications.models import (
     Channel,
@@ -333,12 +335,40 @@ class DecisionRequest(RequestShape):
     note: formats.text(MAX_NOTE_LENGTH) | None = None  # type: ignore[valid-type]
     """For your own people. The subject's page does not show it."""
     replaces: UUID | None = None
-    """The id of the decision that counts now. Leave it out for the first one."""
+    """The id of the decision that counts now, or of the decline that waits. Leave it
+    out for the first one."""
+    not_on_bureau: formats.text(MAX_NOTE_LENGTH) | None = None  # type: ignore[valid-type]
+    """Why a decline does not rest on a credit bureau's result although the report has
+    one. Such a decline needs no notice. Leave it out if it does."""
 
     def as_new_decision(self) -> NewDecision:
         return NewDecision(
-            self.status, self.reason_codes, self.note or "", self.replaces
+            self.status,
+            self.reason_codes,
+            self.note or "",
+            self.replaces,
+            self.not_on_bureau or "",
         )
+
+
+class NoticeBody(Shape):
+    """The notice of a decline, and how far its service is."""
+
+    id: UUID
+    number: str
+    """The number that the person reads on it."""
+    state: NoticeState
+    """SENDING until the messages have an outcome, then SERVED, or UNDELIVERED: hand
+    over its PDF. ENDED if the decision was taken back or the report erased."""
+    bureaus: list[str]
+    """The sources of the bureau's results on which the decline rests."""
+    is_automated: bool
+    """Whether no person has looked at the decline."""
+    served_at: Timestamp | None
+    review_asked_at: Timestamp | None
+    """When the person asked that a person looks at it."""
+    reviewed_at: Timestamp | None
+    """When a person decided after that."""
 
 
 class DecisionBody(Shape):
@@ -348,8 +378,8 @@ class DecisionBody(Shape):
     report_id: UUID
     status: DecisionStatus
     state: DecisionState
-    """PENDING waits for a second member, FINAL counts or has counted, and REFUSED
-    never did."""
+    """PENDING waits for a second member, WAITING until `finalAt`, FINAL counts or has
+    counted, REFUSED never did, and WITHDRAWN was taken back while it waited."""
     reason_codes: list[str]
     """Empty once the report is erased."""
     note: str | None
@@ -364,9 +394,20 @@ class DecisionBody(Shape):
     second_at: Timestamp | None
     decided_at: Timestamp | None
     """When it began to count; null unless the state is FINAL."""
+    final_at: Timestamp | None = None
+    """When a decline that waits counts; null before its notice is served, while a
+    correction or a review is open, and if it does not wait."""
+    withdrawn_at: Timestamp | None = None
+    """When a decline that waited was taken back, replaced or ended."""
+    not_on_bureau: str | None = None
+    """Why it does not rest on a credit bureau's result, as its maker said."""
+    notice: NoticeBody | None = None
+    """The notice to the person; null if the decision needs none."""
 
     @classmethod
     def of(cls, decision: Decision, names: Mapping[int, str]) -> Self:
+        notice = getattr(decision, "notice", None)
+        waits = notice and decision.state == DecisionState.WAITING
         maker, second = decision.made_by_user, decision.second_by_user
         return cls.from_row(
             decision,
@@ -378,6 +419,10 @@ class DecisionBody(Shape):
             made_at=decision.created_at,
             second_name=None if second is None else names.get(second) or None,
             decided_at=decision.final_at,
+            final_at=notice.waits_until
+            if notice and waits and notice.stopped_at is None
+            else None,
+            notice=NoticeBody.from_row(notice) if notice else None,
         )
 
 
@@ -431,7 +476,8 @@ class ReportBody(Shape):
     decision: DecisionBody | None = None
     """The decision that counts; null if there is none."""
     proposed_decision: DecisionBody | None = None
-    """The proposal that waits for a second member; null if there is none."""
+    """The proposal that waits for a second member, or the decline that waits until the
+    person has had time to answer; null if there is neither."""
 
     @classmethod
     def of(
@@ -445,7 +491,8 @@ class ReportBody(Shape):
     ) -> Self:
         """The body; the report comes with its consent and payment."""
         names = names_of(decisions) if decisions else {}
-        present, proposed = present_of(decisions), proposal_of(decisions)
+        present = present_of(decisions)
+        proposed = proposal_of(decisions) or waiting_of(decisions)
         payment = getattr(report, "payment", None)
         return cls.from_row(
             report,

@@ -392,6 +392,7 @@ class ReportViewSet(OperationViewSet):
     def decisions(self, request: Request, reportId: UUID) -> PageEnvelope:
         """List the decisions about a report and the proposals, newest first."""
         found = _get_report(self.client, reportId).decisions.order_by("-number")
+        found = found.select_related("notice")
         page = read_page(found, self.query.page, self.query.size)
         names = names_of(page.rows)
         return self.page_of([DecisionBody.of(r, names) for r in page.rows], page.total)
@@ -469,7 +470,7 @@ def _report_body(client: Client, report_id: UUID) -> ReportBody:
         corrections = list(rows.order_by("id"))
     # A retried report has ended before.
     if report.is_ended or any(result.attempt > 1 for result in results):
-        decisions = list(report.decisions.all())
+        decisions = list(report.decisions.select_related("notice"))
     return build_body(client, report, results, corrections, decisions)
 
 

@@ -14,11 +14,19 @@ from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.base import Place, member_required
+from verification.console.decline_notices import notices_context
 from verification.console.policy import why_of
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
 from verification.decisions.decide import Obstacle, ReportDecisionRefused
-from verification.decisions.models import Decision, MakerKind, ReasonCode, rule_of
+from verification.decisions.models import (
+    Decision,
+    MakerKind,
+    ReasonCode,
+    notice_rule_of,
+    rule_of,
+)
+from verification.decisions.notices import credit_results
 from verification.reports.models import Report
 from workspaces.members import Permission, has_permission
 
@@ -35,7 +43,7 @@ REFUSALS: dict[Obstacle, Any] = {
         "Nothing was done: somebody decided meanwhile. Read their decision first."
     ),
     Obstacle.ANSWERED: gettext_lazy(
-        "Nothing was done: somebody confirmed or refused it meanwhile."
+        "Nothing was done: somebody confirmed, refused or withdrew it meanwhile."
     ),
     Obstacle.SAME_PERSON: gettext_lazy(
         "Another member, with another e-mail address, has to confirm it."
@@ -44,12 +52,15 @@ REFUSALS: dict[Obstacle, Any] = {
 
 
 def decision_form(place: Place, report: Report) -> forms.DecisionForm:
-    present = verbs.present_of(report.decisions.all())
+    made = list(report.decisions.all())
+    present = verbs.waiting_of(made) or verbs.present_of(made)
     codes = [row for row in reason_codes.codes_of(place.workspace) if row.active]
     return forms.DecisionForm(
         place.posted,
         initial={"replaces": present.pk if present else None},
         codes=[(row.code, _text(row.words)) for row in codes],
+        bureau_codes={row.code for row in codes if row.from_bureau},
+        has_credit_check=credit_results(report).exists(),
     )
 
 
@@ -66,6 +77,8 @@ def decision_context(
     return {
         "present": verbs.present_of(made),
         "proposal": proposal,
+        "waiting": verbs.waiting_of(made),
+        "notices": notices_context(report),
         "is_own_proposal": bool(
             proposal and proposal.made_by_user == place.member.user_id
         ),
@@ -85,6 +98,12 @@ def confirm(place: Place, decision: UUID) -> HttpResponse:
 @member_required(Permission.DECIDE_REPORTS)
 def refuse(place: Place, decision: UUID) -> HttpResponse:
     return _answer(place, decision, verbs.refuse, _("The proposal is refused."))
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def withdraw(place: Place, decision: UUID) -> HttpResponse:
+    return _answer(place, decision, verbs.withdraw, _("The decline is taken back."))
 
 
 def _answer(
@@ -134,6 +153,7 @@ def edit_settings(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "rule": rule,
+        "notice_form": forms.NoticeRuleForm(instance=notice_rule_of(place.workspace)),
         "codes": reason_codes.codes_of(place.workspace),
         "can_confirm": _count_deciders(place) > 1,
     }

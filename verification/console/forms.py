@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,11 +29,14 @@ from verification.decisions.models import (
     MAX_CODES,
     MAX_NOTE_LENGTH,
     MAX_TEXT_LENGTH,
+    MAX_WAITING_DAYS,
     DecisionStatus,
+    NoticeRule,
     PolicyMode,
     ReasonCode,
     SecondMemberRule,
 )
+from verification.decisions.notices import MAX_NAME_LENGTH
 from verification.decisions.queue import Holder, Wait
 from verification.decisions.rules import (
     MAX_CONDITIONS,
@@ -469,12 +472,29 @@ class DecisionForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": MAX_NOTE_LENGTH}),
         help_text=_("For members and your programs; the subject's page has no notes"),
     )
+    not_on_bureau = forms.CharField(
+        label=_("Why a decline does not rest on the credit bureau's result"),
+        required=False,
+        max_length=MAX_NOTE_LENGTH,
+        help_text=_("Empty if it does: then the person gets a notice with the reasons"),
+    )
     # The decision that the member has read
     replaces = forms.UUIDField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, typed: Any, *, codes: list[tuple[str, str]], **more: Any):
+    def __init__(
+        self,
+        typed: Any,
+        *,
+        codes: list[tuple[str, str]],
+        bureau_codes: Collection[str],
+        has_credit_check: bool,
+        **more: Any,
+    ):
         super().__init__(typed, **more)
         self.fields["codes"].choices = codes  # type: ignore[attr-defined]
+        self.bureau_codes = bureau_codes
+        if not has_credit_check:
+            del self.fields["not_on_bureau"]
 
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
@@ -485,13 +505,23 @@ class DecisionForm(forms.Form):
         elif len(codes) > MAX_CODES:
             error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
             self.add_error("codes", error)
+        if typed.get("not_on_bureau"):
+            if typed.get("status") != DecisionStatus.DECLINED:
+                self.add_error("not_on_bureau", _("This is for a decline alone"))
+            elif set(codes) & set(self.bureau_codes):
+                why = _("A reason that you chose comes from a credit bureau")
+                self.add_error("not_on_bureau", why)
         return typed
 
     @property
     def new_decision(self) -> NewDecision:
         typed = self.cleaned_data
         return NewDecision(
-            typed["status"], typed["codes"], typed["note"], typed["replaces"]
+            typed["status"],
+            typed["codes"],
+            typed["note"],
+            typed["replaces"],
+            typed.get("not_on_bureau", ""),
         )
 
 
@@ -605,6 +635,42 @@ class MessagesForm(forms.Form):
             )
 
 
+def bureau_field() -> forms.BooleanField:
+    return forms.BooleanField(
+        label=_("It comes from a credit bureau"),
+        required=False,
+        help_text=_("A decline for this reason is served on the person as a notice"),
+    )
+
+
+class NoticeRuleForm(forms.ModelForm):
+    """How long a decline with a notice waits."""
+
+    waiting_days = forms.IntegerField(
+        label=_("Working days until such a decline counts"),
+        required=False,
+        min_value=1,
+        max_value=MAX_WAITING_DAYS,
+        help_text=_("1 to 30, from the service of the notice on. Empty for none"),
+        error_messages={
+            "invalid": _("Enter a number from 1 to 30"),
+            "min_value": _("Enter a number from 1 to 30"),
+            "max_value": _("Enter a number from 1 to 30"),
+        },
+    )
+
+    class Meta:
+        model = NoticeRule
+        fields = ["waiting_days"]
+
+
+class HandOverForm(forms.Form):
+    """Who handed the notice of a decline to the person, and when."""
+
+    by = text_field(_("Handed over by"), MAX_NAME_LENGTH)
+    on = forms.DateField(label=_("Handed over on"))
+
+
 class SecondMemberForm(forms.ModelForm):
     """When a second member has to confirm a decision."""
 
@@ -625,11 +691,12 @@ class SecondMemberForm(forms.ModelForm):
 class ReasonCodeForm(forms.ModelForm):
     text = text_field(_("Text in English"), MAX_TEXT_LENGTH)
     text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    from_bureau = bureau_field()
     active = forms.BooleanField(label=_("Offered for new decisions"), required=False)
 
     class Meta:
         model = ReasonCode
-        fields = ["text", "text_sw", "active"]
+        fields = ["text", "text_sw", "from_bureau", "active"]
 
 
 class NewReasonForm(forms.Form):
@@ -649,6 +716,7 @@ class NewReasonForm(forms.Form):
         help_text=_("The subject reads it, and so do readers of the PDF"),
     )
     text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    from_bureau = bureau_field()
 
 
 REPORT_FACTS = {

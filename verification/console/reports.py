@@ -85,6 +85,8 @@ def decide(place: Place, report: UUID) -> HttpResponse:
         form.add_error("codes", _("Choose reasons that are offered here"))
         return _render_report(place, found, form)
     done = _("The decision counts now.")
+    if made.state == DecisionState.WAITING:
+        done = _("The person gets a notice. The decline counts once its time is up.")
     if made.state == DecisionState.PENDING:
         done = _("It is proposed. It counts once another member confirms it.")
     return place.to("reports-detail", success=done, report=report)

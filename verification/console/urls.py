@@ -12,6 +12,7 @@ from verification.console import (
     brand,
     corrections,
     decisions,
+    decline_notices,
     exports,
     figures,
     golive,
@@ -63,6 +64,18 @@ PAGES = [
         "decisions/<uuid:decision>/confirm", decisions.confirm, name="reports-confirm"
     ),
     path("decisions/<uuid:decision>/refuse", decisions.refuse, name="reports-refuse"),
+    path(
+        "decisions/<uuid:decision>/withdraw",
+        decisions.withdraw,
+        name="reports-withdraw",
+    ),
+    path("notices/<uuid:notice>/pdf", decline_notices.pdf, name="notices-pdf"),
+    path("notices/<uuid:notice>/resend", decline_notices.resend, name="notices-resend"),
+    path(
+        "notices/<uuid:notice>/hand-over",
+        decline_notices.hand_over,
+        name="notices-hand-over",
+    ),
     path("reports/<uuid:report>/again", order_pages.repeat, name="reports-again"),
     path("reports/<uuid:report>/edit", order_pages.edit, name="reports-edit"),
     path("reports/<uuid:report>/launch", report_actions.launch, name="reports-launch"),
@@ -247,6 +260,11 @@ PAGES = [
         name="settings-name-withdraw",
     ),
     path("settings/decisions", decisions.edit_settings, name="settings-decisions"),
+    path(
+        "settings/decisions/notices",
+        decline_notices.edit_rule,
+        name="settings-notices",
+    ),
     path(
         "settings/decisions/reasons/new",
         decisions.add_reason,

@@ -5,6 +5,9 @@ Where the workspace demands a second member (`SecondMemberRule`), a decision is 
 proposal until another member confirms it. An API key is no person: it can propose, and
 any member who may decide confirms. A decision never changes; a later one replaces it.
 
+A decline that needs a notice (`decisions.notices`) may wait before it counts. Until
+then a member may take it back, and a new decision replaces it.
+
 Each verb locks the report first, and then reads the member: the role may have changed
 since the page was shown.
 """
@@ -26,6 +29,7 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.checks.events import decision_event
 from verification.db.bulk_insert import insert
+from verification.decisions import notices
 from verification.decisions.cases import (
     close_after_proposal,
     close_cases,
@@ -35,23 +39,40 @@ from verification.decisions.cases import (
 from verification.decisions.models import (
     DECIDABLE,
     MAX_CODES,
+    AdverseNotice,
     CaseCause,
     Decision,
     DecisionState,
     DecisionStatus,
     MakerKind,
     PolicyVersion,
+    ReasonCode,
     rule_of,
 )
 from verification.decisions.reason_codes import find_reasons
+from verification.jobs.claims import sweep
+from verification.jobs.queue import job
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Fault, InvalidRequest
-from verification.reports.status import lock_report, record_note
+from verification.reports.status import lock_report, locked_reports, record_note
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import event_rows
 from workspaces.members import Permission, lock_member
 from workspaces.models import ApiKey, Client, Member
+
+JOB_ACTOR = "service"
+# The trigger of the table lets these change, once.
+CHANGEABLE = [
+    "state",
+    "second_by",
+    "second_by_user",
+    "second_at",
+    "withdrawn_by",
+    "withdrawn_by_user",
+    "withdrawn_at",
+    "final_at",
+]
 
 
 class Obstacle(StrEnum):
@@ -69,7 +90,7 @@ class Obstacle(StrEnum):
         "Another decision about this report came first. Read it, and name its id in "
         "`replaces` to decide anew."
     )
-    ANSWERED = "Somebody confirmed or refused the proposal meanwhile."
+    ANSWERED = "Somebody confirmed, refused or withdrew it meanwhile."
     SAME_PERSON = (
         "Another member has to confirm it: you proposed it, or the proposer has your "
         "e-mail address."
@@ -95,14 +116,16 @@ class ReportDecisionRefused(DecisionRefused):
 class NewDecision:
     """The content of a decision that is about to be made.
 
-    `replaces` is the id of the decision that counts now, as its maker has read it; None
-    for the first one.
+    `replaces` is the id of the decision that counts or waits now, as its maker has read
+    it; None for the first one.
     """
 
     status: str
     codes: Sequence[str] = ()
     note: str = ""
     replaces: UUID | None = None
+    # Why a decline does not rest on a credit bureau's result, if it does not
+    not_on_bureau: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +177,18 @@ def decide(
     rule = rule_of(report.workspace)
     needs_second = as_proposal or rule.applies_to(new.status, report.risk_score)
     last = report.decisions.aggregate(last=Max("number"))["last"] or 0
-    content = {"note": new.note or None, "reasons": reasons}
-    decision = Decision.objects.create(
+    content = {
+        "note": new.note or None,
+        "reasons": reasons,
+        "notOnBureau": new.not_on_bureau or None,
+    }
+    decision = Decision(
         workspace_id=report.workspace_id,
         environment=report.environment,
         report=report,
         number=last + 1,
         status=new.status,
-        state=DecisionState.PENDING if needs_second else DecisionState.FINAL,
+        state=DecisionState.PENDING,
         codes=[reason["code"] for reason in reasons],
         content=content | {"policy": maker.basis} if maker.basis else content,
         made_by_kind=maker.kind,
@@ -170,19 +197,21 @@ def decide(
         made_by_key=maker.key.pk if maker.key else None,
         policy_version=maker.version,
         needs_second=needs_second,
-        final_at=None if needs_second else at,
         created_at=at,
     )
     if needs_second:
+        decision.save()
         _record_proposal(report, "decision proposed", client.actor, at)
         open_case(report, CaseCause.PROPOSED)
         if maker.member:
             return_case(report, maker.member)
     else:
-        _record_decision(report, decision, client.actor, at)
+        _count(report, decision, client, at)
     if maker.actor:
         verb = "proposed" if needs_second else "made"
         audit.record(f"decision.{verb}", maker.actor, decision)
+        if decision.not_on_bureau:
+            audit.record("decision.not-on-bureau", maker.actor, decision)
     return decision
 
 
@@ -194,14 +223,16 @@ def confirm(
 
     Raises Decision.DoesNotExist, NotAllowed and ReportDecisionRefused.
     """
-    report, decision = _lock_proposal(client, decision_id, member)
+    report, decision = _lock_decision(
+        client, decision_id, member, DecisionState.PENDING
+    )
     _require_decidable(report)
     if not is_second_person(member.user_id, [decision.made_by_user]):
         raise ReportDecisionRefused(Obstacle.SAME_PERSON, report.status, decision.pk)
     at = now()
-    decision.final_at = at
-    _answer(decision, DecisionState.FINAL, client, member, at)
-    _record_decision(report, decision, client.actor, at)
+    decision.second_by, decision.second_by_user = client.actor, member.user_id
+    decision.second_at = at
+    _count(report, decision, client, at)
     audit.record("decision.confirmed", actor, decision)
     return decision
 
@@ -214,15 +245,71 @@ def refuse(
 
     Raises Decision.DoesNotExist, NotAllowed and ReportDecisionRefused.
     """
-    report, decision = _lock_proposal(client, decision_id, member)
+    report, decision = _lock_decision(
+        client, decision_id, member, DecisionState.PENDING
+    )
     at = now()
-    _answer(decision, DecisionState.REFUSED, client, member, at)
+    decision.state = DecisionState.REFUSED
+    decision.second_by, decision.second_by_user = client.actor, member.user_id
+    decision.second_at = at
+    _save(decision)
     _record_proposal(report, "proposal refused", client.actor, at)
     present = present_of(report.decisions.all())
     if present and present.status != DecisionStatus.REVIEW:
         close_after_proposal(report, at)
     audit.record("decision.refused", actor, decision)
     return decision
+
+
+@transaction.atomic
+def withdraw(
+    client: Client, decision_id: UUID, member: Member, actor: audit.Actor
+) -> Decision:
+    """Take back a decline that waits; the decision before it counts on.
+
+    Raises Decision.DoesNotExist, NotAllowed and ReportDecisionRefused.
+    """
+    report, decision = _lock_decision(
+        client, decision_id, member, DecisionState.WAITING
+    )
+    at = now()
+    notices.end_reviews(report, at)
+    _withdraw(decision, client.actor, member.user_id, at)
+    _record_proposal(report, "decline taken back", client.actor, at)
+    open_case(report, CaseCause.REVIEW)
+    audit.record("decision.withdrawn", actor, decision)
+    return decision
+
+
+@job
+def finish_waiting_declines() -> None:
+    """Let the declines count whose time is up, and keep the clocks of the others."""
+    notices.move_clocks()
+    due = notices.waiting_notices().filter(waits_until__lte=now(), stopped_at=None)
+    sweep(due, _finish)
+
+
+@transaction.atomic
+def _finish(notice_id: UUID) -> None:
+    """Let a decline count, unless what it rests on has changed since."""
+    report_id = AdverseNotice.objects.values_list("report_id", flat=True)
+    report = locked_reports().get(pk=report_id.get(pk=notice_id))
+    notice = notices.waiting_notices().select_related("decision").get(pk=notice_id)
+    decision, at = notice.decision, now()
+    if notice.waits_until is None or notice.waits_until > at:
+        return
+    if notices.is_stopped(notice):
+        return
+    obstacle = obstacle_of(report)
+    if obstacle == Obstacle.RESTRICTED or notices.is_corrected(notice):
+        # The client reads what has changed, and decides anew.
+        _withdraw(decision, JOB_ACTOR, None, at)
+        _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
+        open_case(report, CaseCause.REVIEW)
+    elif obstacle is None:
+        decision.state, decision.final_at = DecisionState.FINAL, at
+        _save(decision)
+        _record_decision(report, decision, decision.made_by, at)
 
 
 def withdraw_of_policy(report: Report, proposal: Decision, actor: str) -> None:
@@ -244,6 +331,12 @@ def present_of(decisions: Iterable[Decision]) -> Decision | None:
     """Return the decision that counts, of all decisions of a report."""
     final = [one for one in decisions if one.state == DecisionState.FINAL]
     return max(final, key=lambda one: one.number, default=None)
+
+
+def waiting_of(decisions: Iterable[Decision]) -> Decision | None:
+    """Return the decline that waits until it counts, of all decisions of a report."""
+    waiting = (one for one in decisions if one.state == DecisionState.WAITING)
+    return next(waiting, None)
 
 
 def proposal_of(decisions: Iterable[Decision]) -> Decision | None:
@@ -302,7 +395,7 @@ def _require_present(report: Report, replaces: UUID | None) -> None:
     made = list(report.decisions.all())
     if waiting := proposal_of(made):
         raise ReportDecisionRefused(Obstacle.PROPOSED, report.status, waiting.pk)
-    present = present_of(made)
+    present = waiting_of(made) or present_of(made)
     if (present.pk if present else None) != replaces:
         present_id = present.pk if present else None
         raise ReportDecisionRefused(Obstacle.DECIDED, report.status, present_id)
@@ -315,13 +408,27 @@ def _read_reasons(report: Report, new: NewDecision) -> list[dict[str, str]]:
     if new.status == DecisionStatus.DECLINED and not new.codes:
         detail = "A decline needs at least one reason code."
         raise InvalidRequest([Fault(("reasonCodes",), "too-few", detail)])
-    return [reason.words for reason in find_reasons(report.workspace, new.codes)]
+    found = find_reasons(report.workspace, new.codes)
+    if new.not_on_bureau:
+        _require_other_grounds(new, found)
+    return [reason.words for reason in found]
 
 
-def _lock_proposal(
-    client: Client, decision_id: UUID, member: Member
+def _require_other_grounds(new: NewDecision, found: Iterable[ReasonCode]) -> None:
+    """Refuse to say that a decline rests on no bureau's result if its reasons do."""
+    place = ("notOnBureau",)
+    if new.status != DecisionStatus.DECLINED:
+        detail = "Only a decline says that it does not rest on a credit bureau."
+        raise InvalidRequest([Fault(place, "not-allowed", detail)])
+    if codes := [reason.code for reason in found if reason.from_bureau]:
+        detail = f"The reason {codes[0]} comes from a credit bureau."
+        raise InvalidRequest([Fault(place, "not-allowed", detail)])
+
+
+def _lock_decision(
+    client: Client, decision_id: UUID, member: Member, state: DecisionState
 ) -> tuple[Report, Decision]:
-    """Return the proposal with its report, which is locked, if it still waits."""
+    """Return the decision with its report, which is locked, if it has this state."""
     own = Decision.objects.filter(
         workspace=client.workspace, environment=client.environment
     )
@@ -329,30 +436,47 @@ def _lock_proposal(
     report = lock_report(client, report_id)
     _require_member(member, report)
     decision = own.get(pk=decision_id)
-    if decision.state != DecisionState.PENDING:
+    if decision.state != state:
         raise ReportDecisionRefused(Obstacle.ANSWERED, report.status, decision.pk)
     return report, decision
 
 
-def _answer(
-    decision: Decision,
-    state: DecisionState,
-    client: Client,
-    member: Member,
-    at: datetime,
-) -> None:
-    decision.state = state
-    decision.second_by, decision.second_by_user = client.actor, member.user_id
-    decision.second_at = at
-    decision.save(
-        update_fields=[
-            "state",
-            "second_by",
-            "second_by_user",
-            "second_at",
-            "final_at",
-        ]
-    )
+def _count(report: Report, decision: Decision, client: Client, at: datetime) -> None:
+    """Let the decision count, now or once the person has had time to answer.
+
+    It takes the place of a decline that waits.
+    """
+    former = waiting_of(report.decisions.all())
+    if former:
+        _withdraw(former, client.actor, None, at)
+    if decision.made_by_user or decision.second_by_user:
+        notices.end_reviews(report, at)
+    grounds = notices.grounds_of(report, decision)
+    days = notices.waiting_days_of(report, grounds)
+    decision.state = DecisionState.WAITING if days else DecisionState.FINAL
+    decision.final_at = None if days else at
+    _save(decision)
+    if grounds:
+        notices.serve(report, decision, grounds, days, at)
+    if days:
+        _record_proposal(report, "decline waits until it counts", client.actor, at)
+        close_cases([report.pk], at)
+    else:
+        _record_decision(report, decision, client.actor, at)
+
+
+def _withdraw(decision: Decision, by: str, user_id: int | None, at: datetime) -> None:
+    decision.state = DecisionState.WITHDRAWN
+    decision.withdrawn_by, decision.withdrawn_by_user = by, user_id
+    decision.withdrawn_at = at
+    _save(decision)
+    notices.end_notice(decision)
+
+
+def _save(decision: Decision) -> None:
+    """Insert a new decision, or write what may change of it."""
+    is_new = decision._state.adding
+    decision.save(update_fields=None if is_new else CHANGEABLE)
 
 
 def _record_proposal(report: Report, trigger: str, actor: str, at: datetime) -> None:

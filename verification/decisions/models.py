@@ -1,6 +1,7 @@
 """Decisions about reports, their reasons and second members, policies, and the queue.
 
-A policy is the series of its versions in one workspace and environment.
+Also the notices of declines. A policy is the series of its versions in one workspace
+and environment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from django.db.models import F, Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import uuid7
+from verification.db.ids import number_of_id, uuid7
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from workspaces.models import Environment, Member, Workspace
 
@@ -22,6 +23,7 @@ DECIDABLE = (ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED)
 MAX_CODES = 10
 MAX_NOTE_LENGTH = 1000
 MAX_TEXT_LENGTH = 200
+MAX_WAITING_DAYS = 30
 CODE_PATTERN = r"[A-Z][A-Z0-9_]{1,39}"
 
 
@@ -33,8 +35,10 @@ class DecisionStatus(models.TextChoices):
 
 class DecisionState(models.TextChoices):
     PENDING = "PENDING", "Waits for a second member"
+    WAITING = "WAITING", "Counts once the person has had time to answer"
     FINAL = "FINAL", "Counts"
     REFUSED = "REFUSED", "Refused by a second member"
+    WITHDRAWN = "WITHDRAWN", "Taken back while it waited"
 
 
 class MakerKind(models.TextChoices):
@@ -125,7 +129,8 @@ class Decision(models.Model):
     """A decision of the client about a report, or the proposal of one.
 
     The newest FINAL one of a report counts. A trigger refuses changes, except the
-    answer of a second member to a proposal, once, and the erasure of codes and content.
+    answer of a second member to a proposal, once, the end of a decline that waits, and
+    the erasure of codes and content.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -141,10 +146,11 @@ class Decision(models.Model):
     # 1 for the report's first decision or proposal, and so on
     number = models.PositiveSmallIntegerField()
     status = models.CharField(max_length=8, choices=DecisionStatus)
-    state = models.CharField(max_length=7, choices=DecisionState)
+    state = models.CharField(max_length=9, choices=DecisionState)
     # Reason codes; null once the report is erased.
     codes = ArrayField(models.CharField(max_length=40), null=True)
-    # {note, reasons: [{code, text, textSw}]}: the texts of that time. A policy's has
+    # {note, reasons: [{code, text, textSw}], notOnBureau}: the texts of that time, and
+    # why a decline does not rest on a bureau's result. A policy's has
     # {policy: {rule, found, unanswered, isBroken}} too. Null once the report is erased.
     content = EncryptedJSONField(null=True)
     made_by_kind = models.CharField(max_length=7, choices=MakerKind)
@@ -167,6 +173,10 @@ class Decision(models.Model):
     second_by = models.CharField(max_length=100, blank=True)
     second_by_user = models.BigIntegerField(null=True)
     second_at = models.DateTimeField(null=True, editable=False)
+    # Who took back a decline that waited
+    withdrawn_by = models.CharField(max_length=100, blank=True, db_default="")
+    withdrawn_by_user = models.BigIntegerField(null=True)
+    withdrawn_at = models.DateTimeField(null=True, editable=False)
     final_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -208,7 +218,7 @@ class Decision(models.Model):
             models.CheckConstraint(
                 name="proposals_are_confirmed_by_another",
                 condition=Q(
-                    state="FINAL",
+                    state__in=["WAITING", "FINAL", "WITHDRAWN"],
                     needs_second=False,
                     second_by="",
                     second_by_user=None,
@@ -227,7 +237,7 @@ class Decision(models.Model):
                 )
                 | (
                     Q(
-                        state="FINAL",
+                        state__in=["WAITING", "FINAL", "WITHDRAWN"],
                         needs_second=True,
                         second_by_user__isnull=False,
                         second_at__isnull=False,
@@ -240,6 +250,26 @@ class Decision(models.Model):
                 name="final_decisions_say_when",
                 condition=Q(state="FINAL", final_at__isnull=False)
                 | (~Q(state="FINAL") & Q(final_at=None)),
+            ),
+            models.CheckConstraint(
+                name="withdrawn_decisions_say_who",
+                condition=(
+                    Q(state="WITHDRAWN", withdrawn_at__isnull=False)
+                    & ~Q(withdrawn_by="")
+                )
+                | (
+                    ~Q(state="WITHDRAWN")
+                    & Q(withdrawn_by="", withdrawn_by_user=None, withdrawn_at=None)
+                ),
+            ),
+            models.CheckConstraint(
+                name="only_declines_wait",
+                condition=~Q(state__in=["WAITING", "WITHDRAWN"]) | Q(status="DECLINED"),
+            ),
+            models.UniqueConstraint(
+                fields=["report"],
+                condition=Q(state="WAITING"),
+                name="one_waiting_decline_a_report",
             ),
             models.CheckConstraint(
                 name="declines_have_a_reason",
@@ -292,6 +322,14 @@ class Decision(models.Model):
         """The reason codes with their texts of that time."""
         return (self.content or {}).get("reasons") or []
 
+    @property
+    def not_on_bureau(self) -> str | None:
+        """Why the decline does not rest on a credit bureau's result, as its maker says.
+
+        None if nobody said so.
+        """
+        return (self.content or {}).get("notOnBureau")
+
 
 class ReasonCode(models.Model):
     """A reason for decisions, in the words of the client. The code never changes."""
@@ -304,6 +342,8 @@ class ReasonCode(models.Model):
     # Subjects read it, in English and Kiswahili.
     text = models.CharField(max_length=MAX_TEXT_LENGTH)
     text_sw = models.CharField(max_length=MAX_TEXT_LENGTH)
+    # Whether it comes from a credit bureau: such a decline needs a notice.
+    from_bureau = models.BooleanField(default=False, db_default=False)
     active = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -471,3 +511,169 @@ class CaseNote(models.Model):
 
     def __str__(self) -> str:
         return f"note by {self.author}"
+
+
+class NoticeRule(models.Model):
+    """How many working days a decline with a notice waits before it counts.
+
+    Without a row it counts at once.
+    """
+
+    workspace = models.OneToOneField(
+        Workspace, models.PROTECT, primary_key=True, related_name="notice_rule"
+    )
+    waiting_days = models.PositiveSmallIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="declines_wait_1_to_30_days",
+                condition=Q(waiting_days=None)
+                | Q(waiting_days__gte=1, waiting_days__lte=MAX_WAITING_DAYS),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"notices of {self.workspace_id}"
+
+
+def notice_rule_of(workspace: Workspace) -> NoticeRule:
+    """Return the workspace's rule; an unsaved one without a waiting time by default."""
+    found: Any = NoticeRule.objects.filter(workspace=workspace).first()
+    return found or NoticeRule(workspace=workspace)
+
+
+class NoticeState(models.TextChoices):
+    SENDING = "SENDING", "On its way"
+    SERVED = "SERVED", "Served"
+    UNDELIVERED = "UNDELIVERED", "To be handed over"
+    ENDED = "ENDED", "Not needed any more"
+
+
+class AdverseNotice(models.Model):
+    """The notice of a decline that rests on a bureau's result, or that no person made.
+
+    It holds no personal data: the reasons are those of the decision, and the addresses
+    are in its facts.
+    """
+
+    State = NoticeState
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    decision = models.OneToOneField(Decision, models.PROTECT, related_name="notice")
+    report = models.ForeignKey(Report, models.PROTECT, related_name="notices")
+    # The sources of the bureau's results, such as "metropol"; empty if only a reason
+    # code says that there was one.
+    bureaus = ArrayField(models.CharField(max_length=40), default=list)
+    # The bureau's results of that time. A correction replaces them.
+    result_ids = ArrayField(models.UUIDField(), default=list)
+    rests_on_bureau = models.BooleanField()
+    # Whether no person has looked at the decline
+    is_automated = models.BooleanField()
+    # Of the messages; blank for both languages
+    language = models.CharField(max_length=2, blank=True)
+    state = models.CharField(max_length=11, choices=NoticeState)
+    # Counts the rounds of messages; `messaged_at` is when the last one began.
+    rounds = models.PositiveSmallIntegerField(default=0)
+    messaged_at = models.DateTimeField(null=True, editable=False)
+    # Whether the outcome of each message of the last round is a fact
+    is_settled = models.BooleanField()
+    served_at = models.DateTimeField(null=True, editable=False)
+    # The working days that the decline waits from its service on; null for none.
+    waiting_days = models.PositiveSmallIntegerField(null=True)
+    # When the decline counts; null before its service, and if it does not wait.
+    waits_until = models.DateTimeField(null=True, editable=False)
+    # Since when the clock stands: a correction or a review is open.
+    stopped_at = models.DateTimeField(null=True, editable=False)
+    review_asked_at = models.DateTimeField(null=True, editable=False)
+    reviewed_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="notices_have_a_ground",
+                condition=Q(rests_on_bureau=True) | Q(is_automated=True),
+            ),
+            models.CheckConstraint(
+                name="served_notices_say_when",
+                condition=~Q(state="SERVED") | Q(served_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="reviews_are_asked_for",
+                condition=Q(reviewed_at=None) | Q(review_asked_at__isnull=False),
+            ),
+        ]
+        indexes = [
+            # Messages whose outcome is awaited
+            models.Index(
+                fields=["id"],
+                condition=Q(is_settled=False),
+                name="notices_on_their_way",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"notice {self.id} ({self.state})"
+
+    @property
+    def number(self) -> str:
+        """The number that a person can read out."""
+        return number_of_id("N", self.id)
+
+    @property
+    def can_be_reviewed(self) -> bool:
+        """Whether the person can still ask for a review by a person."""
+        is_over = self.state == NoticeState.ENDED
+        return self.is_automated and self.review_asked_at is None and not is_over
+
+
+class FactKind(models.TextChoices):
+    SENT = "SENT", "Sent"
+    FAILED = "FAILED", "Not delivered"
+    OPENED = "OPENED", "Opened"
+    DOWNLOADED = "DOWNLOADED", "PDF downloaded"
+    HANDED_OVER = "HANDED_OVER", "Handed over"
+    REVIEW_ASKED = "REVIEW_ASKED", "Review by a person asked for"
+
+
+class NoticeFact(models.Model):
+    """One fact of the proof of service. A trigger refuses changes and deletion."""
+
+    Kind = FactKind
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    notice = models.ForeignKey(
+        AdverseNotice, models.PROTECT, related_name="facts", db_index=False
+    )
+    kind = models.CharField(max_length=12, choices=FactKind)
+    at = models.DateTimeField()
+    channel = models.CharField(max_length=5, blank=True)
+    # The message whose outcome this is
+    notification_id = models.UUIDField(null=True, editable=False)
+    # As in `Notification.error`
+    error = models.CharField(max_length=15, blank=True)
+    # The actor who recorded a hand-over
+    recorded_by = models.CharField(max_length=100, blank=True)
+    # {address} masked, or {by, on} of a hand-over; null once the report is erased.
+    details = EncryptedJSONField(null=True)
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["notification_id"],
+                condition=Q(notification_id__isnull=False),
+                name="one_fact_a_message",
+            ),
+            models.UniqueConstraint(
+                fields=["notice", "kind"],
+                condition=Q(kind__in=["OPENED", "DOWNLOADED", "REVIEW_ASKED"]),
+                name="first_times_happen_once",
+            ),
+        ]
+        indexes = [models.Index(fields=["notice", "id"], name="facts_of_a_notice")]
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.notice_id}"

@@ -30,6 +30,7 @@ from verification.decisions.decide import (
     obstacle_of,
     present_of,
     proposal_of,
+    waiting_of,
     withdraw_of_policy,
 )
 from verification.decisions.models import (
@@ -270,7 +271,7 @@ def apply_policy(report_id: str) -> None:
     if version is None or disputed.exists():
         return
     made = list(report.decisions.all())
-    present, waiting = present_of(made), proposal_of(made)
+    present, waiting = waiting_of(made) or present_of(made), proposal_of(made)
     if any(one and not _is_of_policy(one) for one in (present, waiting)):
         return
     outcome, basis = _ask(version, report)

@@ -69,6 +69,9 @@ FIRST_CODES = {
     ),
 }
 
+# These come from a credit bureau.
+BUREAU_CODES = {"ADVERSE_CREDIT", "CREDIT_SCORE_TOO_LOW"}
+
 
 class CodeTaken(Exception):
     """The workspace has a reason with this code."""
@@ -84,7 +87,13 @@ def codes_of(workspace: Workspace) -> QuerySet[ReasonCode]:
     if not found.exists():
         ReasonCode.objects.bulk_create(
             [
-                ReasonCode(workspace=workspace, code=code, text=text, text_sw=text_sw)
+                ReasonCode(
+                    workspace=workspace,
+                    code=code,
+                    text=text,
+                    text_sw=text_sw,
+                    from_bureau=code in BUREAU_CODES,
+                )
                 for code, (text, text_sw) in FIRST_CODES.items()
             ],
             # Another request may write them at this moment.
@@ -94,7 +103,9 @@ def codes_of(workspace: Workspace) -> QuerySet[ReasonCode]:
 
 
 @transaction.atomic
-def add_code(workspace: Workspace, code: str, text: str, text_sw: str) -> ReasonCode:
+def add_code(
+    workspace: Workspace, code: str, text: str, text_sw: str, *, from_bureau: bool
+) -> ReasonCode:
     """Add a reason. Raises CodeTaken and TooManyCodes."""
     lock_workspace(workspace.pk)
     present = codes_of(workspace)
@@ -103,7 +114,11 @@ def add_code(workspace: Workspace, code: str, text: str, text_sw: str) -> Reason
     if present.count() >= MAX_REASON_CODES:
         raise TooManyCodes
     return ReasonCode.objects.create(
-        workspace=workspace, code=code, text=text, text_sw=text_sw
+        workspace=workspace,
+        code=code,
+        text=text,
+        text_sw=text_sw,
+        from_bureau=from_bureau,
     )
 
 

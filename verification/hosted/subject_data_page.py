@@ -108,6 +108,10 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
             correction_view(each, one.report.workspace) for each in one.corrections
         ],
         "recipients": [_recipient_text(each, one) for each in one.recipients],
+        "declines": [
+            (str(each.pk), each.number, format_nairobi(each.decision.created_at, DAY))
+            for each in one.notices
+        ],
     }
 
 

@@ -20,6 +20,8 @@ SCHEDULES = {
     "verification.consents.links.expire_consents": 1,
     "verification.consents.links.remind_subjects": 10,
     "verification.references.requests.remind_and_expire_references": 10,
+    "verification.decisions.notices.record_outcomes": 1,
+    "verification.decisions.decide.finish_waiting_declines": 1,
     "verification.payments.settlement.poll_due_checkouts": 1,
     "verification.payments.refunds.send_refunds": 1,
     "verification.payments.refunds.refund_unfinished_parts": 1,

@@ -69,6 +69,9 @@ class Kind(models.TextChoices):
     CORRECTION_ANSWER = "CORRECTION_ANSWER"
     CORRECTION_OPENED = "CORRECTION_OPENED"
     CORRECTION_RERUN = "CORRECTION_RERUN"
+    # To the subject; from `decisions.notices` and `privacy.reviews`
+    ADVERSE_NOTICE = "ADVERSE_NOTICE"
+    REVIEW_ANSWER = "REVIEW_ANSWER"
     # To an address that a member adds; from `workspaces.sandbox_addresses`
     SANDBOX_ADDRESS = "SANDBOX_ADDRESS"
 
@@ -86,14 +89,19 @@ THIRD_PARTY_KINDS = frozenset(
     Kind.ACCESS_LINK,
     Kind.CORRECTION_RECEIPT,
     Kind.CORRECTION_ANSWER,
+    Kind.ADVERSE_NOTICE,
+    Kind.REVIEW_ANSWER,
 }
-# Messages that a subject has asked for, about their own data: no block stops them.
+# Messages that a subject has asked for, about their own data, or that the law owes
+# them: no block stops them.
 OWN_DATA_KINDS = frozenset(
     {
         Kind.ACCESS_CODE,
         Kind.MY_DATA,
         Kind.CORRECTION_RECEIPT,
         Kind.CORRECTION_ANSWER,
+        Kind.ADVERSE_NOTICE,
+        Kind.REVIEW_ANSWER,
     }
 )
 # Messages to people who may not know the workspace, and who can block it.

@@ -10,7 +10,8 @@
    codes from each workspace. A workspace sends a limited number of requests and codes a
    day. Sandbox and production have separate counts.
 
-A block does not stop messages that a subject has asked for, to see their own data.
+A block does not stop messages that a subject has asked for, to see their own data, nor
+the notice of a decline, which the law owes them.
 Members, account holders and operators always get their own messages.
 """
 
@@ -138,6 +139,8 @@ RECEIPT_KINDS = frozenset(
     Kind.PAYMENT_REFUNDED,
     Kind.PAYMENT_SHORT,
     Kind.CORRECTION_ANSWER,
+    Kind.ADVERSE_NOTICE,
+    Kind.REVIEW_ANSWER,
 }
 RECEIPTS_PER_REQUEST = 5
 # Messages that a visitor of the recipient's link has asked for.

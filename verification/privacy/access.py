@@ -21,7 +21,7 @@ from verification.checks.models import CheckResult
 from verification.consents.decisions import ACCEPTED_LIKENESSES
 from verification.consents.messages import addresses_of
 from verification.consents.models import Consent, ConsentRecord
-from verification.decisions.models import Decision, DecisionState
+from verification.decisions.models import AdverseNotice, Decision, DecisionState
 from verification.notifications.recipients import count_today
 from verification.privacy.disclosures import ReportRecipient, recipients_of
 from verification.privacy.models import (
@@ -59,6 +59,8 @@ class SubjectReport:
     # Decisions of the client that count or have counted, oldest first.
     client_decisions: list[Decision] = field(default_factory=list)
     is_held: bool = False
+    # Of declines, newest first.
+    notices: list[AdverseNotice] = field(default_factory=list)
 
     @property
     def disputed(self) -> dict[UUID, Correction]:
@@ -151,6 +153,11 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
     final = Decision.objects.filter(report__in=reports, state=DecisionState.FINAL)
     for decision in final.order_by("number"):
         made[decision.report_id].append(decision)
+    served: dict[UUID, list[AdverseNotice]] = defaultdict(list)
+    declines = AdverseNotice.objects.filter(report__in=reports)
+    declines = declines.select_related("decision").prefetch_related("facts")
+    for notice in declines.order_by("-id"):
+        served[notice.report_id].append(notice)
     holds = Hold.objects.open(at).filter(report__in=reports)
     held = set(holds.values_list("report", flat=True))
     recipients = recipients_of(reports)
@@ -164,6 +171,7 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
             corrections[report.pk],
             made[report.pk],
             report.pk in held or any(one.is_open for one in corrections[report.pk]),
+            served[report.pk],
         )
         for report in reports
     ]
@@ -217,6 +225,7 @@ def _report_json(one: SubjectReport) -> dict[str, Any]:
             _decision_json(each, is_present=each == one.client_decisions[-1])
             for each in one.client_decisions
         ],
+        "noticesOfDeclines": [_notice_json(each) for each in one.notices],
         "recipients": [
             {
                 "kind": str(recipient.kind),
@@ -282,6 +291,29 @@ def _decision_json(decision: Decision, *, is_present: bool) -> dict[str, Any]:
         "madeBy": decision.made_by_kind,
         "isConfirmedByPerson": decision.needs_second,
         "reasons": decision.reasons,
+    }
+
+
+def _notice_json(notice: AdverseNotice) -> dict[str, Any]:
+    return {
+        "number": notice.number,
+        "declinedAt": utc_text(notice.decision.created_at),
+        "state": notice.decision.state,
+        "bureaus": notice.bureaus,
+        "isAutomated": notice.is_automated,
+        "reasons": notice.decision.reasons,
+        "waitsUntil": _text(notice.waits_until),
+        "reviewAskedAt": _text(notice.review_asked_at),
+        "reviewedAt": _text(notice.reviewed_at),
+        "service": [
+            {
+                "kind": fact.kind,
+                "at": utc_text(fact.at),
+                "channel": fact.channel or None,
+                "details": fact.details,
+            }
+            for fact in notice.facts.all()
+        ],
     }
 
 

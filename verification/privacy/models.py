@@ -29,6 +29,7 @@ class RequestKind(models.TextChoices):
     CORRECTION = "CORRECTION", "Correction"
     OBJECTION = "OBJECTION", "Objection and restriction"
     ERASURE = "ERASURE", "Erasure"
+    REVIEW = "REVIEW", "Review of a decision by a person"
 
 
 class Origin(models.TextChoices):

@@ -50,8 +50,11 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     # An outcome without its reasons is a state of the skeleton.
     "decisions_decision": {
         CODES: "environment status state made_by_kind",
-        ACTORS: "made_by second_by",
+        ACTORS: "made_by second_by withdrawn_by",
     },
+    # The reasons are those of the decision.
+    "decisions_adversenotice": {CODES: "bureaus result_ids language state"},
+    "decisions_noticefact": {CODES: "kind channel error", ACTORS: "recorded_by"},
     "decisions_case": {CODES: "environment package cause"},
     "decisions_casenote": {ACTORS: "author"},
     "decisions_policyversion": CLIENT,

@@ -25,7 +25,7 @@ from monitoring.models import Alert, Baseline, Rule
 from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
-from verification.decisions.models import Case, CaseNote, Decision
+from verification.decisions.models import Case, CaseNote, Decision, NoticeFact
 from verification.golive.documents import delete_file
 from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
@@ -56,6 +56,9 @@ OF_EVENT = """t.delivery_id IN (
 )"""
 OF_CORRECTION = """t.correction_id IN (
     SELECT id FROM privacy_correction WHERE report_id = ANY(%(reports)s)
+)"""
+OF_NOTICE = """t.notice_id IN (
+    SELECT id FROM decisions_adversenotice WHERE report_id = ANY(%(reports)s)
 )"""
 # An active rule needs the last finding for its next run, which replaces it.
 OF_PAUSED_RULE = f"""{OF_RESULT} AND t.rule_id IN (
@@ -165,6 +168,9 @@ TABLES = [
         },
     ),
     PersonalTable(
+        NoticeFact, "addresses in proofs of service", OF_NOTICE, {"details": "NULL"}
+    ),
+    PersonalTable(
         SubjectRequest, "details of requests", OF_REPORT, {"details": "NULL"}
     ),
     PersonalTable(
@@ -257,6 +263,22 @@ UPDATE decisions_decision t
 SET state = 'REFUSED', second_by = 'erasure', second_at = %(at)s
 WHERE t.report_id = ANY(%(reports)s) AND t.state = 'PENDING'
 """
+# Nor can the subject answer to a decline that waits.
+END_DECLINES = """
+UPDATE decisions_decision t
+SET state = 'WITHDRAWN', withdrawn_by = 'erasure', withdrawn_at = %(at)s
+WHERE t.report_id = ANY(%(reports)s) AND t.state = 'WAITING'
+"""
+END_NOTICES = """
+UPDATE decisions_adversenotice t
+SET state = 'ENDED', is_settled = true, stopped_at = NULL
+WHERE t.report_id = ANY(%(reports)s) AND (t.state <> 'ENDED' OR NOT t.is_settled)
+"""
+CLOSE_REVIEWS = """
+UPDATE privacy_subjectrequest t
+SET answered_at = %(at)s, outcome = 'WITHDRAWN', reason = 'The data was erased.'
+WHERE t.report_id = ANY(%(reports)s) AND t.kind = 'REVIEW' AND t.answered_at IS NULL
+"""
 # Figures go on counting levels and alerts, which the erasure deletes. The rows are in
 # one order, so that two erasures do not wait for each other in a circle.
 KEEP_COUNTS = """
@@ -297,7 +319,10 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         cursor.execute(STOP_MESSAGES, values)
         cursor.execute(STOP_RERUNS, values)
         cursor.execute(CLOSE_CORRECTIONS, values)
+        cursor.execute(CLOSE_REVIEWS, values)
         cursor.execute(END_PROPOSALS, values)
+        cursor.execute(END_DECLINES, values)
+        cursor.execute(END_NOTICES, values)
         cursor.execute(KEEP_COUNTS, values)
         for table in TABLES:
             cursor.execute(table.statement, values)

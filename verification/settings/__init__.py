@@ -33,6 +33,7 @@ from verification.settings.connections import (
     scanner_address,
 )
 from verification.settings.providers import (
+    credit_bureaus,
     find_missing_credentials,
     find_route_errors,
     live_providers,
@@ -455,7 +456,11 @@ SUBJECT_REQUEST_DAYS = {
     "CORRECTION": env.int("CORRECTION_DAYS", 14),
     "OBJECTION": env.int("OBJECTION_DAYS", 14),
     "ERASURE": env.int("ERASURE_DAYS", 14),
+    # Data Protection Act, 2019, section 35 (3): within a reasonable time
+    "REVIEW": env.int("REVIEW_DAYS", 14),
 }
+# What notices of declines say of credit bureaus.
+CREDIT_BUREAUS = credit_bureaus(env)
 IDEMPOTENCY_HOURS = 72
 
 # The payment provider in production: "paystack", "stripe" or "". Checkouts of another

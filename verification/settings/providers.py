@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from verification.settings.secrets import optional_secret
@@ -34,6 +37,8 @@ from verification.settings.secrets import optional_secret
 Adapter = tuple[str, dict[str, Any]]
 # Check -> country, or EVERYWHERE -> sources.
 Routes = dict[str, dict[str, tuple[str, ...]]]
+BUREAUS = Path(__file__).parents[1] / "decisions" / "bureaus.toml"
+BUREAU_TEXTS, LANGUAGES = ("law", "free_copy"), ("en", "sw")
 HOME_COUNTRY, EVERYWHERE, OTHERS = "KE", "*", "OTHERS"
 DEFAULT_ROUTES: Routes = {
     "IDENTITY": {HOME_COUNTRY: ("smile_id_v3", "smile_id", "prembly")},
@@ -421,3 +426,20 @@ def payment_providers(env: Env, link_days: int) -> dict[str, Adapter]:
             },
         )
     return table
+
+
+def credit_bureaus(env: Env) -> Path:
+    """Return the file that tells of credit bureaus. Raises ImproperlyConfigured."""
+    path: Path = env.path("CREDIT_BUREAUS", BUREAUS)
+    try:
+        found = tomllib.loads(path.read_text())
+        complete = all(found[name][code] for name in BUREAU_TEXTS for code in LANGUAGES)
+        named = all(one["name"] for one in found["bureaus"].values())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        complete = named = False
+    if not (complete and named):
+        raise ImproperlyConfigured(
+            f"CREDIT_BUREAUS must be a TOML file like {BUREAUS.name}: the texts "
+            f"{' and '.join(BUREAU_TEXTS)} in each language, and bureaus with a name."
+        )
+    return path

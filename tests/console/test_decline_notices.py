@@ -1,0 +1,141 @@
+"""Members see the notice of a decline with its proof, and hand it over."""
+
+import io
+from datetime import date
+
+import pytest
+from django.utils.timezone import localdate
+from pypdf import PdfReader
+
+from tests.world.clients import Api
+from tests.world.decisions import Officer
+from tests.world.notices import create_report, decline, deliver, wait
+from verification.backoffice.models import AuditEvent
+from verification.decisions.models import AdverseNotice, Decision, NoticeRule
+from verification.values.local_time import NAIROBI
+
+FIELDS = {"status": "DECLINED", "codes": ["OWN_CRITERIA"]}
+
+
+@pytest.fixture
+def officer(api: Api) -> Officer:
+    return Officer(api)
+
+
+def test_page_shows_the_proof_of_service(owner, api: Api, officer: Officer):
+    report = create_report(api)
+    decline(officer, report)
+    notice = deliver()
+
+    html = owner.page("reports-detail", report=report)
+
+    assert notice.number in html
+    assert "Served" in html
+    assert "w••••@kamau.test" in html
+    assert "Sandbox Credit Bureau" in html
+
+
+def test_member_hands_the_notice_over(owner, api: Api, officer: Officer):
+    report = create_report(api, email=None)
+    decline(officer, report)
+    notice = AdverseNotice.objects.get()
+    page = owner.page("reports-detail", report=report)
+    assert "No message reached the person." in page
+
+    fields = {"by": "Peter Otieno", "on": localdate(timezone=NAIROBI).isoformat()}
+    said = owner.messages_after("notices-hand-over", fields, notice=notice.pk)
+
+    assert said == ["The hand-over is recorded."]
+    assert "Peter Otieno" in owner.page("reports-detail", report=report)
+    assert AuditEvent.objects.filter(action="notice.handed-over").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "Say who handed it over, and when."),
+        (
+            {"by": "Peter", "on": date(2020, 1, 1).isoformat()},
+            "It cannot have been handed over before the decision.",
+        ),
+    ],
+)
+def test_hand_over_that_cannot_be_is_refused(
+    owner, api: Api, officer: Officer, fields, message
+):
+    decline(officer, create_report(api))
+    notice = AdverseNotice.objects.get()
+
+    said = owner.messages_after("notices-hand-over", fields, notice=notice.pk)
+
+    assert said == [message]
+    assert not notice.facts.exists()
+
+
+def test_notice_is_sent_again_after_a_minute(owner, api: Api, officer: Officer):
+    decline(officer, create_report(api))
+    where = {"notice": AdverseNotice.objects.get().pk}
+
+    said = owner.messages_after("notices-resend", {}, **where)
+    assert said == ["The notice was sent within the last minute."]
+    AdverseNotice.objects.update(messaged_at="2026-01-01T00:00Z")
+    assert owner.messages_after("notices-resend", {}, **where) == [
+        "The notice is on its way."
+    ]
+
+
+def test_pdf_has_the_proof(owner, api: Api, officer: Officer):
+    decline(officer, create_report(api))
+    notice = deliver()
+
+    answer = owner.http.get(owner.url("notices-pdf", notice=notice.pk) + "?proof")
+
+    text = "".join(
+        page.extract_text() for page in PdfReader(io.BytesIO(answer.content)).pages
+    )
+    assert "Proof of service" in text
+    assert "w••••@kamau.test" in text
+    plain = owner.get("notices-pdf", notice=notice.pk).content
+    assert "Proof" not in PdfReader(io.BytesIO(plain)).pages[0].extract_text()
+
+
+def test_owner_sets_the_waiting_time(owner, api: Api):
+    for typed in ("0", "31", "soon"):
+        fields = {"waiting_days": typed}
+        said = owner.messages_after("settings-notices", fields)
+        assert said == ["Enter a number from 1 to 30"]
+
+    assert owner.messages_after("settings-notices", {"waiting_days": "5"}) == ["Saved."]
+
+    assert NoticeRule.objects.get().waiting_days == 5
+    assert AuditEvent.objects.filter(action="notice-settings.changed").exists()
+
+
+def test_member_takes_a_waiting_decline_back(owner, api: Api):
+    wait(5, api)
+    report = create_report(api)
+    said = owner.messages_after("reports-decide", FIELDS, report=report)
+    assert said == ["The person gets a notice. The decline counts once its time is up."]
+    assert "A decline waits" in owner.page("reports-detail", report=report)
+
+    where = {"decision": Decision.objects.get().pk}
+    assert owner.messages_after("reports-withdraw", {}, **where) == [
+        "The decline is taken back."
+    ]
+
+    assert "taken back" in owner.page("reports-detail", report=report)
+
+
+def test_form_asks_for_other_grounds_after_a_credit_check(owner, api: Api):
+    report = create_report(api)
+    fields = {**FIELDS, "codes": ["ADVERSE_CREDIT"], "not_on_bureau": "Forged"}
+
+    html = owner.post("reports-decide", fields, report=report).content.decode()
+
+    assert "A reason that you chose comes from a credit bureau" in html
+    assert not Decision.objects.exists()
+    owner.post("reports-decide", {**FIELDS, "not_on_bureau": "Forged"}, report=report)
+    assert Decision.objects.get().not_on_bureau == "Forged"
+    assert not AdverseNotice.objects.exists()
+    other = create_report(api, "IDENTITY", idNumber="22222222")
+    assert "not_on_bureau" not in owner.page("reports-detail", report=other)

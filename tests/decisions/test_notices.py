@@ -1,0 +1,487 @@
+"""A decline that rests on a bureau's result is served on the person, with a proof."""
+
+from datetime import datetime, timedelta
+
+import pytest
+import time_machine
+from django.db import IntegrityError, connection, transaction
+
+from tests.world.clients import Api, company, erase, person
+from tests.world.corrections import dispute, reviewer
+from tests.world.decisions import DECLINE, Officer, decide
+from tests.world.notices import (
+    EMAIL,
+    create_report,
+    decline,
+    decline_by_policy,
+    deliver,
+    wait,
+)
+from tests.world.threads import run_at_once
+from verification.backoffice.models import AuditEvent
+from verification.decisions import decide as verbs
+from verification.decisions import notices
+from verification.decisions.decide import (
+    Maker,
+    NewDecision,
+    Obstacle,
+    ReportDecisionRefused,
+    finish_waiting_declines,
+)
+from verification.decisions.models import (
+    AdverseNotice,
+    Case,
+    Decision,
+    NoticeFact,
+)
+from verification.decisions.notices import (
+    NoticeObstacle,
+    NoticeRefused,
+    add_working_days,
+    record_outcomes,
+)
+from verification.notifications.delivery import send_due_notifications
+from verification.notifications.models import Block, Kind, Notification
+from verification.notifications.recipients import block
+from verification.privacy import corrections
+from verification.privacy.models import Origin, SubjectRequest
+from verification.privacy.objections import object_to_use
+from verification.privacy.reviews import answer_reviews, request_review
+from verification.reports.models import Report
+from webhooks.models import Event
+
+OTHER = {"status": "DECLINED", "reasonCodes": ["OWN_CRITERIA"]}
+
+
+@pytest.fixture
+def report_id(api: Api) -> str:
+    return create_report(api)
+
+
+def messages() -> list[Notification]:
+    return list(Notification.objects.filter(kind=Kind.ADVERSE_NOTICE).order_by("id"))
+
+
+def test_decline_after_a_credit_check_is_served(
+    api: Api, officer: Officer, report_id: str
+):
+    decline(officer, report_id)
+
+    (message,) = messages()
+    assert message.recipient == EMAIL
+    assert message.report_id == AdverseNotice.objects.get().report_id
+    # The reasons are on the page alone.
+    assert message.context.keys() <= {
+        "requester", "requesterContact", "firstName", "link"
+    }  # fmt: skip
+    notice = AdverseNotice.objects.get()
+    assert (notice.rests_on_bureau, notice.is_automated) == (True, False)
+    assert notice.bureaus == ["sandbox"]
+    assert notice.state == "SENDING"
+
+
+@pytest.mark.parametrize("status", ["APPROVED", "REVIEW"])
+def test_only_declines_have_a_notice(officer: Officer, report_id: str, status: str):
+    officer.decide(report_id, status)
+
+    assert not AdverseNotice.objects.exists()
+
+
+def test_decline_without_a_credit_check_has_no_notice(api: Api, officer: Officer):
+    decline(officer, create_report(api, "IDENTITY"))
+
+    assert not AdverseNotice.objects.exists()
+
+
+def test_reason_from_a_bureau_needs_a_notice_without_a_check(
+    api: Api, officer: Officer
+):
+    decline(officer, create_report(api, "IDENTITY"), "ADVERSE_CREDIT")
+
+    assert AdverseNotice.objects.get().bureaus == []
+
+
+def test_maker_says_that_the_decline_rests_on_no_bureau(
+    officer: Officer, report_id: str
+):
+    made = decline(officer, report_id, not_on_bureau="The ID card is forged")
+
+    assert not AdverseNotice.objects.exists()
+    assert Decision.objects.get().not_on_bureau == "The ID card is forged"
+    said = AuditEvent.objects.get(action="decision.not-on-bureau")
+    assert said.object_id == str(made.pk)
+
+
+def test_key_says_that_the_decline_rests_on_no_bureau(
+    deciding_api: Api, report_id: str
+):
+    path = f"/reports/{report_id}/decision"
+    problem = deciding_api.refused(path, {**DECLINE, "notOnBureau": "Forged"})
+    assert problem["errors"][0]["pointer"] == "#/notOnBureau"
+    problem = deciding_api.refused(
+        path, {"status": "APPROVED", "notOnBureau": "Forged"}
+    )
+    assert problem["errors"][0]["pointer"] == "#/notOnBureau"
+
+    made = decide(deciding_api, report_id, OTHER, notOnBureau="Forged")
+
+    assert made["notOnBureau"] == "Forged"
+    assert made["notice"] is None
+
+
+def test_delivered_message_is_the_proof(officer: Officer, report_id: str):
+    decline(officer, report_id)
+
+    notice = deliver()
+
+    assert notice.state == "SERVED"
+    fact = notice.facts.get()
+    assert (fact.kind, fact.channel) == ("SENT", "EMAIL")
+    assert fact.at == notice.served_at
+    assert fact.details == {"address": "w••••@kamau.test"}
+    record_outcomes()
+    assert notice.facts.count() == 1
+
+
+def test_outcome_is_recorded_after_a_kill(officer: Officer, report_id: str):
+    decline(officer, report_id)
+    send_due_notifications()
+    assert not NoticeFact.objects.exists()
+
+    # The job that was killed runs again, and so does another.
+    for _ in range(2):
+        record_outcomes()
+
+    assert NoticeFact.objects.count() == 1
+
+
+def test_bounced_address_leaves_the_notice_to_be_handed_over(
+    officer: Officer, report_id: str
+):
+    decline(officer, report_id)
+    Notification.objects.update(status="FAILED", error="REFUSED", next_attempt_at=None)
+
+    record_outcomes()
+
+    notice = AdverseNotice.objects.get()
+    assert notice.state == "UNDELIVERED"
+    fact = notice.facts.get()
+    assert (fact.kind, fact.error) == ("FAILED", "REFUSED")
+
+
+@pytest.mark.parametrize("subject", [{"email": None}])
+def test_person_without_an_address_is_handed_the_notice(
+    api: Api, officer: Officer, subject
+):
+    decline(officer, create_report(api, **subject))
+    notice = AdverseNotice.objects.get()
+    assert (notice.state, notice.is_settled) == ("UNDELIVERED", True)
+
+    today = notices.now().astimezone(notices.NAIROBI).date()
+    notices.hand_over(
+        officer.client, notice.pk, officer.member, officer.actor,
+        by="Peter Otieno", on=today,
+    )  # fmt: skip
+
+    notice.refresh_from_db()
+    fact = notice.facts.get()
+    assert (notice.state, fact.kind) == ("SERVED", "HANDED_OVER")
+    assert fact.details == {"by": "Peter Otieno", "on": today.isoformat()}
+    assert fact.recorded_by == officer.client.actor
+
+
+@pytest.mark.parametrize(
+    ("days", "obstacle"),
+    [(-1, NoticeObstacle.TOO_EARLY), (1, NoticeObstacle.IN_FUTURE)],
+)
+def test_hand_over_has_a_possible_day(officer: Officer, report_id, days, obstacle):
+    decline(officer, report_id)
+    day = notices.now().astimezone(notices.NAIROBI).date() + timedelta(days=days)
+
+    with pytest.raises(NoticeRefused) as refusal:
+        notices.hand_over(
+            officer.client, AdverseNotice.objects.get().pk, officer.member,
+            officer.actor, by="Peter", on=day,
+        )  # fmt: skip
+
+    assert refusal.value.obstacle == obstacle
+    assert not NoticeFact.objects.exists()
+
+
+def test_company_is_handed_the_notice(api: Api, officer: Officer):
+    item = company(email=EMAIL)
+    item["checksRequested"] = ["CREDITBUREAU_COMP"]
+    made = api.create({**item, "consent": person()["consent"]})["id"]
+    api.work()
+
+    decline(officer, made)
+
+    assert AdverseNotice.objects.get().state == "UNDELIVERED"
+    assert not messages()
+
+
+def test_block_and_suspension_do_not_stop_the_notice(
+    api: Api, officer: Officer, report_id: str
+):
+    block(api.workspace.pk, [("EMAIL", EMAIL)], Block.Reason.UNWANTED)
+    decline(officer, report_id)
+    api.workspace.suspend("Unpaid")
+
+    assert deliver().state == "SERVED"
+
+
+def test_resend_is_another_round(officer: Officer, report_id: str):
+    decline(officer, report_id)
+    notice = deliver()
+
+    with time_machine.travel(notices.now() + timedelta(minutes=2)):
+        notices.resend(officer.client, notice.pk, officer.member)
+    # The database's clock counts for the outbox.
+    Notification.objects.filter(status="PENDING").update(next_attempt_at=notices.now())
+    notice = deliver()
+
+    assert (notice.rounds, notice.state) == (2, "SERVED")
+    assert [fact.kind for fact in notice.facts.all()] == ["SENT", "SENT"]
+
+
+def test_facts_are_append_only(officer: Officer, report_id: str):
+    decline(officer, report_id)
+    deliver()
+
+    for change in ({"kind": "FAILED"}, {"error": "REFUSED"}):
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            NoticeFact.objects.update(**change)
+    with (
+        connection.cursor() as cursor,
+        pytest.raises(IntegrityError, match="append-only"),
+        transaction.atomic(),
+    ):
+        cursor.execute("DELETE FROM decisions_noticefact")
+
+
+def test_policy_declines_with_a_notice_whatever_it_rests_on(api: Api):
+    decline_by_policy(api, create_report(api, "IDENTITY"))
+
+    notice = AdverseNotice.objects.get()
+    assert (notice.rests_on_bureau, notice.is_automated) == (False, True)
+
+
+def test_waiting_decline_counts_after_its_days(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+    assert (made.state, made.final_at) == ("WAITING", None)
+    assert api.report(report_id)["decision"] is None
+    assert api.report(report_id)["proposedDecision"]["id"] == str(made.pk)
+    assert not Event.objects.filter(name="report.decided").exists()
+    notice = deliver()
+    assert notice.waits_until == add_working_days(notice.served_at, 5)
+
+    with time_machine.travel(notice.waits_until - timedelta(minutes=1)):
+        finish_waiting_declines()
+    assert Decision.objects.get().state == "WAITING"
+    with time_machine.travel(notice.waits_until):
+        finish_waiting_declines()
+        finish_waiting_declines()
+
+    report = api.report(report_id)
+    assert report["decision"]["state"] == "FINAL"
+    assert report["decision"]["decidedAt"] > report["decision"]["madeAt"]
+    assert Event.objects.filter(name="report.decided").count() == 1
+
+
+def test_clock_waits_for_the_service(api: Api, officer: Officer):
+    wait(1, api)
+    decline(officer, create_report(api, email=None))
+
+    with time_machine.travel(notices.now() + timedelta(days=90)):
+        finish_waiting_declines()
+        assert Decision.objects.get().state == "WAITING"
+        notice = AdverseNotice.objects.get()
+        notices.hand_over(
+            officer.client, notice.pk, officer.member, officer.actor,
+            by="Peter", on=notices.now().astimezone(notices.NAIROBI).date(),
+        )  # fmt: skip
+    with time_machine.travel(notices.now() + timedelta(days=94)):
+        finish_waiting_declines()
+    assert Decision.objects.get().state == "FINAL"
+
+
+def test_correction_stops_the_clock(api: Api, officer: Officer, report_id: str):
+    wait(5, api)
+    decline(officer, report_id)
+    until = deliver().waits_until
+    correction = dispute(report_id, "CRB_SCORE")
+
+    start = notices.now()
+    finish_waiting_declines()
+    with time_machine.travel(until + timedelta(days=1)):
+        finish_waiting_declines()
+        assert Decision.objects.get().state == "WAITING"
+        corrections.withdraw(correction.pk)
+        finish_waiting_declines()
+        notice = AdverseNotice.objects.get()
+
+    assert notice.stopped_at is None
+    stood = notice.waits_until - until
+    assert stood >= until + timedelta(days=1) - start - timedelta(minutes=1)
+    assert Decision.objects.get().state == "WAITING"
+    with time_machine.travel(notice.waits_until):
+        finish_waiting_declines()
+    assert Decision.objects.get().state == "FINAL"
+
+
+def test_corrected_result_ends_a_waiting_decline(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(1, api)
+    decline(officer, report_id)
+    until = deliver().waits_until
+    correction = corrections.take(dispute(report_id, "CRB_SCORE").pk, reviewer())
+    corrections.rerun(correction.pk, reviewer())
+    api.work()
+    corrections.correct(correction.pk, reviewer(), "The bureau was wrong.")
+
+    with time_machine.travel(until + timedelta(days=1)):
+        finish_waiting_declines()
+
+    assert Decision.objects.get().state == "WITHDRAWN"
+    assert not Event.objects.filter(name="report.decided").exists()
+
+
+def test_review_stops_the_clock(api: Api, officer: Officer, report_id: str):
+    wait(1, api)
+    first = decline_by_policy(api, report_id)
+    notice = deliver()
+    request_review(notice.pk)
+    assert Case.objects.get().cause == "REQUESTED"
+
+    with time_machine.travel(notice.waits_until + timedelta(days=1)):
+        finish_waiting_declines()
+    assert Decision.objects.get().state == "WAITING"
+
+    officer.decide(report_id, "APPROVED", replaces=first.pk)
+    answer_reviews(report_id)
+    assert SubjectRequest.objects.get(kind="REVIEW").outcome == "DONE"
+    assert Case.objects.get().closed_at
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_decline_and_its_end_at_once_one_wins(api: Api, officer: Officer):
+    wait(1, api)
+    report_id = create_report(api)
+    made = decline(officer, report_id)
+    deliver()
+    AdverseNotice.objects.update(waits_until=notices.now())
+
+    def act(number: int):
+        if number % 2:
+            return finish_waiting_declines()
+        return verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+
+    run_at_once(4, act)
+
+    made.refresh_from_db()
+    assert made.state in ("FINAL", "WITHDRAWN")
+    told = Event.objects.filter(name="report.decided").count()
+    assert told == (made.state == "FINAL")
+
+
+def test_objection_ends_a_waiting_decline(api: Api, officer: Officer, report_id: str):
+    wait(1, api)
+    decline(officer, report_id)
+    until = deliver().waits_until
+    object_to_use(Report.objects.get().pk, Origin.SUBJECT, requested_by="subject")
+
+    with time_machine.travel(until):
+        finish_waiting_declines()
+
+    ended = Decision.objects.get()
+    assert (ended.state, ended.withdrawn_by) == ("WITHDRAWN", "service")
+    assert AdverseNotice.objects.get().state == "ENDED"
+
+
+def test_member_takes_a_waiting_decline_back(
+    api: Api, officer: Officer, second: Officer, report_id: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+
+    verbs.withdraw(second.client, made.pk, second.member, second.actor)
+
+    made.refresh_from_db()
+    assert made.state == "WITHDRAWN"
+    assert made.withdrawn_by_user == second.member.user_id
+    report = api.report(report_id)
+    assert (report["decision"], report["proposedDecision"]) == (None, None)
+    with pytest.raises(ReportDecisionRefused) as refusal:
+        verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+    assert refusal.value.obstacle == Obstacle.ANSWERED
+
+
+def test_approval_takes_the_place_of_a_waiting_decline(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+
+    with pytest.raises(ReportDecisionRefused) as refusal:
+        officer.decide(report_id, "APPROVED")
+    assert refusal.value.decision_id == made.pk
+    officer.decide(report_id, "APPROVED", replaces=made.pk)
+
+    made.refresh_from_db()
+    assert made.state == "WITHDRAWN"
+    assert api.report(report_id)["decision"]["status"] == "APPROVED"
+
+
+def test_second_member_confirms_before_the_decline_waits(
+    api: Api, officer: Officer, second: Officer, report_id: str
+):
+    wait(5, api)
+    maker = Maker.of_member(officer.member, officer.actor)
+    new = NewDecision("DECLINED", ["OWN_CRITERIA"])
+    made = verbs.decide(officer.client, report_id, new, maker, as_proposal=True)
+    assert not AdverseNotice.objects.exists()
+
+    confirmed = second.confirm(made)
+
+    assert confirmed.state == "WAITING"
+    notice = AdverseNotice.objects.get()
+    with time_machine.travel(notice.created_at + timedelta(days=9)):
+        deliver()
+    with time_machine.travel(notice.created_at + timedelta(days=30)):
+        finish_waiting_declines()
+    assert Decision.objects.get().state == "FINAL"
+
+
+def test_erasure_ends_notice_and_waiting_decline(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    decline(officer, report_id)
+    deliver()
+
+    erase(api, report_id)
+
+    assert Decision.objects.get().state == "WITHDRAWN"
+    notice = AdverseNotice.objects.get()
+    assert (notice.state, notice.facts.get().details) == ("ENDED", None)
+    with time_machine.travel(notices.now() + timedelta(days=30)):
+        finish_waiting_declines()
+    assert not Event.objects.filter(name="report.decided").exists()
+
+
+@pytest.mark.parametrize(
+    ("at", "days", "until"),
+    [
+        ("2026-11-23T09:00Z", 5, "2026-11-30T09:00Z"),
+        ("2026-11-27T09:00Z", 1, "2026-11-30T09:00Z"),
+        # It is Saturday in Nairobi already.
+        ("2026-11-27T22:00Z", 1, "2026-11-29T22:00Z"),
+    ],
+)
+def test_working_days_are_those_of_nairobi(at: str, days: int, until: str):
+    moment = datetime.fromisoformat(at)
+    assert add_working_days(moment, days) == datetime.fromisoformat(until)

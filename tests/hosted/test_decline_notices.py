@@ -1,0 +1,247 @@
+"""The page of a declined application: who sees it, what it says, and the review."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+from pypdf import PdfReader
+
+from tests.world.clients import Api, erase
+from tests.world.decisions import Officer
+from tests.world.notices import decline, decline_by_policy, deliver, wait
+from tests.world.subject import Visitor, visible_text
+from verification.decisions.models import AdverseNotice, NoticeFact
+from verification.notifications.models import Kind, Notification
+from verification.privacy.models import SubjectRequest
+from verification.privacy.reviews import answer_reviews
+
+pytestmark = pytest.mark.django_db
+
+DECLINED = "Your application was declined"
+CHALLENGE = "Confirm that it is you"
+ASK = "Ask for a review by a person"
+
+
+@pytest.fixture
+def officer(api: Api) -> Officer:
+    return Officer(api)
+
+
+@pytest.fixture
+def subject(api: Api, ask: Any) -> Visitor:
+    """Return a subject who consented to a report that is ready."""
+    visitor = ask(subject={"email": "wanjiku@kamau.test"})
+    visitor.enter()
+    assert visitor.grant().status_code == 303
+    api.work()
+    return visitor
+
+
+def reader(language: str = "en") -> Visitor:
+    """Return the visitor who opens the link of the newest notice's message."""
+    sent = Notification.objects.filter(kind=Kind.ADVERSE_NOTICE).order_by("pk").last()
+    visitor = Visitor(sent.context["link"], accept_language=language)
+    visitor.open()
+    return visitor
+
+
+def proved(visitor: Visitor) -> str:
+    """Prove to be the subject; return the page of the notice."""
+    visitor.link = visitor.link.removesuffix("/notice")
+    visitor.see_data()
+    answer = visitor.browser.get(f"{visitor.page}notice", follow=True)
+    visitor.page = answer.request["PATH_INFO"]
+    return answer.content.decode()
+
+
+def test_link_asks_for_the_proof_first(officer: Officer, subject: Visitor):
+    decline(officer, subject.report_id)
+    visitor = reader()
+
+    page = visitor.browser.get(visitor.page, follow=True).content.decode()
+
+    assert CHALLENGE in page
+    assert DECLINED not in page
+    assert not NoticeFact.objects.exists()
+
+
+def test_page_names_client_bureau_reasons_and_rights(
+    officer: Officer, subject: Visitor
+):
+    decline(officer, subject.report_id)
+
+    page = proved(reader())
+
+    text = visible_text(page)
+    for words in (
+        DECLINED,
+        "Acacia Lenders",
+        "Sandbox Credit Bureau",
+        "https://bureau.example",
+        "Other criteria of ours that are not met",
+        "free of charge once a year",
+        "Legal Notice 55 of 2020",
+        "This is wrong: CRB score",
+        "Object to further use",
+        "Office of the Data Protection Commissioner",
+    ):
+        assert words in text, words
+    assert ASK not in text
+    assert len(page.encode()) < 40_000
+    assert re.search(r'href="/c/v/[^"]+/data/wrong/[^"]+"', page)
+    assert "<script" not in page
+    kinds = [fact.kind for fact in NoticeFact.objects.all()]
+    assert kinds == ["OPENED"]
+
+
+def test_page_is_in_kiswahili(officer: Officer, subject: Visitor):
+    decline(officer, subject.report_id)
+    visitor = reader("sw")
+
+    text = visible_text(proved(visitor))
+
+    assert "Ombi lako lilikataliwa" in text
+    assert "Vigezo vyetu vingine visivyotimizwa" in text
+
+
+def test_first_visit_alone_is_a_fact(officer: Officer, subject: Visitor):
+    decline(officer, subject.report_id)
+    visitor = reader()
+    proved(visitor)
+    visitor.text()
+    for _ in range(2):
+        assert visitor.get("/notice.pdf").status_code == 200
+
+    kinds = [fact.kind for fact in AdverseNotice.objects.get().facts.all()]
+    assert kinds == ["OPENED", "DOWNLOADED"]
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("en", "The main reasons"), ("sw", "Sababu kuu")],
+)
+def test_pdf_is_tagged_and_in_the_language(
+    officer: Officer, subject: Visitor, language: str, words: str
+):
+    decline(officer, subject.report_id)
+    visitor = reader(language)
+    proved(visitor)
+
+    document = PdfReader(io.BytesIO(visitor.get("/notice.pdf").content))
+
+    text = "".join(page.extract_text() for page in document.pages)
+    assert words in text
+    assert "Sandbox Credit Bureau" in text
+    assert document.trailer["/Root"]["/MarkInfo"]["/Marked"]
+
+
+def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Visitor):
+    wait(5, api)
+    decline(officer, subject.report_id)
+    deliver()
+
+    assert "does not count yet. Until" in visible_text(proved(reader()))
+
+
+def test_withdrawn_decline_says_so(api: Api, officer: Officer, subject: Visitor):
+    wait(5, api)
+    made = decline(officer, subject.report_id)
+    officer.decide(subject.report_id, "APPROVED", replaces=made.pk)
+
+    assert "has taken this decision back" in visible_text(proved(reader()))
+
+
+def test_notice_of_another_person_is_not_shown(
+    api: Api, officer: Officer, subject: Visitor, ask: Any
+):
+    other = ask(subject={"fullName": "Amina Baraka", "idNumber": "22222222"})
+    other.enter()
+    other.grant(name="Amina Baraka")
+    api.work()
+    decline(officer, subject.report_id)
+    decline(officer, other.report_id)
+    visitor = reader()
+    mine = proved(visitor)
+    theirs = AdverseNotice.objects.exclude(report=visitor_report(visitor)).get()
+
+    path = re.sub(r"notices/.*", f"notices/{theirs.pk}", visitor.page)
+    answer = visitor.browser.get(path)
+
+    assert DECLINED in mine
+    assert answer.status_code == 303
+    assert not theirs.facts.exists()
+
+
+def visitor_report(visitor: Visitor) -> Any:
+    return AdverseNotice.objects.get(pk=visitor.page.rsplit("/", 1)[-1]).report_id
+
+
+def test_erased_person_reads_that_it_is_erased(
+    api: Api, officer: Officer, subject: Visitor
+):
+    decline(officer, subject.report_id)
+    visitor = reader()
+    proved(visitor)
+
+    erase(api, subject.report_id)
+
+    page = visitor.browser.get(visitor.page, follow=True).content.decode()
+    assert DECLINED not in page
+    assert "Other criteria" not in page
+
+
+def test_decline_without_a_person_offers_a_review(api: Api, subject: Visitor):
+    decline_by_policy(api, subject.report_id)
+    visitor = reader()
+
+    text = visible_text(proved(visitor))
+
+    assert "No person has looked at it." in text
+    assert ASK in text
+    for _ in range(2):
+        assert visitor.post("/review").status_code == 303
+    assert "You asked for it on" in visible_text(visitor.text())
+    request = SubjectRequest.objects.get(kind="REVIEW")
+    assert (request.answered_at, request.origin) == (None, "SUBJECT")
+    trail = api.get(f"/reports/{subject.report_id}/events").json()["events"]
+    assert trail[-1]["trigger"] == "review by a person asked for"
+
+
+def test_get_asks_for_no_review(api: Api, subject: Visitor):
+    decline_by_policy(api, subject.report_id)
+    visitor = reader()
+    proved(visitor)
+
+    assert visitor.get("/review").status_code == 405
+    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
+
+
+def test_decision_of_a_person_answers_the_review(
+    api: Api, officer: Officer, subject: Visitor
+):
+    first = decline_by_policy(api, subject.report_id)
+    visitor = reader()
+    proved(visitor)
+    visitor.post("/review")
+
+    officer.decide(subject.report_id, "APPROVED", replaces=first.pk)
+    answer_reviews(subject.report_id)
+
+    request = SubjectRequest.objects.get(kind="REVIEW")
+    assert request.outcome == "DONE"
+    text = visible_text(visitor.text())
+    assert "your application is approved" in text
+    assert "A person looked at it on" in text
+    sent = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+    assert sent.context["link"].endswith("/notice")
+
+
+def test_decline_of_a_person_offers_no_review(officer: Officer, subject: Visitor):
+    decline(officer, subject.report_id)
+    visitor = reader()
+    proved(visitor)
+
+    visitor.post("/review")
+
+    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()

@@ -1,0 +1,127 @@
+"""Notices of declines on a page of a report: resend, hand-over, PDF; and their rule."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.translation import get_language, gettext_lazy
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+
+from verification.console import forms
+from verification.console.base import Place, member_required
+from verification.decisions import notices
+from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
+from verification.decisions.notices import NoticeObstacle, NoticeRefused
+from verification.documents.decline_notice import notice_pdf
+from verification.reports.links import ResendTooSoon
+from verification.reports.models import Report
+from workspaces.members import Permission
+
+REFUSALS: dict[NoticeObstacle, Any] = {
+    NoticeObstacle.ENDED: gettext_lazy("The notice is not needed any more."),
+    NoticeObstacle.ERASED: gettext_lazy("The personal data of the report was erased."),
+    NoticeObstacle.NO_ADDRESS: gettext_lazy(
+        "No message can reach the person: hand over the PDF instead."
+    ),
+    NoticeObstacle.TOO_OFTEN: gettext_lazy(
+        "The notice was sent too often. Hand over the PDF instead."
+    ),
+    NoticeObstacle.TOO_EARLY: gettext_lazy(
+        "It cannot have been handed over before the decision."
+    ),
+    NoticeObstacle.IN_FUTURE: gettext_lazy(
+        "It cannot have been handed over on a day to come."
+    ),
+}
+
+
+def notices_context(report: Report) -> list[dict[str, Any]]:
+    """Return what the page of a report shows of its notices, newest first."""
+    rows = AdverseNotice.objects.filter(report=report).select_related("decision")
+    return [
+        {
+            "row": row,
+            "bureaus": notices.bureaus_of(row),
+            "facts": list(row.facts.all()),
+            "is_open": row.state != NoticeState.ENDED and not report.erased_at,
+            "form": forms.HandOverForm(),
+        }
+        for row in rows.prefetch_related("facts").order_by("-pk")
+    ]
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def resend(place: Place, notice: UUID) -> HttpResponse:
+    report_id = _find(place, notice).report_id
+    try:
+        with transaction.atomic():
+            sent = notices.resend(place.client, notice, place.member)
+            place.record("notice.sent-again", sent)
+    except NoticeRefused as e:
+        error = REFUSALS[e.obstacle]
+        return place.to("reports-detail", error=error, report=report_id)
+    except ResendTooSoon:
+        error = _("The notice was sent within the last minute.")
+        return place.to("reports-detail", error=error, report=report_id)
+    done = _("The notice is on its way.")
+    return place.to("reports-detail", success=done, report=report_id)
+
+
+@require_POST
+@member_required(Permission.DECIDE_REPORTS)
+def hand_over(place: Place, notice: UUID) -> HttpResponse:
+    """Record who handed the notice to the person, and when."""
+    report_id = _find(place, notice).report_id
+    form = forms.HandOverForm(place.posted)
+    if not form.is_valid():
+        error = _("Say who handed it over, and when.")
+        return place.to("reports-detail", error=error, report=report_id)
+    try:
+        notices.hand_over(
+            place.client, notice, place.member, place.by.actor, **form.cleaned_data
+        )
+    except NoticeRefused as e:
+        error = REFUSALS[e.obstacle]
+        return place.to("reports-detail", error=error, report=report_id)
+    done = _("The hand-over is recorded.")
+    return place.to("reports-detail", success=done, report=report_id)
+
+
+@member_required(Permission.DECIDE_REPORTS)
+def pdf(place: Place, notice: UUID) -> HttpResponse:
+    """Return the notice to hand over; `?proof` adds the proof of its service."""
+    found = _find(place, notice)
+    place.record("notice.pdf-downloaded", found)
+    language = found.language or get_language() or "en"
+    document = notice_pdf(found, language, proof="proof" in place.request.GET)
+    return HttpResponse(
+        document,
+        content_type="application/pdf",
+        headers={"Content-Disposition": f'attachment; filename="{found.number}.pdf"'},
+    )
+
+
+@require_POST
+@member_required(Permission.MANAGE_SETTINGS)
+def edit_rule(place: Place) -> HttpResponse:
+    """Set how long declines with a notice wait."""
+    rule = notice_rule_of(place.workspace)
+    form = forms.NoticeRuleForm(place.posted, instance=rule)
+    if not form.is_valid():
+        error = _("Enter a number from 1 to 30")
+        return place.to("settings-decisions", error=error)
+    with transaction.atomic():
+        form.save()
+        place.record("notice-settings.changed", rule, *form.changed_data)
+    return place.to("settings-decisions", success=_("Saved."))
+
+
+def _find(place: Place, notice: UUID) -> AdverseNotice:
+    lookups = {f"report__{name}": value for name, value in place.lookups.items()}
+    rows = AdverseNotice.objects.select_related("decision", "report__workspace")
+    return rows.filter(**lookups).get(pk=notice)

@@ -1,0 +1,484 @@
+"""The notice of a decline: who gets it, its messages, and the proof of its service.
+
+A decline needs a notice if it rests on a credit bureau's result (Banking (Credit
+Reference Bureau) Regulations, 2020, regulation 2: "adverse action notice"), or if no
+person has looked at it (Data Protection Act, 2019, section 35). The messages hold a
+link alone: the page with the reasons lies behind the proof of `hosted.subject_data`.
+Where no message reaches the person, the client hands over the PDF, and says so.
+
+A workspace may let such a decline wait (`NoticeRule`). Its clock starts with the
+service of the notice, and stands while a correction or a review is open.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from verification import links
+from verification.backoffice import audit
+from verification.backoffice.approvals import DecisionRefused
+from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.consents.links import (
+    AccessNotSendable,
+    opens_data,
+    renew_access_link,
+)
+from verification.consents.messages import messages_to
+from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
+from verification.decisions.models import (
+    AdverseNotice,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+    FactKind,
+    MakerKind,
+    NoticeFact,
+    NoticeState,
+    ReasonCode,
+    notice_rule_of,
+)
+from verification.jobs.claims import sweep
+from verification.jobs.queue import job, schedule_job
+from verification.notifications.models import (
+    BILINGUAL,
+    Channel,
+    Kind,
+    Notification,
+    NotificationError,
+    NotificationStatus,
+)
+from verification.notifications.outbox import OutgoingMessage, cancel, notify
+from verification.notifications.sms import sms_is_configured
+from verification.reports.links import RESEND_INTERVAL, require_resend_interval
+from verification.reports.models import Report
+from verification.reports.status import lock_report, record_note
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI
+from verification.values.masking import mask_email, mask_end
+from workspaces.members import Permission, require_present
+from workspaces.models import Client, Environment, Member
+
+# A path, because the register of requests lies above this package.
+ANSWER_REVIEWS = "verification.privacy.reviews.answer_reviews"
+MAX_ROUNDS = 10
+MAX_NAME_LENGTH = 100
+FRIDAY = 4
+
+
+class NoticeObstacle(StrEnum):
+    """Why a verb about a notice is refused."""
+
+    ENDED = "The notice is not needed any more."
+    ERASED = "The personal data of the report was erased."
+    NO_ADDRESS = "No message can reach the person: hand over the PDF instead."
+    TOO_OFTEN = f"The notice was sent {MAX_ROUNDS} times. Hand over the PDF instead."
+    TOO_EARLY = "It cannot have been handed over before the decision."
+    IN_FUTURE = "It cannot have been handed over on a day to come."
+
+
+class NoticeRefused(DecisionRefused):
+    """The verb changed nothing."""
+
+    def __init__(self, obstacle: NoticeObstacle) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle = obstacle
+
+
+@dataclass(frozen=True, slots=True)
+class Bureau:
+    """A credit bureau as notices name it; contacts may be blank."""
+
+    name: str
+    website: str = ""
+    email: str = ""
+    phone: str = ""
+    ussd: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """Why a decline needs a notice."""
+
+    results: list[CheckResult]
+    rests_on_bureau: bool
+    is_automated: bool
+
+
+def grounds_of(report: Report, decision: Decision) -> Grounds | None:
+    """Return why the decision needs a notice once it counts, or None.
+
+    It rests on a bureau's result if a reason code says so, or if the report has a
+    completed credit check and the maker does not say that the decline rests on others.
+    """
+    if decision.status != DecisionStatus.DECLINED:
+        return None
+    results = list(credit_results(report))
+    rests = bureau_codes_of(report, decision.codes or ()).exists() or (
+        bool(results) and not decision.not_on_bureau
+    )
+    is_automated = (
+        decision.made_by_kind == MakerKind.POLICY and decision.second_by_user is None
+    )
+    if not (rests or is_automated):
+        return None
+    return Grounds(results if rests else [], rests, is_automated)
+
+
+def credit_results(report: Report) -> QuerySet[CheckResult]:
+    """Return the completed credit checks of the report."""
+    return report.results.filter(
+        definition__category=CheckDefinition.Category.CREDIT,
+        status=ResultStatus.COMPLETED,
+    )
+
+
+def bureau_codes_of(report: Report, codes: Any) -> QuerySet[ReasonCode]:
+    """Return those of the reason codes that come from a credit bureau."""
+    return ReasonCode.objects.filter(
+        workspace=report.workspace_id, code__in=codes, from_bureau=True
+    )
+
+
+def waiting_days_of(report: Report, grounds: Grounds | None) -> int | None:
+    """Return how many working days the decline has to wait, or None."""
+    return notice_rule_of(report.workspace).waiting_days if grounds else None
+
+
+def serve(
+    report: Report,
+    decision: Decision,
+    grounds: Grounds,
+    waiting_days: int | None,
+    at: datetime,
+) -> AdverseNotice:
+    """Make the notice and send it, in the transaction of the decision.
+
+    The caller has locked the report.
+    """
+    sources = [(one.finding or {}).get("evidence") or {} for one in grounds.results]
+    notice = AdverseNotice(
+        decision=decision,
+        report=report,
+        bureaus=sorted({one["provider"] for one in sources if one.get("provider")}),
+        result_ids=[one.pk for one in grounds.results],
+        rests_on_bureau=grounds.rests_on_bureau,
+        is_automated=grounds.is_automated,
+        language=_language_of(report),
+        waiting_days=waiting_days,
+        created_at=at,
+    )
+    _send(report, notice, at)
+    return notice
+
+
+def end_notice(decision: Decision) -> None:
+    """End the notice of a decision that another one replaces, if it has one."""
+    AdverseNotice.objects.filter(decision=decision).update(
+        state=NoticeState.ENDED, stopped_at=None
+    )
+
+
+def end_reviews(report: Report, at: datetime) -> None:
+    """Note that a person has looked at the declines whose subject asked for it."""
+    asked = AdverseNotice.objects.filter(
+        report=report, review_asked_at__isnull=False, reviewed_at=None
+    )
+    if asked.update(reviewed_at=at):
+        schedule_job(ANSWER_REVIEWS, report.pk)
+
+
+@transaction.atomic
+def resend(client: Client, notice_id: UUID, member: Member) -> AdverseNotice:
+    """Send the notice again, to the addresses that the report has now.
+
+    Raises AdverseNotice.DoesNotExist, NotAllowed, NoticeRefused and ResendTooSoon.
+    """
+    report, notice = _lock_for(client, notice_id, member)
+    at = now()
+    if notice.rounds >= MAX_ROUNDS:
+        raise NoticeRefused(NoticeObstacle.TOO_OFTEN)
+    if notice.messaged_at:
+        require_resend_interval(notice.messaged_at, at)
+    served = notice.state == NoticeState.SERVED
+    cancel(*_causes(notice))
+    _send(report, notice, at)
+    if notice.is_settled:
+        raise NoticeRefused(NoticeObstacle.NO_ADDRESS)
+    if served:
+        notice.state = NoticeState.SERVED
+        notice.save(update_fields=["state"])
+    record_note(report, "notice of the decline sent again", client.actor, at)
+    return notice
+
+
+@transaction.atomic
+def hand_over(
+    client: Client,
+    notice_id: UUID,
+    member: Member,
+    actor: audit.Actor,
+    *,
+    by: str,
+    on: date,
+) -> AdverseNotice:
+    """Record that somebody handed the PDF to the person: that is its service.
+
+    Raises AdverseNotice.DoesNotExist, NotAllowed and NoticeRefused.
+    """
+    report, notice = _lock_for(client, notice_id, member)
+    at = now()
+    if on < notice.created_at.astimezone(NAIROBI).date():
+        raise NoticeRefused(NoticeObstacle.TOO_EARLY)
+    if on > at.astimezone(NAIROBI).date():
+        raise NoticeRefused(NoticeObstacle.IN_FUTURE)
+    NoticeFact.objects.create(
+        notice=notice,
+        kind=FactKind.HANDED_OVER,
+        at=at,
+        recorded_by=client.actor,
+        details={"by": by, "on": on.isoformat()},
+    )
+    _mark_served(notice, at)
+    notice.save()
+    record_note(report, "notice of the decline handed over", client.actor, at)
+    audit.record("notice.handed-over", actor, notice.decision)
+    return notice
+
+
+def record_once(notice: AdverseNotice, kind: FactKind) -> None:
+    """Record that the person opened or downloaded the notice, the first time."""
+    fact = NoticeFact(notice=notice, kind=kind, at=now())
+    NoticeFact.objects.bulk_create([fact], ignore_conflicts=True)
+
+
+@job
+def record_outcomes() -> None:
+    """Turn the outcomes of messages into facts, and start the clocks of declines."""
+    sweep(AdverseNotice.objects.filter(is_settled=False), _record_outcome)
+
+
+@transaction.atomic
+def _record_outcome(notice_id: UUID) -> None:
+    notices = AdverseNotice.objects.select_for_update(of=("self",), no_key=True)
+    notice = notices.select_related("decision", "report").get(pk=notice_id)
+    if notice.is_settled:
+        return
+    messages = list(Notification.objects.filter(cause__in=_causes(notice)))
+    ended = [one for one in messages if one.status != NotificationStatus.PENDING]
+    facts = [
+        _fact_of(notice, one)
+        for one in ended
+        if one.status != NotificationStatus.CANCELLED
+    ]
+    NoticeFact.objects.bulk_create(facts, ignore_conflicts=True)
+    sent = [fact.at for fact in facts if fact.kind == FactKind.SENT]
+    if sent and notice.state == NoticeState.SENDING:
+        _mark_served(notice, min(sent))
+    notice.is_settled = len(ended) == len(messages)
+    if notice.is_settled and notice.state == NoticeState.SENDING:
+        notice.state = NoticeState.UNDELIVERED
+    notice.save()
+
+
+def _fact_of(notice: AdverseNotice, message: Notification) -> NoticeFact:
+    # The sandbox sends to nobody but testers; its mailbox shows the message.
+    is_shown = message.error == NotificationError.SANDBOX
+    is_sent = message.status == NotificationStatus.SENT or is_shown
+    address = _masked(message.channel, message.recipient)
+    return NoticeFact(
+        notice=notice,
+        kind=FactKind.SENT if is_sent else FactKind.FAILED,
+        at=message.sent_at or now(),
+        channel=message.channel,
+        notification_id=message.pk,
+        error=message.error,
+        details={"address": address} if address else None,
+    )
+
+
+def _masked(channel: str, address: str | None) -> str:
+    if not address:
+        return ""
+    return mask_email(address) if channel == Channel.EMAIL else mask_end(address, 3)
+
+
+def _mark_served(notice: AdverseNotice, at: datetime) -> None:
+    """Note the first service, and start the clock of a decline that waits."""
+    notice.state = NoticeState.SERVED
+    notice.served_at = notice.served_at or at
+    waits = notice.decision.state == DecisionState.WAITING
+    if waits and notice.waiting_days and notice.waits_until is None:
+        notice.waits_until = add_working_days(at, notice.waiting_days)
+
+
+def add_working_days(at: datetime, days: int) -> datetime:
+    """Return the same time so many days later, from Monday to Friday in Nairobi.
+
+    Public holidays count as working days.
+    """
+    moment = at.astimezone(NAIROBI)
+    while days:
+        moment += timedelta(days=1)
+        days -= moment.weekday() <= FRIDAY
+    return moment.astimezone(at.tzinfo)
+
+
+def is_stopped(notice: AdverseNotice) -> bool:
+    """Return whether a correction or a review is open, so that the clock stands."""
+    return _stopped().filter(pk=notice.pk).exists()
+
+
+def _stopped() -> QuerySet[AdverseNotice]:
+    disputed = CheckResult.objects.filter(disputed_at__isnull=False)
+    in_review = Q(review_asked_at__isnull=False, reviewed_at=None)
+    return AdverseNotice.objects.filter(
+        in_review | Q(report__in=disputed.values("report"))
+    )
+
+
+def is_corrected(notice: AdverseNotice) -> bool:
+    """Return whether a correction replaced a result on which the decline rests."""
+    present = CheckResult.objects.filter(pk__in=notice.result_ids).count()
+    return present < len(notice.result_ids)
+
+
+def waiting_notices() -> QuerySet[AdverseNotice]:
+    return AdverseNotice.objects.filter(decision__state=DecisionState.WAITING)
+
+
+@transaction.atomic
+def move_clocks() -> None:
+    """Stop the clocks of declines under correction or review, and let others go on."""
+    at = now()
+    stopped = set(_stopped().filter(decision__state=DecisionState.WAITING))
+    waiting = waiting_notices().select_for_update(of=("self",), no_key=True)
+    for notice in waiting.filter(waits_until__isnull=False):
+        if notice in stopped and notice.stopped_at is None:
+            notice.stopped_at = at
+        elif notice not in stopped and notice.stopped_at and notice.waits_until:
+            notice.waits_until += at - notice.stopped_at
+            notice.stopped_at = None
+        else:
+            continue
+        notice.save(update_fields=["stopped_at", "waits_until"])
+
+
+@cache
+def _facts_of_bureaus(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text())
+
+
+def law(language: str) -> str:
+    """Return the name of the law that demands the notice."""
+    return str(_facts_of_bureaus(settings.CREDIT_BUREAUS)["law"][language])
+
+
+def free_copy(language: str) -> str:
+    """Return what the law says of a free copy of the bureau's report."""
+    return str(_facts_of_bureaus(settings.CREDIT_BUREAUS)["free_copy"][language])
+
+
+def bureaus_of(notice: AdverseNotice) -> list[Bureau]:
+    known = _facts_of_bureaus(settings.CREDIT_BUREAUS)["bureaus"]
+    return [Bureau(**known.get(name, {"name": name})) for name in notice.bureaus]
+
+
+def _lock_for(
+    client: Client, notice_id: UUID, member: Member
+) -> tuple[Report, AdverseNotice]:
+    """Return the client's notice with its report, which is locked."""
+    own = AdverseNotice.objects.filter(
+        report__workspace=client.workspace, report__environment=client.environment
+    )
+    report = lock_report(
+        client, own.values_list("report_id", flat=True).get(pk=notice_id)
+    )
+    require_present(member, Permission.DECIDE_REPORTS)
+    notice = own.select_for_update(of=("self",), no_key=True).get(pk=notice_id)
+    notice.report = report
+    if report.erased_at:
+        raise NoticeRefused(NoticeObstacle.ERASED)
+    if notice.state == NoticeState.ENDED:
+        raise NoticeRefused(NoticeObstacle.ENDED)
+    return report, notice
+
+
+def _send(report: Report, notice: AdverseNotice, at: datetime) -> None:
+    """Write a round of messages, and save the notice."""
+    notice.rounds += 1
+    messages = _messages(report, notice, at)
+    notice.state = NoticeState.SENDING if messages else NoticeState.UNDELIVERED
+    notice.is_settled = not messages
+    notice.messaged_at = at if messages else notice.messaged_at
+    notice.save()
+    notify(*messages)
+
+
+def _messages(
+    report: Report, notice: AdverseNotice, at: datetime
+) -> list[OutgoingMessage]:
+    link = _link_of(report, at)
+    if not link:
+        return []
+    context = {**report.workspace.requester.message_context, "link": link}
+    found = messages_to(
+        report.subject or {},
+        report,
+        Kind.ADVERSE_NOTICE,
+        _cause(notice, notice.rounds),
+        context,
+        notice.language or BILINGUAL,
+    )
+    has_sms = sms_is_configured() or report.environment == Environment.SANDBOX
+    return [one for one in found if one.channel == Channel.EMAIL or has_sms]
+
+
+def _link_of(report: Report, at: datetime) -> str:
+    """Return the link to the notice; "" for a company, or if it is not the subject's.
+
+    A link that still works stays, as the person may have it open.
+    """
+    rows = Consent.objects.select_for_update(no_key=True)
+    consent = rows.filter(report=report).first()
+    if consent is None:
+        return ""
+    consent.report = report
+    try:
+        if not _keeps_link(consent, at):
+            consent = renew_access_link(report)
+    except AccessNotSendable:
+        return ""
+    return links.notice_url(consent.pk, consent.generation)
+
+
+def _keeps_link(consent: Consent, at: datetime) -> bool:
+    if consent.token_digest is None or not opens_data(consent, at):
+        return False
+    is_new = consent.link_made_at + RESEND_INTERVAL > at
+    return consent.status in DECIDED_STATUSES or is_new
+
+
+def _language_of(report: Report) -> str:
+    """Return the language in which the subject read the consent page, or ""."""
+    records = ConsentRecord.objects.filter(report=report).exclude(language="")
+    last = records.order_by("-pk").values_list("language", flat=True).first()
+    return last or BILINGUAL
+
+
+def _causes(notice: AdverseNotice) -> list[str]:
+    return [_cause(notice, number) for number in range(1, notice.rounds + 1)]
+
+
+def _cause(notice: AdverseNotice, number: int) -> str:
+    return f"notice:{notice.pk}:{number}"

@@ -1,0 +1,67 @@
+"""The notice of a decline as a PDF/UA document, for the person and for its proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+from verification.decisions import notices
+from verification.decisions.models import AdverseNotice, NoticeFact
+from verification.documents import pdf
+from verification.values.formats import one_line
+from verification.values.local_time import FULL_FORMAT, format_nairobi
+from workspaces.models import Environment
+
+
+def notice_pdf(
+    notice: AdverseNotice, language: str = "en", *, proof: bool = False
+) -> bytes:
+    """Render the notice; `proof` adds the proof of its service, for the client."""
+    report, decision = notice.report, notice.decision
+    requester = report.workspace.requester
+    text = "textSw" if language == "sw" else "text"
+    waits = notice.waits_until
+    data = {
+        "language": language,
+        "number": notice.number,
+        "isPlay": report.environment == Environment.SANDBOX,
+        "client": one_line(requester.name),
+        "contact": requester.contact,
+        "person": one_line((report.subject or {}).get("fullName", "")),
+        "reference": one_line(report.reference or ""),
+        "at": format_nairobi(decision.created_at, FULL_FORMAT),
+        "waitsUntil": format_nairobi(waits, FULL_FORMAT) if waits else "",
+        "restsOnBureau": notice.rests_on_bureau,
+        "isAutomated": notice.is_automated,
+        "bureaus": [
+            {
+                "name": one.name,
+                "contacts": ", ".join(
+                    filter(None, [one.website, one.email, one.phone, one.ussd])
+                ),
+            }
+            for one in notices.bureaus_of(notice)
+        ],
+        "reasons": [one_line(reason[text]) for reason in decision.reasons],
+        "law": notices.law(language),
+        "freeCopy": notices.free_copy(language),
+        "operator": settings.OPERATOR_NAME,
+        "operatorContact": settings.OPERATOR_CONTACT,
+        "myData": f"{settings.BASE_URL}/my-data",
+        "proof": [_fact(one) for one in notice.facts.all()] if proof else None,
+    }
+    return pdf.render_document("decline_notice.typ", notice.created_at, data)
+
+
+def _fact(fact: NoticeFact) -> dict[str, Any]:
+    details = fact.details or {}
+    return {
+        "kind": fact.kind,
+        "at": format_nairobi(fact.at, FULL_FORMAT),
+        "channel": fact.channel,
+        "address": details.get("address", ""),
+        "by": one_line(details.get("by", "")),
+        "on": details.get("on", ""),
+        "error": fact.error,
+    }

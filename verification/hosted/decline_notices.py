@@ -1,0 +1,146 @@
+"""The subject's page of a declined application: why, who says so, and their rights.
+
+The link in the message opens it behind the gate of `subject_data`. It shows a notice
+(`decisions.notices`), and offers a review by a person if none has looked at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.views.decorators.http import require_POST, require_safe
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.models import Consent
+from verification.decisions import notices
+from verification.decisions.decide import present_of
+from verification.decisions.models import (
+    AdverseNotice,
+    DecisionState,
+    DecisionStatus,
+    FactKind,
+)
+from verification.documents.decline_notice import notice_pdf
+from verification.hosted.consent_page import OpenConsent
+from verification.hosted.pages import (
+    pdf_response,
+    render_page,
+    require_rate,
+    see_other,
+)
+from verification.hosted.subject_data import (
+    DOWNLOADS_PER_MINUTE,
+    SubjectPages,
+    data_context,
+    data_required,
+    subject_pages,
+)
+from verification.privacy import access
+from verification.privacy.models import RequestKind
+from verification.privacy.reviews import request_review
+from verification.web.pages import View
+from workspaces import rate_limits
+
+NoticeView = Callable[
+    Concatenate[HttpRequest, OpenConsent, AdverseNotice, ...], HttpResponse
+]
+
+
+class NoticeLinks(SubjectPages):
+    """The links of notices, which lead to the newest notice of the report."""
+
+    def path_of(self, row: UUID) -> str:
+        return f"{super().path_of(row)}notice"
+
+
+open_link = NoticeLinks().link_view(Consent)
+
+
+@require_safe
+@data_required
+def newest(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    found = visited.consent.report.notices.order_by("-pk").first()
+    if found is None:
+        return subject_pages.redirect(visited.consent.pk)
+    return _redirect(visited, found)
+
+
+def notice_required(view: NoticeView) -> View:
+    """Let in the subject of the notice; lead others to what they may see."""
+
+    @data_required
+    @wraps(view)
+    def gated(request: HttpRequest, visited: OpenConsent, notice: UUID) -> HttpResponse:
+        rows = AdverseNotice.objects.select_related("decision", "report__workspace")
+        found = rows.filter(pk=notice).first()
+        if found is None or not access.is_one_of(visited.consent.report, found.report):
+            return subject_pages.redirect(visited.consent.pk)
+        return view(request, visited, found)
+
+    return gated
+
+
+@require_safe
+@notice_required
+def show(
+    request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
+) -> HttpResponse:
+    notices.record_once(notice, FactKind.OPENED)
+    return render_page(request, "data/notice", data_context(visited) | _context(notice))
+
+
+@require_safe
+@notice_required
+def pdf(
+    request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
+) -> HttpResponse:
+    require_rate(rate_limits.count(f"downloads:{notice.pk}", DOWNLOADS_PER_MINUTE))
+    notices.record_once(notice, FactKind.DOWNLOADED)
+    document = notice_pdf(notice, get_language() or "en")
+    return pdf_response(document, f"{notice.number}.pdf")
+
+
+@require_POST
+@notice_required
+def ask_for_review(
+    request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
+) -> HttpResponse:
+    request_review(notice.pk)
+    return _redirect(visited, notice)
+
+
+def _redirect(visited: OpenConsent, notice: AdverseNotice) -> HttpResponse:
+    arguments = [visited.consent.pk, notice.pk]
+    return see_other(reverse("hosted:data-notice", args=arguments))
+
+
+def _context(notice: AdverseNotice) -> dict[str, Any]:
+    language = get_language() or "en"
+    decision = notice.decision
+    text = "textSw" if language == "sw" else "text"
+    present = present_of(notice.report.decisions.all())
+    disputable = CheckResult.objects.filter(
+        pk__in=notice.result_ids, status=ResultStatus.COMPLETED, disputed_at=None
+    )
+    return {
+        "notice": notice,
+        "decision": decision,
+        "reasons": [reason[text] for reason in decision.reasons],
+        "bureaus": notices.bureaus_of(notice),
+        "law": notices.law(language),
+        "free_copy": notices.free_copy(language),
+        "is_waiting": decision.state == DecisionState.WAITING,
+        "is_withdrawn": decision.state == DecisionState.WITHDRAWN,
+        # What counts now instead
+        "later": present if present and present.number > decision.number else None,
+        "is_approved": bool(present and present.status == DecisionStatus.APPROVED),
+        "results": disputable.select_related("definition"),
+        "review_days": settings.SUBJECT_REQUEST_DAYS[RequestKind.REVIEW],
+    }

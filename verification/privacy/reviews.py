@@ -1,0 +1,93 @@
+"""Reviews by a person: a subject asks for one of a decline that no person made.
+
+Data Protection Act, 2019, section 35 (3). The request enters the register. Whatever a
+member then decides about the report, or takes back, answers it.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import transaction
+
+from verification.consents.messages import messages_to
+from verification.consents.models import Consent
+from verification.decisions.cases import open_case
+from verification.decisions.models import (
+    AdverseNotice,
+    CaseCause,
+    FactKind,
+    NoticeFact,
+)
+from verification.jobs.queue import job
+from verification.links import notice_url
+from verification.notifications.models import BILINGUAL, Kind
+from verification.notifications.outbox import OutgoingMessage, notify
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
+from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
+from verification.reports.models import Report
+from verification.reports.status import SUBJECT_ACTOR, locked_reports, record_note
+from verification.values.clock import now
+
+
+@transaction.atomic
+def request_review(notice_id: UUID) -> None:
+    """Ask for a review, for the subject; a second time changes nothing."""
+    report_id = AdverseNotice.objects.values_list("report_id", flat=True)
+    report = locked_reports().get(pk=report_id.get(pk=notice_id))
+    notice = AdverseNotice.objects.select_for_update(no_key=True).get(pk=notice_id)
+    if report.erased_at or not notice.can_be_reviewed:
+        return
+    at = now()
+    notice.review_asked_at = at
+    notice.save(update_fields=["review_asked_at"])
+    fact = NoticeFact(notice=notice, kind=FactKind.REVIEW_ASKED, at=at)
+    NoticeFact.objects.bulk_create([fact], ignore_conflicts=True)
+    request = open_request(
+        RequestKind.REVIEW, Origin.SUBJECT, requested_by=SUBJECT_ACTOR, report=report
+    )
+    open_case(report, CaseCause.REQUESTED, due_at=request.due_at)
+    record_note(report, "review by a person asked for", SUBJECT_ACTOR, at)
+    Report.objects.filter(pk=report.pk).update(updated_at=at)
+
+
+@job
+@transaction.atomic
+def answer_reviews(report_id: str) -> None:
+    """Answer the requests for a review after a person has decided, and say so."""
+    report = locked_reports().get(pk=report_id)
+    waiting = AdverseNotice.objects.filter(
+        report=report, review_asked_at__isnull=False, reviewed_at=None
+    )
+    if waiting.exists():
+        return
+    for request in SubjectRequest.objects.open().filter(
+        report=report, kind=RequestKind.REVIEW
+    ):
+        try:
+            answer_request(request, Outcome.DONE)
+        except AlreadyAnswered:
+            continue
+        notify(*_answer(report, request))
+
+
+def _answer(report: Report, request: SubjectRequest) -> list[OutgoingMessage]:
+    """Return the messages that say where the answer is."""
+    notice = report.notices.filter(reviewed_at__isnull=False).order_by("-pk").first()
+    consent = Consent.objects.filter(report=report).first()
+    is_newer = report.notices.filter(created_at__gte=request.received_at).exists()
+    if notice is None or consent is None or consent.token_digest is None or is_newer:
+        # The notice of the new decline says it.
+        return []
+    context = {
+        **report.workspace.requester.message_context,
+        "link": notice_url(consent.pk, consent.generation),
+    }
+    return messages_to(
+        report.subject or {},
+        report,
+        Kind.REVIEW_ANSWER,
+        f"review:{request.pk}",
+        context,
+        notice.language or BILINGUAL,
+    )
