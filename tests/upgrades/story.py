@@ -39,7 +39,7 @@ from tests.privacy.marks import world as world
 from tests.watchlists.conftest import load as load
 from tests.watchlists.files import FILES
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, person
-from tests.world.decisions import demand_second
+from tests.world.decisions import create_ready_report, demand_second
 from tests.world.member_messages import choose
 from tests.world.members import create_member
 from tests.world.orders import create_report_with_status
@@ -59,6 +59,7 @@ from tests.world.staff import dialog_fields, give_factor, log_in, press_button
 from verification.accounts.colleagues import add, remove_factor
 from verification.backoffice.models import ActorKind, LookupKey, fingerprints
 from verification.backups.models import Backup, RestoreDrill
+from verification.figures.daily import count_changed_days, mark_changed_days
 from verification.golive.decisions import approve
 from verification.golive.names import request_name_change
 from verification.notifications.models import Block, RefusedAddress
@@ -141,7 +142,7 @@ def use_rights(api: Api, another_api: Api) -> None:
     api.workspace.refresh_from_db()
     api.workspace.change_retention(400, 365)
     erase_expired_reports()
-    erase(another_api, another_api.create(person(idNumber="44444444"))["id"])
+    erase(another_api, create_ready_report(another_api, "44444444"))
     where = [("EMAIL", "amina@payer.test")]
     block(api.workspace.pk, where, Block.Reason.UNKNOWN)
     demand_second(another_api)
@@ -166,7 +167,7 @@ def hire_staff(workspace: Workspace) -> None:
 
 def join_workspace(workspace: Workspace) -> None:
     """Let a member go live, ask for another name and invite somebody."""
-    member = create_member(workspace, "OWNER")
+    member = create_member(workspace, "OWNER", "odhiambo")
     known = {"registrationNumber": "PVT-12345670", "tradingName": "Baobab"}
     application = applications.in_review(member, **known)
     approve(application.pk, by(applications.reviewer()))
@@ -184,6 +185,9 @@ def join_workspace(workspace: Workspace) -> None:
 def run_schedule() -> None:
     """Run what the schedule does at night."""
     audit_nightly()
+    count_changed_days()
+    # What changed a moment ago is due again.
+    mark_changed_days()
     reconcile_yesterday()
     DigestDay.objects.get_or_create(day=now().date(), defaults={"until": now()})
     record_alert(OperatorAlertKind.UNOPENED, "paystack", message="Paystack is away")
