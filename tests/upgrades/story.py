@@ -45,6 +45,7 @@ from tests.world.members import create_member
 from tests.world.orders import create_report_with_status
 from tests.world.packages import create_package
 from tests.world.payments import poll_checkouts, send_event
+from tests.world.policies import APPROVE_LOW, switch_on
 from tests.world.receiver import authority as authority
 from tests.world.receiver import receiver as receiver
 from tests.world.refunds import (
@@ -59,6 +60,8 @@ from tests.world.staff import dialog_fields, give_factor, log_in, press_button
 from verification.accounts.colleagues import add, remove_factor
 from verification.backoffice.models import ActorKind, LookupKey, fingerprints
 from verification.backups.models import Backup, RestoreDrill
+from verification.decisions.cases import open_case
+from verification.decisions.models import CaseCause, NoticeRule
 from verification.figures.daily import count_changed_days, mark_changed_days
 from verification.golive.decisions import approve
 from verification.golive.names import request_name_change
@@ -108,6 +111,7 @@ def story(
     use_rights(api, another_api)
     hire_staff(another_api.workspace)
     join_workspace(another_api.workspace)
+    decide_by_rules(another_api)
     run_schedule()
     # The records of the API's requests wait for the thread of a web process.
     writer.flush()
@@ -180,6 +184,14 @@ def join_workspace(workspace: Workspace) -> None:
     # The member chooses messages; the address refuses one.
     choose(member, "production", REPORT_READY="NOW")
     RefusedAddress.objects.create(address_hash=b"r" * 32)
+
+
+def decide_by_rules(api: Api) -> None:
+    """Let a policy decide, and leave a report to a person."""
+    switch_on(api, APPROVE_LOW)
+    NoticeRule.objects.create(workspace=api.workspace, waiting_days=5)
+    report = Report.objects.get(pk=create_ready_report(api, "55555555"))
+    open_case(report, CaseCause.REQUESTED, due_at=now() + timedelta(days=1))
 
 
 def run_schedule() -> None:
