@@ -55,6 +55,8 @@ WARY = re.compile(
     r"misimbo|m-?pesa|pay ?bill|buy goods|lipa|till (no|number)|till \d{4,})\b",
     re.IGNORECASE,
 )
+# What stands between single letters: "P I N", "P.I.N."
+SPACED = re.compile(r"(?<=\b\w)[\W_]+(?=\w\b)")
 PNG_START = b"\x89PNG\r\n\x1a\n"
 MIN_LOGO_SIDE = 16
 
@@ -64,6 +66,7 @@ class BrandFault(StrEnum):
     FAINT = auto()
     TOO_LONG = auto()
     LINK = auto()
+    SIGNS = auto()
     WARY = auto()
     HOST = auto()
     TOO_MANY_HOSTS = auto()
@@ -315,9 +318,23 @@ def _line_fault(line: str) -> BrandFault | None:
         return BrandFault.TOO_LONG
     # Also full-width letters and dots, which look like others
     plain = unicodedata.normalize("NFKC", line)
+    if not all(map(_is_plain, plain)):
+        return BrandFault.SIGNS
     if LINK.search(plain):
         return BrandFault.LINK
-    return BrandFault.WARY if WARY.search(plain) else None
+    is_wary = WARY.search(plain) or WARY.search(SPACED.sub("", plain))
+    return BrandFault.WARY if is_wary else None
+
+
+def _is_plain(character: str) -> bool:
+    """Return whether a reader takes the character for what it is.
+
+    Letters of other scripts look like Latin ones, and symbols like seals of approval.
+    """
+    kind = unicodedata.category(character)[0]
+    if kind == "L":
+        return unicodedata.name(character).startswith("LATIN ")
+    return kind in "PZ" or character in "+0123456789"
 
 
 def _logo_values(logo: bytes | None) -> dict[str, Any]:

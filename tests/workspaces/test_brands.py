@@ -82,7 +82,7 @@ def test_faint_colour_is_refused_with_the_nearest_that_passes(workspace, colour)
         "Monday to Friday, 8 a.m. to 5 p.m., Kimathi Street 12, Nairobi",
         "Ask for Ann O'Neill at 0712 345 678 till 5 pm",
         "Jumatatu hadi Ijumaa, saa 2.00 hadi saa 11.00",
-        "Open 24/7; B&B <b>Acacia</b>",
+        "Open 24/7; B&B (Acacia) +254 712 345 678",
     ],
 )
 def test_contact_line_is_saved(workspace, line):
@@ -100,6 +100,11 @@ def test_contact_line_is_saved(workspace, line):
         ("help@acacia", BrandFault.LINK),
         ("\N{FULLWIDTH LATIN SMALL LETTER A}cacia\N{FULLWIDTH FULL STOP}com", "link"),
         ("acacia\N{ZERO WIDTH SPACE}.com", BrandFault.LINK),
+        ("Have your \N{CYRILLIC CAPITAL LETTER ER}IN ready", BrandFault.SIGNS),
+        ("\N{HEAVY CHECK MARK} Approved by the Central Bank", BrandFault.SIGNS),
+        ("<b>Acacia</b>", BrandFault.SIGNS),
+        ("P I N please", BrandFault.WARY),
+        ("Your O.T.P. please", BrandFault.WARY),
         ("Send your PIN to 0712 345 678", BrandFault.WARY),
         ("Have your one-time code ready", BrandFault.WARY),
         ("Tupigie na nywila yako", BrandFault.WARY),

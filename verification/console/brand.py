@@ -30,7 +30,7 @@ from workspaces.brands import BrandFault, InvalidBrand
 from workspaces.members import Permission
 from workspaces.models import Brand, Workspace
 
-LOGOS_PER_MINUTE = 20
+LOGOS_PER_MINUTE = 10
 FAULT_MESSAGES = {
     BrandFault.NO_COLOUR: gettext_lazy(
         "Enter six digits or letters from a to f, such as #0f766e"
@@ -41,6 +41,9 @@ FAULT_MESSAGES = {
     BrandFault.TOO_LONG: gettext_lazy("Use at most 120 characters"),
     BrandFault.LINK: gettext_lazy(
         "Use no links and no e-mail addresses here; the settings have your contact"
+    ),
+    BrandFault.SIGNS: gettext_lazy(
+        "Use the letters of English and Kiswahili, digits and punctuation only"
     ),
     BrandFault.WARY: gettext_lazy(
         "Do not speak of PINs, codes, passwords or ways to pay"

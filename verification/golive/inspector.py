@@ -94,6 +94,7 @@ LOGO_BOX = (320, 112)
 # So that a page with its logo stays below 40 KB
 MAX_LOGO_OUTPUT = 10 * 1024
 LOGO_COLOURS = (256, 64, 16)
+MAX_LOGO_PIXELS = 16_000_000
 
 
 def _draw_logo(picture: Image.Image, kind: str) -> bytes:
@@ -101,6 +102,8 @@ def _draw_logo(picture: Image.Image, kind: str) -> bytes:
 
     A picture that has more details gets fewer colours, and becomes smaller after that.
     """
+    if picture.width * picture.height > MAX_LOGO_PIXELS:
+        raise Unacceptable(Fault.BOMB)
     picture.draft("RGB", LOGO_BOX)
     upright = ImageOps.exif_transpose(picture).convert("RGBA")
     upright.thumbnail(LOGO_BOX)

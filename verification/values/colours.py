@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 TEXT_RATIO, EDGE_RATIO = 4.5, 3.0
 BLACK, WHITE = "#000000", "#ffffff"
 HEX = re.compile(r"#?([0-9a-f]{3}|[0-9a-f]{6})")
-STEPS = 1000
+STEPS = 250
 Triple = tuple[float, float, float]
 
 
