@@ -62,6 +62,7 @@ SCOPES = {
     ("get", "/api/v1/exports/reports"): "reports:read",
     ("get", "/api/v1/exports/results"): "reports:read",
     ("get", "/api/v1/packages"): None,
+    ("get", "/api/v1/policy/versions"): "reports:read",
     ("get", "/api/v1/checks/definitions"): None,
     ("get", "/api/v1/checks/definitions/{checkName}"): None,
     ("get", "/api/v1/sandbox/subjects"): None,

@@ -471,6 +471,26 @@ class TestVersions:
         with pytest.raises(IntegrityError), transaction.atomic():
             version.delete()
 
+    def test_api_lists_versions_that_were_switched_on(self, api: Api, live_api: Api):
+        switch_on(api, rule("APPROVED", condition("level", "IS", "LOW", "KRA_PIN")))
+        switch_on(api, DECLINE_HIGH)
+        draft_policy(api, APPROVE_LOW)
+
+        second, first = api.get("/policy/versions").json()["content"]
+
+        assert (first["number"], first["state"]) == (1, "RETIRED")
+        assert (second["state"], second["mode"]) == ("ACTIVE", "DECIDE")
+        about_report = {"check": None, "fact": "score"}
+        assert second["rules"] == [
+            {
+                "when": [about_report | {"comparison": "AT_LEAST", "value": 70.0}],
+                "then": "DECLINED",
+                "reasonCodes": ["ADVERSE_CREDIT"],
+            }
+        ]
+        assert first["rules"][0]["when"][0]["value"] == "LOW"
+        assert live_api.get("/policy/versions").json()["content"] == []
+
     def test_retired_version_does_not_come_back(self, api: Api):
         version = switch_on(api, DECLINE_HIGH)
         switch_on(api, APPROVE_LOW)

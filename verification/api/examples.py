@@ -179,6 +179,27 @@ DECISION: dict[str, Any] = {
         "reviewedAt": None,
     },
 }
+POLICY_VERSION: dict[str, Any] = {
+    "number": 3,
+    "state": "ACTIVE",
+    "mode": "DECIDE",
+    "rules": [
+        {
+            "when": [
+                {
+                    "check": "CRB_SCORE",
+                    "fact": "creditScore",
+                    "comparison": "BELOW",
+                    "value": 400.0,
+                }
+            ],
+            "then": "DECLINED",
+            "reasonCodes": ["CREDIT_SCORE_TOO_LOW"],
+        }
+    ],
+    "activatedAt": "2026-11-02T07:30:00.000000Z",
+    "retiredAt": None,
+}
 CORRECTION: dict[str, Any] = {
     "id": "019a5b2c-c3d4-7e5f-8061-7c8d9e0f1a2b",
     "checkName": "IDENTITY",

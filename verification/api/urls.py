@@ -10,6 +10,7 @@ from verification.api.corrections import CorrectionViewSet
 from verification.api.erasures import ErasureViewSet
 from verification.api.exports import ExportViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
+from verification.api.policies import PolicyViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.reports import ReportViewSet
 from verification.api.webhooks import (
@@ -25,6 +26,7 @@ router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("packages", PackageViewSet, basename="package")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
 router.register("corrections", CorrectionViewSet, basename="correction")
+router.register("policy/versions", PolicyViewSet, basename="policy-version")
 router.register("exports", ExportViewSet, basename="export")
 router.register("monitoring/alerts", AlertViewSet, basename="alert")
 router.register("monitoring", MonitoringViewSet, basename="rule")
