@@ -49,6 +49,8 @@ DIGESTS = {
     "privacy.Erasure.signature",
     "references.Reference.token_digest",
     "workspaces.ApiKey.digest",
+    # A picture, which everybody may see
+    "workspaces.Brand.logo",
     "workspaces.Invitation.token_digest",
 }
 
