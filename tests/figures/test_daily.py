@@ -14,7 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from tests.world.clients import Api, erase, person
-from tests.world.corrections import create_wrong_report, dispute
+from tests.world.corrections import (
+    REASON,
+    RIGHT,
+    create_wrong_report,
+    dispute,
+    reviewer,
+)
 from tests.world.decisions import (
     ADVERSE,
     APPROVE,
@@ -25,11 +31,13 @@ from tests.world.decisions import (
 )
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
+from tests.world.threads import run_at_once
 from verification.figures import daily
 from verification.figures.daily import count_changed_days, count_day
 from verification.figures.models import COUNTS, SUMS, DailyFigure, DueDay, Progress
 from verification.figures.summary import Days, read_figures
 from verification.jobs.models import Job
+from verification.privacy.corrections import correct, rerun, take
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces.models import LedgerEntry
@@ -198,6 +206,24 @@ def test_decision_of_today_changes_the_day_of_its_report(api):
     assert total("created", day=today()) == 0
 
 
+def test_corrected_finding_changes_both_days(api):
+    day, report_id = today() - timedelta(days=40), create_wrong_report(api)
+    move_to_day(report_id, day)
+    correction = dispute(report_id)
+    count_changed_days()
+    assert total("corrections", day=today()) == 1
+    wrong = Report.objects.get().risk_level.lower()
+    assert total(wrong, day=day) == 1
+    take(correction.pk, reviewer())
+    rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+    correct(correction.pk, reviewer(), REASON)
+    count_changed_days()
+
+    assert total("corrected", day=today()) == 1
+    assert (total(wrong, day=day), total("low", day=day)) == (0, 1)
+
+
 def test_newer_decision_takes_the_place_of_an_older_one(api):
     deciding, report_id = deciding_api(api), create_ready_report(api)
     first = decide(deciding, report_id, APPROVE)
@@ -228,6 +254,15 @@ def test_first_run_counts_all_days_since_the_first_report(api):
     whole = DailyFigure.objects.filter(OF_REPORTS, created=1, all_packages=True)
     created = whole.order_by("-day")
     assert [(today() - row.day).days for row in created] == [0, 3, 300]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_at_once_count_once(api):
+    api.create(person())
+    run_at_once(4, lambda _: count_changed_days())
+
+    assert total("created") == 1
+    assert total("created", all_packages=True) == 1
 
 
 def test_run_that_is_stopped_is_continued(api, monkeypatch):
