@@ -73,6 +73,8 @@ def test_one_click_takes_the_nearest_colour(owner):
     assert "too faint" in html
     (nearest,) = re.findall(r'name="take" value="(#[0-9a-f]{6})"', html)
     assert f'<rect width="48" height="48" fill="{nearest}"/>' in html
+    # The Enter key presses the first button of the form.
+    assert html.index(">Save</button>") < html.index('name="take"')
 
     assert owner.messages_after(
         PAGE, {**FORM, "colour": "#ffd100", "take": nearest}
