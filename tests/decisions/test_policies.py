@@ -19,6 +19,7 @@ from tests.world.decisions import (
     decide,
     demand_second,
 )
+from tests.world.notices import wait
 from tests.world.orders import REFUSED, count_rows
 from tests.world.packages import create_package
 from tests.world.policies import (
@@ -306,6 +307,17 @@ def test_retry_that_ends_better_makes_a_proposal(api: Api):
     ]
 
 
+def test_decline_of_a_person_that_waits_stays(api: Api, officer: Officer):
+    wait(5, api)
+    switch_on(api, APPROVE_LOW)
+    report = create_ready_report(api)
+    officer.decide(report)
+
+    run_policy()
+
+    assert decisions(report) == [("DECLINED", "WAITING", "MEMBER")]
+
+
 class TestChanges:
     """Findings change after the policy has decided."""
 
@@ -325,8 +337,8 @@ class TestChanges:
 
     @pytest.fixture
     def correct(self, api: Api, report: str):
-        def act() -> None:
-            correction = dispute(report)
+        def act(report_id: str = report) -> None:
+            correction = dispute(report_id)
             by = reviewer()
             corrections.take(correction.pk, by)
             corrections.rerun(correction.pk, by, {"idNumber": RIGHT})
@@ -343,6 +355,20 @@ class TestChanges:
             ("DECLINED", "FINAL", "POLICY"),
             ("APPROVED", "PENDING", "POLICY"),
         ]
+
+    def test_correction_of_a_decline_that_waits_makes_a_proposal(
+        self, api: Api, correct
+    ):
+        wait(5, api)
+        report = create_wrong_report(api, reuse=False)
+        policies.apply_policy(report)
+        policies.apply_policy(report)
+        assert decisions(report) == [("DECLINED", "WAITING", "POLICY")]
+
+        correct(report)
+        run_policy()
+
+        assert decisions(report)[1:] == [("APPROVED", "PENDING", "POLICY")]
 
     def test_correction_leaves_the_decision_of_a_person(
         self, report, correct, officer: Officer

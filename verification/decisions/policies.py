@@ -22,7 +22,7 @@ from django.db.models import Max
 
 from verification.backoffice import audit
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
-from verification.decisions.cases import close_cases
+from verification.decisions.cases import close_after_proposal
 from verification.decisions.decide import (
     Maker,
     NewDecision,
@@ -271,14 +271,14 @@ def apply_policy(report_id: str) -> None:
     if version is None or disputed.exists():
         return
     made = list(report.decisions.all())
-    present, waiting = waiting_of(made) or present_of(made), proposal_of(made)
-    if any(one and not _is_of_policy(one) for one in (present, waiting)):
+    present, proposal = waiting_of(made) or present_of(made), proposal_of(made)
+    if any(one and not _is_of_policy(one) for one in (present, proposal)):
         return
     outcome, basis = _ask(version, report)
-    if waiting and not _is_same(waiting, outcome):
-        withdraw_of_policy(report, waiting, str(version))
+    if proposal and not _is_same(proposal, outcome):
+        withdraw_of_policy(report, proposal, str(version))
         if present and present.status != DecisionStatus.REVIEW:
-            close_cases([report.pk], now())
+            close_after_proposal(report, now())
     if any(_is_same(one, outcome) for one in (present, _last_said(made)) if one):
         return
     is_review = outcome.status == DecisionStatus.REVIEW
