@@ -168,6 +168,7 @@ def test_period_from_a_day_to_a_day(owner, api):
         {"period": "days"},
         {"period": "days", "first": "2026-03-08", "last": "2026-03-01"},
         {"period": "days", "first": "2020-01-01", "last": "2026-03-01"},
+        {"period": "days", "first": "0002-01-01", "last": "0003-01-01"},
         {"period": "days", "first": "2999-01-01", "last": "2999-01-02"},
         {"period": "century"},
         {"package": "package:nobody-has-it"},

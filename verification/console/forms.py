@@ -420,7 +420,8 @@ class FiguresForm(forms.Form):
             return None
         first = self.cleaned_data["first"]
         last = min(self.cleaned_data["last"], today)
-        if not 0 <= (last - first).days < MAX_DAYS:
+        # The period before would begin before the first year, which has no name.
+        if first.year < 3 or not 0 <= (last - first).days < MAX_DAYS:
             why = _("Choose past days: the last one after the first, %(days)s in all")
             self.add_error("last", why % {"days": MAX_DAYS})
             return None
