@@ -95,8 +95,10 @@ def test_pdf_has_the_proof(owner, api: Api, officer: Officer):
     )
     assert "Proof of service" in text
     assert "w••••@kamau.test" in text
-    plain = owner.get("notices-pdf", notice=notice.pk).content
-    assert "Proof" not in PdfReader(io.BytesIO(plain)).pages[0].extract_text()
+    plain = owner.http.get(owner.url("notices-pdf", notice=notice.pk) + "?in=sw")
+    text = PdfReader(io.BytesIO(plain.content)).pages[0].extract_text()
+    assert "Sababu kuu" in text
+    assert "Uthibitisho" not in text
 
 
 def test_owner_sets_the_waiting_time(owner, api: Api):

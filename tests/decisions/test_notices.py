@@ -420,6 +420,21 @@ def test_member_takes_a_waiting_decline_back(
     assert refusal.value.obstacle == Obstacle.ANSWERED
 
 
+def test_unsent_notice_of_a_withdrawn_decline_is_cancelled(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+
+    verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+
+    (message,) = messages()
+    assert message.status == "CANCELLED"
+    notice = deliver()
+    assert (notice.state, notice.is_settled) == ("ENDED", True)
+    assert not notice.facts.exists()
+
+
 def test_approval_takes_the_place_of_a_waiting_decline(
     api: Api, officer: Officer, report_id: str
 ):

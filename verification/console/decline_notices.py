@@ -17,6 +17,7 @@ from verification.decisions import notices
 from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
 from verification.decisions.notices import NoticeObstacle, NoticeRefused
 from verification.documents.decline_notice import notice_pdf
+from verification.notifications.models import Language
 from verification.reports.links import ResendTooSoon
 from verification.reports.models import Report
 from workspaces.members import Permission
@@ -94,10 +95,14 @@ def hand_over(place: Place, notice: UUID) -> HttpResponse:
 
 @member_required(Permission.DECIDE_REPORTS)
 def pdf(place: Place, notice: UUID) -> HttpResponse:
-    """Return the notice to hand over; `?proof` adds the proof of its service."""
+    """Return the notice to hand over; `?proof` adds the proof of its service.
+
+    `?in=sw` returns it in the person's language, whatever that of the console is.
+    """
     found = _find(place, notice)
     place.record("notice.pdf-downloaded", found)
-    language = found.language or get_language() or "en"
+    asked = place.request.GET.get("in", "")
+    language = asked if asked in Language else get_language() or "en"
     document = notice_pdf(found, language, proof="proof" in place.request.GET)
     return HttpResponse(
         document,

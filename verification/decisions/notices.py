@@ -13,6 +13,7 @@ service of the notice, and stands while a correction or a review is open.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -23,7 +24,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from verification import links
 from verification.backoffice import audit
@@ -183,10 +184,12 @@ def serve(
 
 
 def end_notice(decision: Decision) -> None:
-    """End the notice of a decision that another one replaces, if it has one."""
-    AdverseNotice.objects.filter(decision=decision).update(
-        state=NoticeState.ENDED, stopped_at=None
-    )
+    """End the notice of a decline that does not count, and cancel unsent messages."""
+    notice = AdverseNotice.objects.filter(decision=decision).first()
+    if notice:
+        cancel(*_causes(notice))
+        notice.state, notice.stopped_at = NoticeState.ENDED, None
+        notice.save(update_fields=["state", "stopped_at"])
 
 
 def end_reviews(report: Report, at: datetime) -> None:
@@ -336,15 +339,14 @@ def add_working_days(at: datetime, days: int) -> datetime:
 
 def is_stopped(notice: AdverseNotice) -> bool:
     """Return whether a correction or a review is open, so that the clock stands."""
-    return _stopped().filter(pk=notice.pk).exists()
+    in_review = notice.review_asked_at is not None and notice.reviewed_at is None
+    return in_review or notice.report_id in _disputed([notice.report_id])
 
 
-def _stopped() -> QuerySet[AdverseNotice]:
-    disputed = CheckResult.objects.filter(disputed_at__isnull=False)
-    in_review = Q(review_asked_at__isnull=False, reviewed_at=None)
-    return AdverseNotice.objects.filter(
-        in_review | Q(report__in=disputed.values("report"))
-    )
+def _disputed(reports: Collection[UUID]) -> set[UUID]:
+    """Return those of the reports that have an open correction."""
+    found = CheckResult.objects.filter(report__in=reports, disputed_at__isnull=False)
+    return set(found.values_list("report_id", flat=True))
 
 
 def is_corrected(notice: AdverseNotice) -> bool:
@@ -361,12 +363,15 @@ def waiting_notices() -> QuerySet[AdverseNotice]:
 def move_clocks() -> None:
     """Stop the clocks of declines under correction or review, and let others go on."""
     at = now()
-    stopped = set(_stopped().filter(decision__state=DecisionState.WAITING))
-    waiting = waiting_notices().select_for_update(of=("self",), no_key=True)
-    for notice in waiting.filter(waits_until__isnull=False):
-        if notice in stopped and notice.stopped_at is None:
+    locked = waiting_notices().select_for_update(of=("self",), no_key=True)
+    waiting = list(locked.filter(waits_until__isnull=False).order_by("pk"))
+    disputed = _disputed([notice.report_id for notice in waiting])
+    for notice in waiting:
+        in_review = notice.review_asked_at and not notice.reviewed_at
+        stands = in_review or notice.report_id in disputed
+        if stands and notice.stopped_at is None:
             notice.stopped_at = at
-        elif notice not in stopped and notice.stopped_at and notice.waits_until:
+        elif not stands and notice.stopped_at and notice.waits_until:
             notice.waits_until += at - notice.stopped_at
             notice.stopped_at = None
         else:
