@@ -364,6 +364,7 @@ class TestChanges:
         policies.apply_policy(report)
         policies.apply_policy(report)
         assert decisions(report) == [("DECLINED", "WAITING", "POLICY")]
+        assert Decision.objects.get(report=report).is_automated
 
         correct(report)
         run_policy()

@@ -309,11 +309,11 @@ class Decision(models.Model):
 
     @property
     def is_automated(self) -> bool:
-        """Whether it counts, or has counted, and no person has looked at it."""
-        is_final = self.state == DecisionState.FINAL
+        """Whether a policy took it by itself, so that no person has looked at it."""
+        is_taken = self.state in {DecisionState.FINAL, DecisionState.WAITING}
         return (
             self.made_by_kind == MakerKind.POLICY
-            and is_final
+            and is_taken
             and self.second_by_user is None
         )
 
