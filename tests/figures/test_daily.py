@@ -325,7 +325,7 @@ FILL = """
 INSERT INTO figures_dailyfigure (workspace_id, environment, day, all_packages,
     check_name, {0}, turnaround_buckets, turnaround_counts, decision_buckets,
     decision_counts)
-SELECT %(workspace)s, 'sandbox', current_date - day, true,
+SELECT %(workspace)s, 'sandbox', %(today)s - day, true,
     CASE WHEN number > 0 THEN 'CHECK_' || number END, {1}, '{{1,2}}', '{{3,4}}', '{{}}',
     '{{}}'
 FROM generate_series(0, 9999) AS day, generate_series(0, 10) AS number
@@ -336,7 +336,7 @@ def test_sums_of_a_period_are_read_by_an_index(api):
     columns = [*COUNTS, *SUMS]
     with connection.cursor() as cursor:
         fill = FILL.format(", ".join(columns), ", ".join("1" for _ in columns))
-        cursor.execute(fill, {"workspace": api.workspace.pk})
+        cursor.execute(fill, {"workspace": api.workspace.pk, "today": today()})
         cursor.execute("ANALYZE figures_dailyfigure")
     account, days = api.account, Days(today() - timedelta(days=89), today())
     with CaptureQueriesContext(connection) as captured:
