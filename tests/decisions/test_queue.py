@@ -20,6 +20,7 @@ from tests.world.decisions import (
     open_new_cases,
     set_service_level,
 )
+from tests.world.notices import create_report, decline, wait
 from tests.world.orders import REFUSED, two_checks
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
@@ -109,6 +110,17 @@ def test_decision_before_the_job_leaves_nothing_to_wait_for(api: Api, officer):
     set_service_level(api)
     report = create_ready_report(api)
     officer.decide(report)
+
+    open_new_cases()
+
+    assert not Case.objects.exists()
+
+
+def test_decline_that_waits_before_the_job_leaves_nothing_to_wait_for(api, officer):
+    set_service_level(api)
+    wait(3, api)
+    report = create_report(api)
+    assert decline(officer, report, "ADVERSE_CREDIT").state == "WAITING"
 
     open_new_cases()
 

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
@@ -231,10 +231,11 @@ def pending_proposals() -> QuerySet[Decision]:
 
 
 def _is_decided(report: Report, since: datetime) -> bool:
-    final = Decision.objects.filter(
-        report=report, state=DecisionState.FINAL, final_at__gte=since
-    )
-    return final.exclude(status=DecisionStatus.REVIEW).exists()
+    made = Q(state=DecisionState.FINAL, final_at__gte=since)
+    # A decline that waits for the person's answer is decided, too.
+    made |= Q(state=DecisionState.WAITING, created_at__gte=since)
+    decisions = Decision.objects.filter(made, report=report)
+    return decisions.exclude(status=DecisionStatus.REVIEW).exists()
 
 
 def _locked_cases(client: Client, *, skip_locked: bool = False) -> QuerySet[Case]:
