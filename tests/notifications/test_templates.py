@@ -187,6 +187,8 @@ CONTEXTS = {
     Kind.CORRECTION_OPENED: CORRECTION,
     Kind.CORRECTION_RERUN: CORRECTION,
     Kind.ACCESS_LINK: CONTEXT,
+    Kind.ADVERSE_NOTICE: {**CONTEXT, "link": f"{LINK}/notice"},
+    Kind.REVIEW_ANSWER: {**CONTEXT, "link": f"{LINK}/notice"},
     Kind.MY_DATA: {**CONTEXT, "links": [{"client": "Acacia Lenders", "link": LINK}]},
 }
 TO_OWNERS = {
@@ -217,6 +219,8 @@ WITHOUT_DEADLINE = {
     Kind.CONSENT_LOCKED,
     Kind.PAYMENT_REFUNDED,
     Kind.CORRECTION_ANSWER,
+    Kind.ADVERSE_NOTICE,
+    Kind.REVIEW_ANSWER,
 }
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
