@@ -106,7 +106,11 @@ def _figures(
     threads = [Thread(target=client.order), Thread(target=client.pay)]
     for thread in threads:
         thread.start()
-    killed = Counter(_kill(run) for _ in range(kills))
+    killed: Counter[str] = Counter()
+    while killed.total() < kills:
+        killed[_kill(run)] += 1
+        if killed.total() % 100 == 0:
+            print(f"  {killed.total()} kills, {len(client.acknowledged)} reports")
     client.stopping.set()
     for thread in threads:
         thread.join()
@@ -134,10 +138,11 @@ def _figures(
 def _kill(run: Run) -> str:
     """Kill a random process after a random time. Returns which one."""
     time.sleep(random.uniform(*PAUSES))
-    if run.has_ended():
-        run.start()
     chance = random.random()
     while True:
+        if run.has_ended():
+            # As an operator does: a part that is killed too often ends `run`.
+            run.start()
         try:
             name, found = _candidates(run.processes(), chance)
             if found:
@@ -157,10 +162,7 @@ def _kill(run: Run) -> str:
 
 
 def _wait_until_ready(run: Run) -> None:
-    """Wait until the service is ready, as an operator does who starts it again.
-
-    A part that is killed more than three times a minute ends `run`.
-    """
+    """Wait until the service is ready; start it again if it has ended."""
     while True:
         if run.has_ended():
             run.start()
