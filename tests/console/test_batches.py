@@ -606,7 +606,7 @@ def test_progress_counts_reports_by_state(sender, api: Api):
     page = sender.visitor.page("reports-batch", batch=Batch.objects.get().pk)
     assert "3 of 3 reports have ended." in page
     assert "Look again" not in page
-    assert re.search(r"READY</span></dt><dd>3</dd>", page)
+    assert re.search(r"Ready</span></dt><dd>3</dd>", page)
 
 
 @pytest.mark.parametrize("format", ["csv", "xlsx"])

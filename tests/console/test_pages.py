@@ -10,16 +10,37 @@ from tests.world.deliveries import configure_receiver
 from tests.world.members import PASSWORD, create_user, invitation_token
 from tests.world.orders import create_report_with_status
 from tests.world.rules import raise_alert, store_rule
-from verification.checks.models import CheckDefinition
+from verification.checks.models import CheckDefinition, ResultStatus
 from verification.consents.decisions import Evidence, decline
-from verification.consents.models import Consent
+from verification.consents.models import Consent, ConsentStatus
+from verification.console.words import WORDS, Topic
 from verification.console.workspace import CLOSED_REASON
-from verification.reports.models import ReportStatus
+from verification.decisions.models import DecisionStatus
+from verification.payments.models import PaymentStatus
+from verification.privacy.models import CorrectionStatus
+from verification.reports.models import (
+    PaymentMode,
+    ReportStatus,
+    RiskLevel,
+    SubjectType,
+)
 from webhooks.models import Configuration
 from workspaces import keys, members
 from workspaces.models import ApiKey, Invitation, Member, Role, Workspace
 from workspaces.statements import Month
 
+CODES = {
+    Topic.REPORT: ReportStatus,
+    Topic.SUBJECT: SubjectType,
+    Topic.RISK: RiskLevel,
+    Topic.CHECK: ResultStatus,
+    Topic.DECISION: DecisionStatus,
+    Topic.CONSENT: ConsentStatus,
+    Topic.CONSENT_MODE: Consent.Mode,
+    Topic.PAYER: PaymentMode,
+    Topic.PAYMENT: PaymentStatus,
+    Topic.CORRECTION: CorrectionStatus,
+}
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
 
@@ -111,10 +132,30 @@ def test_lists_show_nobody_by_name_and_the_report_does(owner, api):
 def test_report_is_listed_by_its_status(owner, api, status):
     made = create_report_with_status(api, status)
 
-    assert status in owner.page("reports-detail", report=made)
+    said = f'<span class="status">{WORDS[Topic.REPORT][status]}</span>'
+    assert said in owner.page("reports-detail", report=made)
     assert made in owner.page("reports", query={"status": status})
     other = "READY" if status != "READY" else "FAILED"
     assert made not in owner.page("reports", query={"status": other})
+
+
+@pytest.mark.parametrize("topic", Topic)
+def test_each_code_has_words(topic):
+    assert set(WORDS[topic]) == set(CODES[topic].values)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "Waits for consent"), ("sw", "Inasubiri ridhaa")]
+)
+@pytest.mark.parametrize("page", ["reports", "reports-detail"])
+def test_page_has_words_and_no_codes(owner, api, page, language, said):
+    made = create_report_with_status(api, "PENDING_CONSENT")
+    more = {"report": made} if page == "reports-detail" else {}
+
+    html = owner.page(page, query={"lang": language}, **more)
+
+    assert f'<span class="status">{said}</span>' in html
+    assert re.findall(r">[^<]*\b[A-Z]+_[A-Z]+\b", html) == []
 
 
 @pytest.mark.parametrize(

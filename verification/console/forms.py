@@ -22,6 +22,7 @@ from monitoring.models import Severity
 from verification.api.exports import MAX_DAYS, Period, PeriodTooLong
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.checks.models import CheckPackage
+from verification.console.words import Topic, choices_of
 from verification.decisions import queue
 from verification.decisions.decide import NewDecision
 from verification.decisions.models import (
@@ -66,7 +67,6 @@ from verification.golive.uploads import (
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.privacy.models import CorrectionStatus
-from verification.reports.models import ReportStatus, RiskLevel, SubjectType
 from verification.reports.queries import Filters
 from verification.values import formats
 from verification.values.clock import now
@@ -233,8 +233,8 @@ class RotationForm(forms.Form):
 
 class ReportFilters(forms.Form):
     search = forms.CharField(label=_("Search"), max_length=200, required=False)
-    status = filter_field(_("Status"), ReportStatus.choices)
-    subject_type = filter_field(_("Subject"), SubjectType.choices)
+    status = filter_field(_("Status"), choices_of(Topic.REPORT))
+    subject_type = filter_field(_("Subject"), choices_of(Topic.SUBJECT))
     first = date_field(label=_("From"))
     last = date_field(label=_("To"))
 
@@ -433,7 +433,7 @@ class ReasonForm(forms.Form):
 
 
 class CorrectionFilters(forms.Form):
-    status = filter_field(_("Status"), ((s, s) for s in CorrectionStatus.values))
+    status = filter_field(_("Status"), choices_of(Topic.CORRECTION))
 
 
 class CorrectionForm(forms.Form):
@@ -542,7 +542,7 @@ class QueueFilters(forms.Form):
         _("Waits for"),
         [(Wait.DECISION, _("A decision")), (Wait.SECOND, _("A second member"))],
     )
-    level = filter_field(_("Risk"), ((level, level) for level in RiskLevel.values))
+    level = filter_field(_("Risk"), choices_of(Topic.RISK))
     package = filter_field(_("Package"), [])
     overdue = forms.BooleanField(label=_("Overdue only"), required=False)
 

@@ -12,6 +12,7 @@ from django.http import QueryDict
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from verification.console.words import WORDS, Topic
 from verification.values.formats import one_line
 
 register = template.Library()
@@ -35,6 +36,12 @@ def money(amount: Any) -> str:
 def slug(name: str) -> str:
     """Turn a code into its form in URLs: `DIRECTOR_ID` -> `director-id`."""
     return str(name).lower().replace("_", "-")
+
+
+@register.filter
+def words(code: str, topic: str) -> Any:
+    """Return what members read for a code of the API; an unknown code stays."""
+    return WORDS[Topic(topic)].get(code, code)
 
 
 @register.filter

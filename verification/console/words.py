@@ -1,0 +1,115 @@
+"""Words of codes: what members read where the API has a code such as PENDING_CONSENT.
+
+The API, exports and result files keep the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
+
+from verification.checks.models import ResultStatus
+from verification.consents.models import Consent, ConsentStatus
+from verification.decisions.models import DecisionStatus
+from verification.payments.models import PaymentStatus
+from verification.privacy.models import CorrectionStatus
+from verification.reports.models import (
+    PaymentMode,
+    ReportStatus,
+    RiskLevel,
+    SubjectType,
+)
+
+
+class Topic(StrEnum):
+    """What a code is about, as in a template: `{{ report.status|words:"report" }}`."""
+
+    REPORT = "report"
+    SUBJECT = "subject"
+    RISK = "risk"
+    CHECK = "check"
+    DECISION = "decision"
+    CONSENT = "consent"
+    CONSENT_MODE = "consent-mode"
+    PAYER = "payer"
+    PAYMENT = "payment"
+    CORRECTION = "correction"
+
+
+WORDS: dict[Topic, Mapping[str, Promise]] = {
+    Topic.REPORT: {
+        ReportStatus.DRAFT: _("Draft"),
+        ReportStatus.PENDING_CONSENT: _("Waits for consent"),
+        ReportStatus.PENDING_PAYMENT: _("Waits for payment"),
+        ReportStatus.RUNNING: _("Running"),
+        ReportStatus.PARTIAL: _("Partly ready"),
+        ReportStatus.READY: _("Ready"),
+        ReportStatus.FAILED: _("Failed"),
+        ReportStatus.CANCELLED: _("Cancelled"),
+    },
+    Topic.SUBJECT: {
+        SubjectType.INDIVIDUAL: _("A person"),
+        SubjectType.COMPANY: _("A company"),
+    },
+    Topic.RISK: {
+        RiskLevel.LOW: _("Low"),
+        RiskLevel.MEDIUM: _("Medium"),
+        RiskLevel.HIGH: _("High"),
+        RiskLevel.UNKNOWN: _("Not known"),
+    },
+    Topic.CHECK: {
+        ResultStatus.PENDING: _("Waiting"),
+        ResultStatus.RUNNING: _("Under way"),
+        ResultStatus.COMPLETED: pgettext_lazy("check", "Completed"),
+        ResultStatus.FAILED: _("Failed"),
+        ResultStatus.CANCELLED: _("Not made"),
+    },
+    Topic.DECISION: {
+        DecisionStatus.APPROVED: _("Approved"),
+        DecisionStatus.DECLINED: _("Declined"),
+        DecisionStatus.REVIEW: _("A person reviews it"),
+    },
+    Topic.CONSENT: {
+        ConsentStatus.NOT_REQUIRED: _("Not needed"),
+        ConsentStatus.PENDING: _("Not answered yet"),
+        ConsentStatus.GRANTED: _("Given"),
+        ConsentStatus.ATTESTED: _("Given"),
+        ConsentStatus.DECLINED: _("Declined"),
+        ConsentStatus.EXPIRED: pgettext_lazy("consent", "Not answered in time"),
+        ConsentStatus.WITHDRAWN: pgettext_lazy("consent", "Withdrawn"),
+    },
+    Topic.CONSENT_MODE: {
+        Consent.Mode.SERVICE_HOSTED: _("asked for by us"),
+        Consent.Mode.CUSTOMER_ATTESTED: _("attested by you"),
+    },
+    Topic.PAYER: {
+        PaymentMode.SELF: _("Your workspace"),
+        PaymentMode.CANDIDATE: _("The subject"),
+        PaymentMode.THIRD_PARTY: _("Somebody else"),
+    },
+    Topic.PAYMENT: {
+        PaymentStatus.NOT_REQUIRED: _("nothing to pay"),
+        PaymentStatus.PENDING: _("not paid yet"),
+        PaymentStatus.PAID: _("paid"),
+        PaymentStatus.FAILED: _("the last attempt failed"),
+        PaymentStatus.EXPIRED: _("not paid in time"),
+        PaymentStatus.REFUNDED: _("paid back"),
+        PaymentStatus.CANCELLED: _("cancelled"),
+    },
+    Topic.CORRECTION: {
+        CorrectionStatus.OPEN: _("Not looked into yet"),
+        CorrectionStatus.IN_REVIEW: _("Being looked into"),
+        CorrectionStatus.CORRECTED: _("Corrected"),
+        CorrectionStatus.CONFIRMED: _("Stays as it is"),
+        CorrectionStatus.WITHDRAWN: _("Taken back by the person"),
+    },
+}
+
+
+def choices_of(topic: Topic) -> Iterable[tuple[str, Promise]]:
+    """Return (code, words) for a filter of a list."""
+    return [(str(code), text) for code, text in WORDS[topic].items()]
