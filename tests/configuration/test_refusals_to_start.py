@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +13,7 @@ from django.db import OperationalError
 
 from verification.db import startup
 from verification.extras import MODULES
+from verification.web.server import require_free_port
 
 COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 
@@ -44,7 +46,7 @@ def database_url(user: str, name: str) -> str:
         ("run", {"DATA_DIR": "/dev/null"}, "set DATA_DIR to a folder that is"),
         ("run", {"PORT": "many"}, "docs/configuration.md"),
         ("run", {"HOST": "10.1.2.3"}, "remove HOST, or DEBUG and set the secrets"),
-        ("run", {"PORT": "99999"}, "set HOST to an address of this machine and PORT"),
+        ("run", {"PORT": "99999"}, "set HOST to an IP address of this machine and"),
         ("run", {"DATABASE_URL": "mysql://db/x"}, "write postgresql://user:password@"),
         (
             "run",
@@ -140,7 +142,7 @@ def test_port_that_is_taken_is_refused(tmp_path):
 
         message = refusal("run", PORT=port, DATA_DIR=str(tmp_path))
 
-    assert f"Port {port} is in use; choose another: PORT=8001 make run" in message
+    assert f"Port {port} is in use: stop the process that listens there" in message
 
 
 @pytest.mark.parametrize(
@@ -160,17 +162,45 @@ def test_advice_matches_the_error_of_the_server(said, advice, monkeypatch):
     assert advice in startup.explain_error(OperationalError(said))
 
 
-def test_web_server_without_secrets_is_refused_in_one_sentence(tmp_path):
+def web_server_refusal(folder: Path, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "verification.web.server"],
         cwd=settings.BASE_DIR,
-        env={"PATH": os.environ["PATH"], "DATA_DIR": str(tmp_path)},
+        env={"PATH": os.environ["PATH"], "DATA_DIR": str(folder), **environment},
         capture_output=True,
         text=True,
         check=False,
         timeout=50,
     )
-
     assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("SECRET_KEY, FIELD_KEYS, LOOKUP_KEY are not set.")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def test_web_server_without_secrets_is_refused_in_one_sentence(tmp_path):
+    message = web_server_refusal(tmp_path)
+
+    assert message.startswith("SECRET_KEY, FIELD_KEYS, LOOKUP_KEY are not set.")
+
+
+def test_web_server_shares_no_port_with_another(tmp_path):
+    with socket.socket() as other:
+        # So web servers listen: the kernel would give each a part of the requests.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+
+        message = web_server_refusal(
+            tmp_path, DEBUG="True", DATABASE_URL="postgresql://127.0.0.1:1/x", PORT=port
+        )
+
+    assert f"Port {port} is in use: stop the process that listens there" in message
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "web.bank.internal"])
+def test_web_server_refuses_an_address_of_another_machine(host, monkeypatch):
+    monkeypatch.setenv("HOST", host)
+
+    with pytest.raises(SystemExit, match="set HOST to an IP address of this machine"):
+        require_free_port()

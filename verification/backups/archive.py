@@ -308,8 +308,9 @@ def _require_known_migrations(manifest: Manifest) -> None:
     for app, name in listed:
         if (app, name) not in known:
             raise BackupError(
-                f"The backup is of a newer version ({manifest.version}): it has "
-                f"{app}.{name}. Install that version or a later one."
+                f"The backup has tables of a newer version: {app}.{name}, which this "
+                f"version does not know. Version {manifest.version} wrote it; install "
+                "the newest that has run on its database."
             )
 
 

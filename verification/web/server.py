@@ -5,11 +5,15 @@ is read. The main process loads Django before it forks them: they share that mem
 a killed one is replaced at once.
 """
 
+import errno
 import os
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from ipaddress import ip_address
 from tempfile import TemporaryDirectory
 
 from django.conf import settings
@@ -34,10 +38,11 @@ from verification.values import clock
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
 LOOPBACK = {HOST, "::1", "localhost"}
-PORT = 8000
 CONNECTIONS = 2048
 IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
+# A process that was killed a moment ago may still hold its folder and its port.
+RELEASE_SECONDS = 5
 
 
 def main(gate: int | None = None) -> None:
@@ -65,6 +70,42 @@ def refuse_public_development(host: str = "") -> None:
         )
 
 
+def require_free_port() -> None:
+    """Exit if the server cannot listen at HOST and PORT, or another process does.
+
+    The kernel lets web servers of one user listen at one port, and each would get a
+    part of the requests, even if they have different databases.
+    """
+    host, port = os.environ.get("HOST") or HOST, settings.PORT
+    deadline = time.monotonic() + RELEASE_SECONDS
+    while error := _bind_error(host, port):
+        if error.errno != errno.EADDRINUSE:
+            sys.exit(
+                f"The web server cannot listen at {host}, port {port} "
+                f"({error.strerror}); set HOST to an IP address of this machine and "
+                "PORT to one of 1024 to 65535."
+            )
+        if time.monotonic() > deadline:
+            sys.exit(
+                f"Port {port} is in use: stop the process that listens there, or "
+                "choose another, such as PORT=8001."
+            )
+        time.sleep(0.1)
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    try:
+        is_ipv6 = ip_address(host).version == 6
+        with socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind((host, port))
+    except (OverflowError, ValueError) as e:
+        return OSError(errno.EINVAL, str(e))
+    except OSError as e:
+        return e
+    return None
+
+
 @contextmanager
 def _metrics_folder() -> Iterator[None]:
     """Let the processes of this server count requests in a folder of their own."""
@@ -84,10 +125,11 @@ def _serve(gate: int | None) -> None:
         with open(gate, "rb") as pipe:
             pipe.read()
     _check_database()
+    require_free_port()
     Granian(
         f"{APPLICATION}:application",
         address=os.environ.get("HOST") or HOST,
-        port=int(os.environ.get("PORT") or PORT),
+        port=settings.PORT,
         interface=Interfaces.ASGINL,
         # If the server had to choose between HTTP 1 and 2, it would wait for a first
         # byte without a limit.

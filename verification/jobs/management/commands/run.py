@@ -1,4 +1,3 @@
-import errno
 import fcntl
 import json
 import os
@@ -28,11 +27,9 @@ from verification.jobs import processes, queue
 from verification.jobs.cluster import GRACE_SECONDS, Supervisor, preload
 from verification.jobs.processes import LoadAdjustedClock, parent_death_hook
 from verification.web import server
-from verification.web.server import HOST
+from verification.web.server import HOST, RELEASE_SECONDS
 
 READY_SECONDS = 60
-# A process that was killed a moment ago may still hold folder and port.
-RELEASE_SECONDS = 2
 # The jobs have the longest stop; afterwards the parts that are left are killed.
 STOP_SECONDS = GRACE_SECONDS + 3
 # A stop that takes longer says why.
@@ -128,7 +125,7 @@ class Command(BaseCommand):
         jobs = Supervisor(f"{socket.gethostname()}-{settings.PORT}")
         web_server = Part("web server", server.main)
         self.parts = [web_server, Part("supervisor", jobs.run)]
-        _require_free_port()
+        server.require_free_port()
         preload()
         try:
             # Loading takes as long as the preparations that run at the same time.
@@ -316,35 +313,6 @@ def _require_own_folder() -> None:
             time.sleep(0.1)
         else:
             return
-
-
-def _require_free_port() -> None:
-    host, port = os.environ.get("HOST") or HOST, settings.PORT
-    deadline = time.monotonic() + RELEASE_SECONDS
-    while error := _bind_error(host, port):
-        if error.errno == errno.EADDRINUSE:
-            if time.monotonic() < deadline:
-                time.sleep(0.1)
-                continue
-            raise CommandError(
-                f"Port {port} is in use; choose another: PORT=8001 make run"
-            )
-        raise CommandError(
-            f"The web server cannot listen at {host}, port {port} ({error.strerror}); "
-            "set HOST to an address of this machine and PORT to one of 1024 to 65535."
-        )
-
-
-def _bind_error(host: str, port: int) -> OSError | None:
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((host, port))
-        except OverflowError as e:
-            return OSError(errno.EINVAL, str(e))
-        except OSError as e:
-            return e
-    return None
 
 
 def _status(path: str, **headers: str) -> int:
