@@ -110,14 +110,15 @@ def test_table_has_flags_and_details_of_results(api):
     assert json.loads(row["details"])["idNumber"] == "90000002"
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\uff1d"])
 def test_no_cell_is_a_formula(api, start):
     formula = f"{start}cmd|' /C calc'!A0"
     api.create({**person(), "purpose": formula, "reference": formula})
 
     (row,) = cells(api, "reports")
-    assert row["purpose"][0] not in "=+-@\t\r\n"
-    assert row["reference"][0] not in "=+-@\t\r\n"
+    for cell in (row["purpose"], row["reference"]):
+        assert cell.endswith("cmd|' /C calc'!A0")
+        assert cell[0] not in "=+-@\t\r\n\uff1d"
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])

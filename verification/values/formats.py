@@ -37,7 +37,8 @@ CLOCK_SKEW = timedelta(minutes=1)
 # Persian, Sinhala and other scripts need these invisible characters in names.
 JOINERS = "\u200c\u200d"
 # Spreadsheets read a cell that begins with one of these as a formula.
-FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Some read the full-width signs of East Asian keyboards alike.
+FORMULA_PREFIXES = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
 
 
 def one_line(text: str) -> str:
