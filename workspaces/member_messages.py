@@ -1,8 +1,9 @@
 """Messages to members: when each of them wants which, and who gets one.
 
 A member chooses for each kind and environment: at once, in the daily digest, or never.
-Until then a default holds: the longest-standing owner gets what needs an owner at once,
-members who may act get alerts and waiting decisions of production in the digest.
+Until then a default holds: members who may act get alerts and waiting decisions of
+production in the digest. What needs an owner goes at once to the longest-standing owner
+who has not chosen otherwise, so that one who turns it off leaves it to the next.
 
 A member gets none about what the role may not see, and none at an address that the mail
 server has refused for good.
@@ -43,7 +44,7 @@ NEEDED = dict.fromkeys(MemberMessage, Permission.SEE) | {
     MemberMessage.LOW_BALANCE: Permission.SEE_ADMINISTRATION,
     MemberMessage.WEBHOOK: Permission.SEE_ADMINISTRATION,
 }
-# The longest-standing owner gets these at once unless they choose otherwise.
+# One owner gets these at once by default.
 OWNERS_KINDS = {
     MemberMessage.RULES_PAUSED,
     MemberMessage.LOW_BALANCE,
@@ -88,12 +89,28 @@ class Choices:
                     found[environment, kind] = members
         return found
 
+    def unread(self, environment: str) -> list[MemberMessage]:
+        """Return the kinds that need a reader and that nobody gets."""
+        able = reachable(self.members)
+        return [
+            kind
+            for kind in kinds_of(environment)
+            if kind in OWNERS_KINDS
+            and all(self.time(m, environment, kind) == MessageTime.OFF for m in able)
+        ]
+
     def _default(
         self, member: Member, environment: str, kind: MemberMessage
     ) -> MessageTime:
         if kind in OWNERS_KINDS:
-            owner = next((m for m in self.members if m.role == Role.OWNER), None)
-            return MessageTime.NOW if member == owner else MessageTime.OFF
+            owners = (
+                m
+                for m in self.members
+                if m.role == Role.OWNER
+                and self.chosen.get((m.pk, environment, kind)) != MessageTime.OFF
+            )
+            is_first = member == next(owners, None)
+            return MessageTime.NOW if is_first else MessageTime.OFF
         needed = DIGEST_KINDS.get(kind)
         is_live = environment == Environment.PRODUCTION
         if needed and is_live and has_permission(member, needed):

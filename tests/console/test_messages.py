@@ -125,6 +125,40 @@ def test_only_the_first_owner_gets_a_low_balance_by_default(live_api: Api):
     assert messages_to(second) == []
 
 
+def test_owner_who_turns_the_warning_off_leaves_it_to_the_next_owner(live_api: Api):
+    first, second = (create_member(live_api.workspace, "OWNER", n) for n in "ab")
+    create_member(live_api.workspace, "ADMIN")
+    choose(first, LOW_BALANCE="OFF")
+    let_balance_run_low(live_api)
+
+    assert messages_to(first) == []
+    assert len(messages_to(second)) == 1
+
+
+def test_page_says_what_nobody_gets(owner, viewer, officer):
+    unread = "so nobody hears of them in time"
+    assert unread not in owner.page("messages", "production")
+
+    choose(owner.member, LOW_BALANCE="OFF")
+
+    for visitor in (owner, viewer):
+        html = visitor.page("messages", "production")
+        assert f"{unread}:</p><ul><li>A low balance</li></ul>" in html
+    assert unread not in officer.page("messages", "production")
+
+    choose(viewer.member, LOW_BALANCE="DAILY")
+    assert unread not in owner.page("messages", "production")
+
+
+def test_page_says_that_the_only_reader_refuses_messages(owner):
+    address = address_hash(Channel.EMAIL, owner.member.user.email)
+    RefusedAddress.objects.create(address_hash=address)
+
+    html = owner.page("messages", "production")
+
+    assert "<li>A low balance</li>" in html
+
+
 def test_disabled_receiver_is_told_to_those_who_want_it(api: Api):
     admin = create_member(api.workspace, "ADMIN")
     choose(admin, "sandbox", WEBHOOK="NOW")

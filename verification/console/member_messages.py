@@ -65,8 +65,12 @@ def choose(place: Place) -> HttpResponse:
             member_messages.choose(member, environment, form.cleaned_data)
             place.record("messages.chosen", member, *form.changed_data)
         return place.to("messages", success=_("Saved."))
-    has_refused = member_messages.has_refused(member)
-    return place.render("messages/choose", {"form": form, "has_refused": has_refused})
+    shown = {
+        "form": form,
+        "has_refused": member_messages.has_refused(member),
+        "unread": [NAMES[k] for k in choices.unread(environment) if k in kinds],
+    }
+    return place.render("messages/choose", shown)
 
 
 @private_page
