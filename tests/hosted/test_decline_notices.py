@@ -10,7 +10,7 @@ from pypdf import PdfReader
 from tests.world.clients import Api, erase
 from tests.world.decisions import Officer
 from tests.world.notices import decline, decline_by_policy, deliver, wait
-from tests.world.subject import Visitor, visible_text
+from tests.world.subject import Visitor, newest_code, visible_text
 from verification.decisions.models import AdverseNotice, NoticeFact
 from verification.notifications.models import Kind, Notification
 from verification.privacy.models import SubjectRequest
@@ -66,6 +66,37 @@ def test_link_asks_for_the_proof_first(officer: Officer, subject: Visitor):
     assert not NoticeFact.objects.exists()
 
 
+def test_proof_leads_to_the_notice_and_then_to_the_data(
+    officer: Officer, subject: Visitor
+):
+    decline(officer, subject.report_id)
+    visitor = reader()
+    visitor.browser.get(visitor.page)
+    visitor.page = visitor.page.removesuffix("notice")
+    visitor.confirm()
+
+    proof = {"answer": newest_code()}
+    page = visitor.browser.post(f"{visitor.page}code", proof, follow=True)
+
+    assert DECLINED in visible_text(page.content.decode())
+    assert "/notices/" in page.request["PATH_INFO"]
+    data = visitor.get()
+    assert data.status_code == 200
+    assert "What was found about you" in visible_text(data.content.decode())
+
+
+def test_notice_that_was_erased_ends_at_the_page_that_says_so(
+    api: Api, officer: Officer, subject: Visitor
+):
+    decline(officer, subject.report_id)
+    visitor = reader()
+    erase(api, subject.report_id)
+
+    page = visitor.browser.get(visitor.page, follow=True).content.decode()
+
+    assert "Your details were deleted" in visible_text(page)
+
+
 def test_page_names_client_bureau_reasons_and_rights(
     officer: Officer, subject: Visitor
 ):
@@ -115,6 +146,28 @@ def test_first_visit_alone_is_a_fact(officer: Officer, subject: Visitor):
 
     kinds = [fact.kind for fact in AdverseNotice.objects.get().facts.all()]
     assert kinds == ["OPENED", "DOWNLOADED"]
+
+
+def test_reading_serves_a_notice_that_no_message_brought(
+    api: Api, officer: Officer, ask: Any
+):
+    wait(5, api)
+    subject = ask()
+    subject.enter()
+    subject.grant()
+    api.work()
+    decline(officer, subject.report_id)
+    assert AdverseNotice.objects.get().state == "UNDELIVERED"
+    subject.link += "/notice"
+
+    text = visible_text(proved(subject))
+
+    notice = AdverseNotice.objects.get()
+    fact = notice.facts.get()
+    assert (notice.state, fact.kind) == ("SERVED", "OPENED")
+    assert notice.served_at == fact.at
+    assert notice.waits_until is not None
+    assert "does not count yet. Until" in text
 
 
 @pytest.mark.parametrize(
@@ -235,6 +288,23 @@ def test_decision_of_a_person_answers_the_review(
     assert "A person looked at it on" in text
     sent = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
     assert sent.context["link"].endswith("/notice")
+
+
+def test_decline_that_counts_no_more_offers_no_review(
+    api: Api, officer: Officer, subject: Visitor
+):
+    first = decline_by_policy(api, subject.report_id)
+    visitor = reader()
+    proved(visitor)
+    officer.decide(subject.report_id, "APPROVED", replaces=first.pk)
+
+    text = visible_text(visitor.text())
+    visitor.post("/review")
+
+    assert "your application is approved" in text
+    assert ASK not in text
+    assert "A person looks at it" not in text
+    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
 
 
 def test_decline_of_a_person_offers_no_review(officer: Officer, subject: Visitor):

@@ -333,6 +333,12 @@ def present_of(decisions: Iterable[Decision]) -> Decision | None:
     return max(final, key=lambda one: one.number, default=None)
 
 
+def successor_of(decision: Decision) -> Decision | None:
+    """Return the decision that counts in place of this earlier one, or None."""
+    present = present_of(decision.report.decisions.all())
+    return present if present and present.number > decision.number else None
+
+
 def waiting_of(decisions: Iterable[Decision]) -> Decision | None:
     """Return the decline that waits until it counts, of all decisions of a report."""
     waiting = (one for one in decisions if one.state == DecisionState.WAITING)

@@ -75,6 +75,7 @@ ANSWER_REVIEWS = "verification.privacy.reviews.answer_reviews"
 MAX_ROUNDS = 10
 MAX_NAME_LENGTH = 100
 FRIDAY = 4
+UNSERVED = (NoticeState.SENDING, NoticeState.UNDELIVERED)
 
 
 class NoticeObstacle(StrEnum):
@@ -259,10 +260,23 @@ def hand_over(
     return notice
 
 
-def record_once(notice: AdverseNotice, kind: FactKind) -> None:
-    """Record that the person opened or downloaded the notice, the first time."""
-    fact = NoticeFact(notice=notice, kind=kind, at=now())
+@transaction.atomic
+def record_reading(notice: AdverseNotice, kind: FactKind) -> None:
+    """Record that the person opened or downloaded the notice, the first time.
+
+    That serves it if no message has: the client may have passed the link on.
+    """
+    at = now()
+    fact = NoticeFact(notice=notice, kind=kind, at=at)
     NoticeFact.objects.bulk_create([fact], ignore_conflicts=True)
+    if notice.state not in UNSERVED:
+        return
+    rows = AdverseNotice.objects.select_for_update(of=("self",), no_key=True)
+    unserved = rows.filter(pk=notice.pk, state__in=UNSERVED)
+    if found := unserved.select_related("decision").first():
+        _mark_served(found, at)
+        found.save()
+    notice.refresh_from_db(fields=["state", "served_at", "waits_until"])
 
 
 @job

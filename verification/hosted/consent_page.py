@@ -75,6 +75,8 @@ class Visit:
 
     `confirmed` is blank until the visitor passes the challenge, and `proved` until they
     type the code. `typed` holds an invalid form, which the page shows with its errors.
+    `is_for_notice` says that the link in a notice of a decline brought the visitor, who
+    has not seen the notice yet.
     """
 
     consent_id: UUID
@@ -82,6 +84,7 @@ class Visit:
     confirmed: str = ""
     proved: str = ""
     typed: dict[str, str] | None = None
+    is_for_notice: bool = False
 
     def confirm(self, consent: Consent) -> Visit:
         return replace(self, confirmed=_confirmation(consent), typed=None)
@@ -211,7 +214,8 @@ class ConsentPages(HostedPages[OpenConsent]):
 
     def store(self, visit: Visit, query: str = "") -> HttpResponse:
         """Store the visit and redirect to the page."""
-        value = asdict(visit)
+        # Without what is empty, as an older version knows fewer members
+        value = {name: held for name, held in asdict(visit).items() if held}
         return self.remember(value.pop("consent_id"), value, query)
 
 

@@ -7,6 +7,7 @@ The link in the message opens it behind the gate of `subject_data`. It shows a n
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate
 from uuid import UUID
@@ -20,7 +21,7 @@ from django.views.decorators.http import require_POST, require_safe
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent
 from verification.decisions import notices
-from verification.decisions.decide import present_of
+from verification.decisions.decide import successor_of
 from verification.decisions.models import (
     AdverseNotice,
     DecisionState,
@@ -59,6 +60,10 @@ class NoticeLinks(SubjectPages):
     def path_of(self, row: UUID) -> str:
         return f"{super().path_of(row)}notice"
 
+    def visit_by_link(self, generation: int) -> dict[str, Any]:
+        """Let the proof lead to the notice, and not to the page of the data."""
+        return {**super().visit_by_link(generation), "is_for_notice": True}
+
 
 open_link = NoticeLinks().link_view(Consent)
 
@@ -66,10 +71,11 @@ open_link = NoticeLinks().link_view(Consent)
 @require_safe
 @data_required
 def newest(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    found = visited.consent.report.notices.order_by("-pk").first()
-    if found is None:
-        return subject_pages.redirect(visited.consent.pk)
-    return _redirect(visited, found)
+    """Lead to the newest notice; from then on the page of the data shows the data."""
+    response = subject_pages.store(replace(visited.visit, is_for_notice=False))
+    if found := visited.consent.report.notices.order_by("-pk").first():
+        response["Location"] = _path(visited, found)
+    return response
 
 
 def notice_required(view: NoticeView) -> View:
@@ -92,7 +98,7 @@ def notice_required(view: NoticeView) -> View:
 def show(
     request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
 ) -> HttpResponse:
-    notices.record_once(notice, FactKind.OPENED)
+    notices.record_reading(notice, FactKind.OPENED)
     return render_page(request, "data/notice", data_context(visited) | _context(notice))
 
 
@@ -102,7 +108,7 @@ def pdf(
     request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
 ) -> HttpResponse:
     require_rate(rate_limits.count(f"downloads:{notice.pk}", DOWNLOADS_PER_MINUTE))
-    notices.record_once(notice, FactKind.DOWNLOADED)
+    notices.record_reading(notice, FactKind.DOWNLOADED)
     document = notice_pdf(notice, get_language() or "en")
     return pdf_response(document, f"{notice.number}.pdf")
 
@@ -113,19 +119,18 @@ def ask_for_review(
     request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
 ) -> HttpResponse:
     request_review(notice.pk)
-    return _redirect(visited, notice)
+    return see_other(_path(visited, notice))
 
 
-def _redirect(visited: OpenConsent, notice: AdverseNotice) -> HttpResponse:
-    arguments = [visited.consent.pk, notice.pk]
-    return see_other(reverse("hosted:data-notice", args=arguments))
+def _path(visited: OpenConsent, notice: AdverseNotice) -> str:
+    return reverse("hosted:data-notice", args=[visited.consent.pk, notice.pk])
 
 
 def _context(notice: AdverseNotice) -> dict[str, Any]:
     language = get_language() or "en"
     decision = notice.decision
     text = "textSw" if language == "sw" else "text"
-    present = present_of(notice.report.decisions.all())
+    successor = successor_of(decision)
     disputable = CheckResult.objects.filter(
         pk__in=notice.result_ids, status=ResultStatus.COMPLETED, disputed_at=None
     )
@@ -139,8 +144,9 @@ def _context(notice: AdverseNotice) -> dict[str, Any]:
         "is_waiting": decision.state == DecisionState.WAITING,
         "is_withdrawn": decision.state == DecisionState.WITHDRAWN,
         # What counts now instead
-        "later": present if present and present.number > decision.number else None,
-        "is_approved": bool(present and present.status == DecisionStatus.APPROVED),
+        "later": successor,
+        "is_approved": bool(successor and successor.status == DecisionStatus.APPROVED),
+        "can_be_reviewed": notice.can_be_reviewed and successor is None,
         "results": disputable.select_related("definition"),
         "review_days": settings.SUBJECT_REQUEST_DAYS[RequestKind.REVIEW],
     }

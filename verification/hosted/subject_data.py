@@ -142,6 +142,10 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     context = data_context(visited)
     if report.erased_at:
         return render_page(request, "data/erased", context | {"report": report})
+    if visited.visit.is_for_notice:
+        return see_other(
+            reverse("hosted:data-newest-notice", args=[visited.consent.pk])
+        )
     access.record_access(report, RequestKind.ACCESS)
     older_than = _cursor(request)
     # One more than fit on a page, to know whether another follows

@@ -13,6 +13,7 @@ from django.db import transaction
 from verification.consents.messages import messages_to
 from verification.consents.models import Consent
 from verification.decisions.cases import open_case
+from verification.decisions.decide import successor_of
 from verification.decisions.models import (
     AdverseNotice,
     CaseCause,
@@ -37,6 +38,9 @@ def request_review(notice_id: UUID) -> None:
     report = locked_reports().get(pk=report_id.get(pk=notice_id))
     notice = AdverseNotice.objects.select_for_update(no_key=True).get(pk=notice_id)
     if report.erased_at or not notice.can_be_reviewed:
+        return
+    if successor_of(notice.decision):
+        # The client has decided anew since.
         return
     at = now()
     notice.review_asked_at = at
