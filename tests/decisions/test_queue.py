@@ -22,6 +22,7 @@ from tests.world.decisions import (
 )
 from tests.world.notices import create_report, decline, wait
 from tests.world.orders import REFUSED, two_checks
+from tests.world.rules import create_rule, run_rules
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
@@ -92,6 +93,18 @@ def test_workspace_without_a_service_level_pays_nothing_for_the_queue(api: Api):
     # The job goes with the events, in one statement.
     assert Job.objects.filter(function=OPEN_CASES).exists()
     assert len(after) <= len(before) + 1, "more than the NOTIFY of the job"
+
+
+def test_run_of_monitoring_has_alerts_and_no_case(api: Api):
+    set_service_level(api)
+    create_rule(api)
+
+    run_rules(api)
+    open_new_cases()
+
+    run = api.workspace.reports.get(monitoring_id__isnull=False)
+    assert run.status == "READY"
+    assert not Case.objects.exists()
 
 
 def test_job_of_an_end_can_run_twice(api: Api, officer: Officer):

@@ -361,11 +361,16 @@ def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows
 
 
 def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
-    """Return a job that puts the reports that have just ended into the queue."""
+    """Return a job that puts the reports that have just ended into the queue.
+
+    Runs of monitoring have alerts instead, as with policies.
+    """
     ended = [
         s.report.pk
         for s in summaries
-        if s.event and s.report.workspace.decision_hours is not None
+        if s.event
+        and s.report.monitoring_id is None
+        and s.report.workspace.decision_hours is not None
     ]
     return [job_row(OPEN_CASES, *ended, at=at)] if ended else []
 
