@@ -9,23 +9,31 @@ import pytest
 from django.conf import settings as configured
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import F
 from django.utils.timezone import now
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.checks.conftest import paying_api as paying_api
+from tests.notifications.messages import email_message, enqueue
 from tests.sources.test_health import count_calls
 from tests.sources.test_routes import rests
 from tests.sources.two import orders
 from tests.sources.two import two as two
 from tests.world.clients import person
+from tests.world.deliveries import configure_receiver, record_delivery
+from tests.world.service import free_port
 from verification.checks.models import CheckResult
 from verification.jobs.models import Heartbeat, Job
+from verification.notifications.delivery import send_due_notifications
+from verification.notifications.models import Notification
 from verification.payments.alerts import count_failed_opening
 from verification.payments.audit import audit_nightly
 from verification.sources.models import Call
-from verification.web.metrics import JOBS, QUEUES
+from verification.web.metrics import JOBS, QUEUES, count_messages
+from workspaces.models import Workspace
 
+HOUR = timedelta(hours=1)
 TOKEN = {"HTTP_AUTHORIZATION": "Bearer correct horse"}
 
 
@@ -169,6 +177,48 @@ def test_metrics_show_what_waits_in_the_queues(api, client, token):
     assert read["verification_queue_due", ("queue", "checks")] == 0
 
 
+def test_metrics_leave_out_what_a_suspended_workspace_sends_later(api, client, token):
+    queues = ("deliveries", "messages")
+    configure_receiver(api.workspace)
+    record_delivery(api)
+    enqueue(email_message(workspace_id=api.workspace.pk))
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+    assert [read["verification_queue_due", ("queue", q)] for q in queues] == [1, 1]
+
+    Workspace.objects.get(pk=api.workspace.pk).suspend("Unpaid invoices")
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+    assert [read["verification_queue_due", ("queue", q)] for q in queues] == [0, 0]
+    assert read["verification_queue_age_seconds", ("queue", "messages")] == 0
+
+
+def test_metrics_tell_how_long_the_mail_server_is_away(client, token, db, settings):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", free_port()
+    row = enqueue(email_message())
+    Notification.objects.filter(pk=row.pk).update(created_at=F("created_at") - HOUR)
+    figure = "verification_messages_away_seconds", ("channel", "EMAIL")
+    assert figure not in samples(client.get("/metrics", **TOKEN).content.decode())
+
+    send_due_notifications()
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+    assert 3600 <= read[figure] < 3700
+    assert read["verification_messages_retrying", ("channel", "EMAIL")] == 1
+
+
+def test_metrics_tell_of_no_server_that_is_away_when_it_refuses_one_message(
+    client, token, db
+):
+    row = enqueue(email_message())
+    Notification.objects.filter(pk=row.pk).update(error="NOT_TAKEN", attempts=1)
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    assert read["verification_messages_retrying", ("channel", "EMAIL")] == 1
+    assert ("verification_messages_away_seconds", ("channel", "EMAIL")) not in read
+
+
 def test_metrics_show_the_last_audit_of_the_ledger(api, client, token):
     audit_nightly()
 
@@ -301,6 +351,7 @@ def test_figures_of_queues_need_no_whole_table(db, query):
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(f"EXPLAIN {query}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
+        plan += count_messages().explain()
 
     for table in ("checks_checkresult", "notifications_notification", "jobs_job"):
         assert f"Seq Scan on {table}" not in plan

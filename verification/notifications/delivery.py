@@ -87,7 +87,9 @@ def send_due_notifications() -> None:
                 _remember_refusal(claimed, outcome)
             if outcome.is_away:
                 _postpone_emails(now() + _rest(claimed))
-    schedule_next_run(send_due_notifications, _waiting(), "next_attempt_at")
+    schedule_next_run(
+        send_due_notifications, waiting_notifications(), "next_attempt_at"
+    )
 
 
 def next_retry_delay(attempts: int) -> timedelta | None:
@@ -95,7 +97,7 @@ def next_retry_delay(attempts: int) -> timedelta | None:
     return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
 
 
-def _waiting() -> QuerySet[Notification]:
+def waiting_notifications() -> QuerySet[Notification]:
     """Return the unsent notifications, without those of suspended workspaces.
 
     Messages to subjects about their own data go out nevertheless.
@@ -108,7 +110,7 @@ def _waiting() -> QuerySet[Notification]:
 
 def _rest_end() -> datetime | None:
     """Return when the next e-mail tries whether the mail server is back, or None."""
-    away = _waiting().filter(
+    away = waiting_notifications().filter(
         channel=Channel.EMAIL,
         error=NotificationError.UNREACHABLE,
         attempts=0,
@@ -137,7 +139,7 @@ def claim() -> Notification | None:
 
     The claim counts it, so that the attempts of a message that kills its sender end.
     """
-    due = _waiting().filter(next_attempt_at__lte=Now())
+    due = waiting_notifications().filter(next_attempt_at__lte=Now())
     claimed = claim_due(
         due.order_by("next_attempt_at", "pk")[:1],
         "fence = fence + 1, attempts = attempts + 1, "

@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 from threading import Lock
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.db.models import Count, Min, Q, QuerySet
+from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -36,6 +39,8 @@ from verification.backups.models import Backup, RestoreDrill
 from verification.checks.queue import count_given_up
 from verification.db.standbys import read_standbys
 from verification.jobs.queue import count_working_clusters
+from verification.notifications.delivery import waiting_notifications
+from verification.notifications.models import Notification, NotificationError
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import Checkout, LedgerAudit
 from verification.privacy.requests import count_open_requests
@@ -66,11 +71,9 @@ SELECT 'checks', sum(rows), max(oldest) FROM (
 UNION ALL
 SELECT 'deliveries', count(*), max(statement_timestamp() - d.next_attempt_at)
 FROM webhooks_delivery d JOIN webhooks_configuration c ON c.id = d.configuration_id
+JOIN workspaces_workspace w ON w.id = c.workspace_id AND w.suspended_at IS NULL
 WHERE d.next_attempt_at <= statement_timestamp() AND c.enabled
     AND (c.resting_until IS NULL OR c.resting_until <= statement_timestamp())
-UNION ALL
-SELECT 'messages', count(*), max(statement_timestamp() - next_attempt_at)
-FROM notifications_notification WHERE next_attempt_at <= statement_timestamp()
 UNION ALL
 SELECT 'jobs', count(*), max(statement_timestamp() - due_at) FROM jobs_job
 WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
@@ -80,11 +83,6 @@ SELECT
     (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NULL AND claimed_by <> ''),
     (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NOT NULL
         AND dismissed_at IS NULL)
-"""
-# Messages that a mail server or the SMS provider did not take and that go out again.
-RETRYING = """
-SELECT channel, count(*) FROM notifications_notification
-WHERE next_attempt_at IS NOT NULL AND error <> '' AND leased_until IS NULL GROUP BY 1
 """
 CONNECTIONS = """
 SELECT coalesce(state, 'other'), count(*) FROM pg_stat_activity
@@ -215,11 +213,6 @@ def _gauges(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 def _queue_families() -> Iterator[Metric]:
     due = _gauges("queue_due", "Rows that are due and that no worker has.", "queue")
     age = _gauges("queue_age_seconds", "How long the oldest of them is due.", "queue")
-    retrying = _gauges(
-        "messages_retrying",
-        "Messages that were not taken and are tried again.",
-        "channel",
-    )
     with connection.cursor() as cursor:
         cursor.execute(QUEUES)
         for name, rows, oldest in cursor.fetchall():
@@ -227,12 +220,13 @@ def _queue_families() -> Iterator[Metric]:
             age.add_metric([name], oldest.total_seconds() if oldest else 0)
         cursor.execute(JOBS)
         running, given_up = cursor.fetchone()
-        cursor.execute(RETRYING)
-        for channel, number in cursor.fetchall():
-            retrying.add_metric([channel], number)
+    messages = list(count_messages())
+    at = now()
+    due_since = min((one["due_since"] for one in messages if one["due"]), default=at)
+    due.add_metric(["messages"], sum(one["due"] for one in messages))
+    age.add_metric(["messages"], max((at - due_since).total_seconds(), 0))
     yield from (due, age)
-    if retrying.samples:
-        yield retrying
+    yield from _message_families(messages)
     yield _gauge("jobs_running", "Jobs that a worker has.", running)
     yield _gauge("jobs_given_up", "Jobs that failed again and again.", given_up)
     text = "Job clusters in which work flowed within 30 seconds."
@@ -241,6 +235,43 @@ def _queue_families() -> Iterator[Metric]:
     yield _gauge("job_clusters_expected", text, settings.EXPECTED_JOB_CLUSTERS)
     text = "Checks that the engine gave up within a day."
     yield _gauge("checks_given_up", text, count_given_up(timedelta(days=1)))
+
+
+def count_messages() -> QuerySet[Notification, Any]:
+    """Count unsent messages by channel: due ones, and those that were not taken."""
+    not_taken = ~Q(error="")
+    # An e-mail that found no server, or was not let in, counts no attempt.
+    is_away = Q(error=NotificationError.UNREACHABLE) | (Q(attempts=0) & not_taken)
+    return (
+        waiting_notifications()
+        .values("channel")
+        .annotate(
+            due=Count("pk", filter=Q(next_attempt_at__lte=Now())),
+            due_since=Min("next_attempt_at"),
+            retrying=Count("pk", filter=not_taken & Q(leased_until=None)),
+            away_since=Min("created_at", filter=is_away),
+        )
+    )
+
+
+def _message_families(messages: list[dict[str, Any]]) -> Iterator[Metric]:
+    retrying = _gauges(
+        "messages_retrying",
+        "Messages that were not taken and are tried again.",
+        "channel",
+    )
+    away = _gauges(
+        "messages_away_seconds",
+        "How long the oldest message waits for a mail server or provider that is away.",
+        "channel",
+    )
+    for one in messages:
+        if one["retrying"]:
+            retrying.add_metric([one["channel"]], one["retrying"])
+        if one["away_since"]:
+            seconds = (now() - one["away_since"]).total_seconds()
+            away.add_metric([one["channel"]], seconds)
+    yield from (family for family in (retrying, away) if family.samples)
 
 
 def _payment_families() -> Iterator[Metric]:
