@@ -1,0 +1,246 @@
+"""The day of a credit officer, from a file of applicants to the figures of the day."""
+
+import csv
+import json
+import re
+
+import pytest
+from django.utils.timezone import now
+from playwright.sync_api import expect
+
+from tests.batches.files import csv_file, xlsx_file
+from tests.browser.conftest import PHONE, SCREENSHOTS
+from tests.browser.people import log_in, make_member
+from tests.browser.test_batches import file_of
+from tests.browser.test_consent import confirm, sees
+from verification.values.local_time import NAIROBI
+
+pytestmark = pytest.mark.slow
+
+OWNER, OFFICER, SECOND = (
+    f"{name}@lender.test" for name in ("owner", "officer", "second")
+)
+HEADINGS = [
+    "Full name",
+    "ID number",
+    "Date of birth",
+    "E-mail address",
+    "Your reference",
+]
+GIVEN = ["Achieng", "Barasa", "Chebet", "Daudi", "Esther"]
+FAMILY = ["Kamau", "Otieno", "Mutua", "Koech"]
+# Test numbers of a person with a bad loan, and of one with another name
+BAD = {
+    3: ("90000003", "Adverse information at a credit bureau"),
+    12: ("90000002", "Details that differ from the register of persons"),
+}
+APPLICANTS = [
+    [
+        f"{given} {family}",
+        BAD[number][0] if number in BAD else f"91{number:06}",
+        "1990-03-27",
+        f"applicant{number}@lender.test",
+        f"LN-{number:02}",
+    ]
+    for number, (given, family) in enumerate(
+        (given, family) for given in GIVEN for family in FAMILY
+    )
+]
+WRONG = [[APPLICANTS[0][0], "", *APPLICANTS[0][2:]], *APPLICANTS[1:]]
+# A workspace with two officers, a package, and a second member for declines
+PREPARE = f"""
+from django.contrib.auth.models import User
+from verification.checks.models import CheckPackage
+from verification.decisions.models import SecondMemberRule
+from workspaces.models import Member, Workspace
+workspace = User.objects.get(email={OWNER!r}).memberships.get().workspace
+Workspace.objects.filter(pk=workspace.pk).update(decision_hours=24)
+SecondMemberRule.objects.create(workspace=workspace, declines=True)
+CheckPackage.objects.create(workspace=workspace, name="loan", display_name="Loan",
+    checks=["IDENTITY", "CRB_SCORE"], price=120)
+for email in {(OFFICER, SECOND)!r}:
+    user = User.objects.get(email=email)
+    Member.objects.create(workspace=workspace, user=user, role="OFFICER")
+print(workspace.pk)
+"""
+# The links that applicants get, by their address
+LINKS = """
+import json
+from verification.notifications.models import Notification
+found = Notification.objects.filter(workspace_id="{}", cause__startswith="{}:")
+print(json.dumps({{one.recipient: one.context["link"] for one in found}}))
+"""
+WAIT_SECONDS = 30
+COUNT = "from verification.figures.daily import count_changed_days as c; c()"
+
+
+def enter(page, service, email: str) -> None:
+    log_in(page, service, email)
+    page.wait_for_url(re.compile(f"^{service.url}/console/"))
+
+
+def shell(service, script: str) -> str:
+    return service.manage("shell", "-v", "0", "-c", script).strip()
+
+
+def test_day_of_a_credit_officer(page, browser, service, look):
+    for email in (OWNER, OFFICER, SECOND):
+        make_member(service, email)
+    workspace = shell(service, PREPARE).splitlines()[-1]
+    console = f"{service.url}/console/{workspace}/sandbox"
+    enter(page, service, OFFICER)
+    page.goto(f"{console}/reports/")
+
+    order_twenty(page, look)
+    batch = page.url
+    consent_on_phones(browser, links_of(service, workspace, "consent"))
+    reload_until(page, batch, page.get_by_text("20 of 20 reports have ended."))
+    look("day-05-results")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Results as XLSX").click()
+    assert download.value.suggested_filename.endswith(".xlsx")
+
+    proposed = decline_the_bad(page, console, look)
+    confirm_as_second(browser, service, console, proposed)
+    read_notices(browser, links_of(service, workspace, "notice"))
+    page.goto(proposed[0])
+    expect(page.get_by_text("Opened by the person")).to_be_visible()
+    look("day-10-proof-of-service")
+    approve_next(page, console)
+    export_decisions(page, console, proposed)
+    shell(service, COUNT)
+    page.goto(f"{console}/figures/")
+    expect(page.get_by_text("Reports ordered").first).to_be_visible()
+    look("day-11-figures")
+
+
+def links_of(service, workspace: str, cause: str) -> dict[str, str]:
+    printed = shell(service, LINKS.format(workspace, cause))
+    found: dict[str, str] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def order_twenty(page, look) -> None:
+    page.get_by_role("link", name="Order many reports").click()
+    page.get_by_role("radio", name="Loan, ").check()
+    page.get_by_role("button", name="Go on to the file").click()
+    wrong = file_of("applicants.csv", csv_file(HEADINGS, *WRONG))
+    page.locator("input[type=file]").set_input_files([wrong])
+    page.get_by_label("Purpose").fill("Loan application")
+    page.get_by_role("button", name="Send the file").click()
+    expect(page.get_by_text("1 row of 20 has faults")).to_be_visible()
+    look("day-01-fault")
+    page.get_by_role("link", name="Send the file again").click()
+    right = file_of("applicants.xlsx", xlsx_file(HEADINGS, *APPLICANTS))
+    page.locator("input[type=file]").set_input_files([right])
+    page.get_by_role("button", name="Send the file").click()
+    expect(page.get_by_text("20 rows without a fault")).to_be_visible()
+    look("day-02-quote")
+    page.get_by_role("button", name="Order all for KES 2,400.00").click()
+    expect(page.get_by_text("0 of 20 reports have ended.")).to_be_visible()
+    look("day-03-ordered")
+
+
+def consent_on_phones(browser, links: dict[str, str]) -> None:
+    """Let each applicant follow the link of their message and agree."""
+    assert len(links) == len(APPLICANTS)
+    for number, (name, _id, _born, email, _reference) in enumerate(APPLICANTS):
+        context = browser.new_context(viewport=PHONE)
+        phone = context.new_page()
+        phone.goto(links[email])
+        confirm(phone)
+        phone.locator("#id_name").fill(name)
+        phone.get_by_role("checkbox").check()
+        if number == 0:
+            phone.screenshot(path=SCREENSHOTS / "day-04-consent.png", full_page=True)
+        phone.locator("main button").click()
+        sees(phone, "You agreed to the checks")
+        context.close()
+
+
+def reload_until(page, address: str, shown) -> None:
+    """Open the page anew until it shows this, as a member does who waits."""
+    for _ in range(WAIT_SECONDS * 2):
+        page.goto(address)
+        if shown.count():
+            return
+        page.wait_for_timeout(500)
+    raise AssertionError("it never came")
+
+
+def decline_the_bad(page, console: str, look) -> list[str]:
+    """Find both in the queue and propose to decline them; return their addresses."""
+    last = page.locator("tbody tr").nth(len(APPLICANTS) - 1)
+    reload_until(page, f"{console}/queue/", last)
+    look("day-06-queue")
+    proposed = []
+    for number, (_id_number, reason) in BAD.items():
+        page.goto(f"{console}/queue/")
+        page.get_by_label("Search").fill(APPLICANTS[number][-1])
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.get_by_role("button", name="Take it").click()
+        expect(page.get_by_text("has it now.")).to_be_visible()
+        proposed.append(page.url)
+        page.get_by_label("Decline", exact=True).check()
+        page.get_by_label(reason).check()
+        page.get_by_role("button", name="Decide", exact=True).click()
+        expect(page.get_by_text("It is proposed.")).to_be_visible()
+        assert page.get_by_role("button", name="Confirm it").count() == 0
+    look("day-07-proposed")
+    return proposed
+
+
+def confirm_as_second(browser, service, console: str, proposed: list[str]) -> None:
+    """Let the other officer confirm what waits for them in the queue."""
+    context = browser.new_context(viewport=PHONE)
+    page = context.new_page()
+    enter(page, service, SECOND)
+    page.goto(f"{console}/queue/?wait=second")
+    expect(page.locator("tbody th a")).to_have_count(len(proposed))
+    page.screenshot(path=SCREENSHOTS / "day-08-second.png", full_page=True)
+    for address in proposed:
+        page.goto(address)
+        page.get_by_role("button", name="Confirm it").click()
+        expect(page.get_by_text("The decision counts now.")).to_be_visible()
+    context.close()
+
+
+def read_notices(browser, links: dict[str, str]) -> None:
+    """Let both declined applicants read the notice that they get."""
+    assert set(links) == {APPLICANTS[number][3] for number in BAD}
+    for number, (_id_number, reason) in BAD.items():
+        context = browser.new_context(viewport=PHONE)
+        phone = context.new_page()
+        phone.goto(links[APPLICANTS[number][3]])
+        confirm(phone)
+        sees(phone, "What was found about you")
+        phone.get_by_role("link", name="Your application was declined").click()
+        sees(phone, "Your application was declined")
+        expect(phone.get_by_text(reason)).to_be_visible()
+        phone.screenshot(path=SCREENSHOTS / "day-09-notice.png", full_page=True)
+        context.close()
+
+
+def approve_next(page, console: str) -> None:
+    page.goto(f"{console}/queue/")
+    page.get_by_role("button", name="Take the next one").click()
+    page.get_by_label("Approve", exact=True).check()
+    page.get_by_role("button", name="Decide", exact=True).click()
+    expect(page.get_by_text("The decision counts now.")).to_be_visible()
+
+
+def export_decisions(page, console: str, declined: list[str]) -> None:
+    page.goto(f"{console}/exports/")
+    page.get_by_label("What", exact=True).select_option("decisions")
+    today = now().astimezone(NAIROBI).date()
+    for label in ("From", "To"):
+        page.get_by_label(label, exact=True).fill(f"{today}")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export", exact=True).click()
+    with download.value.path().open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["status"] for row in rows) == ["APPROVED", "DECLINED", "DECLINED"]
+    assert {row["reportId"] for row in rows if row["status"] == "DECLINED"} == {
+        address.rpartition("/")[2] for address in declined
+    }
