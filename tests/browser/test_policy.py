@@ -1,0 +1,70 @@
+"""An owner writes a policy by keyboard, sees what would change, and switches it on."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.people import log_in, make_member
+from tests.browser.test_consent import wait_for
+from tests.browser.test_corrections import JOIN
+from tests.world.clients import person
+
+pytestmark = pytest.mark.slow
+
+OWNER = "owner@policy.test"
+
+
+def test_owner_switches_a_policy_on(page, look, client, service):
+    (report,) = client.order(person(idNumber="90000003"))
+    wait_for(client, report, "READY")
+    make_member(service, OWNER)
+    join = JOIN.replace("owner@corrections.test", OWNER)
+    service.manage("shell", "-v", "0", "-c", join.format(client.workspace))
+    console = f"{service.url}/console/{client.workspace}/sandbox"
+    log_in(page, service, OWNER)
+    page.goto(f"{console}/policy/")
+    look("console-policy-none")
+    page.get_by_role("button", name="Write the first rules").click()
+    page.get_by_role("link", name="Add a rule").click()
+    look("console-policy-rule")
+    page.get_by_label("Condition 1: what").select_option(label="The report: score")
+    page.get_by_label("Condition 1: comparison").select_option(label="is at least")
+    page.get_by_label("Condition 1: value").fill("many")
+    page.get_by_label("Decline").focus()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Save").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title(re.compile("^Error: "))
+    look("console-policy-errors")
+    page.get_by_label("Condition 1: value").fill("70")
+    page.get_by_label("Credit score below").focus()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Save").focus()
+    page.keyboard.press("Enter")
+    sentence = "If the score of the report is at least 70, decline"
+    expect(page.get_by_text(sentence)).to_be_visible()
+    expect(page.get_by_role("heading", name="What would change")).to_be_visible()
+    look("console-policy-draft")
+    page.get_by_label("It decides").focus()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Switch version 1 on").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The version is switched on.")).to_be_visible()
+
+    (declined,) = client.order(person(idNumber="90000003"))
+    wait_for(client, declined, "READY")
+    page.goto(f"{console}/policy/")
+    expect(page.get_by_text("Version 1 is switched on")).to_be_visible()
+    look("console-policy-on")
+    page.goto(f"{console}/reports/{declined['id']}")
+    decided = page.get_by_text("No person has looked at it.")
+    for _ in range(20):
+        if decided.count():
+            break
+        page.wait_for_timeout(500)
+        page.reload()
+    expect(decided).to_be_visible()
+    look("console-policy-decision")
+    page.goto(f"{console}/policy/?lang=sw")
+    look("sw-console-policy-on")
