@@ -1,0 +1,59 @@
+"""An officer sets the hours, takes what waits and decides, with the keyboard alone."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.people import log_in, make_member
+from tests.browser.test_corrections import JOIN
+from tests.world.clients import person
+
+pytestmark = pytest.mark.slow
+
+OFFICER = "officer@queue.test"
+
+
+def test_officer_works_through_the_queue(page, look, client, service):
+    make_member(service, OFFICER)
+    join = JOIN.replace("owner@corrections.test", OFFICER)
+    service.manage("shell", "-v", "0", "-c", join.format(client.workspace))
+    console = f"{service.url}/console/{client.workspace}/sandbox"
+    log_in(page, service, OFFICER)
+    page.goto(f"{console}/queue/")
+    look("console-queue-off")
+    page.goto(f"{console}/settings/queue")
+    page.get_by_label("Hours until a report is decided").fill("24")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    look("console-queue-settings")
+
+    client.order(person(), person(idNumber="90000003"))
+    rows = page.locator("tbody tr")
+    for _ in range(30):
+        page.goto(f"{console}/queue/")
+        if rows.count() == 2:
+            break
+        page.wait_for_timeout(500)
+    expect(rows).to_have_count(2)
+    page.locator("summary").click()
+    look("console-queue")
+    page.keyboard.press("Alt+s")
+    expect(page.get_by_label("Search")).to_be_focused()
+    page.keyboard.press("Alt+n")
+    expect(page.get_by_text("It is yours.")).to_be_visible()
+    page.get_by_label("New note").fill("Rang the employer")
+    page.get_by_role("button", name="Add the note").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Rang the employer")).to_be_visible()
+    look("console-queue-case")
+    page.get_by_label("Approve").focus()
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Decide", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The decision counts now.")).to_be_visible()
+
+    page.keyboard.press("Alt+q")
+    expect(rows).to_have_count(1)
+    page.goto(re.sub(r"\?.*|$", "?lang=sw", page.url, count=1))
+    look("sw-console-queue")
