@@ -77,6 +77,7 @@ from verification.privacy.models import Correction, Hold, StaffErasure, SubjectR
 from verification.privacy.staff_erasures import request_for_person
 from verification.reports.models import Report
 from verification.sources.models import Call
+from verification.values.local_time import NAIROBI
 from workspaces import ledger
 from workspaces.brands import bar_brand
 from workspaces.create import create_workspace
@@ -88,7 +89,7 @@ TYPED = {
     "note": "Transfer 7",
     "text": "They call on Mondays",
     "email": "another{}@people.test",
-    "ends_on": str(localdate() + timedelta(days=30)),
+    "ends_on": str(localdate(timezone=NAIROBI) + timedelta(days=30)),
 }
 PAST = timedelta(minutes=5)
 # Milliseconds that the browser waits for an element.

@@ -201,8 +201,8 @@ def test_logos_are_limited_by_the_minute(owner, monkeypatch):
 
 
 def test_logo_is_refused_while_the_machine_is_busy(owner, monkeypatch):
-    monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
     with machine_lock():
+        monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         refused = owner.post(PAGE, {**FORM, "logo": uploaded()})
 
     assert refused.status_code == 503

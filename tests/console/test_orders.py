@@ -22,6 +22,7 @@ from verification.console.order_form import query_of
 from verification.console.orders import Choice
 from verification.notifications.models import Notification
 from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
 from workspaces import members
 from workspaces.models import LedgerEntry, Member, Role
 
@@ -36,7 +37,7 @@ WANJIKU = {
 
 
 def attested() -> dict[str, str]:
-    given = localtime() - timedelta(days=1)
+    given = localtime(timezone=NAIROBI) - timedelta(days=1)
     return {
         "consent-obtained": "on",
         "consent-obtainedAt": f"{given:%Y-%m-%dT%H:%M}",
@@ -222,7 +223,10 @@ def test_result_that_is_used_again_is_named_with_its_day(officer, api: Api):
 
     quote = officer.quote(**WANJIKU, **attested())
 
-    assert f"The result of {date_format(localtime())} is used again" in quote
+    assert (
+        f"The result of {date_format(localtime(timezone=NAIROBI))} is used again"
+        in quote
+    )
     assert "It is free of charge" in quote
     fresh = {k: v for k, v in WANJIKU.items() if k != "reuse"}
     assert "KES 50.00" in officer.quote(**fresh, **attested())

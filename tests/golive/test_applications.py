@@ -134,8 +134,8 @@ def test_uploads_are_limited_by_account_and_workspace(
 
 def test_upload_is_refused_while_the_machine_is_busy(owner, monkeypatch):
     owner.post("golive-company", COMPANY)
-    monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
     with machine_lock():
+        monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
 
     assert refused.status_code == 503

@@ -15,6 +15,7 @@ from verification.privacy.holds import HoldRefused, hold, release
 from verification.privacy.models import Hold
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
 
 DAY = timedelta(days=1)
 
@@ -28,7 +29,7 @@ def ended(api: Api) -> Report:
 
 def test_staff_hold_and_release_a_report(api: Api, ended: Report, staff: Client):
     age(str(ended.pk), 400)
-    until = localdate() + 30 * DAY
+    until = localdate(timezone=NAIROBI) + 30 * DAY
 
     said = press_button(staff, "hold", ended, reason="A court asks", ends_on=str(until))
     erase_expired_reports()
@@ -53,7 +54,7 @@ def test_staff_hold_and_release_a_report(api: Api, ended: Report, staff: Client)
 
 @pytest.mark.parametrize("days", [-1, 5 * 365 + 1])
 def test_hold_ends_within_five_years(ended: Report, staff: Client, days: int):
-    until = localdate() + days * DAY
+    until = localdate(timezone=NAIROBI) + days * DAY
 
     press_button(staff, "hold", ended, reason="A court asks", ends_on=str(until))
 
@@ -61,7 +62,9 @@ def test_hold_ends_within_five_years(ended: Report, staff: Client, days: int):
 
 
 def test_hold_needs_a_reason(ended: Report, staff: Client):
-    press_button(staff, "hold", ended, reason="", ends_on=str(localdate() + DAY))
+    press_button(
+        staff, "hold", ended, reason="", ends_on=str(localdate(timezone=NAIROBI) + DAY)
+    )
 
     assert not Hold.objects.exists()
 
@@ -77,7 +80,10 @@ def test_erased_report_cannot_be_held(ended: Report, staff: Client):
 
     with pytest.raises(HoldRefused, match="erased"):
         hold(ended.pk, "A court asks", now() + DAY, by="staff grace")
-    given = {"reason": "A court asks", "ends_on": str(localdate() + DAY)}
+    given = {
+        "reason": "A court asks",
+        "ends_on": str(localdate(timezone=NAIROBI) + DAY),
+    }
     press_button(staff, "hold", ended, **given)
 
     assert not Hold.objects.exists()

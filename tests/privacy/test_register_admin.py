@@ -64,7 +64,7 @@ def report(api: Api) -> Report:
 
 
 def enter(client: Client, **typed: str):
-    data = {**TYPED, "received_on": str(localdate()), **typed}
+    data = {**TYPED, "received_on": str(localdate(timezone=NAIROBI)), **typed}
     return client.post(admin_url(SubjectRequest, "add"), data)
 
 
@@ -76,7 +76,7 @@ def exported(client: Client, **query: str) -> list[dict[str, str]]:
 
 
 def test_officer_enters_a_request_that_came_by_letter(officer: Client, report: Report):
-    came = localdate() - 2 * DAY
+    came = localdate(timezone=NAIROBI) - 2 * DAY
 
     answer = enter(officer, report=report.number, received_on=str(came))
 
@@ -102,8 +102,8 @@ def test_request_without_a_client_has_none(officer: Client):
 @pytest.mark.parametrize(
     "typed",
     [
-        {"received_on": str(localdate() + DAY)},
-        {"received_on": str(localdate() - 400 * DAY)},
+        {"received_on": str(localdate(timezone=NAIROBI) + 2 * DAY)},
+        {"received_on": str(localdate(timezone=NAIROBI) - 400 * DAY)},
         {"report": "R-0000-0000-0000"},
         {"report": "nothing"},
         {"text": ""},
@@ -221,7 +221,7 @@ def test_officer_finds_who_has_read_a_report(
         ({"channel__exact": "PDF"}, {printed.pk}),
         ({"recipient": by_another.recipient}, {by_another.pk}),
         ({"report__workspace_id": str(other.workspace_id)}, {by_another.pk}),
-        ({"last_at_from_0": str(localdate() + DAY)}, set()),
+        ({"last_at_from_0": str(localdate(timezone=NAIROBI) + DAY)}, set()),
     ):
         # The list leads to the reports as well.
         ids = {*listed_ids(officer, Disclosure, **query)} & {*all_ids}
