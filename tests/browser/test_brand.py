@@ -47,10 +47,10 @@ def test_face_is_set_and_seen(page, console, ask, look, look_in_both, client, se
     look("console-brand-errors")
     page.get_by_role("button", name="Save with #").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Saved.")).to_be_visible()
+    expect(page.get_by_text("Saved.", exact=True)).to_be_visible()
     page.get_by_label("Logo", exact=True).set_input_files(logo)
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_text("Saved.")).to_be_visible()
+    expect(page.get_by_text("Saved.", exact=True)).to_be_visible()
     look("console-brand")
 
     page.goto(link_of(ask()))

@@ -38,4 +38,4 @@ def test_declined_person_reads_the_notice(page, ask, look, client, service):
         page.get_by_role("link", name="document (PDF)").click()
     assert saved.value.suggested_filename.startswith("N-")
     page.get_by_role("link", name="This is wrong").click()
-    sees(page, "What is wrong?")
+    sees(page, "This is wrong")

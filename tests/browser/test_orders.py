@@ -30,7 +30,7 @@ def tab_to(page, wanted) -> None:
 
 
 def press(page, name: str, role: str = "button") -> None:
-    tab_to(page, page.get_by_role(role, name=name, exact=True))
+    tab_to(page, page.get_by_role(role, name=name, exact=True).first)
     page.keyboard.press("Enter")
 
 

@@ -68,3 +68,8 @@ def test_owner_switches_a_policy_on(page, look, client, service):
     look("console-policy-decision")
     page.goto(f"{console}/policy/?lang=sw")
     look("sw-console-policy-on")
+
+    page.goto(f"{console}/policy/?lang=en")
+    page.get_by_role("button", name="Switch it off").click()
+    expect(page.get_by_text("The policy is switched off.")).to_be_visible()
+    look("console-policy-off")
