@@ -10,6 +10,13 @@ from verification.checks.packages import MAX_PACKAGES
 NEW = {"name": "ours", "display_name": "Our loans", "checks": LOAN}
 
 
+def test_checks_of_a_package_say_about_whom_they_are(owner):
+    html = owner.page("settings-packages-create")
+
+    assert "KRA PIN · KES 50.00 · A person, A company" in html
+    assert "INDIVIDUAL" not in html
+
+
 def test_package_is_made_and_ordered(owner, api):
     assert owner.messages_after("settings-packages-create", NEW) == [
         "The package is made. Orders can name it now."

@@ -7,7 +7,12 @@ from django.utils.timezone import now
 from monitoring.models import Rule
 from tests.world.clients import HOSTED, approve_workspace, company, person
 from tests.world.deliveries import configure_receiver
-from tests.world.members import PASSWORD, create_user, invitation_token
+from tests.world.members import (
+    PASSWORD,
+    create_member,
+    create_user,
+    invitation_token,
+)
 from tests.world.orders import create_report_with_status
 from tests.world.rules import raise_alert, store_rule
 from verification.checks.models import CheckDefinition, ResultStatus
@@ -20,10 +25,12 @@ from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
 from verification.reports.models import (
     PaymentMode,
+    Report,
     ReportStatus,
     RiskLevel,
     SubjectType,
 )
+from verification.reports.status import record_note
 from webhooks.models import Configuration
 from workspaces import keys, members
 from workspaces.models import ApiKey, Invitation, Member, Role, Workspace
@@ -156,6 +163,36 @@ def test_page_has_words_and_no_codes(owner, api, page, language, said):
 
     assert f'<span class="status">{said}</span>' in html
     assert re.findall(r">[^<]*\b[A-Z]+_[A-Z]+\b", html) == []
+
+
+def test_timeline_names_members_of_the_workspace(owner, api):
+    report = Report.objects.get(pk=api.create(person())["id"])
+    here = create_member(owner.workspace, "OFFICER", "amina")
+    left = create_member(owner.workspace, "OFFICER", "baraka")
+    for member in (here, left):
+        record_note(report, "decided", f"member {member.pk}", now())
+    actor = f"member {left.pk}"
+    members.remove(owner.member, left)
+
+    html = owner.page("reports-detail", report=report.pk)
+
+    timeline = html.partition("Timeline</h2>")[2]
+    assert here.user.email in timeline
+    assert f"member {here.pk}" not in timeline
+    assert actor in timeline
+
+
+def test_subject_is_labelled_in_kiswahili(owner, api):
+    made = api.create(person())["id"]
+
+    html = owner.page("reports-detail", query={"lang": "sw"}, report=made)
+
+    rows = re.findall(r"<dt>(.*?)</dt><dd>(?:<bdi>)?(.*?)(?:</bdi>)?</dd>", html)
+    assert {
+        ("Kuhusu nani", "Mtu"),
+        ("Jina kamili", "Wanjiku Kamau"),
+        ("Nchi", "Kenya"),
+    } <= set(rows)
 
 
 @pytest.mark.parametrize(

@@ -194,14 +194,19 @@ def _checks_fault(checks: list[str], kept: Collection[str]) -> PackageFault | No
     return None if common else PackageFault.NO_SUBJECT
 
 
-def check_choices(package: CheckPackage | None) -> list[tuple[str, str]]:
-    """Return (name, label) of the checks that a form offers: first the package's."""
+def check_choices(
+    package: CheckPackage | None, kinds: Mapping[str, object] | None = None
+) -> list[tuple[str, str]]:
+    """Return (name, label) of the checks that a form offers: first the package's.
+
+    `kinds` are words for the types of subjects.
+    """
     definitions = {d.name: d for d in CheckDefinition.objects.all()}
     own = package.checks if package else []
     offered = (name for name, definition in definitions.items() if definition.active)
     labels = {
         name: f"{d.display_name} · {d.currency} {d.price:,.2f} · "
-        f"{', '.join(d.subject_types)}"
+        f"{', '.join(str((kinds or {}).get(kind, kind)) for kind in d.subject_types)}"
         for name, d in definitions.items()
     }
     names = dict.fromkeys([*own, *offered])

@@ -7,7 +7,7 @@ forms of a suspended workspace, so that no view can forget a check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -42,6 +42,8 @@ from workspaces.models import Account, Client, Environment, Member, Workspace
 
 PAGE_SIZE = 20
 LAST_PAGE = 10**6
+# Actors of timelines that are members begin with this.
+MEMBER = "member "
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Place:
 
     @property
     def client(self) -> Client:
-        return Client(self.workspace, self.account, f"member {self.member.pk}")
+        return Client(self.workspace, self.account, f"{MEMBER}{self.member.pk}")
 
     @property
     def api_url(self) -> str:
@@ -306,6 +308,19 @@ def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Plac
 def dashboard_url(member: Member) -> str:
     """Return the sandbox's overview, where nothing costs money or names real people."""
     return reverse("console:dashboard", args=[member.workspace_id, "sandbox"])
+
+
+def member_name(member: Member) -> str:
+    return member.user.get_full_name() or member.user.email
+
+
+def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]:
+    """Return the names of present members by their actors, such as "member 0199…"."""
+    ids = [read_id(actor.removeprefix(MEMBER)) for actor in actors]
+    members = Member.objects.filter(workspace=workspace_id, pk__in=filter(None, ids))
+    return {
+        f"{MEMBER}{one.pk}": member_name(one) for one in members.select_related("user")
+    }
 
 
 def too_often(place: Place) -> HttpResponse:

@@ -22,11 +22,13 @@ from verification.checks.packages import (
 )
 from verification.console import forms
 from verification.console.base import Place, member_required
+from verification.console.words import WORDS, Topic
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue
 from verification.values.shapes import CURRENCY
 from workspaces.members import Permission
 
+KINDS = WORDS[Topic.SUBJECT]
 FAULT_MESSAGES = {
     PackageFault.NAME: gettext_lazy(
         "Use small letters, digits and single hyphens, such as loan-applicant"
@@ -72,7 +74,7 @@ def _package_context(package: CheckPackage, definitions: Catalogue) -> dict[str,
 
 @member_required(Permission.MANAGE_SETTINGS)
 def create(place: Place) -> HttpResponse:
-    form = forms.NewPackageForm(place.posted, checks=check_choices(None))
+    form = forms.NewPackageForm(place.posted, checks=check_choices(None, KINDS))
     if form.is_valid():
         try:
             with transaction.atomic():
@@ -90,7 +92,7 @@ def create(place: Place) -> HttpResponse:
 def edit(place: Place, package: UUID) -> HttpResponse:
     found = place.workspace.packages.get(pk=package)
     initial = {"display_name": found.display_name, "checks": found.checks}
-    checks = check_choices(found)
+    checks = check_choices(found, KINDS)
     form = forms.PackageForm(place.posted, initial=initial, checks=checks)
     if form.is_valid():
         try:

@@ -14,7 +14,13 @@ from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
 from verification.console import forms
-from verification.console.base import PAGE_SIZE, Place, member_required, read_id
+from verification.console.base import (
+    PAGE_SIZE,
+    Place,
+    member_name,
+    member_required,
+    read_id,
+)
 from verification.decisions import cases as verbs
 from verification.decisions.cases import CaseObstacle, CaseRefused
 from verification.decisions.models import Case, CaseCause, CaseNote
@@ -29,7 +35,6 @@ from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.values.clock import now
 from workspaces.members import ALLOWED, Permission, has_permission
-from workspaces.models import Member
 
 CAUSES: dict[str, Any] = {
     CaseCause.ENDED: gettext_lazy("The report has ended."),
@@ -96,7 +101,7 @@ def assign(place: Place, report: UUID) -> HttpResponse:
         return place.to("reports-detail", error=_refusal(e), report=report)
     done = _("Nobody has it now.")
     if to:
-        done = _("%(name)s has it now.") % {"name": _name(to)}
+        done = _("%(name)s has it now.") % {"name": member_name(to)}
     return place.to("reports-detail", success=done, report=report)
 
 
@@ -156,7 +161,7 @@ def _case_view(case: Case) -> dict[str, Any]:
     return {
         "row": case,
         "cause": CAUSES[case.cause],
-        "assignee": _name(case.assignee) if case.assignee else "",
+        "assignee": member_name(case.assignee) if case.assignee else "",
         "is_overdue": case.due_at < now(),
     }
 
@@ -165,7 +170,7 @@ def _refusal(refused: CaseRefused) -> str:
     if refused.obstacle == CaseObstacle.CLOSED:
         return _("Nothing was done: the report does not wait for a decision any more.")
     if refused.assignee:
-        name = _name(refused.assignee)
+        name = member_name(refused.assignee)
         return _("Nothing was done: %(name)s has it now.") % {"name": name}
     return _("Nothing was done: somebody gave it back meanwhile.")
 
@@ -178,10 +183,6 @@ def _deciders(place: Place) -> Any:
 def _packages(place: Place) -> list[tuple[str, str]]:
     known = CheckPackage.objects.known_to(place.workspace.pk)
     return list(known.order_by("name").values_list("name", "display_name"))
-
-
-def _name(member: Member) -> str:
-    return member.user.get_full_name() or member.user.email
 
 
 def _user_name(user: User | None, note: CaseNote) -> str:

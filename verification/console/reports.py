@@ -16,16 +16,24 @@ from verification.checks.packages import package_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console import forms
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import (
+    PAGE_SIZE,
+    Page,
+    Place,
+    member_required,
+    names_of_actors,
+)
 from verification.console.batches import batch_of
 from verification.console.decisions import (
     REFUSALS,
     decision_context,
     decision_form,
 )
+from verification.console.orders import LABELS, PERSON_NAME
 from verification.console.queue import case_context
 from verification.console.report_actions import action_context
 from verification.console.sandbox import describe_message
+from verification.console.words import WORDS, Topic
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, ReportDecisionRefused
 from verification.decisions.models import DecisionState
@@ -35,11 +43,20 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
 from verification.reports.links import ResendTooSoon, client_messages
-from verification.reports.models import Report
+from verification.reports.models import Report, StatusChange
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import InvalidRequest
 from workspaces.members import Permission
 
+# Other members of a subject keep their names in English.
+SUBJECT_LABELS = LABELS | {
+    "subjectType": gettext_lazy("About whom"),
+    "fullName": PERSON_NAME,
+    "firstName": gettext_lazy("First name"),
+    "middleName": gettext_lazy("Middle name"),
+    "lastName": gettext_lazy("Last name"),
+    "country": gettext_lazy("Country"),
+}
 NO_DATA_LINK = {
     "NO_PERSON": gettext_lazy("The report is about no person who could be asked."),
     "NO_ADDRESS": gettext_lazy("The report has no address of its subject."),
@@ -105,7 +122,9 @@ def _render_report(
         "package": package_of(found),
         "batch": batch_of(found),
         "subject": [
-            (humanise_name(k), t) for k, v in subject.items() if (t := as_text(v))
+            (_label_of(name), text)
+            for name, value in subject.items()
+            if (text := _subject_text(name, value))
         ],
         "corrections": found.corrections.select_related("request").order_by("id"),
         "results": [result_context(result, found) for result in results],
@@ -113,13 +132,32 @@ def _render_report(
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
         "messages_sent": [describe_message(m) for m in client_messages(found)],
-        "timeline": found.status_changes.all(),
+        "timeline": _timeline_of(found),
         "erasure": _ended_erasure(found),
         **decision_context(place, found, form),
         **case_context(place, found),
         **action_context(place, found),
     }
     return place.render("reports/detail", shown)
+
+
+def _label_of(name: str) -> str:
+    return str(SUBJECT_LABELS.get(name) or humanise_name(name))
+
+
+def _subject_text(name: str, value: Any) -> str:
+    if name == "subjectType":
+        return str(WORDS[Topic.SUBJECT][value])
+    if name == "country":
+        return str(dict(forms.COUNTRIES).get(value, value))
+    return as_text(value)
+
+
+def _timeline_of(report: Report) -> list[tuple[StatusChange, str]]:
+    """Return each change with its actor, a member by name."""
+    changes = list(report.status_changes.all())
+    names = names_of_actors(report.workspace_id, {one.actor for one in changes})
+    return [(one, names.get(one.actor, one.actor)) for one in changes]
 
 
 @member_required()
