@@ -17,7 +17,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import ProgrammingError, connection, models, transaction
+from django.db import connection, models, transaction
 from django.test import Client
 
 from monitoring.models import Rule
@@ -30,7 +30,7 @@ from verification.backoffice.models import LookupKey, fingerprints
 from verification.consents.decisions import digest_of
 from verification.consents.models import ConsentRecord
 from verification.db.encryption import EncryptedJSONField, KeyedHashField, keyed_hash
-from verification.db.startup import DatabaseRefused
+from verification.db.startup import DatabaseRefused, RightsMissing
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import active_blocks, block
 from verification.reports.models import Report
@@ -291,7 +291,7 @@ def test_role_without_select_gets_no_connection(made_with_the_key: None):
         cursor.execute("DROP ROLE IF EXISTS blind; CREATE ROLE blind LOGIN")
         other.settings_dict = other.settings_dict | {"USER": "blind"}
 
-        with pytest.raises(ProgrammingError, match="permission denied"):
+        with pytest.raises(RightsMissing, match="blind has no rights to the tables"):
             other.ensure_connection()
 
         assert other.connection is None

@@ -1,12 +1,20 @@
 """The service's database role can change rows, but no table or trigger."""
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import ProgrammingError, connection, transaction
+from django.test import Client
 
+from tests.configuration.test_refusals_to_start import database_url, refusal
 from tests.world.clients import Api, person
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
+from verification.backups.checks import check_keys
 from verification.privacy.personal_data import refresh_statistics
 
 ROLE = "served by tests"
@@ -112,3 +120,48 @@ def test_owner_of_the_tables_is_refused(db: None):
 def test_role_that_does_not_exist_is_refused(db: None):
     with pytest.raises(CommandError, match="There is no role nobody"):
         call_command("grant_rights", "nobody")
+
+
+@pytest.fixture
+def bare_role(transactional_db: None) -> Iterator[str]:
+    """A role that can log in and has no rights, as after a restore."""
+    name = f"bare_{os.getpid()}"
+    server = psycopg.connect(database_url("postgres", "postgres"), autocommit=True)
+    with server:
+        server.execute(f"CREATE ROLE {name} LOGIN")
+        yield name
+        server.execute(f"DROP ROLE {name}")
+
+
+def test_command_of_a_role_without_rights_is_refused_in_one_sentence(
+    bare_role: str, tmp_path: Path
+):
+    url = database_url(bare_role, connection.settings_dict["NAME"])
+
+    told = refusal("audit_ledger", DATABASE_URL=url, DATA_DIR=str(tmp_path))
+
+    assert told.startswith(f"The role {bare_role} has no rights to the tables")
+    assert f"verification grant_rights {bare_role}" in told
+
+
+def test_readyz_says_that_the_role_is_refused(
+    bare_role: str, client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "USER", bare_role)
+
+    answer = client.get("/readyz")
+
+    assert (answer.status_code, answer.json()["database"]) == (503, "refuses the role")
+
+
+def test_check_says_that_the_role_has_no_rights(
+    bare_role: str, monkeypatch: pytest.MonkeyPatch
+):
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "USER", bare_role)
+
+    (found,) = check_keys(["default"])
+
+    assert found.id == "deploy.E022"
+    assert f"verification grant_rights {bare_role}" in found.msg

@@ -20,7 +20,7 @@ from django.db import ProgrammingError, connection, models
 from django.db.backends.signals import connection_created
 from django.db.models import F
 from django.utils.timezone import now
-from psycopg.errors import UndefinedTable
+from psycopg.errors import InsufficientPrivilege, UndefinedTable
 
 from verification.db.encryption import (
     EncryptedJSONField,
@@ -29,7 +29,7 @@ from verification.db.encryption import (
     keyed_hashes,
 )
 from verification.db.ids import uuid7
-from verification.db.startup import DatabaseRefused
+from verification.db.startup import DatabaseRefused, RightsMissing
 
 KEYS = """
 SELECT
@@ -47,6 +47,10 @@ MISSING_KEY = (
 WRONG_KEY = (
     "FIELD_KEYS has another key as {} than the one that the database was written with. "
     "Set the former one again."
+)
+NO_RIGHTS = (
+    "The role {0} has no rights to the tables; as their owner, run: verification "
+    "grant_rights {0}"
 )
 
 
@@ -169,7 +173,8 @@ def was_in_use(keys: int, at: datetime) -> bool:
 
 
 def _refuse_wrong_key(connection: Any, **more: object) -> None:
-    """Raise DatabaseRefused if the database was written with other keys."""
+    """Raise DatabaseRefused if the database has other keys, or RightsMissing."""
+    role = connection.connection.info.user
     try:
         with connection.cursor() as cursor:
             cursor.execute(KEYS)
@@ -179,9 +184,12 @@ def _refuse_wrong_key(connection: Any, **more: object) -> None:
         if probe:
             _open_probe(bytes(probe))
     except ProgrammingError as e:
-        if not isinstance(e.__cause__, UndefinedTable):
-            connection.close()
-            raise
+        if isinstance(e.__cause__, UndefinedTable):
+            return
+        connection.close()
+        if isinstance(e.__cause__, InsufficientPrivilege):
+            raise RightsMissing(NO_RIGHTS.format(role)) from None
+        raise
     except BaseException:
         # An open connection would be used again without this check.
         connection.close()

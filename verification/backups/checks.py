@@ -257,12 +257,14 @@ def _find_pooler() -> Iterator[CheckMessage]:
 def check_keys(
     databases: Sequence[str] | None = None, **options: Any
 ) -> list[CheckMessage]:
-    """Connect as the service does, which needs the keys of the database."""
+    """Connect as the service does, which needs rights and the keys of the database."""
     # A missing key was made up, and the list names it anyway.
     if not databases or {"FIELD_KEYS", "LOOKUP_KEY"} & set(missing_secrets()):
         return []
     try:
         connection.ensure_connection()
+    except startup.RightsMissing as e:
+        return [_error("E022", str(e), "No process gets a connection without them.")]
     except startup.DatabaseRefused as e:
         return [_error("E019", str(e), "No process gets a connection with this key.")]
     except OperationalError:

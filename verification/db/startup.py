@@ -53,6 +53,10 @@ class DatabaseRefused(OperationalError):
     """The database answers but cannot be used; the text says why."""
 
 
+class RightsMissing(DatabaseRefused):
+    """The role may not read the tables, as after a restore."""
+
+
 def explain_error(error: OperationalError, name: str = "") -> str:
     """Return what to do about a failed connection, or "" for a failed statement.
 

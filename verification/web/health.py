@@ -73,6 +73,8 @@ def read_readiness() -> tuple[dict[str, str], float | None]:
 
 def _away(e: DatabaseError) -> dict[str, str]:
     others = dict.fromkeys(READINESS_PARTS, UNKNOWN_WITHOUT_DATABASE)
+    if isinstance(e, startup.RightsMissing):
+        return others | {"database": "refuses the role"}
     refuses = isinstance(e, startup.DatabaseRefused)
     return others | {"database": "refuses the keys" if refuses else "away"}
 
