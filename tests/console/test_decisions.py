@@ -89,6 +89,21 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
     assert actions() == ["decision.proposed", "decision.confirmed"]
 
 
+def test_double_click_decides_and_confirms_once(owner, admin, api: Api, report):
+    demand_second(api)
+    once = ["You had sent this already. It was done once."]
+
+    post(admin, report)
+    assert post(admin, report) == once
+    where = {"decision": Decision.objects.get().pk}
+    owner.messages_after("reports-confirm", **where)
+    assert owner.messages_after("reports-confirm", **where) == once
+
+    other = post(owner, report, note="Another note")
+    assert other[0].startswith("Nothing was done")
+    assert actions() == ["decision.proposed", "decision.confirmed"]
+
+
 def test_member_answers_what_a_key_proposes(owner, api: Api, report):
     demand_second(api)
     made = decide(deciding_api(api), report)

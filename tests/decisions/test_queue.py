@@ -543,6 +543,18 @@ def test_member_who_leaves_while_they_get_a_case_keeps_none(api, officer, second
 # Notes
 
 
+def test_double_click_adds_one_note(api: Api, officer: Officer):
+    report = create_case(api)
+
+    for text in ("Rang the employer", "Rang the employer", "No answer"):
+        officer.note(report, text)
+
+    assert [one.text for one in CaseNote.objects.all()] == [
+        "Rang the employer",
+        "No answer",
+    ]
+
+
 def test_note_says_who_and_is_sealed(api: Api, officer: Officer):
     report = create_case(api)
 

@@ -220,13 +220,13 @@ class Place:
         self,
         name: str,
         *,
-        success: str = "",
+        success: str | Promise = "",
         error: str | Promise = "",
         **arguments: Any,
     ) -> HttpResponse:
         """Redirect to a page, which shows the message. The browser follows with GET."""
         if success:
-            messages.success(self.request, success)
+            messages.success(self.request, str(success))
         if error:
             messages.error(self.request, str(error))
         response = HttpResponseRedirect(self.url(name, **arguments))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
@@ -18,9 +18,14 @@ from verification.console.decline_notices import notices_context
 from verification.console.policy import why_of
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
-from verification.decisions.decide import Obstacle, ReportDecisionRefused
+from verification.decisions.decide import (
+    NewDecision,
+    Obstacle,
+    ReportDecisionRefused,
+)
 from verification.decisions.models import (
     Decision,
+    DecisionState,
     MakerKind,
     ReasonCode,
     notice_rule_of,
@@ -29,6 +34,7 @@ from verification.decisions.models import (
 from verification.decisions.notices import credit_results
 from verification.reports.models import Report
 from workspaces.members import Permission, has_permission
+from workspaces.models import Member
 
 REFUSALS: dict[Obstacle, Any] = {
     Obstacle.NOT_ENDED: gettext_lazy("The report has not ended."),
@@ -49,6 +55,9 @@ REFUSALS: dict[Obstacle, Any] = {
         "Another member, with another e-mail address, has to confirm it."
     ),
 }
+
+SENT_BEFORE = gettext_lazy("You had sent this already. It was done once.")
+S = DecisionState
 
 
 def decision_form(place: Place, report: Report) -> forms.DecisionForm:
@@ -91,31 +100,60 @@ def decision_context(
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def confirm(place: Place, decision: UUID) -> HttpResponse:
-    return _answer(place, decision, verbs.confirm, _("The decision counts now."))
+    done = _("The decision counts now.")
+    return _answer(place, decision, verbs.confirm, done, {S.FINAL, S.WAITING})
 
 
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def refuse(place: Place, decision: UUID) -> HttpResponse:
-    return _answer(place, decision, verbs.refuse, _("The proposal is refused."))
+    done = _("The proposal is refused.")
+    return _answer(place, decision, verbs.refuse, done, {S.REFUSED})
 
 
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def withdraw(place: Place, decision: UUID) -> HttpResponse:
-    return _answer(place, decision, verbs.withdraw, _("The decline is taken back."))
+    done = _("The decline is taken back.")
+    return _answer(place, decision, verbs.withdraw, done, {S.WITHDRAWN})
 
 
 def _answer(
-    place: Place, decision: UUID, verb: Callable[..., Decision], done: str
+    place: Place,
+    decision: UUID,
+    verb: Callable[..., Decision],
+    done: str,
+    after: Collection[str],
 ) -> HttpResponse:
-    report_id = Decision.objects.filter(**place.lookups).get(pk=decision).report_id
+    """Answer a decision; `after` are the states that the verb leads to."""
+    own = Decision.objects.filter(**place.lookups)
+    report_id = own.get(pk=decision).report_id
     try:
         verb(place.client, decision, place.member, place.by.actor)
     except ReportDecisionRefused as e:
+        if _has_answered(place.member, own.get(pk=decision), after):
+            return place.to("reports-detail", success=SENT_BEFORE, report=report_id)
         why = REFUSALS[e.obstacle]
         return place.to("reports-detail", error=why, report=report_id)
     return place.to("reports-detail", success=done, report=report_id)
+
+
+def _has_answered(member: Member, decision: Decision, after: Collection[str]) -> bool:
+    """Return whether the member has given this answer already, by a double click."""
+    is_withdrawn = decision.state == S.WITHDRAWN
+    by = decision.withdrawn_by_user if is_withdrawn else decision.second_by_user
+    return decision.state in after and by == member.user_id
+
+
+def is_sent_twice(member: Member, new: NewDecision, made_id: UUID) -> bool:
+    """Return whether the decision in the way is the new one, by a double click."""
+    made = Decision.objects.filter(pk=made_id, made_by_user=member.user_id).first()
+    return made is not None and (
+        made.status,
+        sorted(made.codes or ()),
+        made.note or "",
+        made.not_on_bureau or "",
+    ) == (new.status, sorted(new.codes), new.note, new.not_on_bureau)
 
 
 def _decision_view(decision: Decision, names: dict[int, str]) -> dict[str, Any]:

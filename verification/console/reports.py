@@ -26,8 +26,10 @@ from verification.console.base import (
 from verification.console.batches import batch_of
 from verification.console.decisions import (
     REFUSALS,
+    SENT_BEFORE,
     decision_context,
     decision_form,
+    is_sent_twice,
 )
 from verification.console.orders import LABELS, PERSON_NAME
 from verification.console.queue import case_context
@@ -95,6 +97,9 @@ def decide(place: Place, report: UUID) -> HttpResponse:
     try:
         made = verbs.decide(place.client, report, form.new_decision, maker)
     except ReportDecisionRefused as e:
+        made_id = e.decision_id
+        if made_id and is_sent_twice(place.member, form.new_decision, made_id):
+            return place.to("reports-detail", success=SENT_BEFORE, report=report)
         why = REFUSALS[e.obstacle]
         return place.to("reports-detail", error=why, report=report)
     except InvalidRequest:

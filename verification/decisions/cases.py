@@ -41,6 +41,8 @@ from workspaces.members import (
 )
 from workspaces.models import Client, Member
 
+# The same note of a member within this time is one note.
+DOUBLE_CLICK = timedelta(seconds=10)
 # An open case keeps its time and assignee. It keeps its cause too, unless the new one
 # says more than that the report has ended.
 OPEN_CASE = """
@@ -207,11 +209,22 @@ def take_next(client: Client, member: Member, actor: audit.Actor) -> Case | None
 def add_note(
     client: Client, report_id: UUID, member: Member, actor: audit.Actor, text: str
 ) -> CaseNote:
-    """Add a note to a report. Raises Report.DoesNotExist, NotAllowed, CaseRefused."""
+    """Add a note to a report; a double click adds one.
+
+    Raises Report.DoesNotExist, NotAllowed and CaseRefused.
+    """
     report = lock_report(client, report_id)
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
     if report.erased_at:
         raise CaseRefused(CaseObstacle.CLOSED)
+    recent = CaseNote.objects.filter(
+        report=report,
+        author_user=member.user_id,
+        created_at__gt=now() - DOUBLE_CLICK,
+    )
+    for earlier in recent:
+        if earlier.text == text:
+            return earlier
     note = CaseNote.objects.create(
         report=report,
         text=text,
