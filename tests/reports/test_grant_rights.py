@@ -144,24 +144,25 @@ def test_command_of_a_role_without_rights_is_refused_in_one_sentence(
     assert f"verification grant_rights {bare_role}" in told
 
 
-def test_readyz_says_that_the_role_is_refused(
-    bare_role: str, client: Client, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture
+def without_rights(bare_role: str) -> Iterator[str]:
+    """Let this process connect as that role."""
     connection.close()
-    monkeypatch.setitem(connection.settings_dict, "USER", bare_role)
+    # The rows are deleted by the owner afterwards, so this ends before.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(connection.settings_dict, "USER", bare_role)
+        yield bare_role
+    connection.close()
 
+
+def test_readyz_says_that_the_role_is_refused(without_rights: str, client: Client):
     answer = client.get("/readyz")
 
     assert (answer.status_code, answer.json()["database"]) == (503, "refuses the role")
 
 
-def test_check_says_that_the_role_has_no_rights(
-    bare_role: str, monkeypatch: pytest.MonkeyPatch
-):
-    connection.close()
-    monkeypatch.setitem(connection.settings_dict, "USER", bare_role)
-
+def test_check_says_that_the_role_has_no_rights(without_rights: str):
     (found,) = check_keys(["default"])
 
     assert found.id == "deploy.E022"
-    assert f"verification grant_rights {bare_role}" in found.msg
+    assert f"verification grant_rights {without_rights}" in found.msg
