@@ -168,6 +168,15 @@ def test_name_that_only_begins_like_an_example_is_accepted(complete: Any):
     assert check_deployment() == []
 
 
+def test_lack_of_sms_is_named(complete: Any):
+    complete.AFRICASTALKING_USERNAME = complete.AFRICASTALKING_API_KEY = ""
+
+    (found,) = check_deployment()
+
+    assert found.id == "deploy.W020"
+    assert "AFRICASTALKING_USERNAME" in found.hint
+
+
 def test_sms_server_of_this_machine_may_speak_plain_http(complete: Any):
     complete.SMS_URL = "http://127.0.0.1:8080"
 

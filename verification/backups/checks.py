@@ -195,7 +195,10 @@ def _warnings() -> Iterator[Warning]:
     if bool(settings.AFRICASTALKING_USERNAME) != bool(settings.AFRICASTALKING_API_KEY):
         text = "One of AFRICASTALKING_USERNAME and AFRICASTALKING_API_KEY is not set."
         yield _warning("W015", text, "Set both, or no SMS is sent.")
-    elif settings.AFRICASTALKING_USERNAME and not settings.SMS_FROM:
+    elif not settings.AFRICASTALKING_USERNAME:
+        text = "No SMS is sent: people without an e-mail address get no link or code."
+        yield _warning("W020", text, "Set AFRICASTALKING_USERNAME and its key.")
+    elif not settings.SMS_FROM:
         text = "SMS_FROM is not set: SMS come from a shared number."
         yield _warning("W009", text, "Register a sender and name it.")
     if _is_database_in_the_clear():

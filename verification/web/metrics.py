@@ -295,7 +295,7 @@ def _payment_families() -> Iterator[Metric]:
         Checkout.objects.with_flagged_refunds().count(),
     )
     if audit := LedgerAudit.objects.order_by("-made_at").first():
-        text = "Differences that the last nightly audit of the ledger found."
+        text = "Differences that the last audit of the ledger found."
         yield _gauge("ledger_differences", text, audit.differences)
         age = (now() - audit.made_at).total_seconds()
         yield _gauge("ledger_audit_age_seconds", "How old that audit is.", age)
