@@ -7,10 +7,14 @@ import shlex
 import shutil
 import subprocess
 from base64 import b64encode
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
+import requests
 import yaml
 from django.conf import settings
 from django.core.management import get_commands
@@ -21,7 +25,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import DOCUMENTED, ROWS
-from tests.world.web_proxies import DEPLOY, nginx_command, nginx_site, required
+from tests.world.web_proxies import (
+    DEPLOY,
+    Caddy,
+    Nginx,
+    WebProxy,
+    nginx_command,
+    nginx_site,
+    required,
+)
 from verification.db import embedded
 from verification.jobs.cluster import GRACE_SECONDS
 from verification.settings.secrets import field_keys, lookup_key, secret_key
@@ -385,10 +397,46 @@ def test_proxies_show_pages_of_operators_to_this_machine_alone():
     (block,) = re.findall(r"@private {\n(.*?)}", caddy, re.DOTALL)
     lines = [line.strip() for line in block.splitlines()]
     assert [line for line in lines if line[:1] not in ("", "#")] == [
-        "path /metrics /readyz",
+        "path /metrics /metrics/* /readyz",
         "not remote_ip 127.0.0.1 ::1",
     ]
     assert "\trespond @private 404\n" in caddy
+
+
+class Figures(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.server.server_port} {self.path}".encode())
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def machines() -> Iterator[list[int]]:
+    """The ports of two web servers that tell which one they are."""
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), Figures) for _ in range(2)]
+    for server in servers:
+        Thread(target=server.serve_forever, daemon=True).start()
+    yield [server.server_port for server in servers]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("kind", [Nginx, Caddy])
+def test_example_of_the_proxies_asks_each_web_server_for_its_figures(
+    kind: type[WebProxy], machines: list[int]
+):
+    first, second = machines
+    with kind(first, second) as proxy:
+        answers = [
+            requests.get(f"{proxy.url}{path}", timeout=10).text
+            for path in ("/metrics", "/metrics/web2")
+        ]
+
+    assert answers == [f"{first} /metrics", f"{second} /metrics"]
 
 
 SETTINGS_FILE = (DEPLOY / "verification.env").read_text()

@@ -38,7 +38,7 @@ def required(program: str) -> str:
 
 
 class WebProxy:
-    def __init__(self, upstream: int) -> None:
+    def __init__(self, upstream: int, second: int | None = None) -> None:
         # nginx' workers are another user when root runs the tests, and no other user
         # can open pytest's folder.
         self._place = TemporaryDirectory(prefix="web-proxy-")
@@ -46,6 +46,8 @@ class WebProxy:
         self.folder.chmod(0o755)
         self._log = ""
         self.upstream = upstream
+        # The port of a second web server, as in the examples of the files
+        self.second = second
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         shutil.copy(DEPLOY / "away.html", self.folder)
@@ -81,6 +83,14 @@ class WebProxy:
         self._log = self.log()
         self._place.cleanup()
 
+    def with_second(self, text: str) -> str:
+        """Return the file's text, with its example if there is a second web server."""
+        if self.second is None:
+            return text
+        marks = r"^(\s+)#(?=location|@|reverse_proxy|    |\t|\})"
+        text = re.sub(marks, r"\1", text, flags=re.MULTILINE)
+        return text.replace("10.0.0.2:8000", f"127.0.0.1:{self.second}")
+
     def variables(self) -> dict[str, str]:
         return {}
 
@@ -95,7 +105,7 @@ class Nginx(WebProxy):
         site = site.replace("127.0.0.1:8000", f"127.0.0.1:{self.upstream}")
         # Only here is the name of the site an address.
         site = re.sub(r"server_name reports\S+;", "server_name 127.0.0.1;", site)
-        return nginx_command(self.folder, site)
+        return nginx_command(self.folder, self.with_second(site))
 
 
 class Caddy(WebProxy):
@@ -103,6 +113,7 @@ class Caddy(WebProxy):
         text = (DEPLOY / "Caddyfile").read_text().replace(INSTALLED, str(self.folder))
         # On a busy machine the web server needs longer to restart.
         text = text.replace("lb_try_duration 15s", "lb_try_duration 60s")
+        text = self.with_second(text)
         options = f"{{\n\tadmin off\n\thttp_port {free_port()}\n"
         (self.folder / "Caddyfile").write_text(text.replace("{\n", options, 1))
         return [required("caddy"), "run", "--config", str(self.folder / "Caddyfile")]
