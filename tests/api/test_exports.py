@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils.timezone import now
 
 from tests.world.clients import Api, approve_workspace, company, erase, person
@@ -23,6 +24,7 @@ from tests.world.rules import raise_alert, top_up_account
 from verification.api import export_kinds
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.backoffice.models import AuditEvent
+from verification.db.ids import uuid7
 from verification.privacy.models import Disclosure
 from verification.reports.models import Report
 from workspaces.models import Scope
@@ -280,6 +282,8 @@ def test_erased_report_is_a_skeleton(api):
 
 def test_audit_trail_names_members_and_no_staff(api):
     owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
+    # As sign-up makes it
+    User.objects.filter(pk=owner.member.user_id).update(username=uuid7().hex)
     made = api.create(person())["id"]
     owner.get("reports-detail", report=made)
     AuditEvent.objects.create(
@@ -295,18 +299,29 @@ def test_audit_trail_names_members_and_no_staff(api):
 
     text = export(api, "audit-trail").decode()
     found = {line["action"]: line for line in lines(api, "audit-trail")}
-    assert found["report.opened"]["actor"] == owner.member.user.username
+    assert found["report.opened"]["actor"] == owner.member.user.email
     assert found["report.opened"]["objectId"] == made
     assert found["report.revealed"]["actor"] == "staff"
     for hidden in ("grace", "An internal note", "192.0.2.7"):
         assert hidden not in text
 
 
+def test_audit_trail_shows_no_address_of_a_member_who_left(api):
+    left = ConsoleVisitor(create_member(api.workspace, "ADMIN"))
+    left.get("reports-detail", report=api.create(person())["id"])
+    left.member.delete()
+    User.objects.filter(pk=left.member.user_id).update(first_name="Amina Said")
+
+    (line,) = (one for one in lines(api, "audit-trail") if one["actorKind"] == "MEMBER")
+
+    assert line["actor"] == "Amina Said"
+
+
 def test_test_key_gets_the_audit_trail_of_a_live_workspace_masked(api, live_api):
     approve_workspace(api.workspace)
     owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
     owner.get("reports-detail", report=api.create(person())["id"])
-    name = owner.member.user.username
+    name = owner.member.user.email
 
     assert name not in export(api, "audit-trail").decode()
     assert name in export(live_api, "audit-trail").decode()

@@ -48,7 +48,7 @@ def test_digest_counts_what_happened_and_links_to_it(live_api, officer, clock):
     send_due_notifications()
 
     (message,) = [one for one in mail.outbox if one.to == [officer.user.email]]
-    assert message.subject.startswith("Acacia Lenders since yesterday / ")
+    assert message.subject.startswith("What has happened in Acacia Lenders / ")
     assert "- Monitoring has raised 2 alerts\n" in message.body
     assert "/production/monitoring/alerts/\n" in message.body
     assert "since 16 November 2026, 07:00 (Nairobi time)" in message.body

@@ -7,14 +7,15 @@ transaction grows with an export.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, cast
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.db import close_old_connections, connection
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from monitoring.models import Alert, alerts_of
 from verification.api.monitoring import AlertBody
@@ -30,7 +31,7 @@ from verification.privacy.models import Correction
 from verification.reports.models import Report
 from verification.values.masking import DOTS, mask, mask_email
 from verification.values.shapes import Shape, Timestamp
-from workspaces.models import Client
+from workspaces.models import Client, Member
 
 PAGE_SIZE = 200
 STAFF_NAME = "staff"
@@ -60,7 +61,8 @@ class AuditEventBody(Shape):
     action: str
     actor_kind: ActorKind
     actor: str
-    """The member's e-mail address, or the key. Staff are not named."""
+    """The member's e-mail address, or the name of one who has left; or the key. Staff
+    are not named."""
     object_type: str
     object_id: str
     fields: list[str]
@@ -72,7 +74,10 @@ class AuditEventBody(Shape):
     created_at: Timestamp
 
     @classmethod
-    def of(cls, event: AuditEvent) -> Self:
+    def of(cls, event: AuditEvent, people: Mapping[str, str]) -> Self:
+        """`people` says how users are called, by their user names."""
+        if event.actor_kind == ActorKind.MEMBER:
+            return cls.from_row(event, actor=people.get(event.actor, event.actor))
         if event.actor_kind != ActorKind.STAFF:
             return cls.from_row(event)
         # The operator's own people and their notes are not the client's.
@@ -209,6 +214,21 @@ def _read_audit_trail(
 ) -> Iterator[list[Any]]:
     events = AuditEvent.objects.filter(workspace_id=client.workspace.pk)
     return _pages(events, start, end)
+
+
+def _render_audit_trail(client: Client, events: list[Any]) -> list[Shape]:
+    names = {one.actor for one in events if one.actor_kind == ActorKind.MEMBER}
+    is_member = Exists(
+        Member.objects.filter(user=OuterRef("pk"), workspace=client.workspace)
+    )
+    users = User.objects.filter(username__in=names).annotate(is_member=is_member)
+    # Who has left may have another address since.
+    people = {
+        user.username: user.email if user.is_member else user.get_full_name()
+        for user in users
+    }
+    known = {name: called for name, called in people.items() if called}
+    return [AuditEventBody.of(event, known) for event in events]
 
 
 def _rated(reports: list[Any], rendered: list[Shape]) -> Iterable[UUID]:
@@ -417,7 +437,7 @@ AUDIT_TRAIL = Kind(
         "address",
     ),
     _read_audit_trail,
-    lambda client, rows: [AuditEventBody.of(row) for row in rows],
+    _render_audit_trail,
     _mask_audit_event,
     lambda rows, rendered: [],
 )
