@@ -43,6 +43,17 @@ def ordered(api):
     return made
 
 
+def test_spreadsheet_reads_names_of_all_languages(owner, api):
+    api.create(person(fullName="Njũgũna wa Kĩmani"))
+
+    table = export(owner, in_full="on", reason="Loan book audit")
+
+    # The mark by which spreadsheets know UTF-8
+    assert table.startswith("\ufeffid,")
+    assert "Njũgũna wa Kĩmani" in table
+    assert not export(owner, format="jsonl").startswith("\ufeff")
+
+
 @pytest.mark.parametrize("kind", ["reports", "results"])
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 def test_details_about_people_are_masked(viewer, ordered, kind, format):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -126,7 +127,9 @@ class Export:
         rows, is_whole = 0, False
         try:
             if self.format == "csv":
-                yield _csv_text([self.kind.columns])
+                # By the mark spreadsheets know UTF-8; programs would read it as text.
+                mark = BOM_UTF8 if self.channel == Channel.CONSOLE else b""
+                yield mark + _csv_text([self.kind.columns])
             for page in pages:
                 shapes = self.kind.render(self.client, page)
                 disclosed = self.kind.disclosed(page, shapes)
