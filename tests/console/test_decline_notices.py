@@ -1,6 +1,7 @@
 """Members see the notice of a decline with its proof, and hand it over."""
 
 import io
+import re
 from datetime import date
 
 import pytest
@@ -12,6 +13,7 @@ from tests.world.decisions import Officer
 from tests.world.notices import create_report, decline, deliver, wait
 from verification.backoffice.models import AuditEvent
 from verification.decisions.models import AdverseNotice, Decision, NoticeRule
+from verification.notifications.models import Notification
 from verification.values.local_time import NAIROBI
 
 FIELDS = {"status": "DECLINED", "codes": ["OWN_CRITERIA"]}
@@ -33,6 +35,23 @@ def test_page_shows_the_proof_of_service(owner, api: Api, officer: Officer):
     assert "Served" in html
     assert "w••••@kamau.test" in html
     assert "Sandbox Credit Bureau" in html
+
+
+def test_page_and_proof_say_why_no_message_arrived(owner, api: Api, officer: Officer):
+    report = create_report(api)
+    decline(officer, report)
+    Notification.objects.update(status="FAILED", error="REFUSED", next_attempt_at=None)
+    notice = deliver()
+    why = "the address or number was refused"
+
+    html = owner.page("reports-detail", report=report)
+    proof = owner.http.get(owner.url("notices-pdf", notice=notice.pk) + "?proof")
+
+    assert re.search(rf"Not delivered by e-mail\s+w••••@kamau.test: {why}", html)
+    text = PdfReader(io.BytesIO(proof.content)).pages[-1].extract_text()
+    said = f"Not delivered by e-mail to w••••@kamau.test ({why})"
+    assert said in " ".join(text.split())
+    assert "REFUSED" not in html + text
 
 
 def test_member_hands_the_notice_over(owner, api: Api, officer: Officer):

@@ -21,6 +21,7 @@ from verification.consents.models import Consent, ConsentStatus
 from verification.console.words import WORDS, Topic
 from verification.console.workspace import CLOSED_REASON
 from verification.decisions.models import DecisionStatus
+from verification.notifications.models import Channel, NotificationError
 from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
 from verification.reports.models import (
@@ -47,6 +48,8 @@ CODES = {
     Topic.PAYER: PaymentMode,
     Topic.PAYMENT: PaymentStatus,
     Topic.CORRECTION: CorrectionStatus,
+    Topic.CHANNEL: Channel,
+    Topic.FAILURE: NotificationError,
 }
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 

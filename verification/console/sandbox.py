@@ -14,12 +14,12 @@ from django.views.decorators.http import require_POST
 
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.words import WORDS, Topic
 from verification.notifications.models import (
     THIRD_PARTY_KINDS,
     Channel,
     Kind,
     Notification,
-    NotificationError,
     NotificationStatus,
 )
 from verification.notifications.sms import sms_is_configured
@@ -57,17 +57,6 @@ STATUSES = {
     NotificationStatus.FAILED: gettext_lazy("Could not be sent"),
     NotificationStatus.CANCELLED: gettext_lazy("Not needed any more"),
     NotificationStatus.WITHHELD: gettext_lazy("Not sent"),
-}
-REASONS: dict[str, Any] = {
-    NotificationError.BLOCKED: gettext_lazy("the recipient has blocked you"),
-    NotificationError.SANDBOX: gettext_lazy("this is the sandbox"),
-    NotificationError.RECIPIENT_LIMIT: gettext_lazy(
-        "the recipient got as many requests today as a day allows"
-    ),
-    NotificationError.WORKSPACE_LIMIT: gettext_lazy(
-        "you sent as many requests today as a day allows"
-    ),
-    NotificationError.REFUSED: gettext_lazy("the address or number was refused"),
 }
 
 
@@ -146,7 +135,7 @@ def describe_message(notification: Notification) -> dict[str, Any]:
         "row": notification,
         "kind": KINDS.get(Kind(notification.kind), notification.get_kind_display()),
         "status": STATUSES[NotificationStatus(notification.status)],
-        "reason": REASONS.get(notification.error, ""),
+        "reason": WORDS[Topic.FAILURE].get(notification.error, ""),
     }
 
 

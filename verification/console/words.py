@@ -15,6 +15,7 @@ from django.utils.translation import pgettext_lazy
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.decisions.models import DecisionStatus
+from verification.notifications.models import Channel, NotificationError
 from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
 from verification.reports.models import (
@@ -38,6 +39,8 @@ class Topic(StrEnum):
     PAYER = "payer"
     PAYMENT = "payment"
     CORRECTION = "correction"
+    CHANNEL = "channel"
+    FAILURE = "failure"
 
 
 WORDS: dict[Topic, Mapping[str, Promise]] = {
@@ -106,6 +109,28 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         CorrectionStatus.CORRECTED: _("Corrected"),
         CorrectionStatus.CONFIRMED: _("Stays as it is"),
         CorrectionStatus.WITHDRAWN: _("Taken back by the person"),
+    },
+    Topic.CHANNEL: {
+        Channel.EMAIL: _("by e-mail"),
+        Channel.SMS: _("by SMS"),
+    },
+    Topic.FAILURE: {
+        NotificationError.REFUSED: _("the address or number was refused"),
+        NotificationError.NOT_TAKEN: _("the mail server or gateway did not take it"),
+        NotificationError.UNREACHABLE: _(
+            "the mail server or gateway could not be reached"
+        ),
+        NotificationError.LATE: _("it would have come too late"),
+        NotificationError.NOT_WRITTEN: _("the message could not be written"),
+        NotificationError.INTERRUPTED: _("its outcome is not known"),
+        NotificationError.BLOCKED: _("the recipient has blocked you"),
+        NotificationError.SANDBOX: _("this is the sandbox"),
+        NotificationError.RECIPIENT_LIMIT: _(
+            "the recipient got as many requests today as a day allows"
+        ),
+        NotificationError.WORKSPACE_LIMIT: _(
+            "you sent as many requests today as a day allows"
+        ),
     },
 }
 
