@@ -214,8 +214,6 @@ def read_notices(browser, links: dict[str, str]) -> None:
         phone = context.new_page()
         phone.goto(links[APPLICANTS[number][3]])
         confirm(phone)
-        sees(phone, "What was found about you")
-        phone.get_by_role("link", name="Your application was declined").click()
         sees(phone, "Your application was declined")
         expect(phone.get_by_text(reason)).to_be_visible()
         phone.screenshot(path=SCREENSHOTS / "day-09-notice.png", full_page=True)
