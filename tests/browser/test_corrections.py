@@ -82,7 +82,7 @@ def test_finding_is_disputed_and_corrected(page, ask, look, client, service):
     look("console-correction-run-again")
     page.get_by_label("Your reason").fill("Two digits were swapped.")
     accept.click()
-    expect(page.get_by_text(re.compile("CORRECTED")).first).to_be_visible()
+    expect(page.get_by_text("Corrected", exact=True).first).to_be_visible()
     look("console-correction-decided")
 
     page.goto(state)

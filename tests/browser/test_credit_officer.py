@@ -15,7 +15,7 @@ from tests.browser.test_batches import file_of
 from tests.browser.test_consent import confirm, sees
 from verification.values.local_time import NAIROBI
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 OWNER, OFFICER, SECOND = (
     f"{name}@lender.test" for name in ("owner", "officer", "second")
