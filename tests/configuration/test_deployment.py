@@ -7,6 +7,7 @@ import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.conf import settings as configured
@@ -306,6 +307,17 @@ def test_superuser_is_named(own_database: Any):
     assert "DATABASE_URL is a superuser" in found.msg
     own_database.DATABASE_URL = "postgresql://127.0.0.1:1/away"
     assert check_role(["default"]) == []
+
+
+@pytest.mark.parametrize(
+    "setting", ["log_error_verbosity=default", "log_min_error_statement=error"]
+)
+def test_log_of_the_database_with_personal_data_is_named(
+    own_database: Any, setting: str
+):
+    own_database.DATABASE_URL += f"?options={quote(f'-c {setting}')}"
+
+    assert [one.id for one in check_role(["default"])] == ["deploy.W018", "deploy.W021"]
 
 
 def test_direct_address_of_another_database_is_named(own_database: Any):

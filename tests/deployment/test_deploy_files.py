@@ -173,7 +173,7 @@ def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
     script = script.replace(
         "/run/secrets/database_password", str(tmp_path / "password")
     )
-    script = re.sub(r"(ROLE|DATABASE|OWNER|TO) verification", rf"\1 {name}", script)
+    script = re.sub(r"(ROLE|DATABASE|OWNER|TO) verification\b", rf"\1 {name}", script)
     (tmp_path / "create-database").write_text(script)
     server = conninfo_to_dict(database_url("postgres", "postgres"))
     with psycopg.connect(**server, autocommit=True) as admin:
@@ -191,6 +191,9 @@ def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
                 " rolpassword LIKE 'SCRAM%%' FROM pg_authid WHERE rolname = %s",
                 [name],
             ).fetchone()
+            quiet = admin.execute(
+                "SELECT rolconfig FROM pg_roles WHERE rolname = %s", [name]
+            ).fetchone()
             monitors = admin.execute(
                 "SELECT pg_has_role(%s, 'pg_monitor', 'USAGE')", [name]
             ).fetchone()
@@ -206,6 +209,7 @@ def test_role_of_compose_is_no_superuser_and_owns_its_database(tmp_path: Path):
     assert role == (False, False, True, True, True)
     assert database == (name, "UTF8")
     assert monitors == (True,)
+    assert quiet == (["log_error_verbosity=terse", "log_min_error_statement=panic"],)
     assert "POSTGRES_USER" not in COMPOSE["services"]["database"]["environment"]
 
 

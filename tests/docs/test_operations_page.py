@@ -139,6 +139,10 @@ def test_role_section_gives_web_and_jobs_an_address_of_their_own(
         monitors = "SELECT pg_has_role(%s, 'pg_monitor', 'USAGE')"
         assert owner.execute(secret_set, [role]).fetchone() == (True,)
         assert owner.execute(monitors, [role]).fetchone() == (True,)
+        quiet = "SELECT rolconfig FROM pg_roles WHERE rolname = %s"
+        assert owner.execute(quiet, [role]).fetchone() == (
+            ["log_error_verbosity=terse", "log_min_error_statement=panic"],
+        )
 
 
 def test_pages_tell_how_many_connections_a_web_process_has() -> None:

@@ -279,18 +279,30 @@ def check_keys(
 def check_role(
     databases: Sequence[str] | None = None, **options: Any
 ) -> list[CheckMessage]:
-    """Warn if the service connects as a superuser, if the database may be read."""
+    """Warn about a superuser, and a log with personal data, if the database is read."""
     if not databases or embedded.is_used():
         return []
     try:
         is_superuser = startup.is_superuser(settings.DATABASE_URL)
+        logs_values = startup.logs_values(settings.DATABASE_URL)
     except psycopg.OperationalError:
         # `check_databases` says so.
         return []
-    if not is_superuser:
-        return []
-    text = "The role of DATABASE_URL is a superuser: it may change every record."
-    return [_warning("W018", text, "Name a role that is none.")]
+    found: list[CheckMessage] = []
+    if is_superuser:
+        text = "The role of DATABASE_URL is a superuser: it may change every record."
+        found.append(_warning("W018", text, "Name a role that is none."))
+    if logs_values:
+        text = (
+            "PostgreSQL's log repeats values of rows, such as names, when a statement "
+            "of the role of DATABASE_URL fails."
+        )
+        way_out = (
+            "As a superuser: ALTER ROLE ... SET log_error_verbosity = terse; ALTER "
+            "ROLE ... SET log_min_error_statement = panic."
+        )
+        found.append(_warning("W021", text, way_out))
+    return found
 
 
 def check_backups(

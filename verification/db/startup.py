@@ -137,6 +137,17 @@ def is_superuser(url: str) -> bool:
     return bool(row and row[0])
 
 
+def logs_values(url: str) -> bool:
+    """Return whether the server's log repeats what a statement with an error holds."""
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
+        row = client.execute(
+            "SELECT current_setting('log_error_verbosity') <> 'terse' OR"
+            " current_setting('log_min_error_statement')"
+            " NOT IN ('log', 'fatal', 'panic')"
+        ).fetchone()
+    return bool(row and row[0])
+
+
 def _server_process(client: psycopg.Connection[Any]) -> int:
     row = client.execute("SELECT pg_backend_pid()").fetchone()
     return int(row[0]) if row else 0
