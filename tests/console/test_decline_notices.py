@@ -12,7 +12,12 @@ from tests.world.clients import Api
 from tests.world.decisions import Officer
 from tests.world.notices import create_report, decline, deliver, wait
 from verification.backoffice.models import AuditEvent
-from verification.decisions.models import AdverseNotice, Decision, NoticeRule
+from verification.decisions.models import (
+    AdverseNotice,
+    Decision,
+    NoticeRule,
+    SecondMemberRule,
+)
 from verification.notifications.models import Notification
 from verification.values.local_time import NAIROBI
 
@@ -145,6 +150,28 @@ def test_member_takes_a_waiting_decline_back(owner, api: Api):
     ]
 
     assert "taken back" in owner.page("reports-detail", report=report)
+
+
+def test_member_is_told_that_the_time_begins_with_the_hand_over(owner, api: Api):
+    wait(5, api)
+    report = create_report(api, email=None)
+
+    (said,) = owner.messages_after("reports-decide", FIELDS, report=report)
+
+    assert said.startswith("No message can reach the person.")
+    assert "On its way" not in owner.page("reports-detail", report=report)
+
+
+def test_second_member_reads_that_a_confirmed_decline_waits(owner, api: Api):
+    wait(5, api)
+    SecondMemberRule.objects.create(workspace=api.workspace, declines=True)
+    decline(Officer(api), create_report(api))
+    where = {"decision": Decision.objects.get().pk}
+
+    said = owner.messages_after("reports-confirm", {}, **where)
+
+    assert said == ["The person gets a notice. The decline counts once its time is up."]
+    assert Decision.objects.get().state == "WAITING"
 
 
 def test_form_asks_for_other_grounds_after_a_credit_check(owner, api: Api):

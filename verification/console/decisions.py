@@ -24,9 +24,11 @@ from verification.decisions.decide import (
     ReportDecisionRefused,
 )
 from verification.decisions.models import (
+    AdverseNotice,
     Decision,
     DecisionState,
     MakerKind,
+    NoticeState,
     ReasonCode,
     notice_rule_of,
     rule_of,
@@ -58,6 +60,20 @@ REFUSALS: dict[Obstacle, Any] = {
 
 SENT_BEFORE = gettext_lazy("You had sent this already. It was done once.")
 S = DecisionState
+OUTCOMES: dict[DecisionState, Any] = {
+    S.PENDING: gettext_lazy(
+        "It is proposed. It counts once another member confirms it."
+    ),
+    S.WAITING: gettext_lazy(
+        "The person gets a notice. The decline counts once its time is up."
+    ),
+    S.FINAL: gettext_lazy("The decision counts now."),
+    S.REFUSED: gettext_lazy("The proposal is refused."),
+    S.WITHDRAWN: gettext_lazy("The decline is taken back."),
+}
+UNREACHED = gettext_lazy(
+    "No message can reach the person. The time begins when you hand the notice over."
+)
 
 
 def decision_form(place: Place, report: Report) -> forms.DecisionForm:
@@ -100,42 +116,48 @@ def decision_context(
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def confirm(place: Place, decision: UUID) -> HttpResponse:
-    done = _("The decision counts now.")
-    return _answer(place, decision, verbs.confirm, done, {S.FINAL, S.WAITING})
+    return _answer(place, decision, verbs.confirm, {S.FINAL, S.WAITING})
 
 
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def refuse(place: Place, decision: UUID) -> HttpResponse:
-    done = _("The proposal is refused.")
-    return _answer(place, decision, verbs.refuse, done, {S.REFUSED})
+    return _answer(place, decision, verbs.refuse, {S.REFUSED})
 
 
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def withdraw(place: Place, decision: UUID) -> HttpResponse:
-    done = _("The decline is taken back.")
-    return _answer(place, decision, verbs.withdraw, done, {S.WITHDRAWN})
+    return _answer(place, decision, verbs.withdraw, {S.WITHDRAWN})
 
 
 def _answer(
     place: Place,
     decision: UUID,
     verb: Callable[..., Decision],
-    done: str,
     after: Collection[str],
 ) -> HttpResponse:
     """Answer a decision; `after` are the states that the verb leads to."""
     own = Decision.objects.filter(**place.lookups)
     report_id = own.get(pk=decision).report_id
     try:
-        verb(place.client, decision, place.member, place.by.actor)
+        answered = verb(place.client, decision, place.member, place.by.actor)
     except ReportDecisionRefused as e:
         if _has_answered(place.member, own.get(pk=decision), after):
             return place.to("reports-detail", success=SENT_BEFORE, report=report_id)
         why = REFUSALS[e.obstacle]
         return place.to("reports-detail", error=why, report=report_id)
+    done = outcome_of(answered)
     return place.to("reports-detail", success=done, report=report_id)
+
+
+def outcome_of(decision: Decision) -> str:
+    """Return what a member reads who has just made or answered the decision."""
+    if decision.state == S.WAITING:
+        notice = AdverseNotice.objects.filter(decision=decision).first()
+        if notice and notice.state == NoticeState.UNDELIVERED:
+            return str(UNREACHED)
+    return str(OUTCOMES[S(decision.state)])
 
 
 def _has_answered(member: Member, decision: Decision, after: Collection[str]) -> bool:

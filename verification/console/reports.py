@@ -30,6 +30,7 @@ from verification.console.decisions import (
     decision_context,
     decision_form,
     is_sent_twice,
+    outcome_of,
 )
 from verification.console.orders import LABELS, PERSON_NAME
 from verification.console.queue import case_context
@@ -38,7 +39,6 @@ from verification.console.sandbox import describe_message
 from verification.console.words import WORDS, Topic
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, ReportDecisionRefused
-from verification.decisions.models import DecisionState
 from verification.documents.report import as_text, humanise_name, report_pdf
 from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
@@ -106,11 +106,7 @@ def decide(place: Place, report: UUID) -> HttpResponse:
         # Somebody deactivated a reason at this moment.
         form.add_error("codes", _("Choose reasons that are offered here"))
         return _render_report(place, found, form)
-    done = _("The decision counts now.")
-    if made.state == DecisionState.WAITING:
-        done = _("The person gets a notice. The decline counts once its time is up.")
-    if made.state == DecisionState.PENDING:
-        done = _("It is proposed. It counts once another member confirms it.")
+    done = outcome_of(made)
     return place.to("reports-detail", success=done, report=report)
 
 
