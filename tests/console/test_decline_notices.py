@@ -5,6 +5,7 @@ import re
 from datetime import date
 
 import pytest
+from django.utils import translation
 from django.utils.timezone import localdate
 from pypdf import PdfReader
 
@@ -19,7 +20,7 @@ from verification.decisions.models import (
     SecondMemberRule,
 )
 from verification.notifications.models import Notification
-from verification.values.local_time import NAIROBI
+from verification.values.local_time import FULL_FORMAT, NAIROBI, format_nairobi
 
 FIELDS = {"status": "DECLINED", "codes": ["OWN_CRITERIA"]}
 
@@ -123,6 +124,8 @@ def test_pdf_has_the_proof(owner, api: Api, officer: Officer):
     text = PdfReader(io.BytesIO(plain.content)).pages[0].extract_text()
     assert "Sababu kuu" in text
     assert "Uthibitisho" not in text
+    with translation.override("sw"):
+        assert format_nairobi(notice.decision.created_at, FULL_FORMAT) in text
 
 
 def test_owner_sets_the_waiting_time(owner, api: Api):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.utils import translation
 
 from verification.decisions import notices
 from verification.decisions.models import AdverseNotice, NoticeFact
@@ -18,11 +19,17 @@ def notice_pdf(
     notice: AdverseNotice, language: str = "en", *, proof: bool = False
 ) -> bytes:
     """Render the notice; `proof` adds the proof of its service, for the client."""
+    with translation.override(language):
+        data = _data_of(notice, language, proof=proof)
+    return pdf.render_document("decline_notice.typ", notice.created_at, data)
+
+
+def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, Any]:
     report, decision = notice.report, notice.decision
     requester = report.workspace.requester
     text = "textSw" if language == "sw" else "text"
     waits = notice.waits_until
-    data = {
+    return {
         "language": language,
         "number": notice.number,
         "isPlay": report.environment == Environment.SANDBOX,
@@ -51,7 +58,6 @@ def notice_pdf(
         "myData": f"{settings.BASE_URL}/my-data",
         "proof": [_fact(one) for one in notice.facts.all()] if proof else None,
     }
-    return pdf.render_document("decline_notice.typ", notice.created_at, data)
 
 
 def _fact(fact: NoticeFact) -> dict[str, Any]:
