@@ -81,7 +81,7 @@ def test_tiles_show_what_it_costs_and_brings(viewer, counted):
     assert found["Ready"] == "100.0 %"
     assert found["Spend"] == f"KES {spend:,.2f}"
     assert found["Spend per report"] == f"KES {spend / 3:,.2f}"
-    assert found["Declined, of all decisions"] == "50.0 %"
+    assert found["Declined, of approvals and declines"] == "50.0 %"
     assert found["From order to decision, median"] != "-"
 
 

@@ -140,7 +140,7 @@ def _tiles(place: Place, figures: Figures) -> list[Tile]:
             lambda sums: _amount(currency, sums.spend_per_report),
         ),
         tile(
-            _("Declined, of all decisions"),
+            _("Declined, of approvals and declines"),
             lambda sums: _percent(sums.declined_percent),
         ),
         took(
