@@ -65,9 +65,13 @@ SELECT p.id FROM reports_report p
 LEFT JOIN webhooks_event e ON e.report_id = p.id AND e.name = 'report.ready'
 GROUP BY p.id HAVING count(e.id) <> 1""",
 }
+# From the order, or from its payment
 LATEST_REPORT = """
-SELECT coalesce(max(extract(epoch FROM completed_at - launched_at)), 0)
-FROM reports_report"""
+SELECT coalesce(max(extract(epoch FROM
+    r.completed_at - greatest(r.launched_at, c.paid_at))), 0)
+FROM reports_report r
+LEFT JOIN payments_payment p ON p.report_id = r.id
+LEFT JOIN payments_checkout c ON c.payment_id = p.id AND c.status = 'PAID'"""
 LATEST_DELIVERY = """
 SELECT coalesce(max(extract(epoch FROM d.delivered_at - e.created_at)), 0)
 FROM webhooks_delivery d JOIN webhooks_event e ON e.id = d.event_id"""

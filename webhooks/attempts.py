@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection, transaction
 
 from verification.db.bulk_insert import Row, Rows, insert
@@ -29,7 +28,7 @@ from verification.values.clock import now
 from webhooks import health
 from webhooks.configuration import SEND_DUE
 from webhooks.models import Attempt, Configuration, DeliveryStatus, Event
-from webhooks.sender import WAIT_SECONDS, Answer
+from webhooks.sender import Answer
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,9 @@ MAX_CONCURRENT_REQUESTS = 10
 MAX_CLAIMED = 160
 # From the claim to the answer, including the wait for a place.
 QUICK_SECONDS = 1.0
-LEASE_MARGIN_SECONDS = 15
+# A sender renews the leases of what it holds, so that the deliveries of a dead one are
+# due again soon.
+LEASE_SECONDS = 20
 NO_SHARES: Mapping[UUID, int] = MappingProxyType({})
 
 # Seconds after each failure: ten attempts over about three days (75.6 hours).
@@ -113,6 +114,13 @@ CLAIM = claim_sql(
     returning="due.event_id AS id, due.name, due.created_at, due.payload, "
     "configuration_id, fence, failures, attempts",
 )
+RENEW = """
+WITH lease AS (SELECT statement_timestamp() + %s * interval '1 second' AS ends)
+UPDATE webhooks_delivery d
+SET next_attempt_at = lease.ends, leased_until = lease.ends
+FROM lease, unnest(%s::uuid[], %s::int[]) AS u(id, fence)
+WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+"""
 RELEASE = """
 UPDATE webhooks_delivery d
 SET next_attempt_at = statement_timestamp() + %s * interval '1 second',
@@ -186,16 +194,21 @@ def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
     ready = {c.pk: c for c in Configuration.objects.raw(READY)}
     if not ready:
         return []
-    # A delivery may wait for a place, and then for an answer.
-    lease = WAIT_SECONDS + settings.WEBHOOK_TIMEOUT_SECONDS + LEASE_MARGIN_SECONDS
     ready_shares = [shares.get(pk, MAX_CONCURRENT_REQUESTS) for pk in ready]
     claimed: Iterable[Any] = Event.objects.raw(
-        CLAIM, [list(ready), ready_shares, limit, None, lease]
+        CLAIM, [list(ready), ready_shares, limit, None, LEASE_SECONDS]
     )
     return [
         Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
         for e in claimed
     ]
+
+
+def renew_claims(claims: Sequence[Claim]) -> None:
+    """Begin the leases of these claims again."""
+    ids, fences = [c.event.pk for c in claims], [c.fence for c in claims]
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW, [LEASE_SECONDS, ids, fences])
 
 
 def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:

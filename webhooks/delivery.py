@@ -30,6 +30,7 @@ from webhooks.attempts import (
     claim,
     record_attempts,
     release_claims,
+    renew_claims,
     schedule_next_run,
 )
 from webhooks.events import envelope
@@ -47,6 +48,8 @@ POLL_SECONDS = 0.1
 # While many requests are under way, the sender waits for more answers and records them
 # together.
 GATHER_SECONDS = 0.01
+# A quarter of a lease: a slow machine may miss two renewals.
+RENEW_SECONDS = 5.0
 # A process without the newest key of FIELD_KEYS is about to be restarted.
 UNKNOWN_KEY_DELAY_SECONDS = 60
 UNREADABLE = Answer(None, Attempt.Error.UNREADABLE.value, "", 0, None)
@@ -62,6 +65,7 @@ class _InFlight:
     claims: dict[Key, tuple[Claim, datetime, int]] = field(default_factory=dict)
     shares: ClaimShares = field(default_factory=ClaimShares)
     bytes: int = 0
+    renewed_at: float = field(default_factory=time.monotonic)
 
     def start(self, claimed: Claim, at: datetime, size: int) -> Key:
         key = (claimed.event.pk, claimed.fence)
@@ -179,10 +183,12 @@ def _signature(
 def _collect_ended(sender: Sender[Key], flight: _InFlight) -> list[EndedAttempt]:
     """Return the ended attempts, after a short wait for the first of them.
 
-    Deliveries that come back unsent are given back.
+    Deliveries that come back unsent are given back. The leases of the others are
+    renewed in time.
     """
     if not flight.claims:
         return []
+    _renew(flight)
     answers = sender.answers(POLL_SECONDS)
     if answers and len(flight.claims) > MAX_CONCURRENT_REQUESTS:
         time.sleep(GATHER_SECONDS)
@@ -198,6 +204,16 @@ def _collect_ended(sender: Sender[Key], flight: _InFlight) -> list[EndedAttempt]
     if unsent:
         _release(unsent)
     return ended
+
+
+def _renew(flight: _InFlight) -> None:
+    if time.monotonic() - flight.renewed_at < RENEW_SECONDS:
+        return
+    flight.renewed_at = time.monotonic()
+    try:
+        renew_claims([claimed for claimed, _, _ in flight.claims.values()])
+    except DatabaseError as e:
+        logger.warning("leases were not renewed: %s", type(e).__name__)
 
 
 def _release(claims: list[Claim], seconds: float = 0) -> None:

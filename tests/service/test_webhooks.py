@@ -17,7 +17,7 @@ from webhooks.sender import signing_key
 REPORTS = 400
 EVENTS = 5 * REPORTS
 ROUNDS = 6
-# A lease ends 30 seconds after its claim.
+# A lease ends 20 seconds after its claim.
 DONE_SECONDS = 100
 NAMES = [name for name in Event.Name.values if name != Event.Name.WEBHOOK_TEST]
 

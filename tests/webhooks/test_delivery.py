@@ -20,6 +20,7 @@ from tests.world.deliveries import (
 from tests.world.receiver import Receiver, Script
 from verification.db.encryption import _cipher
 from verification.jobs.models import Job
+from webhooks import attempts, delivery
 from webhooks.attempts import MAX_CONCURRENT_REQUESTS, SEND_DUE, claim, record_attempts
 from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Attempt, Configuration, Delivery, Event
@@ -302,3 +303,23 @@ def test_hanging_receiver_delays_no_other(
     served = [r.at for r in receiver.received if r.path == "/hook"]
     assert len(served) == 30
     assert max(served) < min(hung) + 0.9
+
+
+def test_delivery_that_takes_longer_than_its_lease_is_not_claimed_again(
+    receiver: Receiver, url: str, workspace: Workspace, settings, monkeypatch
+):
+    settings.WEBHOOK_TIMEOUT_SECONDS = 1.5
+    receiver.scripts["/hook"] = Script(hangs=True)
+    configure_receiver(workspace, url)
+    record_events(workspace)
+    monkeypatch.setattr(attempts, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(delivery, "RENEW_SECONDS", 0.2)
+    flight = _InFlight()
+    with Sender() as sender:
+        _start(sender, claim(1), flight)
+        while flight.claims:
+            assert claim(1) == []
+            record_attempts(_collect_ended(sender, flight))
+
+    assert len(receiver.received) == 1
+    assert attempt_results() == [(1, None, "TIMED_OUT")]

@@ -90,8 +90,8 @@ HOURLY_FOR = timedelta(hours=72)
 LATE_INTERVAL = timedelta(hours=6)
 # Disputes with these statuses hold money.
 HOLDING_STATUSES = [DisputeStatus.OPEN, DisputeStatus.LOST]
-# A call to a provider ends well within this time.
-LEASE = timedelta(minutes=2)
+# Calls to a provider end within this time, as a rule. Two polls at once do no harm.
+LEASE = timedelta(minutes=1)
 BATCH_SIZE = 16
 # The least time between two polls for a waiting payer.
 MIN_POLL_INTERVAL = timedelta(seconds=5)
