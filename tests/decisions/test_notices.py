@@ -244,6 +244,21 @@ def test_resend_is_another_round(officer: Officer, report_id: str):
     assert [fact.kind for fact in notice.facts.all()] == ["SENT", "SENT"]
 
 
+def test_notice_is_sent_ten_times_at_most(officer: Officer, report_id: str):
+    decline(officer, report_id)
+    notice = AdverseNotice.objects.get()
+    AdverseNotice.objects.update(rounds=notices.MAX_ROUNDS)
+
+    with (
+        time_machine.travel(notices.now() + timedelta(hours=1)),
+        pytest.raises(NoticeRefused) as refusal,
+    ):
+        notices.resend(officer.client, notice.pk, officer.member)
+
+    assert refusal.value.obstacle == NoticeObstacle.TOO_OFTEN
+    assert len(messages()) == 1
+
+
 def test_facts_are_append_only(officer: Officer, report_id: str):
     decline(officer, report_id)
     deliver()
