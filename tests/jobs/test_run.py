@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from math import ceil
@@ -293,6 +294,48 @@ def test_run_restarts_a_database_that_dies(run: Run, log_disk_is_full: bool):
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
+
+
+def test_run_restarts_a_database_that_never_ends_its_recovery(run: Run):
+    (url, key), order = _service(run.start()), ORDER.read_bytes()
+    for _ in range(5):
+        _kill_in_recovery(run.data)
+        time.sleep(1)
+        if embedded.is_stuck(run.data):
+            break
+
+    deadline = time.monotonic() + 60
+    while _status(url, key, order) == 503 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _status(url, key, order) == 201
+    assert "The database is stuck after a crash" in run.output()
+
+
+def _kill_in_recovery(data: Path) -> None:
+    """Crash the database, and kill two of the processes that it recovers with."""
+    with psycopg.connect(embedded.url(data), autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE recovered AS SELECT n, repeat(md5(n::text), 8)"
+            " FROM generate_series(1, 700000) AS n"
+        )
+        connection.execute("DROP TABLE recovered")
+    _part_of_database(data, "walwriter").kill()
+    recovering = _part_of_database(data, "startup")
+    _part_of_database(data, "io worker").kill()
+    time.sleep(0.02)
+    with suppress(psutil.NoSuchProcess):
+        recovering.kill()
+
+
+def _part_of_database(data: Path, name: str) -> psutil.Process:
+    pid = int((data / "postgres" / "postmaster.pid").read_text().split()[0])
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for child in psutil.Process(pid).children():
+            with suppress(psutil.Error):
+                if name in " ".join(child.cmdline()):
+                    return child
+    raise AssertionError(f"PostgreSQL has no {name}.")
 
 
 @pytest.mark.timeout(240)

@@ -201,9 +201,9 @@ def start(data_dir: Path) -> None:
             _wait_until_ready(data_dir)
 
 
-def stop(data_dir: Path) -> None:
-    """Stop the server even if other processes use it."""
-    for mode in ("fast", "immediate"):
+def stop(data_dir: Path, modes: Sequence[str] = ("fast", "immediate")) -> None:
+    """Stop the server, in these modes of `pg_ctl`, even if other processes use it."""
+    for mode in modes:
         if not is_running(data_dir):
             break
         _run(
@@ -268,6 +268,26 @@ def is_running(data_dir: Path) -> bool:
     # A power cut may leave an empty file.
     pid = next(iter(_pid_file(data_dir)), "").strip()
     return pid.isdigit() and _is_server_process(int(pid), data_dir)
+
+
+def is_stuck(data_dir: Path) -> bool:
+    """Return whether the server waits for a recovery that no process does.
+
+    PostgreSQL 18 does so for ever, and refuses all connections, if two more of its
+    processes are killed while it recovers from a crash. A server that recovers has a
+    startup process, and one that is open has a walwriter; in between it has neither
+    for a moment.
+    """
+    import psutil
+
+    if not is_running(data_dir):
+        return False
+    try:
+        children = psutil.Process(int(_pid_file(data_dir)[0])).children()
+        titles = [" ".join(child.cmdline()) for child in children]
+    except (psutil.Error, IndexError):
+        return False
+    return not any("startup" in title or "walwriter" in title for title in titles)
 
 
 def _is_server_process(pid: int, data_dir: Path) -> bool:

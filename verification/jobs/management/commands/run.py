@@ -35,6 +35,7 @@ STOP_SECONDS = GRACE_SECONDS + 3
 # A stop that takes longer says why.
 QUIET_SECONDS = 2
 DISK_SECONDS = 5
+STUCK_SECONDS = 5
 # A part that ends this often within a minute does not work at all.
 MAX_RESTARTS = 3
 
@@ -116,6 +117,8 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
     # Set by a second Ctrl-C.
     _hurrying = False
+    # When the embedded database was last open or recovering.
+    _flowed_at = 0.0
 
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
@@ -202,7 +205,10 @@ class Command(BaseCommand):
             time.sleep(0.5)
 
     def _restart_database(self) -> None:
-        if not embedded.is_used() or embedded.is_running(settings.DATA_DIR):
+        if not embedded.is_used():
+            return
+        self._stop_stuck_database()
+        if embedded.is_running(settings.DATA_DIR):
             return
         self._tell("The database ended and is started again.")
         # A server that fails to start also removes files: afterwards there seems to be
@@ -216,6 +222,14 @@ class Command(BaseCommand):
             # It starts once there is room; until then every answer is 503.
             self._tell(f"The disk of {settings.DATA_DIR} is full: make room.")
             time.sleep(DISK_SECONDS)
+
+    def _stop_stuck_database(self) -> None:
+        now = time.monotonic()
+        if not embedded.is_stuck(settings.DATA_DIR):
+            self._flowed_at = now
+        elif now - self._flowed_at > STUCK_SECONDS:
+            self._tell("The database is stuck after a crash and is stopped.")
+            embedded.stop(settings.DATA_DIR, ["immediate"])
 
     def _tell(self, text: str) -> None:
         """Write to stderr, and go on if its disk is full."""
