@@ -31,6 +31,7 @@ from tests.world.machines import (
     database_folder,
     missing_tools,
 )
+from verification.db import embedded
 from verification.db.ids import uuid7
 
 pytestmark = [
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__).warning
 # Work goes on within this time after each fault.
 GOES_ON_SECONDS = 30
 DONE_SECONDS = 90
+# The sentinel runs the schedules every 30 seconds.
+HANGING_SECONDS = 38
 ENDED = """
 SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
 WHERE p.workspace_id = %s AND r.completed_at IS NOT NULL
@@ -302,6 +305,49 @@ def test_host_that_is_cut_off_costs_nothing(machines, order):
     doubts = assert_nothing_is_lost_or_twice(machines, load)
     log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
     assert not any(other.machine.name in seen for seen in load.seen)
+
+
+def test_commits_that_hang_interrupt_no_call(machines, order):
+    """The synchronous standby is away for longer than the sentinel's pauses."""
+    load = order(55_000_009, 600)
+    killed = restarts(machines)
+
+    with machines.hosts[0].connect() as server:
+        # Setting a parameter commits nothing.
+        ((before,),) = server.execute("SHOW synchronous_standby_names").fetchall()
+        await_standby(machines, server, "nobody")
+        time.sleep(HANGING_SECONDS)
+        ready = [readiness(host) for host in machines.hosts]
+        hung = ended_checks(machines, load)
+        await_standby(machines, server, before)
+
+    doubts = assert_nothing_is_lost_or_twice(machines, load)
+    log(f"{hung} of {2 * load.count} checks had ended; {doubts} calls in doubt")
+    assert hung < 2 * load.count
+    assert doubts == 0
+    assert restarts(machines) == killed
+    # Nothing is ready that no commit comes through.
+    assert ready == [(503, "writes wait")] * 2
+    assert [readiness(host) for host in machines.hosts] == [(200, "ok")] * 2
+
+
+def await_standby(
+    machines: Machines, server: psycopg.Connection[Any], names: str
+) -> None:
+    """Let commits wait for standbys of these names."""
+    # Another session of pytest that begins closes the folder.
+    embedded.open_for_server_user(machines.primary.folder.parent)
+    server.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+    server.execute("SELECT pg_reload_conf()")
+
+
+def readiness(host: Host) -> tuple[int, str]:
+    answer = requests.get(f"{host.url}/readyz", timeout=10)
+    return answer.status_code, answer.json()["database"]
+
+
+def restarts(machines: Machines) -> int:
+    return sum(host.log().count("it is killed") for host in machines.hosts)
 
 
 def test_primary_server_is_replaced_by_its_standby(machines, order):

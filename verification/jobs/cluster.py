@@ -5,6 +5,11 @@ signs come, because a process died or hangs, or a lock is held for ever. The sup
 measures the silence by a clock that slows down with the machine: on a busy machine the
 cluster is only slow, and a restart would make it slower.
 
+A database that hangs, as when no synchronous standby answers, is no fault of a cluster:
+killing one in the middle of paid calls would leave them in doubt. So silence counts
+only while the sentinel goes round and no worker waits for the database with a beat, and
+the sentinel's own work, a beat and an acknowledgement wait for no standby.
+
 The supervisor loads the modules that jobs need and forks each cluster from itself: a
 new cluster starts without loading anything, and shares that memory.
 
@@ -27,16 +32,16 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from multiprocessing.context import ForkProcess
 from typing import Any
 
 from django.core.management import call_command
 from django.db import Error, OperationalError, connection, connections
-from django_q import cluster
+from django_q import cluster, monitor
 from django_q import worker as django_q_worker
 from django_q.signals import post_execute_in_worker, pre_execute
 from django_q.worker import worker
@@ -58,7 +63,11 @@ from verification.web.log import traceback_without_messages
 # merged.
 WAITING_BYTES = 4096
 MESSAGE_BYTES = 1 << 18
-STALE_SECONDS = 6
+# Of the sentinel's rounds. A pusher that has lost the database waits for it for up to
+# `tcp_user_timeout` and `connect_timeout` (settings/connections.py), 15 seconds in all.
+STALE_SECONDS = 18
+# A longer pause between two signs of the sentinel counts as this: nobody went round.
+ROUND_AT_MOST_SECONDS = 1
 # The sentinel's round holds the scheduler's queries, which may wait for a lock.
 SENTINEL_STALE_SECONDS = 45
 STARTING_SECONDS = 30
@@ -86,7 +95,8 @@ class Supervisor:
         self._worked = False
         self._process: ForkProcess
         self._pipe = -1
-        self._flowed_at = self._guarded_at = 0.0
+        # Seconds of the sentinel's rounds in which no work flowed.
+        self._silent = self._guarded_at = 0.0
 
     def run(self) -> None:
         """Run clusters until `stop` or a signal; return when the last one has ended."""
@@ -120,9 +130,9 @@ class Supervisor:
         os.close(theirs)
         self._clock.watch(self._process.pid)
         self._worked = False
-        # These times lie in the future, because a cluster needs some time for its first
-        # signs.
-        self._flowed_at = self._guarded_at = self._clock.now() + STARTING_SECONDS
+        # A cluster needs some time for its first signs.
+        self._silent = -STARTING_SECONDS
+        self._guarded_at = self._clock.now() + STARTING_SECONDS
 
     def _run_cluster(self, pipe: int) -> None:
         os.close(self._pipe)
@@ -156,8 +166,10 @@ class Supervisor:
             return
         now = self._clock.now()
         if processes.WORK_DONE in signs or processes.ALL_BUSY in signs:
-            self._flowed_at = now
+            self._silent = 0
             self._worked = True
+        elif processes.SENTINEL_ALIVE in signs:
+            self._silent += min(max(now - self._guarded_at, 0), ROUND_AT_MOST_SECONDS)
         if processes.SENTINEL_ALIVE in signs or processes.ALL_BUSY in signs:
             self._guarded_at = now
 
@@ -165,7 +177,7 @@ class Supervisor:
         if processes.has_ended(self._process):
             return "its main process ended"
         now = self._clock.now()
-        if now - self._flowed_at > STALE_SECONDS:
+        if self._silent > STALE_SECONDS:
             return "no work flows"
         if now - self._guarded_at > SENTINEL_STALE_SECONDS:
             return "its sentinel hangs"
@@ -220,6 +232,8 @@ def harden() -> None:
     clock.follow_database()
     name_sessions("jobs")
     cluster.Sentinel = Sentinel
+    cluster.scheduler = _without_standby(cluster.scheduler)
+    monitor.save_task = _without_standby(monitor.save_task)
     # django-q2 asks it to report the exception that it has just caught.
     django_q_worker.error_reporter = failure
     post_execute_in_worker.connect(_retry_failed)
@@ -229,6 +243,25 @@ def harden() -> None:
     # A forked child that shares its parent's connection garbles both.
     os.register_at_fork(before=connections.close_all)
     processes.bind_children_to_parent()
+
+
+def _without_standby(work: Callable[..., None]) -> Callable[..., None]:
+    """Let work of the sentinel or monitor commit without the standby.
+
+    What a failover loses is done again: the schedule and its job are lost together.
+    """
+
+    @wraps(work)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET synchronous_commit = off")
+        except Error:
+            # The work itself finds out.
+            connection.close()
+        work(*args, **kwargs)
+
+    return run
 
 
 class Failure:
@@ -344,8 +377,11 @@ class Sentinel(cluster.Sentinel):
             # No beats pass through a stopping cluster. Without a heartbeat others would
             # run its running jobs as well.
             job_queue.beat()
-        busy = all(process.timer.value > 0 for process in self.pool)
-        sign = processes.ALL_BUSY if busy and self.pool else processes.SENTINEL_ALIVE
+        running = [p.timer for p in self.pool if p.timer.value > 0]
+        # The beat does nothing but write.
+        waits = any(timer.function == job_queue.BEAT for timer in running)
+        busy = waits or len(running) == len(self.pool) > 0
+        sign = processes.ALL_BUSY if busy else processes.SENTINEL_ALIVE
         processes.signal_supervisor(sign)
 
 

@@ -16,7 +16,9 @@ from typing import cast
 # Signs that a cluster's processes send to its supervisor, a byte each.
 WORK_DONE = b"f"  # an acknowledgement came through
 SENTINEL_ALIVE = b"g"  # the sentinel goes round
-ALL_BUSY = b"b"  # so it does, and every worker is in a job that may still take its time
+# So it does, and every worker is in a job that may still take its time, or a beat has
+# come to a worker and waits for the database.
+ALL_BUSY = b"b"
 
 
 # A machine is slow when more processes than this wait for each processor.

@@ -57,8 +57,12 @@ TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 BEAT = "verification.jobs.queue.beat"
 
+# A beat does not wait for the standby: one that a failover loses is written again a
+# second later, and work flows while commits wait.
 WRITE_HEARTBEAT = """
-INSERT INTO jobs_heartbeat (cluster, beat_at) VALUES (%s, statement_timestamp())
+INSERT INTO jobs_heartbeat (cluster, beat_at)
+SELECT %s, statement_timestamp()
+WHERE set_config('synchronous_commit', 'off', true) = 'off'
 ON CONFLICT (cluster) DO UPDATE SET beat_at = excluded.beat_at
 """
 
