@@ -131,13 +131,13 @@ def test_service_is_not_ready_without_a_database(
 
 
 @pytest.mark.django_db
-def test_second_readyz_costs_five_statements(
+def test_second_readyz_costs_six_statements(
     client: Client, django_assert_num_queries: Any
 ) -> None:
     record_heartbeat(0)
     get_readyz(client)
 
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         get_readyz(client)
 
 

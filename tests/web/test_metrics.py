@@ -267,6 +267,7 @@ def test_metrics_show_connections_and_standbys(client, token, db, standby):
     assert 1 <= used < read["verification_database_server_connections_limit",]
     # Other tests may follow the same server.
     assert read["verification_database_standbys",] >= 1
+    assert read["verification_database_writes_waiting_seconds",] == 0
     assert read["verification_database_standby_lag_seconds", standby] < 5
     assert read["verification_database_standby_lag_bytes", standby] > 0
 

@@ -1,4 +1,4 @@
-"""The standbys that follow the database, and how far behind they are."""
+"""The standbys that follow the database, how far behind they are, and who waits."""
 
 from typing import NamedTuple
 
@@ -22,6 +22,12 @@ WHERE state = 'streaming' AND replay_lsn IS NOT NULL AND NOT EXISTS (
 )
 GROUP BY 1
 """
+# Everybody sees the sessions of the own role, and so those of web servers and jobs.
+WAITING = """
+SELECT coalesce(extract(epoch FROM max(clock_timestamp() - query_start)), 0)::float
+FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'active' AND wait_event = 'SyncRep'
+"""
 
 
 class Standbys(NamedTuple):
@@ -39,3 +45,10 @@ def read_standbys() -> list[Standbys]:
     with connection.cursor() as cursor:
         cursor.execute(STANDBYS)
         return [Standbys(*row) for row in cursor.fetchall()]
+
+
+def writes_waiting_seconds() -> float:
+    """Return how long a commit has waited for a synchronous standby; 0 if none does."""
+    with connection.cursor() as cursor:
+        cursor.execute(WAITING)
+        return float(cursor.fetchone()[0])

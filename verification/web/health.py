@@ -12,12 +12,16 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from verification.db import startup
+from verification.db.standbys import writes_waiting_seconds
 from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import REFUND_REVIEW_FLAGS, Checkout
 from verification.privacy.models import SubjectRequest
 
 UNKNOWN_WITHOUT_DATABASE = "not known without the database"
+# No commit succeeds after a synchronous standby is lost: a healthy one takes
+# milliseconds.
+WRITES_WAIT_SECONDS = 5
 READINESS_PARTS = ("database", "migrations", "jobs")
 
 
@@ -64,7 +68,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def read_readiness() -> tuple[dict[str, str], float | None]:
     """Return each of READINESS_PARTS, "ok" or why not, and the heartbeat's age."""
     try:
-        parts = {"database": "ok", "migrations": _migrations()}
+        parts = {"database": _writes(), "migrations": _migrations()}
         age = queue.heartbeat_age_seconds() if parts["migrations"] == "ok" else None
     except DatabaseError as e:
         return _away(e), None
@@ -77,6 +81,10 @@ def _away(e: DatabaseError) -> dict[str, str]:
         return others | {"database": "refuses the role"}
     refuses = isinstance(e, startup.DatabaseRefused)
     return others | {"database": "refuses the keys" if refuses else "away"}
+
+
+def _writes() -> str:
+    return "ok" if writes_waiting_seconds() <= WRITES_WAIT_SECONDS else "writes wait"
 
 
 def _migrations() -> str:

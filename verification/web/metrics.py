@@ -37,7 +37,7 @@ from prometheus_client.registry import Collector
 
 from verification.backups.models import Backup, RestoreDrill
 from verification.checks.queue import count_given_up
-from verification.db.standbys import read_standbys
+from verification.db.standbys import read_standbys, writes_waiting_seconds
 from verification.jobs.queue import count_working_clusters
 from verification.notifications.delivery import waiting_notifications
 from verification.notifications.models import Notification, NotificationError
@@ -390,6 +390,8 @@ def _database_families() -> Iterator[Metric]:
     yield _gauge("database_size_bytes", "The size of the database.", size)
     text = "How long the oldest transaction is open."
     yield _gauge("database_oldest_transaction_seconds", text, float(oldest))
+    text = "How long a commit has waited for a synchronous standby."
+    yield _gauge("database_writes_waiting_seconds", text, writes_waiting_seconds())
     number = sum(one.number for one in standbys)
     yield _gauge("database_standbys", "Standbys that follow the database.", number)
     text = "The number of them that EXPECTED_STANDBYS says."
