@@ -176,6 +176,11 @@ class DatabaseServer:
             ),
         )
 
+    def clear(self) -> None:
+        """Delete the data, for another `create` or `copy`."""
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def start(self, **more: str) -> None:
         options = SETTINGS | more
         command = [
