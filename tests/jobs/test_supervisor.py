@@ -163,7 +163,7 @@ def test_hanging_cluster_is_restarted(jobs, name):
     settle(jobs)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_slow_machine_causes_no_restart(jobs):
     killed_for_silence = jobs.log().count("no work flows")
     supervisor, *cluster = jobs.jobs_processes()
@@ -393,7 +393,7 @@ def test_stopping_cluster_keeps_its_running_job_from_others(jobs, twin):
         stopped.result()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_job_that_kills_its_workers_is_given_up(jobs):
     id = enqueue(jobs, "kill_own_worker")
     deadline = time.monotonic() + 120
