@@ -285,7 +285,7 @@ def branded(api: Api) -> Brand:
 def barred(api: Api) -> Brand:
     branded(api)
     bar_brand(api.workspace.pk, "It is the logo of a bank")
-    return Brand.objects.get()
+    return Brand.objects.get(workspace=api.workspace)
 
 
 def granted(api: Api) -> Consent:
