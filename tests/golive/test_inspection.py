@@ -270,7 +270,9 @@ def test_hostile_files_do_not_grow_the_web_process(owner, monkeypatch):
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime
     assert cpu < inspection.CPU_SECONDS + 2
-    assert used.ru_maxrss * 1024 < inspection.MEMORY_BYTES
+    # The largest child of all may be one of an earlier test.
+    largest = 0 if used.ru_maxrss == begun.ru_maxrss else used.ru_maxrss * 1024
+    assert largest < inspection.MEMORY_BYTES
     for number in range(99):
         assert "<title>Error:" in send(owner, light[number % len(light)])
     assert rss_after_collecting() < before + 20 * 1024 * 1024
