@@ -55,7 +55,7 @@ WARY = re.compile(
     r"misimbo|m-?pesa|pay ?bill|buy goods|lipa|till (no|number)|till \d{4,})\b",
     re.IGNORECASE,
 )
-# What stands between single letters: "P I N", "P.I.N."
+# Signs between single letters: "P I N", "P.I.N."
 SPACED = re.compile(r"(?<=\b\w)[\W_]+(?=\w\b)")
 PNG_START = b"\x89PNG\r\n\x1a\n"
 MIN_LOGO_SIDE = 16

@@ -186,7 +186,7 @@ class Workspace(models.Model):
     def retention_of(self, environment: str, created_at: datetime) -> timedelta:
         """Return how long a report of that time is kept after its end.
 
-        Its subject was told the retention of then, so a longer one does not apply.
+        We told its subject the retention of that time, so a longer one does not apply.
         """
         terms = self.retention_terms.filter(environment=environment)
         since = terms.filter(ended_at__gt=created_at).values_list("days", flat=True)

@@ -159,7 +159,7 @@ def consent_on_phones(browser, links: dict[str, str]) -> None:
 
 
 def reload_until(page, address: str, shown) -> None:
-    """Open the page anew until it shows this, as a member does who waits."""
+    """Reload the page until it shows this, as a waiting member does."""
     for _ in range(WAIT_SECONDS * 2):
         page.goto(address)
         if shown.count():

@@ -1,4 +1,4 @@
-"""Which reports wait for a decision, who takes them, and until when."""
+"""The queue: reports that wait for a decision, their assignees and due times."""
 
 from datetime import timedelta
 from uuid import UUID

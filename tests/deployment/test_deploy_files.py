@@ -46,7 +46,7 @@ SECRETS = {cell.split("`")[1] for cell, _, _ in ROWS if cell.endswith("*secret*"
 ENV_FILES = ["address.env", "verification.env"]
 DATABASE_SECRETS = {"database_password", "superuser_password"}
 KNOWN = DOCUMENTED | {f"{name}_FILE" for name in SECRETS}
-# Of Python, the shell and PostgreSQL's image
+# Variables of Python, the shell and PostgreSQL's image
 FOREIGN = re.compile(r"PATH|PYTHON\w+|POSTGRES_\w+")
 
 

@@ -67,7 +67,7 @@ ROLE_BLOCKS = re.findall(
     PAGE.split("\n## A role for the service\n")[1].split("\n## ")[0],
     re.MULTILINE | re.DOTALL,
 )
-# What the page's machine has and the test's has not.
+# Programs of the page's machine that the test's machine lacks
 STANDINS = """
 runuser() { shift 3; "$@"; }
 verification() { (cd "$ROOT" && "$PYTHON" manage.py "$@"); }

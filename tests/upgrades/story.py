@@ -198,7 +198,7 @@ def run_schedule() -> None:
     """Run what the schedule does at night."""
     audit_nightly()
     count_changed_days()
-    # What changed a moment ago is due again.
+    # Days that changed a moment ago are due again.
     mark_changed_days()
     reconcile_yesterday()
     DigestDay.objects.get_or_create(day=now().date(), defaults={"until": now()})

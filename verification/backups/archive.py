@@ -286,7 +286,7 @@ def _newest_migrations(applied: set[tuple[str, str]]) -> dict[str, list[str]]:
     """Return each app's applied migrations that no other applied one of it builds on.
 
     Their names do not tell: `0003_rights` may replace a `0005_rights`, whose row stays.
-    Those that this version does not know are a later version's.
+    A later version has added the ones that this version does not know.
     """
     graph = MigrationLoader(None).graph
     older: set[tuple[str, str]] = set()

@@ -121,7 +121,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is ordered, and nothing about whom: it may be part of a page's address."""
+    """The ordered checks without the subject: a page's address may hold it."""
 
     subject_type: str
     country: str

@@ -209,7 +209,7 @@ class Decision(models.Model):
                 name="policies_name_their_version",
                 condition=Q(made_by_kind="POLICY") ^ Q(policy_version=None),
             ),
-            # A policy decides once; what it says later is a proposal.
+            # A policy decides once; its later answers are proposals.
             models.UniqueConstraint(
                 fields=["report"],
                 condition=Q(made_by_kind="POLICY", needs_second=False),

@@ -321,7 +321,7 @@ class RuleFault:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What rules of a workspace can name at this moment."""
+    """The checks, packages and codes that rules of a workspace can name now."""
 
     checks: Mapping[str, CheckDefinition]
     packages: Collection[str]

@@ -48,7 +48,7 @@ class Kind(models.TextChoices):
     NEW_LINK_WANTED = "NEW_LINK_WANTED"
     WEBHOOK_FAILING = "WEBHOOK_FAILING"
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
-    # To members who want them; from `digests`
+    # Members choose these; from `digests`
     MEMBER_NEWS = "MEMBER_NEWS"
     MEMBER_DIGEST = "MEMBER_DIGEST"
     # To invited people; from `workspaces.members` and `accounts.colleagues`

@@ -35,6 +35,7 @@ STOP_SECONDS = GRACE_SECONDS + 3
 # A stop that takes longer says why.
 QUIET_SECONDS = 2
 DISK_SECONDS = 5
+# Longer than the moment in which a crash ends and recovery begins
 STUCK_SECONDS = 5
 # A part that ends this often within a minute does not work at all.
 MAX_RESTARTS = 3
@@ -117,8 +118,8 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
     # Set by a second Ctrl-C.
     _hurrying = False
-    # When the embedded database was last open or recovering.
-    _flowed_at = 0.0
+    # When the embedded database was first seen stuck, unless it has worked since.
+    _stuck_since: float | None = None
 
     def handle(self, *args: Any, **options: Any) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
@@ -224,10 +225,12 @@ class Command(BaseCommand):
             time.sleep(DISK_SECONDS)
 
     def _stop_stuck_database(self) -> None:
-        now = time.monotonic()
         if not embedded.is_stuck(settings.DATA_DIR):
-            self._flowed_at = now
-        elif now - self._flowed_at > STUCK_SECONDS:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = time.monotonic()
+        elif time.monotonic() - self._stuck_since > STUCK_SECONDS:
+            self._stuck_since = None
             self._tell("The database is stuck after a crash and is stopped.")
             embedded.stop(settings.DATA_DIR, ["immediate"])
 
