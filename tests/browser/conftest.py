@@ -105,6 +105,12 @@ def client(service):
 
 
 @pytest.fixture
+def own_client(service):
+    """A client for tests that change the settings of their workspace."""
+    return Client(service, "sandbox")
+
+
+@pytest.fixture
 def ask(client):
     """Create a report that asks its subject; returns it as the API does."""
 

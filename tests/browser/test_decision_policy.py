@@ -15,13 +15,13 @@ pytestmark = pytest.mark.slow
 OWNER = "owner@policy.test"
 
 
-def test_owner_switches_a_policy_on(page, look, client, service):
-    (report,) = client.order(person(idNumber="90000003"))
-    wait_for(client, report, "READY")
+def test_owner_switches_a_policy_on(page, look, own_client, service):
+    (report,) = own_client.order(person(idNumber="90000003"))
+    wait_for(own_client, report, "READY")
     make_member(service, OWNER)
     join = JOIN.replace("owner@corrections.test", OWNER)
-    service.manage("shell", "-v", "0", "-c", join.format(client.workspace))
-    console = f"{service.url}/console/{client.workspace}/sandbox"
+    service.manage("shell", "-v", "0", "-c", join.format(own_client.workspace))
+    console = f"{service.url}/console/{own_client.workspace}/sandbox"
     log_in(page, service, OWNER)
     page.goto(f"{console}/policy/")
     look("console-policy-none")
@@ -52,8 +52,8 @@ def test_owner_switches_a_policy_on(page, look, client, service):
     page.keyboard.press("Enter")
     expect(page.get_by_text("The version is switched on.")).to_be_visible()
 
-    (declined,) = client.order(person(idNumber="90000003"))
-    wait_for(client, declined, "READY")
+    (declined,) = own_client.order(person(idNumber="90000003"))
+    wait_for(own_client, declined, "READY")
     page.goto(f"{console}/policy/")
     expect(page.get_by_text("Version 1 is switched on")).to_be_visible()
     look("console-policy-on")

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.slow
 FIRST, SECOND = "first@decisions.test", "second@decisions.test"
 
 
-def test_two_members_decline(page, browser, look, client, service):
-    (report,) = client.order(person(idNumber="90000003"))
-    wait_for(client, report, "READY")
+def test_two_members_decline(page, browser, look, own_client, service):
+    (report,) = own_client.order(person(idNumber="90000003"))
+    wait_for(own_client, report, "READY")
     for email in (FIRST, SECOND):
         make_member(service, email)
         join = JOIN.replace("owner@corrections.test", email)
-        service.manage("shell", "-v", "0", "-c", join.format(client.workspace))
-    console = f"{service.url}/console/{client.workspace}/sandbox"
+        service.manage("shell", "-v", "0", "-c", join.format(own_client.workspace))
+    console = f"{service.url}/console/{own_client.workspace}/sandbox"
     log_in(page, service, FIRST)
     page.goto(f"{console}/settings/decisions")
     page.get_by_label("All declines").check()

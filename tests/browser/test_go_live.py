@@ -51,28 +51,20 @@ WHERE next_attempt_at > now() AND leased_until IS NULL
 @pytest.fixture
 def mailbox(service, smile_id) -> Iterator[MailServer]:
     """Start an installation with a mail server and the business register."""
-    with MailServer() as server:
-        restart(
-            service,
+    with (
+        MailServer() as server,
+        service.changed(
             EMAIL_URL=f"smtp://127.0.0.1:{server.port}",
             SMILE_ID_PARTNER_ID=PARTNER,
             SMILE_ID_API_KEY=KEY,
             SMILE_ID_URL=smile_id.url,
             SOURCE_DEV_HOSTS=smile_id.host,
-        )
+        ),
+    ):
         with service.connect() as connection:
             # E-mails of tests without a mail server rest, and others with them.
             connection.execute(END_REST)
         yield server
-    restart(service, EMAIL_URL="", SMILE_ID_PARTNER_ID="", SMILE_ID_API_KEY="")
-
-
-def restart(service, **settings: str) -> None:
-    service.stop_jobs()
-    service.stop_web()
-    service.set_environment(**settings)
-    service.start_web()
-    service.start_jobs()
 
 
 def letter_to(mailbox: MailServer, address: str, word: str) -> str:

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.people import log_in, make_member
-from tests.browser.test_go_live import restart
 
 pytestmark = pytest.mark.slow
 
@@ -73,9 +72,8 @@ def test_member_reads_the_mailbox_and_stranger_blocks(page, service, look):
 
 @pytest.fixture
 def development(service):
-    restart(service, DEBUG="True")
-    yield
-    restart(service, DEBUG="False")
+    with service.changed(DEBUG="True"):
+        yield
 
 
 def test_developer_reads_every_message(page, service, ask, look, development):

@@ -47,28 +47,18 @@ def nothing_from_elsewhere(browser, service, paystack, monkeypatch):
     assert [text for text in refused if "Content Security" in text] == []
 
 
-def restart(service, **settings):
-    service.stop_jobs()
-    service.stop_web()
-    service.set_environment(**settings)
-    service.start_web()
-    service.start_jobs()
-
-
 @pytest.fixture(scope="module")
 def shop(service, paystack):
     """Return a client of an installation that takes payments by Paystack."""
-    restart(
-        service,
+    with service.changed(
         PAYMENT_PROVIDER="paystack",
         PAYSTACK_SECRET_KEY=paystack.key,
         PAYSTACK_URL=paystack.url,
         PAYSTACK_CHECKOUT_URL=paystack.url,
         PAYSTACK_FALLBACK_EMAIL="pay.example.org",
         PAYMENT_DEV_HOSTS=paystack.host,
-    )
-    yield Client(service, "production")
-    restart(service, PAYMENT_PROVIDER="", PAYSTACK_SECRET_KEY="")
+    ):
+        yield Client(service, "production")
 
 
 def test_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):

@@ -7,8 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import DESK, take_screenshots
 from tests.browser.people import log_in, make_staff, set_up_second_factor
-from tests.browser.test_go_live import restart
-from tests.world.service import free_port
+from tests.service.test_database_away import database_away as database_away
 
 pytestmark = pytest.mark.slow
 
@@ -86,17 +85,6 @@ def broken(service):
         connection.execute("ALTER TABLE consents_consent RENAME TO lost")
         yield
         connection.execute("ALTER TABLE lost RENAME TO consents_consent")
-
-
-@pytest.fixture
-def database_away(service):
-    url = service.database_url
-    service.stop_jobs()
-    service.stop_web()
-    service.set_environment(DATABASE_URL=f"postgres://x@127.0.0.1:{free_port()}/x")
-    service.start_web()
-    yield
-    restart(service, DATABASE_URL=url)
 
 
 def test_error_of_the_service_looks_like_the_product(page, service, look, broken):

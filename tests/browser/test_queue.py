@@ -30,11 +30,11 @@ def press_access_key(page, key):
     session.send("Input.dispatchKeyEvent", {**pressed, "type": "keyUp"})
 
 
-def test_officer_works_through_the_queue(page, look, client, service):
+def test_officer_works_through_the_queue(page, look, own_client, service):
     make_member(service, OFFICER)
     join = JOIN.replace("owner@corrections.test", OFFICER)
-    service.manage("shell", "-v", "0", "-c", join.format(client.workspace))
-    console = f"{service.url}/console/{client.workspace}/sandbox"
+    service.manage("shell", "-v", "0", "-c", join.format(own_client.workspace))
+    console = f"{service.url}/console/{own_client.workspace}/sandbox"
     log_in(page, service, OFFICER)
     page.goto(f"{console}/queue/")
     look("console-queue-off")
@@ -44,7 +44,7 @@ def test_officer_works_through_the_queue(page, look, client, service):
     expect(page.get_by_text("Saved.")).to_be_visible()
     look("console-queue-settings")
 
-    client.order(person(), person(idNumber="90000003"))
+    own_client.order(person(), person(idNumber="90000003"))
     rows = page.locator("tbody tr")
     for _ in range(30):
         page.goto(f"{console}/queue/")

@@ -153,6 +153,8 @@ def stored_failures(jobs):
 
 @pytest.mark.parametrize("name", ["monitor", "pusher"])
 def test_hanging_cluster_is_restarted(jobs, name):
+    # A cluster in which no work has flowed yet has more time.
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
     hanging = part(jobs, name)
     hanging.suspend()
 

@@ -9,13 +9,13 @@ from tests.world.service import free_port
 @pytest.fixture
 def database_away(service):
     """Start the web server with a database URL of a closed port."""
-    url = service.database_url
+    before = service.environment
     service.stop_web()
     service.set_environment(DATABASE_URL=f"postgres://x@127.0.0.1:{free_port()}/x")
     service.start_web()
     yield
     service.stop_web()
-    service.set_environment(DATABASE_URL=url)
+    service.environment = before
     service.start_web()
 
 

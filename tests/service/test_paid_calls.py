@@ -51,8 +51,6 @@ KEPT = f"""
 def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
     """Run the service with both fakes as sources until the test ends."""
     metropol.anybody = (700, "003")
-    service.stop_web()
-    service.stop_jobs()
     variables = {
         "SMILE_ID_PARTNER_ID": PARTNER,
         "SMILE_ID_API_KEY": KEY,
@@ -62,23 +60,14 @@ def asking(service: Service, smile_id: FakeSmileId, metropol: FakeMetropol):
         "METROPOL_URL": f"{metropol.url}/v2_1",
         "SOURCE_DEV_HOSTS": f"{smile_id.host},{metropol.host}",
     }
-    service.set_environment(**variables)
-    service.start_web()
-    service.start_jobs()
-    yield service
-    service.stop_web()
-    service.stop_jobs()
-    service.set_environment(**dict.fromkeys(variables, ""))
-    service.start_web()
-    service.start_jobs()
+    with service.changed(**variables):
+        yield service
 
 
 @pytest.fixture
 def asking_v3(service: Service, smile_id_v3: FakeSmileIdV3):
     """Run the service with Smile ID V3, whose callback comes before its 202."""
     smile_id_v3.webhook_url = f"{service.url}/callbacks/smile-id-v3"
-    service.stop_web()
-    service.stop_jobs()
     variables = {
         "SMILE_ID_PARTNER_ID": PARTNER,
         "SMILE_ID_API_KEY": KEY,
@@ -88,16 +77,8 @@ def asking_v3(service: Service, smile_id_v3: FakeSmileIdV3):
         "SOURCES_IDENTITY": "smile_id_v3",
         "SOURCE_DEV_HOSTS": smile_id_v3.host,
     }
-    service.set_environment(**variables)
-    service.start_web()
-    service.start_jobs()
-    yield service
-    service.stop_web()
-    service.stop_jobs()
-    given = dict.fromkeys(variables, "") | {"SOURCES_IDENTITY": "smile_id,prembly"}
-    service.set_environment(**given)
-    service.start_web()
-    service.start_jobs()
+    with service.changed(**variables):
+        yield service
 
 
 def order(client, first, count, checks=CHECKS, **subject):

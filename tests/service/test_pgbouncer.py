@@ -79,26 +79,10 @@ def pooled(service: Service, tmp_path: Path) -> Iterator[Callable[[str], str]]:
         bouncer.wait()
 
 
-@pytest.fixture
-def served(service: Service) -> Iterator[Callable[..., None]]:
-    """Run the service with other URLs of the database until the test ends."""
-    url = service.environment["DATABASE_URL"]
-
-    def restart(**urls: str) -> None:
-        service.stop_web()
-        service.stop_jobs()
-        service.set_environment(**urls)
-        service.start_web()
-        service.start_jobs()
-
-    yield restart
-    restart(DATABASE_URL=url, DATABASE_DIRECT_URL="")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_web_and_jobs_work_behind_session_pooling(
-    service, pooled, served, settings, monkeypatch
+    service, pooled, settings, monkeypatch
 ):
     url = pooled("session")
     assert find_pooler(url) == "session"
@@ -110,14 +94,14 @@ def test_web_and_jobs_work_behind_session_pooling(
         settings.DATABASE_DIRECT_URL = service.environment["DATABASE_URL"]
         assert check_databases(["default"]) == []
 
-    served(DATABASE_URL=url)
-    client = Client(service, "sandbox")
-    reports = client.order(*[person()] * 5)
+    with service.changed(DATABASE_URL=url):
+        client = Client(service, "sandbox")
+        reports = client.order(*[person()] * 5)
 
-    deadline = time.monotonic() + STOP_SECONDS
-    while {client.status(report["id"]) for report in reports} != {"READY"}:
-        assert time.monotonic() < deadline, service.log()[-3000:]
-        time.sleep(0.1)
+        deadline = time.monotonic() + STOP_SECONDS
+        while {client.status(report["id"]) for report in reports} != {"READY"}:
+            assert time.monotonic() < deadline, service.log()[-3000:]
+            time.sleep(0.1)
 
 
 @pytest.mark.slow

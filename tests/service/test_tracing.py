@@ -11,21 +11,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def collector(service):
-    before = service.environment
     with Collector() as collector:
-        service.stop_web()
-        service.stop_jobs()
-        service.set_environment(
-            **{ENDPOINT: collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
-        )
-        service.start_web()
-        service.start_jobs()
-        yield collector
-        service.stop_web()
-        service.stop_jobs()
-    service.environment = before
-    service.start_web()
-    service.start_jobs()
+        variables = {ENDPOINT: collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+        with service.changed(**variables):
+            yield collector
 
 
 def test_processes_of_web_and_jobs_send_traces(client, collector):

@@ -31,14 +31,14 @@ CLAIMS = "SELECT event_id::text, fence FROM webhooks_delivery WHERE workspace_id
 @pytest.fixture(scope="module")
 def receiver(service, authority):
     """Restart the service so that it trusts the receiver."""
-    service.kill_jobs()
-    service.kill_web()
-    service.set_environment(
-        WEBHOOK_DEV_HOSTS="localhost", WEBHOOK_CA_FILE=str(authority.file)
-    )
-    service.start_web()
-    service.start_jobs()
-    with Receiver(authority.context("localhost")) as receiver:
+    variables = {
+        "WEBHOOK_DEV_HOSTS": "localhost",
+        "WEBHOOK_CA_FILE": str(authority.file),
+    }
+    with (
+        service.changed(**variables),
+        Receiver(authority.context("localhost")) as receiver,
+    ):
         yield receiver
 
 

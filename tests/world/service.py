@@ -20,7 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -75,6 +75,23 @@ class Service:
     def set_environment(self, **variables: str) -> None:
         """Set variables for parts that are started later, in a new dictionary."""
         self.environment = self.environment | variables
+
+    @contextmanager
+    def changed(self, **variables: str) -> Iterator[None]:
+        """Run web server and jobs with these variables too, and then as before."""
+        before = self.environment
+        self._restart(before | variables)
+        try:
+            yield
+        finally:
+            self._restart(before)
+
+    def _restart(self, environment: dict[str, str]) -> None:
+        self.stop_web()
+        self.stop_jobs()
+        self.environment = environment
+        self.start_web()
+        self.start_jobs()
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on this service; return its output."""

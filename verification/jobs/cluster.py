@@ -378,8 +378,12 @@ class Sentinel(cluster.Sentinel):
             # run its running jobs as well.
             job_queue.beat()
         running = [p.timer for p in self.pool if p.timer.value > 0]
-        # The beat does nothing but write.
-        waits = any(timer.function == job_queue.BEAT for timer in running)
+        # A beat only writes: one that outlives a round waits for the database.
+        # A job begins with three seconds more, and loses half a second in each round.
+        waits = any(
+            timer.function == job_queue.BEAT and timer.value <= self.timeout + 2
+            for timer in running
+        )
         busy = waits or len(running) == len(self.pool) > 0
         sign = processes.ALL_BUSY if busy else processes.SENTINEL_ALIVE
         processes.signal_supervisor(sign)
