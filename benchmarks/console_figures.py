@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from django.conf import settings
-from django.test import Client
 from django.urls import reverse
 
 from benchmarks.admin import time_page
 from benchmarks.client import Connection
+from benchmarks.console_pages import any_member, cookie_of
 from benchmarks.figures import Figure, bench, timed
 from benchmarks.lists import use_filled
 from benchmarks.service import DATABASE, Service
-from tests.world.members import create_member
-from tests.world.staff import log_in
 from verification.figures.daily import count_day, mark_changed_days
 from verification.figures.models import DueDay
-from workspaces.models import Member, Workspace
+from workspaces.models import Workspace
 
 MILLISECONDS = 200
 PERIODS = ("month", "last-month", "90", "365")
@@ -46,7 +43,7 @@ def console_figures(
     with service.connect() as db:
         db.execute("VACUUM ANALYZE figures_dailyfigure")
     path = reverse("console:figures", args=[workspace_id, "sandbox"])
-    cookie = _cookie(workspace)
+    cookie = cookie_of(any_member(workspace))
     with service.web():
         http = Connection(service.port)
         for period in PERIODS:
@@ -54,11 +51,3 @@ def console_figures(
             samples = [time_page(http, asked, cookie) for _ in range(rounds + 1)]
             yield Figure(f"the page: {period}", samples[1:], target=MILLISECONDS)
     service.use(DATABASE, keep=True)
-
-
-def _cookie(workspace: Workspace) -> str:
-    member = Member.objects.filter(workspace=workspace).first()
-    client = Client()
-    log_in(client, (member or create_member(workspace, "OWNER")).user)
-    name = settings.SESSION_COOKIE_NAME
-    return f"{name}={client.cookies[name].value}"

@@ -76,14 +76,7 @@ def queue(
     member = Member.objects.create(
         workspace_id=workspace_id, user=user, role=Role.OFFICER
     )
-    with service.connect() as db:
-        db.execute("TRUNCATE decisions_case")
-        db.execute(FILL, {"waiting": reports // 10, "member": member.pk})
-        db.execute("ALTER TABLE decisions_decision DISABLE TRIGGER USER")
-        db.execute("DELETE FROM decisions_decision")
-        db.execute("ALTER TABLE decisions_decision ENABLE TRIGGER USER")
-        db.execute(PROPOSE)
-        db.execute("VACUUM ANALYZE decisions_case, decisions_decision")
+    fill(service, reports, member)
     for what, filters in FILTERS.items():
         yield _figure(what, member, rounds, filters=filters)
     waiting = Case.objects.filter(closed_at=None).order_by("due_at")
@@ -92,6 +85,18 @@ def queue(
     found = [timed(lambda: count_cases(member, "sandbox")) for _ in range(rounds)]
     yield Figure("the counts of the page", found, target=MILLISECONDS)
     service.use(DATABASE, keep=True)
+
+
+def fill(service: Service, reports: int, member: Member) -> None:
+    """Let a tenth of the reports wait, some of them for this member."""
+    with service.connect() as db:
+        db.execute("TRUNCATE decisions_case")
+        db.execute(FILL, {"waiting": reports // 10, "member": member.pk})
+        db.execute("ALTER TABLE decisions_decision DISABLE TRIGGER USER")
+        db.execute("DELETE FROM decisions_decision")
+        db.execute("ALTER TABLE decisions_decision ENABLE TRIGGER USER")
+        db.execute(PROPOSE)
+        db.execute("VACUUM ANALYZE decisions_case, decisions_decision")
 
 
 def _figure(what: str, member: Member, rounds: int, **given: Any) -> Figure:

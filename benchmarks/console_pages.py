@@ -1,0 +1,88 @@
+"""All pages of the console in a workspace of a million reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+
+from benchmarks import queue
+from benchmarks.admin import time_page
+from benchmarks.client import Connection
+from benchmarks.figures import Figure, bench
+from benchmarks.lists import use_filled
+from benchmarks.service import DATABASE, Service
+from tests.world.clients import Api
+from tests.world.members import create_member
+from tests.world.policies import APPROVE_LOW, DECLINE_HIGH, draft_policy
+from tests.world.staff import log_in
+from verification.console.urls import PAGES
+from verification.decisions.models import Case, PolicyVersion
+from workspaces.models import Member, Role, Workspace
+
+MILLISECONDS = 150
+# Its own bench is `console_figures`.
+ELSEWHERE = {"figures", "figures-csv"}
+
+
+@bench(reports=2_000, rounds=2)
+def console_pages(
+    service: Service, reports: int = 1_000_000, rounds: int = 15
+) -> Iterator[Figure]:
+    use_filled(service, reports)
+    with service.connect() as db:
+        (workspace_id, _) = db.execute("SELECT * FROM filled").fetchone()  # type: ignore[misc]
+    workspace = Workspace.objects.get(pk=workspace_id)
+    member = any_member(workspace)
+    queue.fill(service, reports, member)
+    draft = PolicyVersion.objects.filter(workspace=workspace).first()
+    draft = draft or draft_policy(Api(workspace, "sandbox"), APPROVE_LOW, DECLINE_HIGH)
+    cookie = cookie_of(member)
+    with service.web():
+        http = Connection(service.port)
+        for name, path in _pages(workspace_id, draft, cookie).items():
+            samples = [time_page(http, path, cookie) for _ in range(rounds + 1)]
+            yield Figure(name, samples[1:], target=MILLISECONDS)
+    service.use(DATABASE, keep=True)
+
+
+def _pages(workspace_id: UUID, draft: PolicyVersion, cookie: str) -> dict[str, str]:
+    """Return the addresses of the pages without arguments, a draft, and a report."""
+    place = {"workspace": workspace_id, "environment": "sandbox"}
+    client = Client(SERVER_NAME="localhost")
+    client.cookies.load(cookie)
+    pages = {
+        page.name: reverse(f"console:{page.name}", kwargs=place)
+        for page in PAGES
+        if "<" not in str(page.pattern) and page.name not in ELSEWHERE
+    }
+    # The others take forms alone, or lead to another page.
+    found = {name: url for name, url in pages.items() if _is_shown(client, url)}
+    report = Case.objects.filter(closed_at=None).order_by("due_at")[:1].get().pk
+    one = {
+        "policy-version": {"version": draft.pk},
+        "reports-detail": {"report": report},
+    }
+    return found | {
+        name: reverse(f"console:{name}", kwargs=place | ids)
+        for name, ids in one.items()
+    }
+
+
+def _is_shown(client: Client, url: str) -> bool:
+    return client.get(url).status_code == 200
+
+
+def any_member(workspace: Workspace) -> Member:
+    found = Member.objects.filter(workspace=workspace, role=Role.OWNER).first()
+    return found or create_member(workspace, "OWNER")
+
+
+def cookie_of(member: Member) -> str:
+    client = Client()
+    log_in(client, member.user)
+    name = settings.SESSION_COOKIE_NAME
+    return f"{name}={client.cookies[name].value}"
