@@ -1,9 +1,10 @@
 """Messages to members: when each of them wants which, and who gets one.
 
 A member chooses for each kind and environment: at once, in the daily digest, or never.
-Until then a default holds: members who may act get alerts and waiting decisions of
-production in the digest. What needs an owner goes at once to the longest-standing owner
-who has not chosen otherwise, so that one who turns it off leaves it to the next.
+Until then a default holds: members who may act get alerts, waiting decisions and
+notices to hand over of production in the digest. What needs an owner goes at once to
+the longest-standing owner who has not chosen otherwise, so that one who turns it off
+leaves it to the next.
 
 A member gets none about what the role may not see, and none at an address that the mail
 server has refused for good.
@@ -41,6 +42,7 @@ from workspaces.models import (
 # What a member needs to see the page that a message is about.
 NEEDED = dict.fromkeys(MemberMessage, Permission.SEE) | {
     MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS,
+    MemberMessage.HAND_OVER: Permission.DECIDE_REPORTS,
     MemberMessage.LOW_BALANCE: Permission.SEE_ADMINISTRATION,
     MemberMessage.WEBHOOK: Permission.SEE_ADMINISTRATION,
 }
@@ -53,6 +55,7 @@ OWNERS_KINDS = {
 # The digest of members who may act has these of production.
 DIGEST_KINDS = {
     MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS,
+    MemberMessage.HAND_OVER: Permission.DECIDE_REPORTS,
     MemberMessage.ALERT: Permission.MANAGE_MONITORING,
 }
 # What tells of each event by a message of its own; `digests` gathers the others.

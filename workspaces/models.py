@@ -683,6 +683,8 @@ class MemberMessage(models.TextChoices):
     REPORT_READY = "REPORT_READY"
     REPORT_FAILED = "REPORT_FAILED"
     DECISION_WAITING = "DECISION_WAITING"
+    # Of notices of declines that no message has delivered
+    HAND_OVER = "HAND_OVER"
     ALERT = "ALERT"
     RULES_PAUSED = "RULES_PAUSED"
     LOW_BALANCE = "LOW_BALANCE"

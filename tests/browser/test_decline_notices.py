@@ -1,11 +1,19 @@
-"""A declined person reads why on a phone, and asks for a correction."""
+"""A declined person reads why on a phone; an officer hands over what no mail brings."""
 
 import pytest
+from playwright.sync_api import expect
 
+from tests.browser.people import log_in, make_member
 from tests.browser.test_consent import confirm, link_of, sees, wait_for
+from tests.browser.test_corrections import JOIN
 from tests.browser.test_subject_data import grant
+from tests.world.clients import person
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI
 
 pytestmark = pytest.mark.slow
+
+OFFICER = "officer@notices.test"
 
 DECIDE = (
     "from verification.decisions.decide import Maker, NewDecision, decide;"
@@ -38,3 +46,28 @@ def test_declined_person_reads_the_notice(page, ask, look, client, service):
     assert saved.value.suggested_filename.startswith("N-")
     page.get_by_role("link", name="This is wrong").click()
     sees(page, "This is wrong")
+
+
+def test_officer_hands_over_what_no_message_delivers(page, look, own_client, service):
+    (report,) = own_client.order(person(email=None))
+    wait_for(own_client, report, "READY")
+    done = DECIDE.format(workspace=own_client.workspace, report=report["id"])
+    service.manage("shell", "-v", "0", "-c", done)
+    make_member(service, OFFICER)
+    join = JOIN.replace("owner@corrections.test", OFFICER)
+    service.manage("shell", "-v", "0", "-c", join.format(own_client.workspace))
+    log_in(page, service, OFFICER)
+
+    page.goto(f"{service.url}/console/{own_client.workspace}/sandbox/")
+    page.get_by_role("link", name="Notices of declines to hand over").click()
+    look("console-notices")
+    page.get_by_role("link", name="N-").click()
+    page.get_by_label("Handed over by").fill("Peter Otieno")
+    page.get_by_label("Handed over on").fill(f"{now().astimezone(NAIROBI):%Y-%m-%d}")
+    page.get_by_role("button", name="Record it").click()
+    expect(page.get_by_text("The hand-over is recorded.")).to_be_visible()
+
+    page.goto(f"{service.url}/console/{own_client.workspace}/sandbox/queue/notices")
+    expect(page.get_by_text("No notice has to be handed over.")).to_be_visible()
+    page.goto(page.url + "?lang=sw")
+    look("sw-console-notices-none")

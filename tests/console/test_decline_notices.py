@@ -75,6 +75,28 @@ def test_member_hands_the_notice_over(owner, api: Api, officer: Officer):
     assert AuditEvent.objects.filter(action="notice.handed-over").exists()
 
 
+def test_notices_to_hand_over_are_listed_until_they_are(
+    owner, api: Api, another_api: Api, officer: Officer
+):
+    decline(officer, create_report(api))
+    deliver()
+    stranger = Officer(another_api, name="stranger")
+    decline(stranger, create_report(another_api, email=None))
+    assert "No notice has to be handed over." in owner.page("queue-notices")
+    assert owner.url("queue-notices") not in owner.page("dashboard")
+
+    report = create_report(api, email=None)
+    decline(officer, report)
+    notice = AdverseNotice.objects.get(report=report)
+
+    assert f'<dt><a href="{owner.url("queue-notices")}">' in owner.page("dashboard")
+    html = owner.page("queue-notices")
+    assert re.findall(r"N-[0-9A-Z-]+(?=</a>)", html) == [notice.number]
+    fields = {"by": "Peter Otieno", "on": localdate(timezone=NAIROBI).isoformat()}
+    owner.messages_after("notices-hand-over", fields, notice=notice.pk)
+    assert notice.number not in owner.page("queue-notices")
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -44,6 +44,7 @@ def test_owner_is_told_of_trouble_at_once_until_they_choose(owner, viewer):
         "REPORT_READY": "OFF",
         "REPORT_FAILED": "OFF",
         "DECISION_WAITING": "DAILY",
+        "HAND_OVER": "DAILY",
         "ALERT": "DAILY",
         "RULES_PAUSED": "NOW",
         "LOW_BALANCE": "NOW",

@@ -253,6 +253,7 @@ def test_one_click_turns_off_what_comes_in_the_digest(live_api, officer, clock):
         "REPORT_FAILED": "NOW",
         "ALERT": "OFF",
         "DECISION_WAITING": "OFF",
+        "HAND_OVER": "OFF",
     }
 
 

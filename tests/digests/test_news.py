@@ -21,6 +21,8 @@ from tests.world.decisions import (
 )
 from tests.world.member_messages import choose, messages_to, news_of
 from tests.world.members import create_member
+from tests.world.notices import create_report as create_declinable
+from tests.world.notices import decline
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
 from tests.world.threads import run_at_once
@@ -150,6 +152,17 @@ def test_proposal_about_a_report_in_the_queue_counts_once(api, tester, clock):
     clock.pass_by(minutes=2)
 
     assert news_of(tester) == [("DECISION_WAITING", 1)]
+
+
+def test_notice_that_reaches_nobody_is_told(api, tester, clock):
+    choose(tester, "sandbox", REPORT_READY="OFF", HAND_OVER="NOW")
+    clock.pass_by(seconds=1)
+    officer = Officer(api)
+    for email in (None, "wanjiku@kamau.test"):
+        decline(officer, create_declinable(api, email=email))
+    clock.pass_by(minutes=2)
+
+    assert news_of(tester) == [("HAND_OVER", 1)]
 
 
 def test_what_happened_before_the_choice_is_no_news(api, clock):

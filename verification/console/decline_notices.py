@@ -1,4 +1,4 @@
-"""Notices of declines on a page of a report: resend, hand-over, PDF; and their rule."""
+"""Notices of declines: those to hand over, resend, hand-over, PDF; and their rule."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
-from verification.console.base import Place, member_required
+from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.db.base import read_page
 from verification.decisions import notices
 from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
 from verification.decisions.notices import NoticeObstacle, NoticeRefused
@@ -38,6 +40,21 @@ REFUSALS: dict[NoticeObstacle, Any] = {
         "It cannot have been handed over on a day to come."
     ),
 }
+
+
+@member_required()
+def listing(place: Place) -> HttpResponse:
+    """List the notices that somebody has to hand over, the oldest first."""
+    rows = waiting_here(place).select_related("report").order_by("undelivered_at", "id")
+    number = place.page_number
+    found = read_page(rows, number, PAGE_SIZE)
+    page = Page(list(found.rows), found.total, number)
+    return place.render("notices", {"page": page})
+
+
+def waiting_here(place: Place) -> QuerySet[AdverseNotice]:
+    """Return the notices of this workspace and environment to hand over."""
+    return notices.notices_to_hand_over().filter(**place.lookups)
 
 
 def notices_context(report: Report) -> list[dict[str, Any]]:

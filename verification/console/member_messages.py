@@ -30,6 +30,7 @@ NAMES: dict[str, Any] = {
     MemberMessage.REPORT_READY: gettext_lazy("Reports that are ready"),
     MemberMessage.REPORT_FAILED: gettext_lazy("Reports with failed checks"),
     MemberMessage.DECISION_WAITING: gettext_lazy("Decisions that wait for you"),
+    MemberMessage.HAND_OVER: gettext_lazy("Notices of declines to hand over"),
     MemberMessage.ALERT: gettext_lazy("Alerts of monitoring"),
     MemberMessage.RULES_PAUSED: gettext_lazy("Monitoring rules that are paused"),
     MemberMessage.LOW_BALANCE: gettext_lazy("A low balance"),
@@ -42,6 +43,7 @@ HINTS: dict[str, Any] = {
     MemberMessage.DECISION_WAITING: gettext_lazy(
         "Nobody has taken them, or another member has proposed them"
     ),
+    MemberMessage.HAND_OVER: gettext_lazy("No message has reached the person"),
 }
 
 

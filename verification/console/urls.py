@@ -124,6 +124,7 @@ PAGES = [
         name="erasures-certificate",
     ),
     path("queue/", queue.listing, name="queue"),
+    path("queue/notices", decline_notices.listing, name="queue-notices"),
     path("queue/next", queue.take_next, name="queue-next"),
     path("queue/<uuid:report>/assign", queue.assign, name="queue-assign"),
     path("queue/<uuid:report>/notes", queue.add_note, name="queue-note"),

@@ -562,6 +562,11 @@ class AdverseNotice(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     decision = models.OneToOneField(Decision, models.PROTECT, related_name="notice")
     report = models.ForeignKey(Report, models.PROTECT, related_name="notices")
+    # The report's; the index `notices_to_hand_over` begins with these columns.
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="notices", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
     # The sources of the bureau's results, such as "metropol"; empty if only a reason
     # code says that there was one.
     bureaus = ArrayField(models.CharField(max_length=40), default=list)
@@ -579,6 +584,8 @@ class AdverseNotice(models.Model):
     # Whether the outcome of each message of the last round is a fact
     is_settled = models.BooleanField()
     served_at = models.DateTimeField(null=True, editable=False)
+    # When it turned out last that no message reaches the person
+    undelivered_at = models.DateTimeField(null=True, editable=False)
     # The working days that the decline waits from its service on; null for none.
     waiting_days = models.PositiveSmallIntegerField(null=True)
     # When the decline counts; null before its service, and if it does not wait.
@@ -600,6 +607,10 @@ class AdverseNotice(models.Model):
                 condition=~Q(state="SERVED") | Q(served_at__isnull=False),
             ),
             models.CheckConstraint(
+                name="undelivered_notices_say_when",
+                condition=~Q(state="UNDELIVERED") | Q(undelivered_at__isnull=False),
+            ),
+            models.CheckConstraint(
                 name="reviews_are_asked_for",
                 condition=Q(reviewed_at=None) | Q(review_asked_at__isnull=False),
             ),
@@ -610,6 +621,11 @@ class AdverseNotice(models.Model):
                 fields=["id"],
                 condition=Q(is_settled=False),
                 name="notices_on_their_way",
+            ),
+            models.Index(
+                fields=["workspace", "environment", "undelivered_at"],
+                condition=Q(state="UNDELIVERED"),
+                name="notices_to_hand_over",
             ),
         ]
 

@@ -172,6 +172,8 @@ def serve(
     notice = AdverseNotice(
         decision=decision,
         report=report,
+        workspace_id=report.workspace_id,
+        environment=report.environment,
         bureaus=sorted({one["provider"] for one in sources if one.get("provider")}),
         result_ids=[one.pk for one in grounds.results],
         rests_on_bureau=grounds.rests_on_bureau,
@@ -304,7 +306,7 @@ def _record_outcome(notice_id: UUID) -> None:
         _mark_served(notice, min(sent))
     notice.is_settled = len(ended) == len(messages)
     if notice.is_settled and notice.state == NoticeState.SENDING:
-        notice.state = NoticeState.UNDELIVERED
+        _mark_undelivered(notice, now())
     notice.save()
 
 
@@ -339,6 +341,10 @@ def _mark_served(notice: AdverseNotice, at: datetime) -> None:
         notice.waits_until = add_working_days(at, notice.waiting_days)
 
 
+def _mark_undelivered(notice: AdverseNotice, at: datetime) -> None:
+    notice.state, notice.undelivered_at = NoticeState.UNDELIVERED, at
+
+
 def add_working_days(at: datetime, days: int) -> datetime:
     """Return the same time so many days later, from Monday to Friday in Nairobi.
 
@@ -367,6 +373,12 @@ def is_corrected(notice: AdverseNotice) -> bool:
     """Return whether a correction replaced a result on which the decline rests."""
     present = CheckResult.objects.filter(pk__in=notice.result_ids).count()
     return present < len(notice.result_ids)
+
+
+def notices_to_hand_over() -> QuerySet[AdverseNotice]:
+    """Return the notices whose person no message has reached."""
+    undelivered = AdverseNotice.objects.filter(state=NoticeState.UNDELIVERED)
+    return undelivered.filter(report__erased_at=None)
 
 
 def waiting_notices() -> QuerySet[AdverseNotice]:
@@ -437,7 +449,9 @@ def _send(report: Report, notice: AdverseNotice, at: datetime) -> None:
     """Write a round of messages, and save the notice."""
     notice.rounds += 1
     messages = _messages(report, notice, at)
-    notice.state = NoticeState.SENDING if messages else NoticeState.UNDELIVERED
+    notice.state = NoticeState.SENDING
+    if not messages:
+        _mark_undelivered(notice, at)
     notice.is_settled = not messages
     notice.messaged_at = at if messages else notice.messaged_at
     notice.save()

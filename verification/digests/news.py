@@ -23,6 +23,7 @@ from monitoring.models import Alert, Rule, RuleStatus
 from monitoring.pauses import NOTIFIED_REASONS
 from verification.decisions.cases import pending_proposals
 from verification.decisions.models import Case, Decision, DecisionState
+from verification.decisions.notices import notices_to_hand_over
 from verification.reports.models import Report, ReportStatus
 from webhooks.health import NOTIFIES_AT
 from webhooks.models import Configuration
@@ -70,6 +71,10 @@ def _cases(period: Period) -> QuerySet[Any]:
 def _proposals(period: Period) -> QuerySet[Any]:
     waiting = Decision.objects.filter(state=DecisionState.PENDING)
     return waiting.filter(**period.of("created_at"))
+
+
+def _undelivered(period: Period) -> QuerySet[Any]:
+    return notices_to_hand_over().filter(**period.of("undelivered_at"))
 
 
 def _alerts(period: Period) -> QuerySet[Any]:
@@ -126,6 +131,15 @@ SOURCES: dict[MemberMessage, list[Source]] = {
             **_REPORT,
             row_id="report",
         ),
+    ],
+    MemberMessage.HAND_OVER: [
+        Source(
+            _undelivered,
+            "queue-notices",
+            "undelivered_at",
+            **_REPORT,
+            row_id="report",
+        )
     ],
     MemberMessage.ALERT: [
         Source(
