@@ -268,16 +268,21 @@ def wait_until(
 
 
 def ended_checks(machines: Machines, load: Load) -> int:
-    """Return how many checks have ended, or -1 while no server answers."""
+    """Return how many checks have ended, or -1 while the server does not answer."""
     try:
-        return int(machines.rows(ENDED, load.workspace)[0][0])
+        with machines.primary.connect() as server:
+            found = server.execute(ENDED, [load.workspace]).fetchall()
+            return int(found[0][0])
     except psycopg.OperationalError:
         return -1
 
 
-def wait_for_progress(machines: Machines, load: Load) -> float:
-    """Wait until more checks end than had at the time of the fault."""
-    before = max(ended_checks(machines, load), 0)
+def wait_for_progress(
+    machines: Machines, load: Load, before: int | None = None
+) -> float:
+    """Wait until more checks have ended than `before`, by default than now."""
+    if before is None:
+        before = max(ended_checks(machines, load), 0)
     return wait_until(
         lambda: ended_checks(machines, load) > before, GOES_ON_SECONDS, machines
     )
@@ -336,7 +341,19 @@ def test_host_that_is_cut_off_costs_nothing(machines, order):
     assert not any(other.machine.name in seen for seen in load.seen)
 
 
-def test_commits_that_hang_interrupt_no_call(machines, order):
+@pytest.fixture
+def patient(machines: Machines) -> Iterator[None]:
+    """Run the hosts with the default lease of checks; that of other tests is shorter.
+
+    A check whose worker is silent for longer counts as dead, and its call as in doubt.
+    """
+    with ExitStack() as exits:
+        for host in machines.hosts:
+            exits.enter_context(host.changed(CHECK_LEASE_SECONDS="60"))
+        yield
+
+
+def test_commits_that_hang_interrupt_no_call(machines, patient, order):
     """The only synchronous standby is cut off for longer than the sentinel's pauses.
 
     The remedy is that of the runbook: commits no longer wait for it.
@@ -350,7 +367,7 @@ def test_commits_that_hang_interrupt_no_call(machines, order):
     ready = [readiness(host) for host in machines.hosts]
     hung = ended_checks(machines, load)
     machines.await_standby("")
-    took = wait_for_progress(machines, load)
+    took = wait_for_progress(machines, load, before=hung)
     ready_again = [readiness(host) for host in machines.hosts]
     machines.standby.machine.connect()
 
@@ -385,6 +402,28 @@ def test_primary_server_is_replaced_by_its_standby(machines, order):
     doubts = assert_nothing_is_lost_or_twice(machines, load)
     log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
     assert set(load.seen) <= {"503", "409 in progress"}
+
+
+def test_primary_server_that_vanishes_is_replaced_by_its_standby(
+    machines, patient, order
+):
+    """Its machine sends no packet any more, so nobody learns that connections ended."""
+    machines.replicate()
+    load = order(65_000_009, 300)
+    killed = restarts(machines)
+
+    machines.primary.machine.cut()
+    time.sleep(2)
+    machines.promote()
+    took = wait_for_progress(machines, load)
+    # The former primary server must not come back as one.
+    machines.standby.kill()
+    machines.standby.machine.connect()
+
+    doubts = assert_nothing_is_lost_or_twice(machines, load)
+    log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
+    assert doubts == 0
+    assert restarts(machines) == killed
 
 
 def test_web_servers_restart_one_after_another_unnoticed(machines, order):

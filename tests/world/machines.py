@@ -24,6 +24,7 @@ import psycopg
 
 from tests.world.service import Service, end_family
 from verification.db import embedded
+from verification.settings.connections import primary_url
 
 PORT = 5432
 READY_SECONDS = 30
@@ -138,6 +139,11 @@ class Host(Service):
     @property
     def database_url(self) -> str:
         return self._database_url
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Connect to the primary server; a standby may have less."""
+        url = primary_url(self._database_url)
+        return psycopg.connect(url, autocommit=True, connect_timeout=3)
 
     def command(self, *command: str) -> list[str]:
         return self.machine.inside(*super().command(*command))
