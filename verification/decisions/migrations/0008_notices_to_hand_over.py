@@ -4,7 +4,7 @@ from django.db.models import F, OuterRef, Subquery
 
 
 def fill(apps, schema_editor):
-    """Give the notices of this release's development their new columns."""
+    """Fill the columns of notices that a version between releases has made."""
     notice = apps.get_model("decisions", "AdverseNotice")
     report = apps.get_model("reports", "Report").objects.filter(pk=OuterRef("report"))
     notice.objects.update(
@@ -15,7 +15,12 @@ def fill(apps, schema_editor):
     undelivered.update(undelivered_at=F("created_at"))
 
 
+# The table is new since the last release.
+EMPTY = "The table is empty when a released version is upgraded."
+
+
 class Migration(migrations.Migration):
+    allowed = {"runs-python": EMPTY, "adding-foreign-key-constraint": EMPTY}
     dependencies = [
         ("decisions", "0007_notice_triggers"),
         ("workspaces", "0011_brand"),

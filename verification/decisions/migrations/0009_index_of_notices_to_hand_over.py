@@ -1,8 +1,17 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
+# The table is new since the last release.
+EMPTY = "The table is empty when a released version is upgraded."
+RULES = (
+    "adding-not-nullable-field",
+    "require-concurrent-index-creation",
+    "constraint-missing-not-valid",
+)
+
 
 class Migration(migrations.Migration):
+    allowed = dict.fromkeys(RULES, EMPTY)
     dependencies = [("decisions", "0008_notices_to_hand_over")]
 
     operations = [
