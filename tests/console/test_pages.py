@@ -537,6 +537,7 @@ def test_empty_list_tells_nothing_yet_from_nothing_found(owner):
     for name, words in {
         "reports": "There is no report yet.",
         "queue": "No report waits for a decision.",
+        "reports-batches": "No file has been ordered yet.",
         "monitoring": "There is no rule yet.",
         "monitoring-alerts": "There is no alert yet.",
     }.items():

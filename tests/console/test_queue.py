@@ -156,6 +156,23 @@ def test_member_takes_the_next_case_and_decides(owner, api: Api):
     assert owner.messages_after("queue-next") == ["Nothing waits for you to take it."]
 
 
+def test_double_click_takes_one_case(owner, api: Api):
+    for number in ("11111111", "22222222"):
+        create_case(api, number)
+    held = re.findall(r'name="held" value="(\d+)"', owner.page("queue"))
+    assert held == ["0"]
+
+    owner.post("queue-next", {"held": 0})
+    said = owner.messages_after("queue-next", {"held": 0})
+
+    assert said[-1] == "Nothing was done: you got one meanwhile."
+    assert Case.objects.filter(assignee=owner.member).count() == 1
+    mine = Case.objects.get(assignee=owner.member).pk
+    assert 'name="held" value="1"' in owner.page("reports-detail", report=mine)
+    owner.post("queue-next", {"held": 1})
+    assert Case.objects.filter(assignee=owner.member).count() == 2
+
+
 def test_member_who_comes_second_is_told_who_has_it(owner, admin, api: Api):
     owner.member.user.first_name = "Wambui"
     owner.member.user.save()

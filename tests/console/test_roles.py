@@ -71,6 +71,7 @@ TABLE = {
     "reports-payment-link": (None, WORKERS),
     "erasures-certificate": (ALL, None),
     "queue": (ALL, None),
+    "queue-notices": (ALL, None),
     "queue-next": (None, WORKERS),
     "queue-assign": (None, WORKERS),
     "queue-note": (None, WORKERS),

@@ -562,6 +562,12 @@ class QueueFilters(forms.Form):
         )
 
 
+class TakeNextForm(forms.Form):
+    """The next case; `held` is how many the member had on the page of the form."""
+
+    held = forms.IntegerField()
+
+
 class AssignmentForm(forms.Form):
     """Who gets a case; `seen` is who has it as the member has read."""
 

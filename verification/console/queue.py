@@ -63,6 +63,7 @@ def listing(place: Place) -> HttpResponse:
         "is_continued": after is not None,
         "counts": count_cases(place.member, place.environment),
         "most": MAX_COUNT,
+        "held": verbs.count_held(place.member, place.environment),
     }
     return place.render("queue", shown)
 
@@ -71,7 +72,12 @@ def listing(place: Place) -> HttpResponse:
 @member_required(Permission.DECIDE_REPORTS)
 def take_next(place: Place) -> HttpResponse:
     """Give the member the case that is due first, and show its report."""
-    case = verbs.take_next(place.client, place.member, place.by.actor)
+    form = forms.TakeNextForm(place.posted)
+    held = form.cleaned_data["held"] if form.is_valid() else None
+    try:
+        case = verbs.take_next(place.client, place.member, place.by.actor, held=held)
+    except CaseRefused:
+        return place.to("queue", error=_("Nothing was done: you got one meanwhile."))
     if case is None:
         return place.to("queue", success=_("Nothing waits for you to take it."))
     return place.to("reports-detail", success=_("It is yours."), report=case.pk)
@@ -147,6 +153,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
         "case": _case_view(case) if case else None,
         "case_notes": [(n, _user_name(users.get(n.author_user), n)) for n in notes],
         "is_mine": bool(case and case.assignee_id == place.member.pk),
+        "held": verbs.count_held(place.member, place.environment),
     }
     if may_decide and not report.erased_at:
         shown["note_form"] = forms.CaseNoteForm()

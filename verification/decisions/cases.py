@@ -67,6 +67,7 @@ class CaseObstacle(StrEnum):
     """Why a verb is refused."""
 
     TAKEN = "Somebody took the case, or gave it back, meanwhile."
+    HOLDS_MORE = "The member has got a case meanwhile."
     CLOSED = "The report does not wait for a decision any more."
 
 
@@ -187,14 +188,24 @@ def assign(
     return _assign(case, to, actor)
 
 
+def count_held(member: Member, environment: str) -> int:
+    """Return how many open cases the member has."""
+    return Case.objects.filter(assignee=member, environment=environment).count()
+
+
 @transaction.atomic
-def take_next(client: Client, member: Member, actor: audit.Actor) -> Case | None:
+def take_next(
+    client: Client, member: Member, actor: audit.Actor, *, held: int | None = None
+) -> Case | None:
     """Give the member the case of nobody's that is due first; None if there is none.
 
     Not one whose checks run again, nor one that waits for the answer of somebody else
-    to the member's own proposal.
+    to the member's own proposal. `held` is how many cases the member had on the page of
+    the form: a double click takes one. Raises NotAllowed and CaseRefused.
     """
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
+    if held is not None and count_held(member, client.environment) > held:
+        raise CaseRefused(CaseObstacle.HOLDS_MORE)
     found = _locked_cases(client, skip_locked=True).filter(
         ~Exists(pending_proposals().filter(made_by_user=member.user_id)),
         closed_at=None,
