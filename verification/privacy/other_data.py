@@ -53,7 +53,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         ACTORS: "made_by second_by withdrawn_by",
     },
     # The reasons are those of the decision.
-    "decisions_adversenotice": {CODES: "bureaus result_ids language state"},
+    "decisions_adversenotice": {CODES: "bureaus environment result_ids language state"},
     "decisions_noticefact": {CODES: "kind channel error", ACTORS: "recorded_by"},
     "decisions_case": {CODES: "environment package cause"},
     "decisions_casenote": {ACTORS: "author"},
