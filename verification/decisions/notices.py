@@ -376,9 +376,8 @@ def is_corrected(notice: AdverseNotice) -> bool:
 
 
 def notices_to_hand_over() -> QuerySet[AdverseNotice]:
-    """Return the notices whose person no message has reached."""
-    undelivered = AdverseNotice.objects.filter(state=NoticeState.UNDELIVERED)
-    return undelivered.filter(report__erased_at=None)
+    """Return the notices whose person no message has reached; an erasure ends them."""
+    return AdverseNotice.objects.filter(state=NoticeState.UNDELIVERED)
 
 
 def waiting_notices() -> QuerySet[AdverseNotice]:
