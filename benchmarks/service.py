@@ -113,6 +113,18 @@ class Service:
             yield jobs
 
     @contextmanager
+    def second_host(self) -> Iterator[None]:
+        """Another web server and job cluster on this machine, warm."""
+        port = free_port()
+        with (
+            self.process("-m", "verification.web.server", PORT=str(port)),
+            self.process("manage.py", "jobs"),
+        ):
+            self.wait_for("/healthz", port)
+            self._wait_for_beats(2)
+            yield
+
+    @contextmanager
     def _part(self, *command: str) -> Iterator[psutil.Process]:
         if not self._lasting:
             with self.process(*command) as process:
@@ -151,13 +163,13 @@ class Service:
                     raise
                 time.sleep(0.1)
 
-    def _wait_for_beats(self) -> None:
-        """Wait until the job cluster has run its heartbeat."""
+    def _wait_for_beats(self, clusters: int = 1) -> None:
+        """Wait until so many job clusters have run their heartbeats."""
         beats = "SELECT count(*) FROM jobs_heartbeat WHERE beat_at > %s"
         with self.connect() as db:
             started = db.execute("SELECT clock_timestamp()").fetchone()
             deadline = time.monotonic() + READY_SECONDS
-            while not db.execute(beats, started).fetchone()[0]:  # type: ignore[index]
+            while db.execute(beats, started).fetchone()[0] < clusters:  # type: ignore[index]
                 if time.monotonic() > deadline:
                     raise TimeoutError("the job cluster does not beat")
                 time.sleep(0.1)
