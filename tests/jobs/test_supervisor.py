@@ -165,7 +165,7 @@ def test_hanging_cluster_is_restarted(jobs, name):
     settle(jobs)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(360)
 def test_slow_machine_causes_no_restart(jobs):
     killed_for_silence = jobs.log().count("no work flows")
     supervisor, *cluster = jobs.jobs_processes()
@@ -183,7 +183,8 @@ def test_slow_machine_causes_no_restart(jobs):
         kill(*loops[4:])
         hanging = part(jobs, "monitor")
         hanging.suspend()
-        deadline = time.monotonic() + 60
+        # 18 seconds at rest; the machine is still slow.
+        deadline = time.monotonic() + 150
         while is_alive(hanging):
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -378,10 +378,10 @@ class Sentinel(cluster.Sentinel):
             # run its running jobs as well.
             job_queue.beat()
         running = [p.timer for p in self.pool if p.timer.value > 0]
-        # A beat only writes: one that outlives a round waits for the database.
-        # A job begins with three seconds more, and loses half a second in each round.
+        # A beat only writes: one that runs for three seconds waits for the database.
+        # django-q2 gives each job three seconds more than its timeout.
         waits = any(
-            timer.function == job_queue.BEAT and timer.value <= self.timeout + 2
+            timer.function == job_queue.BEAT and timer.value <= self.timeout
             for timer in running
         )
         busy = waits or len(running) == len(self.pool) > 0
