@@ -47,6 +47,15 @@ SELECT gen_random_uuid(), workspace_id, environment, report_id, 1, 'APPROVED',
     'PENDING', '{}', 'API_KEY', 'key', gen_random_uuid(), true, '', now()
 FROM decisions_case WHERE package = 'rare' AND closed_at IS NULL
 """
+# Their notices have to be handed over.
+UNDELIVERED = """
+INSERT INTO decisions_adversenotice (id, decision_id, report_id, workspace_id,
+    environment, bureaus, result_ids, rests_on_bureau, is_automated, language, state,
+    rounds, is_settled, undelivered_at, created_at)
+SELECT gen_random_uuid(), id, report_id, workspace_id, environment, '{}', '{}', true,
+    false, '', 'UNDELIVERED', 1, true, now(), now()
+FROM decisions_decision
+"""
 FILTERS = {
     "the first page": QueueFilters(),
     "mine (0.1 %)": QueueFilters(holder=Holder.MINE),
@@ -88,14 +97,16 @@ def queue(
 
 
 def fill(service: Service, reports: int, member: Member) -> None:
-    """Let a tenth of the reports wait, some of them for this member."""
+    """Let a tenth of the reports wait, some for this member, some with a notice."""
     with service.connect() as db:
         db.execute("TRUNCATE decisions_case")
         db.execute(FILL, {"waiting": reports // 10, "member": member.pk})
         db.execute("ALTER TABLE decisions_decision DISABLE TRIGGER USER")
+        db.execute("DELETE FROM decisions_adversenotice")
         db.execute("DELETE FROM decisions_decision")
         db.execute("ALTER TABLE decisions_decision ENABLE TRIGGER USER")
         db.execute(PROPOSE)
+        db.execute(UNDELIVERED)
         db.execute("VACUUM ANALYZE decisions_case, decisions_decision")
 
 

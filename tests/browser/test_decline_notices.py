@@ -1,4 +1,4 @@
-"""A declined person reads why on a phone; an officer hands over what no mail brings."""
+"""A declined person reads why on a phone; a member hands over what no mail brings."""
 
 import pytest
 from playwright.sync_api import expect
@@ -13,7 +13,7 @@ from verification.values.local_time import NAIROBI
 
 pytestmark = pytest.mark.slow
 
-OFFICER = "officer@notices.test"
+MEMBER = "member@notices.test"
 
 DECIDE = (
     "from verification.decisions.decide import Maker, NewDecision, decide;"
@@ -48,15 +48,15 @@ def test_declined_person_reads_the_notice(page, ask, look, client, service):
     sees(page, "This is wrong")
 
 
-def test_officer_hands_over_what_no_message_delivers(page, look, own_client, service):
+def test_member_hands_over_what_no_message_delivers(page, look, own_client, service):
     (report,) = own_client.order(person(email=None))
     wait_for(own_client, report, "READY")
     done = DECIDE.format(workspace=own_client.workspace, report=report["id"])
     service.manage("shell", "-v", "0", "-c", done)
-    make_member(service, OFFICER)
-    join = JOIN.replace("owner@corrections.test", OFFICER)
+    make_member(service, MEMBER)
+    join = JOIN.replace("owner@corrections.test", MEMBER)
     service.manage("shell", "-v", "0", "-c", join.format(own_client.workspace))
-    log_in(page, service, OFFICER)
+    log_in(page, service, MEMBER)
 
     page.goto(f"{service.url}/console/{own_client.workspace}/sandbox/")
     page.get_by_role("link", name="Notices of declines to hand over").click()

@@ -18,6 +18,10 @@ from verification.decisions.models import Decision, ReasonCode, SecondMemberRule
 from workspaces.models import Member, Role
 
 FIELDS = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
+# The reports have no address.
+UNREACHED = (
+    "The decision counts now. No message reaches the person: hand the notice over."
+)
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def test_member_declines_with_a_reason_and_a_note(owner, api: Api, report):
     owner.member.user.save()
     assert 'value="ADVERSE_CREDIT"' in owner.page("reports-detail", report=report)
 
-    assert post(owner, report) == ["The decision counts now."]
+    assert post(owner, report) == [UNREACHED]
 
     html = owner.page("reports-detail", report=report)
     assert "Adverse information at a credit bureau" in html
@@ -78,9 +82,7 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
     where = {"decision": Decision.objects.get().pk}
     same = admin.messages_after("reports-confirm", **where)
     assert same == ["Another member, with another e-mail address, has to confirm it."]
-    assert owner.messages_after("reports-confirm", **where) == [
-        "The decision counts now."
-    ]
+    assert owner.messages_after("reports-confirm", **where) == [UNREACHED]
 
     assert api.report(report)["decision"]["status"] == "DECLINED"
     assert owner.messages_after("reports-refuse", **where) == [

@@ -82,6 +82,10 @@ def test_notices_to_hand_over_are_listed_until_they_are(
     deliver()
     stranger = Officer(another_api, name="stranger")
     decline(stranger, create_report(another_api, email=None))
+    decline(officer, create_report(api, email=None))
+    AdverseNotice.objects.filter(workspace=api.workspace, state="UNDELIVERED").update(
+        environment="production"
+    )
     assert "No notice has to be handed over." in owner.page("queue-notices")
     assert owner.url("queue-notices") not in owner.page("dashboard")
 
@@ -183,7 +187,7 @@ def test_member_is_told_that_the_time_begins_with_the_hand_over(owner, api: Api)
 
     (said,) = owner.messages_after("reports-decide", FIELDS, report=report)
 
-    assert said.startswith("No message can reach the person.")
+    assert said.startswith("No message reaches the person.")
     assert "On its way" not in owner.page("reports-detail", report=report)
 
 

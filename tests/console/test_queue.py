@@ -165,7 +165,7 @@ def test_double_click_takes_one_case(owner, api: Api):
     owner.post("queue-next", {"held": 0})
     said = owner.messages_after("queue-next", {"held": 0})
 
-    assert said[-1] == "Nothing was done: you got one meanwhile."
+    assert said[-1] == "You got a report since this page was shown."
     assert Case.objects.filter(assignee=owner.member).count() == 1
     mine = Case.objects.get(assignee=owner.member).pk
     assert 'name="held" value="1"' in owner.page("reports-detail", report=mine)

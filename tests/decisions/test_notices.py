@@ -466,6 +466,25 @@ def test_approval_takes_the_place_of_a_waiting_decline(
     assert api.report(report_id)["decision"]["status"] == "APPROVED"
 
 
+def test_decision_ends_the_unserved_notice_of_the_decline_it_replaces(
+    api: Api, officer: Officer
+):
+    declined = decline(officer, create_report(api, email=None))
+    officer.decide(declined.report_id, "APPROVED", replaces=declined.pk)
+
+    assert AdverseNotice.objects.get().state == "ENDED"
+
+
+def test_served_notice_stays_served_when_its_decline_is_replaced(
+    officer: Officer, report_id: str
+):
+    declined = decline(officer, report_id)
+    deliver()
+    officer.decide(report_id, "APPROVED", replaces=declined.pk)
+
+    assert AdverseNotice.objects.get().state == "SERVED"
+
+
 def test_second_member_confirms_before_the_decline_waits(
     api: Api, officer: Officer, second: Officer, report_id: str
 ):

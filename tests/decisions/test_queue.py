@@ -451,6 +451,21 @@ def test_next_case_of_two_members_at_once_is_not_the_same(api, officer, second):
     assert officer.take_next() is None
 
 
+@pytest.mark.django_db(transaction=True)
+def test_double_click_takes_one_case(api, officer):
+    for number in ("11111111", "22222222"):
+        create_case(api, number)
+
+    def take(_n: int) -> bool:
+        try:
+            return officer.take_next(held=0) is not None
+        except CaseRefused:
+            return False
+
+    assert sorted(run_at_once(2, take, connected=True)) == [False, True]
+    assert Case.objects.filter(assignee=officer.member).count() == 1
+
+
 def test_next_case_is_the_one_that_is_due_first(api, officer):
     first, second = create_case(api, "11111111"), create_case(api, "22222222")
     Case.objects.filter(pk=second).update(due_at=now() - timedelta(days=1))

@@ -83,8 +83,8 @@ class Officer:
     def take(self, report_id: Any, seen: Member | None = None) -> Case:
         return self.assign(report_id, self.member, seen)
 
-    def take_next(self) -> Case | None:
-        return cases.take_next(self.client, self.member, self.actor)
+    def take_next(self, held: int | None = None) -> Case | None:
+        return cases.take_next(self.client, self.member, self.actor, held=held)
 
     def note(self, report_id: Any, text: str) -> CaseNote:
         return cases.add_note(self.client, report_id, self.member, self.actor, text)

@@ -80,8 +80,8 @@ class Service:
     def changed(self, **variables: str) -> Iterator[None]:
         """Run web server and jobs with these variables too, and then as before."""
         before = self.environment
-        self._restart(before | variables)
         try:
+            self._restart(before | variables)
             yield
         finally:
             self._restart(before)

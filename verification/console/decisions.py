@@ -71,9 +71,15 @@ OUTCOMES: dict[DecisionState, Any] = {
     S.REFUSED: gettext_lazy("The proposal is refused."),
     S.WITHDRAWN: gettext_lazy("The decline is taken back."),
 }
-UNREACHED = gettext_lazy(
-    "No message can reach the person. The time begins when you hand the notice over."
-)
+# Of a decline whose notice no message can deliver
+UNREACHED: dict[DecisionState, Any] = {
+    S.WAITING: gettext_lazy(
+        "No message reaches the person. The time begins when you hand the notice over."
+    ),
+    S.FINAL: gettext_lazy(
+        "The decision counts now. No message reaches the person: hand the notice over."
+    ),
+}
 
 
 def decision_form(place: Place, report: Report) -> forms.DecisionForm:
@@ -153,10 +159,9 @@ def _answer(
 
 def outcome_of(decision: Decision) -> str:
     """Return what a member reads who has just made or answered the decision."""
-    if decision.state == S.WAITING:
-        notice = AdverseNotice.objects.filter(decision=decision).first()
-        if notice and notice.state == NoticeState.UNDELIVERED:
-            return str(UNREACHED)
+    notice = AdverseNotice.objects.filter(decision=decision).first()
+    if notice and notice.state == NoticeState.UNDELIVERED:
+        return str(UNREACHED[S(decision.state)])
     return str(OUTCOMES[S(decision.state)])
 
 

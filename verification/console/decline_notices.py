@@ -18,6 +18,7 @@ from verification.db.base import read_page
 from verification.decisions import notices
 from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
 from verification.decisions.notices import NoticeObstacle, NoticeRefused
+from verification.decisions.queue import MAX_COUNT
 from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Language
 from verification.reports.links import ResendTooSoon
@@ -44,17 +45,23 @@ REFUSALS: dict[NoticeObstacle, Any] = {
 
 @member_required()
 def listing(place: Place) -> HttpResponse:
-    """List the notices that somebody has to hand over, the oldest first."""
-    rows = waiting_here(place).select_related("report").order_by("undelivered_at", "id")
+    """List the notices that somebody has to hand over, those tried last first."""
+    rows = to_hand_over_here(place).select_related("report")
+    rows = rows.order_by("-undelivered_at", "-id")
     number = place.page_number
     found = read_page(rows, number, PAGE_SIZE)
     page = Page(list(found.rows), found.total, number)
     return place.render("notices", {"page": page})
 
 
-def waiting_here(place: Place) -> QuerySet[AdverseNotice]:
+def to_hand_over_here(place: Place) -> QuerySet[AdverseNotice]:
     """Return the notices of this workspace and environment to hand over."""
     return notices.notices_to_hand_over().filter(**place.lookups)
+
+
+def count_to_hand_over(place: Place) -> int:
+    """Return how many notices have to be handed over; at most MAX_COUNT + 1."""
+    return to_hand_over_here(place)[: MAX_COUNT + 1].count()
 
 
 def notices_context(report: Report) -> list[dict[str, Any]]:

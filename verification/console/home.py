@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from monitoring.models import alerts_of
 from verification.console.base import Place, dashboard_url, member_required
-from verification.console.decline_notices import waiting_here
+from verification.console.decline_notices import count_to_hand_over
 from verification.decisions import policies
 from verification.decisions.queue import MAX_COUNT, count_overdue
 from verification.reports.queries import Filters, list_reports
@@ -66,7 +66,7 @@ def dashboard(place: Place) -> HttpResponse:
         "failed": failed.total,
         "is_policy_broken": policies.is_broken(place.client),
         "overdue": count_overdue(*place.where),
-        "to_hand_over": waiting_here(place)[: MAX_COUNT + 1].count(),
+        "to_hand_over": count_to_hand_over(place),
         "most": MAX_COUNT,
         "go_live": place.workspace.go_live,
         "is_live": is_live,

@@ -21,11 +21,13 @@ from verification.console.base import (
     member_required,
     read_id,
 )
+from verification.console.decline_notices import count_to_hand_over
 from verification.decisions import cases as verbs
 from verification.decisions.cases import CaseObstacle, CaseRefused
 from verification.decisions.models import Case, CaseCause, CaseNote
 from verification.decisions.queue import (
     MAX_COUNT,
+    Holder,
     QueueFilters,
     count_cases,
     list_cases,
@@ -64,6 +66,7 @@ def listing(place: Place) -> HttpResponse:
         "counts": count_cases(place.member, place.environment),
         "most": MAX_COUNT,
         "held": verbs.count_held(place.member, place.environment),
+        "to_hand_over": count_to_hand_over(place),
     }
     return place.render("queue", shown)
 
@@ -77,7 +80,11 @@ def take_next(place: Place) -> HttpResponse:
     try:
         case = verbs.take_next(place.client, place.member, place.by.actor, held=held)
     except CaseRefused:
-        return place.to("queue", error=_("Nothing was done: you got one meanwhile."))
+        taken = place.to(
+            "queue", error=_("You got a report since this page was shown.")
+        )
+        taken["Location"] += f"?holder={Holder.MINE}"
+        return taken
     if case is None:
         return place.to("queue", success=_("Nothing waits for you to take it."))
     return place.to("reports-detail", success=_("It is yours."), report=case.pk)
@@ -153,8 +160,9 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
         "case": _case_view(case) if case else None,
         "case_notes": [(n, _user_name(users.get(n.author_user), n)) for n in notes],
         "is_mine": bool(case and case.assignee_id == place.member.pk),
-        "held": verbs.count_held(place.member, place.environment),
     }
+    if may_decide:
+        shown["held"] = verbs.count_held(place.member, place.environment)
     if may_decide and not report.erased_at:
         shown["note_form"] = forms.CaseNoteForm()
     if may_decide and case:

@@ -188,11 +188,21 @@ def serve(
 
 def end_notice(decision: Decision) -> None:
     """End the notice of a decline that does not count, and cancel unsent messages."""
-    notice = AdverseNotice.objects.filter(decision=decision).first()
-    if notice:
-        cancel(*_causes(notice))
-        notice.state, notice.stopped_at = NoticeState.ENDED, None
-        notice.save(update_fields=["state", "stopped_at"])
+    for notice in AdverseNotice.objects.filter(decision=decision):
+        _end(notice)
+
+
+def end_former_notices(report: Report, decision: Decision) -> None:
+    """End the notices that nobody has got of declines that this decision replaces."""
+    unserved = AdverseNotice.objects.filter(report=report, state__in=UNSERVED)
+    for notice in unserved.exclude(decision=decision):
+        _end(notice)
+
+
+def _end(notice: AdverseNotice) -> None:
+    cancel(*_causes(notice))
+    notice.state, notice.stopped_at = NoticeState.ENDED, None
+    notice.save(update_fields=["state", "stopped_at"])
 
 
 def end_reviews(report: Report, at: datetime) -> None:
