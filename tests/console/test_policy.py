@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.console.test_decisions import UNREACHED
 from tests.world.clients import Api
 from tests.world.console import ConsoleVisitor
 from tests.world.decisions import (
@@ -267,7 +268,7 @@ def test_member_confirms_what_a_policy_proposes(owner, api: Api):
 
     proposed = api.report(report)["proposedDecision"]["id"]
     said = owner.messages_after("reports-confirm", decision=proposed)
-    assert said == ["The decision counts now."]
+    assert said == [UNREACHED]
     html = owner.page("reports-detail", report=report)
     assert "No person has looked at it." not in html
 
