@@ -194,7 +194,9 @@ def end_notice(decision: Decision) -> None:
 
 def end_former_notices(report: Report, decision: Decision) -> None:
     """End the notices that nobody has got of declines that this decision replaces."""
-    unserved = AdverseNotice.objects.filter(report=report, state__in=UNSERVED)
+    # Locked, because the outcome of a message may serve one at this moment.
+    rows = AdverseNotice.objects.select_for_update(no_key=True).order_by("pk")
+    unserved = rows.filter(report=report, state__in=UNSERVED)
     for notice in unserved.exclude(decision=decision):
         _end(notice)
 
