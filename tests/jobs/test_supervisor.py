@@ -178,6 +178,8 @@ def test_slow_machine_causes_no_restart(jobs):
         silent = seconds_until_done(jobs, enqueue(jobs, "nothing"), 100)
         # Many times as long as at rest. More loops would stop other tests as well.
         assert silent > 5
+        # Of two seconds; so limits of 18 seconds and more are far away.
+        assert seconds_of(LoadAdjustedClock()) < 1
         settle(jobs)
         assert jobs.log().count("no work flows") == killed_for_silence
         kill(*loops[4:])
