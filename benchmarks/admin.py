@@ -37,7 +37,10 @@ def admin(
     service: Service, reports: int = 1_000_000, rounds: int = 15
 ) -> Iterator[Figure]:
     use_filled(service, reports)
-    cookie = _cookie()
+    user, _ = User.objects.get_or_create(
+        username="bench", is_staff=True, is_superuser=True
+    )
+    cookie = session_cookie(user)
     pages = {"the first page": "/admin/", **_lists(), **FILTERED, "a report": _page()}
     with service.web():
         http = Connection(service.port)
@@ -64,10 +67,7 @@ def _page() -> str:
     return reverse("admin:reports_report_change", args=[report])
 
 
-def _cookie() -> str:
-    user, _ = User.objects.get_or_create(
-        username="bench", is_staff=True, is_superuser=True
-    )
+def session_cookie(user: User) -> str:
     client = Client()
     log_in(client, user)
     name = settings.SESSION_COOKIE_NAME

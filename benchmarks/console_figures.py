@@ -7,9 +7,9 @@ from functools import partial
 
 from django.urls import reverse
 
-from benchmarks.admin import time_page
+from benchmarks.admin import session_cookie, time_page
 from benchmarks.client import Connection
-from benchmarks.console_pages import any_member, cookie_of
+from benchmarks.console_pages import any_member
 from benchmarks.figures import Figure, bench, timed
 from benchmarks.lists import use_filled
 from benchmarks.service import DATABASE, Service
@@ -43,7 +43,7 @@ def console_figures(
     with service.connect() as db:
         db.execute("VACUUM ANALYZE figures_dailyfigure")
     path = reverse("console:figures", args=[workspace_id, "sandbox"])
-    cookie = cookie_of(any_member(workspace))
+    cookie = session_cookie(any_member(workspace).user)
     with service.web():
         http = Connection(service.port)
         for period in PERIODS:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
 from benchmarks import queue
-from benchmarks.admin import time_page
+from benchmarks.admin import session_cookie, time_page
 from benchmarks.client import Connection
 from benchmarks.figures import Figure, bench
 from benchmarks.lists import use_filled
@@ -21,7 +20,6 @@ from benchmarks.service import DATABASE, Service
 from tests.world.clients import Api
 from tests.world.members import create_member
 from tests.world.policies import APPROVE_LOW, DECLINE_HIGH, draft_policy
-from tests.world.staff import log_in
 from verification.console.urls import PAGES
 from verification.decisions.models import Case, PolicyVersion
 from workspaces.models import Member, Role, Workspace
@@ -43,7 +41,7 @@ def console_pages(
     queue.fill(service, reports, member)
     draft = PolicyVersion.objects.filter(workspace=workspace).first()
     draft = draft or draft_policy(Api(workspace, "sandbox"), APPROVE_LOW, DECLINE_HIGH)
-    cookie = cookie_of(member)
+    cookie = session_cookie(member.user)
     with service.web():
         http = Connection(service.port)
         for name, path in _pages(workspace_id, draft, cookie).items():
@@ -84,10 +82,3 @@ def _is_shown(client: Client, url: str) -> bool:
 def any_member(workspace: Workspace) -> Member:
     found = Member.objects.filter(workspace=workspace, role=Role.OWNER).first()
     return found or create_member(workspace, "OWNER")
-
-
-def cookie_of(member: Member) -> str:
-    client = Client()
-    log_in(client, member.user)
-    name = settings.SESSION_COOKIE_NAME
-    return f"{name}={client.cookies[name].value}"

@@ -327,7 +327,7 @@ def _line_fault(line: str) -> BrandFault | None:
 
 
 def _is_plain(character: str) -> bool:
-    """Return whether a reader takes the character for what it is.
+    """Return whether no reader confuses the character with another.
 
     Letters of other scripts look like Latin ones, and symbols like seals of approval.
     """

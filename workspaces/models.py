@@ -683,7 +683,7 @@ class MemberMessage(models.TextChoices):
     REPORT_READY = "REPORT_READY"
     REPORT_FAILED = "REPORT_FAILED"
     DECISION_WAITING = "DECISION_WAITING"
-    # Of notices of declines that no message has delivered
+    # Notices of declines that somebody has to hand over
     HAND_OVER = "HAND_OVER"
     ALERT = "ALERT"
     RULES_PAUSED = "RULES_PAUSED"

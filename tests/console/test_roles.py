@@ -31,7 +31,7 @@ from workspaces import members
 from workspaces.models import Role
 
 ALL, MANAGERS, OWNER = set(Role.values), {"OWNER", "ADMIN"}, {"OWNER"}
-# Who orders and decides, and who sees keys, money and members
+# The roles that order and decide, and the roles that see keys, money and members
 WORKERS, ADMINISTRATION = {*MANAGERS, "OFFICER"}, {*MANAGERS, "VIEWER"}
 # name: who may see it, who may send its form
 TABLE = {

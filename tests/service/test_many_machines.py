@@ -72,7 +72,7 @@ WHERE workspace_id = %s AND name IN ('report.ready', 'report.failed')
 
 
 class Machines:
-    """All machines of this test, and the sources, which count what they are asked."""
+    """The machines of this test, and the sources, which count their requests."""
 
     def __init__(self, folder: Path, exits: ExitStack) -> None:
         network = exits.enter_context(Network())

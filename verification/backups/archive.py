@@ -380,7 +380,7 @@ def _opens(column: str, row: object, sealed: bytes) -> bool:
 
 
 def restore_documents(source: Path, storage: Storage) -> list[str]:
-    """Save the files that the storage lacks; return the names of those that differ.
+    """Save the files that the storage lacks; return the names of differing ones.
 
     A file that is the beginning of ours is a copy that was interrupted, and is
     replaced. Others stay as they are: the storage may be newer than the backup.

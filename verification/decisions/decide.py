@@ -494,7 +494,7 @@ def _record_proposal(report: Report, trigger: str, actor: str, at: datetime) -> 
 def _record_decision(
     report: Report, decision: Decision, actor: str, at: datetime
 ) -> None:
-    """Write timeline and event of a decision that counts, and end what it replaces."""
+    """Write timeline and event of a final decision; end unserved earlier notices."""
     notices.end_former_notices(report, decision)
     _record_proposal(report, "decided", actor, at)
     stack = list(report.results.values_list("name", "status", "id"))

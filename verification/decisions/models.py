@@ -169,7 +169,7 @@ class Decision(models.Model):
     )
     # Whether it was made as a proposal
     needs_second = models.BooleanField()
-    # Who confirmed or refused the proposal
+    # The actor of the confirmation or refusal of the proposal
     second_by = models.CharField(max_length=100, blank=True)
     second_by_user = models.BigIntegerField(null=True)
     second_at = models.DateTimeField(null=True, editable=False)

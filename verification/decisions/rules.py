@@ -54,7 +54,7 @@ class CheckState(StrEnum):
 
 
 class Fact(StrEnum):
-    """What a condition is about, besides the NUMBERS of a check."""
+    """The facts that a condition can compare, besides the NUMBERS of a check."""
 
     SCORE = "score"
     LEVEL = "level"
