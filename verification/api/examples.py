@@ -100,7 +100,7 @@ RESULT: dict[str, Any] = {
         "responseDigest": "d35f396308f785bc8ad317d6b856ef35"
         "04ed86f422c0c7a3051ecdd133c5bfcb",
         "nameComparison": {
-            "matcherVersion": "2",
+            "matcherVersion": "3",
             "likeness": "MATCH",
             "reason": "SAME",
             "strength": 100,

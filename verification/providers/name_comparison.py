@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from rapidfuzz.distance import OSA
 
-VERSION = "2"
+VERSION = "3"
 
 Likeness = Literal["MATCH", "PARTIAL_MATCH", "NO_MATCH"]
 
@@ -93,6 +93,8 @@ SAME, DIFFERENT = _compared(Reason.SAME), _compared(Reason.DIFFERENT)
 
 # Shorter words become other words by one slip: "sales" and "dales".
 LONG_WORD = 6
+# Shorter names become other names by one letter: Mate and Mathe.
+SHORT_WORD = 5
 VOWELS = frozenset("aeiou")
 # The most words that one of two names of people may have more than the other.
 MOST_LEFT_OUT = 3
@@ -180,6 +182,8 @@ def compare_people(stated: str | None, given: str | None) -> Comparison | None:
     if "*" not in "".join(ours + theirs):
         found += [_people(each, other, joined=True) for each in _joined(ours)]
         found += [_people(mine, each, joined=True) for each in _joined(theirs)]
+        if "".join(ours) == "".join(theirs):
+            found.append(_compared(Reason.OTHER_SPELLING))
     return max(found, key=lambda each: (each.likeness == "MATCH", each.strength))
 
 
@@ -204,12 +208,26 @@ def _sounds(word: str) -> str:
     return re.sub(r"(.)\1+", r"\1", word.replace("ph", "f").replace("y", "i"))
 
 
+def _respell(word: str) -> str:
+    """Return one spelling for names that are written by ear, known or not.
+
+    "Noah" is "Noa", "Stacie" is "Stacy", "Vicky" is "Viki", "Naseem" is "Nasim" and
+    "Mahmood" is "Mahmud".
+    """
+    for written, heard in (("ee", "i"), ("oo", "u"), ("ck", "k")):
+        word = word.replace(written, heard)
+    word = _sounds(word)
+    return re.sub(r"(?<=[aeiou])h$|(?<=i)e$", "", word)
+
+
 def _joined(words: list[str]) -> Iterator[list[str]]:
-    """Yield the words with two neighbours joined: "Abdi Rahman" is "Abdirahman"."""
+    """Yield the words with neighbours joined: "Abdi Rahman" is "Abdirahman"."""
     for i, (word, following) in enumerate(pairwise(words)):
         if len(word) > 1 and len(following) > 1:
-            one = normalize_spelling(word) + normalize_spelling(following)
-            yield without_particles([*words[:i], one, *words[i + 2 :]])
+            # "Fatma Zahra" may be "Fatmazahra" or "Fatumazahra".
+            usual = normalize_spelling(word) + normalize_spelling(following)
+            for one in dict.fromkeys([word + following, usual]):
+                yield without_particles([*words[:i], one, *words[i + 2 :]])
 
 
 def _people(ours: list[str], theirs: list[str], *, joined: bool = False) -> Comparison:
@@ -262,12 +280,26 @@ def _fit(ours: str, theirs: str) -> _Fit:
         return _masked_fit(*sorted([ours, theirs], key=lambda word: "*" in word))
     if ours == theirs:
         return _Fit.SAME
-    ours, theirs = normalize_spelling(ours), normalize_spelling(theirs)
-    if ours == theirs:
+    mine, other = normalize_spelling(ours), normalize_spelling(theirs)
+    if mine == other:
         return _Fit.SPELT
-    if min(len(ours), len(theirs)) == 1:
-        return _Fit.INITIAL if ours[0] == theirs[0] else _Fit.NOT
-    return _Fit.SLIP if _is_slip(ours, theirs, KNOWN_PEOPLE) else _Fit.NOT
+    if min(len(mine), len(other)) == 1:
+        return _Fit.INITIAL if mine[0] == other[0] else _Fit.NOT
+    if mine in KNOWN_PEOPLE and other in KNOWN_PEOPLE:
+        return _Fit.NOT
+    if _respell(ours) == _respell(theirs):
+        return _Fit.SPELT
+    # A slip may happen in any usual spelling: "Elizabteh" is no slip of "Elisabeth".
+    is_long = min(len(ours), len(theirs)) >= LONG_WORD
+    return (
+        _Fit.SLIP
+        if any(
+            _is_variant(*sorted([a, b], key=len), is_long=is_long)
+            for a in USUAL.get(mine, {ours, _sounds(ours)})
+            for b in USUAL.get(other, {theirs, _sounds(theirs)})
+        )
+        else _Fit.NOT
+    )
 
 
 def _masked_fit(word: str, mask: str) -> _Fit:
@@ -278,24 +310,44 @@ def _masked_fit(word: str, mask: str) -> _Fit:
     return _Fit.SAME if len(mask.replace("*", "")) > 1 else _Fit.INITIAL
 
 
-def _is_slip(ours: str, theirs: str, known: frozenset[str]) -> bool:
-    """Return whether two long words differ by a slip.
+def _is_variant(shorter: str, longer: str, *, is_long: bool) -> bool:
+    """Return whether two spellings of names may be one name that is written otherwise.
 
-    A slip is one letter too many, two swapped letters, or another vowel. Two known
-    words, another consonant, and another first or last letter are no slips: Wanjiku and
-    Wanjiru, Otieno and Atieno, Njeri and Njeru are different people.
+    Names of five letters or more may differ by a silent h after a consonant, by c and
+    k, and by a vowel that Kiswahili adds at the end: "Marta", "Klara", "Salimu". An a
+    at the end makes a woman's name of a man's. Long names may differ by a slip, too.
     """
-    if min(len(ours), len(theirs)) < LONG_WORD or OSA.distance(ours, theirs) != 1:
+    if len(shorter) < SHORT_WORD:
         return False
-    if ours in known and theirs in known:
-        return False
-    if ours[0] != theirs[0] or ours[-1] != theirs[-1]:
-        return False
-    if len(ours) != len(theirs):
+    # The ch of "Gachau" is a sound of its own.
+    if re.sub("c(?!h)", "k", shorter) == re.sub("c(?!h)", "k", longer):
         return True
-    changed = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+    if OSA.distance(shorter, longer) != 1:
+        return False
+    if len(shorter) == len(longer):
+        return is_long and _is_swap_or_vowel(shorter, longer)
+    # The one letter that only the longer name has.
+    at = next((i for i, c in enumerate(shorter) if c != longer[i]), len(shorter))
+    letter, before = longer[at], longer[at - 1]
+    if at == 0:
+        return False
+    if letter == "h" and before not in VOWELS and before not in "cs":
+        return True
+    if at == len(shorter) and letter in VOWELS:
+        return letter != "a" and before not in VOWELS
+    return is_long
+
+
+def _is_swap_or_vowel(ours: str, theirs: str) -> bool:
+    """Return whether two letters are swapped, or a vowel inside is another one."""
+    changed = [
+        i for i, pair in enumerate(zip(ours, theirs, strict=True)) if len({*pair}) > 1
+    ]
     # Two changed letters are a swap.
-    return len(changed) > 1 or {*changed[0]} <= VOWELS
+    if len(changed) > 1:
+        return True
+    at = changed[0]
+    return 0 < at < len(ours) - 1 and {ours[at], theirs[at]} <= VOWELS
 
 
 # --- Companies ---
@@ -415,7 +467,22 @@ def _firm_fit(ours: str, theirs: str) -> _Fit:
         return _Fit.SAME
     if not (ours + theirs).isalpha():
         return _Fit.NOT
-    return _Fit.SLIP if _is_slip(ours, theirs, KNOWN_WORDS) else _Fit.NOT
+    return _Fit.SLIP if _is_slip(ours, theirs) else _Fit.NOT
+
+
+def _is_slip(ours: str, theirs: str) -> bool:
+    """Return whether two long words of companies differ by a slip.
+
+    A slip is one letter too many, two swapped letters, or another vowel, all inside the
+    word. Two known words are no slips of each other.
+    """
+    if min(len(ours), len(theirs)) < LONG_WORD or OSA.distance(ours, theirs) != 1:
+        return False
+    if ours in KNOWN_WORDS and theirs in KNOWN_WORDS:
+        return False
+    if ours[0] != theirs[0] or ours[-1] != theirs[-1]:
+        return False
+    return len(ours) != len(theirs) or _is_swap_or_vowel(ours, theirs)
 
 
 def _left_over(words: list[str], paired: Iterable[int]) -> list[str]:
@@ -507,6 +574,14 @@ SPELLINGS = {
     _sounds(word.replace("'", "")): _sounds(line.split()[0])
     for line in _TABLE["person_spellings"]
     for word in line.split()
+}
+# First spelling of a line, as it sounds -> all its spellings, as written and as they
+# sound.
+USUAL = {
+    _sounds(line.split()[0]): {
+        form for word in line.replace("'", "").split() for form in (word, _sounds(word))
+    }
+    for line in _TABLE["person_spellings"]
 }
 KNOWN_PEOPLE = frozenset(
     {normalize_spelling(word) for word in _words("person_names")}
