@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from tests.reports.test_retry import RECOVERS, retry, set_max_attempts
-from tests.world.clients import Api, erase, person
+from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
 from tests.world.decisions import (
     ADVERSE,
@@ -18,6 +19,7 @@ from tests.world.decisions import (
     create_ready_report,
     decide,
     demand_second,
+    set_service_level,
 )
 from tests.world.notices import wait
 from tests.world.orders import REFUSED, count_rows
@@ -38,15 +40,23 @@ from tests.world.rules import create_rule, run_rules
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.consents.decisions import Evidence
+from verification.consents.decisions import decline as decline_of_subject
+from verification.consents.links import expire_consents
+from verification.consents.models import Consent
 from verification.decisions import policies
-from verification.decisions.models import Decision, PolicyVersion, ReasonCode
+from verification.decisions.cases import open_cases
+from verification.decisions.models import Case, Decision, PolicyVersion, ReasonCode
 from verification.decisions.policies import PolicyObstacle, PolicyRefused
 from verification.decisions.rules import Outcome, read_rules
 from verification.jobs.models import Job
 from verification.jobs.queue import is_job
+from verification.payments.links import expire_payments
+from verification.payments.models import Payment
 from verification.privacy import corrections
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
+from verification.values.clock import now
 from webhooks.models import Event
 from workspaces.members import NotAllowed
 from workspaces.models import Role
@@ -141,6 +151,51 @@ def test_failed_check_is_never_approved(api: Api):
 
     assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
     assert Decision.objects.get().policy["unanswered"] == [1]
+
+
+def decline_consent(api: Api) -> str:
+    report: str = api.create({**person(), "consent": HOSTED})["id"]
+    consent = Consent.objects.get(report=report)
+    decline_of_subject(consent.pk, consent.generation, Evidence(), "")
+    return report
+
+
+def let_consent_expire(api: Api) -> str:
+    report: str = api.create({**person(), "consent": HOSTED})["id"]
+    Consent.objects.update(expires_at=now() - timedelta(minutes=1))
+    expire_consents()
+    return report
+
+
+def let_payment_expire(api: Api) -> str:
+    report: str = api.create({**person(), "paymentMode": "CANDIDATE"})["id"]
+    Payment.objects.update(expires_at=now() - timedelta(minutes=1))
+    expire_payments()
+    return report
+
+
+@pytest.mark.parametrize(
+    "end", [decline_consent, let_consent_expire, let_payment_expire]
+)
+def test_report_whose_checks_never_ran_is_judged_by_nobody(deciding_api: Api, end):
+    set_service_level(deciding_api)
+    incomplete = condition("state", "IS_NOT", "COMPLETED", "IDENTITY")
+    decline = rule("DECLINED", incomplete, codes=["OWN_CRITERIA"])
+    switch_on(deciding_api, decline)
+    report = end(deciding_api)
+    assert deciding_api.report(report)["status"] == "FAILED"
+
+    policies.apply_policy(report)
+    open_cases(report)
+
+    assert decisions(report) == []
+    assert not Case.objects.exists()
+    body = {"status": "DECLINED", "reasonCodes": ["OWN_CRITERIA"]}
+    problem = deciding_api.refused(f"/reports/{report}/decision", body)
+    assert problem["code"] == "report-not-decidable"
+    assert "None of its checks was run" in problem["detail"]
+    by = Officer(deciding_api)
+    assert policies.dry_run(by.client, read_rules([decline])).total == 0
 
 
 def test_proposal_waits_for_one_member(api: Api, officer: Officer):

@@ -98,13 +98,16 @@ def test_report_answers_conditions_about_it(members, expected):
         ("IDENTITY", ("score", "BELOW", 30), "unknown"),
         ("IDENTITY", ("flag", "IS_NOT", "DECEASED"), "unknown"),
         ("IDENTITY", ("state", "IS", "FAILED"), "yes"),
+        ("AML_SCREENING", ("state", "IS", "FAILED"), "unknown"),
+        ("AML_SCREENING", ("state", "IS_NOT", "COMPLETED"), "unknown"),
         ("CRB_SCORE", ("creditScore", "BELOW", 400), "unknown"),
         ("CRB_SCORE", ("state", "IS", "MISSING"), "yes"),
         ("CRB_SCORE", ("state", "IS_NOT", "COMPLETED"), "yes"),
     ],
 )
 def test_check_answers_conditions_about_it(check, members, expected):
-    stored = facts(IDENTITY=FAILED, KRA_PIN=LOW)
+    cancelled = CheckFacts("CANCELLED")
+    stored = facts(IDENTITY=FAILED, KRA_PIN=LOW, AML_SCREENING=cancelled)
     fact, comparison, value = members
 
     asked = {"fact": fact, "comparison": comparison, "value": value}

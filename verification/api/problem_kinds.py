@@ -152,10 +152,10 @@ _PROBLEM_KINDS = [
         "report-not-decidable",
         409,
         "Nobody can decide about the report now",
-        "The report has not ended, was cancelled, or its subject objected to further "
-        "use.",
+        "The report has not ended, was cancelled, none of its checks was run, or its "
+        "subject objected to further use.",
         "Read the report, and decide when its status is READY, FAILED, or PARTIAL with "
-        "completedAt.",
+        "completedAt, and a check has completed or failed.",
     ),
     ProblemKind(
         "decision-conflict",

@@ -40,6 +40,7 @@ from workspaces.models import Member
 
 REFUSALS: dict[Obstacle, Any] = {
     Obstacle.NOT_ENDED: gettext_lazy("The report has not ended."),
+    Obstacle.NOT_RUN: gettext_lazy("None of its checks was run."),
     Obstacle.CANCELLED: gettext_lazy("The report was cancelled."),
     Obstacle.RESTRICTED: gettext_lazy("The subject objected to further use."),
     Obstacle.ERASED: gettext_lazy("The personal data of the report was erased."),

@@ -21,8 +21,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
+from verification.decisions.findings import is_decidable
 from verification.decisions.models import (
-    DECIDABLE,
     Case,
     CaseCause,
     CaseNote,
@@ -87,8 +87,8 @@ def open_case(
 
     It is due after the workspace's service level, or at `due_at`, which opens the case
     also in a workspace without a service level. Calling it again changes nothing.
-    Returns False if the report cannot wait: it runs, was cancelled, restricted or
-    erased, or the workspace has no service level.
+    Returns False if the report cannot wait: it runs, none of its checks was run, it was
+    cancelled, restricted or erased, or the workspace has no service level.
     """
     at, hours = now(), report.workspace.decision_hours
     if due_at is None and hours is not None:
@@ -97,8 +97,7 @@ def open_case(
         due = due_at
     else:
         return False
-    has_ended = report.is_ended and report.status in DECIDABLE
-    if not has_ended or report.restricted_at or report.erased_at:
+    if report.restricted_at or report.erased_at or not is_decidable(report):
         return False
     values: dict[str, Any] = {
         "report": report.pk,

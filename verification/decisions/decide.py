@@ -36,8 +36,8 @@ from verification.decisions.cases import (
     open_case,
     return_case,
 )
+from verification.decisions.findings import is_decidable
 from verification.decisions.models import (
-    DECIDABLE,
     MAX_CODES,
     AdverseNotice,
     CaseCause,
@@ -79,6 +79,7 @@ class Obstacle(StrEnum):
     """Why a verb is refused."""
 
     NOT_ENDED = "The report has not ended, so there is nothing to decide yet."
+    NOT_RUN = "None of its checks was run, so there is nothing to decide."
     CANCELLED = "The report was cancelled, so there is nothing to decide."
     RESTRICTED = (
         "The subject objected to further use, so the report decides nothing any more."
@@ -392,8 +393,9 @@ def obstacle_of(report: Report) -> Obstacle | None:
         return Obstacle.RESTRICTED
     if report.status == ReportStatus.CANCELLED:
         return Obstacle.CANCELLED
-    is_decidable = report.is_ended and report.status in DECIDABLE
-    return None if is_decidable else Obstacle.NOT_ENDED
+    if not report.is_ended:
+        return Obstacle.NOT_ENDED
+    return None if is_decidable(report) else Obstacle.NOT_RUN
 
 
 def _require_present(report: Report, replaces: UUID | None) -> None:

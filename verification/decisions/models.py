@@ -18,7 +18,7 @@ from verification.db.ids import number_of_id, uuid7
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from workspaces.models import Environment, Member, Workspace
 
-# Statuses of reports that have ended and can be decided
+# Statuses that a report can be decided in; see `findings.decidable_reports`.
 DECIDABLE = (ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED)
 MAX_CODES = 10
 MAX_NOTE_LENGTH = 1000

@@ -2,7 +2,8 @@
 
 A policy decides once about a report, and never over a person: what it says after a
 re-run or a correction is a proposal. `reports.status` schedules `apply_policy` when a
-report ends, if the workspace has an active version.
+report ends, if the workspace has an active version. The job sees only reports whose
+checks were run (`findings.decidable_reports`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -33,8 +34,8 @@ from verification.decisions.decide import (
     waiting_of,
     withdraw_of_policy,
 )
+from verification.decisions.findings import decidable_reports, read_facts
 from verification.decisions.models import (
-    DECIDABLE,
     Decision,
     DecisionState,
     DecisionStatus,
@@ -45,8 +46,6 @@ from verification.decisions.models import (
 )
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import (
-    CheckFacts,
-    Facts,
     Known,
     Outcome,
     RuleFault,
@@ -67,13 +66,6 @@ from workspaces.models import Account, Client, Member, Workspace
 
 DRY_RUN_REPORTS = 1000
 
-# Arrays, because 1,000 parameters take longer to write than their rows to read
-RESULTS = """
-SELECT r.report_id, r.id, r.name, r.status, r.score,
-    CASE WHEN %s::text[] IS NULL OR r.name = ANY(%s::text[]) THEN r.finding END
-FROM checks_checkresult r
-WHERE r.report_id = ANY(%s) AND r.revision = 0
-"""
 DECIDED = """
 SELECT DISTINCT ON (d.report_id) d.report_id, d.status
 FROM decisions_decision d
@@ -349,30 +341,6 @@ def _is_same(decision: Decision, outcome: Outcome) -> bool:
     return same and tuple(decision.codes or ()) == outcome.codes
 
 
-def read_facts(
-    reports: Mapping[UUID, tuple[int | None, str | None]], names: Collection[str] | None
-) -> dict[UUID, Facts]:
-    """Return what is stored about reports, by their ids with score and package.
-
-    Flags and numbers are read of the checks with these names only, as findings are
-    sealed; None reads all.
-    """
-    checks: dict[UUID, dict[str, CheckFacts]] = {pk: {} for pk in reports}
-    field: Any = CheckResult._meta.get_field("finding")
-    with connection.cursor() as cursor:
-        listed = None if names is None else list(names)
-        cursor.execute(RESULTS, [listed, listed, list(reports)])
-        for report_id, pk, name, status, score, sealed in cursor:
-            finding = field.open(sealed, pk) if sealed else {}
-            checks[report_id][name] = CheckFacts(
-                status,
-                score,
-                frozenset(flag["code"] for flag in finding.get("flags") or ()),
-                finding.get("details") or {},
-            )
-    return {pk: Facts(*report, checks[pk]) for pk, report in reports.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A report that was decided otherwise; `decided` is None if nobody decided."""
@@ -397,15 +365,17 @@ class DryRun:
 
 def dry_run(client: Client, rules: Rules) -> DryRun:
     """Compare rules with what was decided about the last reports. It writes nothing."""
-    recent = Report.objects.filter(
-        workspace=client.workspace,
-        environment=client.environment,
-        status__in=DECIDABLE,
-        completed_at__isnull=False,
-        erased_at=None,
-        restricted_at=None,
-        monitoring_id=None,
-    ).order_by("-completed_at")
+    recent = (
+        decidable_reports()
+        .filter(
+            workspace=client.workspace,
+            environment=client.environment,
+            erased_at=None,
+            restricted_at=None,
+            monitoring_id=None,
+        )
+        .order_by("-completed_at")
+    )
     columns = "id", "completed_at", "risk_score", "package"
     rows = list(recent.values_list(*columns)[:DRY_RUN_REPORTS])
     stored = {pk: (score, package) for pk, _, score, package in rows}

@@ -4,8 +4,9 @@ Nothing here reads or writes a row, so that a dry run and a real one are the sam
 
 The first rule that matches decides; if none does, a person reviews the report. A
 condition about a check that failed, has no score or is not part of the report has no
-answer. If another outcome hangs on a rule without an answer, a person reviews the
-report, too: an outage neither approves nor declines anybody.
+answer, nor has one about the state of a check that has not run. If another outcome
+hangs on a rule without an answer, a person reviews the report, too: an outage neither
+approves nor declines anybody.
 """
 
 from __future__ import annotations
@@ -265,6 +266,8 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
             if is_final or rank == len(LEVELS) - 1 or rank > asked:
                 return rank == asked
             return None
+        case Fact.STATE if value is None:
+            return None
     return bool(value == condition.value)
 
 
@@ -279,10 +282,7 @@ def _value(condition: Condition, facts: Facts) -> Any:
         return _score_or_level(condition, facts.score)
     check = facts.checks.get(condition.check)
     if condition.fact == Fact.STATE:
-        if check is None:
-            return CheckState.MISSING.value
-        state = CheckState.COMPLETED if check.is_completed else CheckState.FAILED
-        return state.value
+        return _state_of(check)
     if check is None or not check.is_completed:
         return None
     if condition.fact == Fact.FLAG:
@@ -292,6 +292,17 @@ def _value(condition: Condition, facts: Facts) -> Any:
         is_number = isinstance(found, int | float) and not isinstance(found, bool)
         return found if is_number else None
     return _score_or_level(condition, check.score)
+
+
+def _state_of(check: CheckFacts | None) -> str | None:
+    """Return the CheckState; None for a check that has not run, which did not fail."""
+    if check is None:
+        return CheckState.MISSING.value
+    states = {
+        ResultStatus.COMPLETED: CheckState.COMPLETED.value,
+        ResultStatus.FAILED: CheckState.FAILED.value,
+    }
+    return states.get(ResultStatus(check.status))
 
 
 def _score_or_level(condition: Condition, score: int | None) -> Any:

@@ -49,7 +49,8 @@ from verification.console.orders import Choice
 from verification.db import embedded
 from verification.db.ids import uuid7
 from verification.decisions.decide import Maker, NewDecision, decide
-from verification.decisions.models import DECIDABLE, DecisionStatus
+from verification.decisions.findings import decidable_reports
+from verification.decisions.models import DecisionStatus
 from verification.development.pages import (
     ADDRESSES,
     APPLICANT,
@@ -511,7 +512,7 @@ class Demo:
         The transaction also records that the demo is filled, so no row moves twice.
         """
         ages = {}
-        undecided = self.reports.filter(decisions=None, status__in=DECIDABLE)
+        undecided = decidable_reports().filter(pk__in=self.reports, decisions=None)
         waiting = set(undecided.values_list("pk", flat=True))
         for report in self.reports.order_by("id"):
             days = DAYS if report.completed_at else 9

@@ -34,9 +34,9 @@ CHANGEABLE = {
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
 ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
-# The job decides about a report that ends, if the workspace has an active policy. Runs
-# of monitoring have alerts instead. Clusters are not notified: they look for jobs once
-# a second as well.
+# The job decides about a report that ends, if the workspace has an active policy and a
+# check of the report was run. Runs of monitoring have alerts instead. Clusters are not
+# notified: they look for jobs once a second as well.
 APPLY_POLICY = "verification.decisions.policies.apply_policy"
 
 TRANSITION_SQL = f"""

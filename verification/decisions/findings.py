@@ -1,0 +1,64 @@
+"""The findings of reports, as decisions, policies and the queue see them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Exists, OuterRef, QuerySet
+
+from verification.checks.models import CheckResult, ResultStatus
+from verification.decisions.models import DECIDABLE
+from verification.decisions.rules import CheckFacts, Facts
+from verification.reports.models import Report
+
+# Arrays, because 1,000 parameters take longer to write than their rows to read
+RESULTS = """
+SELECT r.report_id, r.id, r.name, r.status, r.score,
+    CASE WHEN %s::text[] IS NULL OR r.name = ANY(%s::text[]) THEN r.finding END
+FROM checks_checkresult r
+WHERE r.report_id = ANY(%s) AND r.revision = 0
+"""
+
+
+def decidable_reports() -> QuerySet[Report]:
+    """Return the reports that have ended and of which at least one check was run.
+
+    A refused or expired consent or payment is no finding, so nobody decides about it.
+    """
+    ran = CheckResult.objects.filter(
+        report=OuterRef("pk"),
+        status__in=[ResultStatus.COMPLETED, ResultStatus.FAILED],
+    )
+    ended = Report.objects.filter(status__in=DECIDABLE, completed_at__isnull=False)
+    return ended.filter(Exists(ran))
+
+
+def is_decidable(report: Report) -> bool:
+    return decidable_reports().filter(pk=report.pk).exists()
+
+
+def read_facts(
+    reports: Mapping[UUID, tuple[int | None, str | None]], names: Collection[str] | None
+) -> dict[UUID, Facts]:
+    """Return what is stored about reports, by their ids with score and package.
+
+    Flags and numbers are read of the checks with these names only, as findings are
+    sealed; None reads all.
+    """
+    checks: dict[UUID, dict[str, CheckFacts]] = {pk: {} for pk in reports}
+    field: Any = CheckResult._meta.get_field("finding")
+    with connection.cursor() as cursor:
+        listed = None if names is None else list(names)
+        cursor.execute(RESULTS, [listed, listed, list(reports)])
+        for report_id, pk, name, status, score, sealed in cursor:
+            finding = field.open(sealed, pk) if sealed else {}
+            checks[report_id][name] = CheckFacts(
+                status,
+                score,
+                frozenset(flag["code"] for flag in finding.get("flags") or ()),
+                finding.get("details") or {},
+            )
+    return {pk: Facts(*report, checks[pk]) for pk, report in reports.items()}
