@@ -1,5 +1,6 @@
 """Backups of the tests' database, and documents that come back from one."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -179,16 +180,63 @@ def test_manifest_of_the_first_format_is_read(
 ) -> None:
     """It names one migration of each app, and that may have been replaced since."""
     made = write_backup(tmp_path / "backups")
-    manifest = made / "manifest.json"
-    members = json.loads(manifest.read_text())
-    members |= {"format": 1, "migrations": {"webhooks": name}}
-    manifest.write_text(json.dumps(members))
+    change_manifest(made, format=1, migrations={"webhooks": name})
 
     if is_known:
-        assert read_backup(made).migrations == {"webhooks": [name]}
+        manifest = read_backup(made, trusts_unsealed=True)
+        assert manifest.migrations == {"webhooks": [name]}
+        with pytest.raises(BackupError, match="has no seal"):
+            read_backup(made)
     else:
         with pytest.raises(BackupError, match="of a newer version"):
-            read_backup(made)
+            read_backup(made, trusts_unsealed=True)
+
+
+def change_manifest(backup: Path, **members: Any) -> None:
+    manifest = backup / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | members))
+
+
+def test_backup_that_somebody_else_wrote_is_refused(url: str, tmp_path: Path):
+    """A dump is a list of statements, and whoever can write it can hash it, too."""
+    made = write_backup(tmp_path / "backups")
+    toc = made / "database/toc.dat"
+    toc.write_bytes(toc.read_bytes() + b"DROP TABLE reports_report;")
+    files = json.loads((made / "manifest.json").read_text())["files"]
+    files["database/toc.dat"] = hashlib.sha256(toc.read_bytes()).hexdigest()
+    change_manifest(made, files=files)
+
+    with pytest.raises(BackupError, match="seal is not its own"):
+        read_backup(made, trusts_unsealed=True)
+
+
+def test_backup_is_read_after_a_new_lookup_key(
+    url: str, tmp_path: Path, settings: Any
+) -> None:
+    made = write_backup(tmp_path / "backups")
+    settings.LOOKUP_KEY = (*settings.LOOKUP_KEY, b"n" * 32)
+
+    assert read_backup(made).is_sealed
+
+
+def test_file_that_the_backup_did_not_write_is_refused(url: str, tmp_path: Path):
+    """A file of the journal would erase the reports that it names."""
+    made = write_backup(tmp_path / "backups")
+    (made / "documents/erasures/2026-11/b.json").write_text("{}")
+
+    with pytest.raises(BackupError, match=r"did not write .*erasures/2026-11/b\.json"):
+        read_backup(made)
+
+
+def test_link_in_a_backup_is_refused(url: str, tmp_path: Path):
+    made = write_backup(tmp_path / "backups")
+    document = made / "documents/erasures/2026-11/a.json"
+    (tmp_path / "secret").write_bytes(document.read_bytes())
+    document.unlink()
+    document.symlink_to(tmp_path / "secret")
+
+    with pytest.raises(BackupError, match=r"Links .* a\.json"):
+        read_backup(made)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 `make dump` tells the story with this version's code and writes its backup. A dump of a
 version that is released stays as it is. It is sealed with the keys of `tests.settings`,
-and `expected.json` in it says what a client read before.
+and `expected.json` beside it in the archive says what a client read before.
 """
 
 import json

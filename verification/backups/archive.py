@@ -1,24 +1,27 @@
 """A backup: one folder with the database, the documents and a manifest.
 
     20261123T093012Z/
-        manifest.json    versions, ids of the keys, row counts, digests of all files
+        manifest.json    versions, ids of the keys, row counts, digests of all files,
+                         and a seal that only this installation can make
         database/        written by pg_dump, in its directory format
         documents/       sealed files of applications and corrections; the journal
 
 The folder has the ending `.partial` until it is complete, and only its owner can read
 it. It holds no key: personal data in it is sealed, but names are not, so encrypt the
-backups where you store them.
+backups where you store them. `pg_restore` runs the statements of a backup, and the
+journal in it erases: the seal keeps out what somebody else has written.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -41,13 +44,15 @@ from verification.db import embedded
 from verification.db.encryption import (
     UnknownKey,
     key_fingerprints,
+    keyed_hash,
+    keyed_hashes,
     sealed_fields,
     unseal,
 )
 from verification.values.clock import now
 
 FORMAT = 2
-# Format 1 named one migration of each app, by its spelling the last.
+# Format 1 has no seal, and named one migration of each app, by its spelling the last.
 FIRST_FORMAT = 1
 PARTIAL = ".partial"
 JOBS = 2
@@ -94,6 +99,20 @@ class Manifest:
     rows: dict[str, int]
     # Path in the folder -> SHA-256
     files: dict[str, str]
+    # Keyed hash of the manifest without it, in hexadecimal
+    seal: str = ""
+
+    def _sealed_text(self) -> str:
+        return json.dumps(asdict(self) | {"seal": ""}, sort_keys=True)
+
+    def sealed(self) -> Manifest:
+        return replace(self, seal=keyed_hash("backup", self._sealed_text()).hex())
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether this installation has written the manifest, under any of its keys."""
+        seals = (one.hex() for one in keyed_hashes("backup", self._sealed_text()))
+        return any(hmac.compare_digest(one, self.seal) for one in seals)
 
 
 def write_backup(parent: Path) -> Path:
@@ -128,7 +147,7 @@ def write_backup(parent: Path) -> Path:
             lookup_key=fingerprints()[-1].hex(),
             rows=rows,
             files=dict(_digests(partial)),
-        )
+        ).sealed()
         text = json.dumps(asdict(manifest), indent=1)
         (partial / "manifest.json").write_text(text + "\n")
         # The name says that everything is on the disk.
@@ -180,11 +199,12 @@ def newest_backup_age() -> timedelta | None:
     return now() - newest.made_at if newest else None
 
 
-def read_backup(folder: Path) -> Manifest:
+def read_backup(folder: Path, *, trusts_unsealed: bool = False) -> Manifest:
     """Return the manifest. Raises BackupError if the backup cannot be restored here.
 
     It must be complete and unchanged, of this version or an older one, and this
-    installation must have its keys.
+    installation must have its keys. `trusts_unsealed` takes a manifest of format 1,
+    which proves nothing.
     """
     if folder.name.endswith(PARTIAL):
         raise BackupError(f"{folder} is not complete: its backup was interrupted.")
@@ -197,11 +217,26 @@ def read_backup(folder: Path) -> Manifest:
             raise BackupError(f"{key_id} in FIELD_KEYS is not the key of this backup.")
     if manifest.lookup_key not in {one.hex() for one in fingerprints()}:
         raise BackupError("LOOKUP_KEY is not the key of this backup.")
+    if manifest.format == FIRST_FORMAT:
+        if not trusts_unsealed:
+            raise BackupError(
+                "The backup has no seal, as version 1.0 wrote it. If nobody else could "
+                "write to its folder, restore it with --unsealed."
+            )
+    elif not manifest.is_sealed:
+        raise BackupError("The manifest was changed: its seal is not its own.")
+    if links := [path.name for path in folder.rglob("*") if path.is_symlink()]:
+        raise BackupError(f"Links are no part of a backup: {_some(links)}.")
     found = dict(_digests(folder))
     if wrong := {p for p, digest in manifest.files.items() if found.get(p) != digest}:
-        names = ", ".join(sorted(wrong)[:5])
-        raise BackupError(f"Files are missing or were changed: {names}.")
+        raise BackupError(f"Files are missing or were changed: {_some(wrong)}.")
+    if added := found.keys() - manifest.files.keys():
+        raise BackupError(f"The backup did not write these files: {_some(added)}.")
     return manifest
+
+
+def _some(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:5])
 
 
 def _read_manifest(file: Path) -> Manifest:

@@ -26,11 +26,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", metavar="FOLDER", type=Path)
+        parser.add_argument(
+            "--unsealed",
+            action="store_true",
+            help="Restore a backup of version 1.0, which has no seal. Its statements "
+            "run in the database: nobody else may have had access to its folder.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder: Path = options["folder"]
         try:
-            manifest = read_backup(folder)
+            manifest = read_backup(folder, trusts_unsealed=options["unsealed"])
             differing = restore_backup(folder, manifest)
             rows = sum(manifest.rows.values())
             self.stdout.write(f"Restored {rows} rows of {manifest.made_at}.")

@@ -53,6 +53,12 @@ class Command(BaseCommand):
             "that it has room for a second database.",
         )
 
+        parser.add_argument(
+            "--unsealed",
+            action="store_true",
+            help="Try a backup of version 1.0, which has no seal; see `restore`.",
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()
         backup: Path = options["folder"].absolute()
@@ -66,7 +72,8 @@ class Command(BaseCommand):
                 _require_room()
             drill = RestoreDrill.objects.create()
             try:
-                code = _try(backup, name, parent / f"{name}{PARTIAL}")
+                restore = [str(backup), *["--unsealed"][: options["unsealed"]]]
+                code = _try(restore, name, parent / f"{name}{PARTIAL}")
             except psycopg.errors.InsufficientPrivilege:
                 raise CommandError(
                     "The role may not create databases; give it the right: ALTER ROLE "
@@ -139,10 +146,11 @@ def _gigabytes(size: int) -> str:
     return f"{size / 2**30:.1f} GB"
 
 
-def _try(backup: Path, name: str, documents: Path) -> int:
+def _try(restore: list[str], name: str, documents: Path) -> int:
     """Restore the backup into a new database and folder, and remove both.
 
-    Return the code of `restore`. A drill that was killed may have left both.
+    `restore` has the arguments of that command. Return its code. A drill that was
+    killed may have left both.
     """
     database = sql.Identifier(name)
     with psycopg.connect(settings.DRILL_DATABASE_URL, autocommit=True) as server:
@@ -151,7 +159,7 @@ def _try(backup: Path, name: str, documents: Path) -> int:
         try:
             shutil.rmtree(documents, ignore_errors=True)
             documents.mkdir(mode=0o700)
-            return _restore(backup, name, documents)
+            return _restore(restore, name, documents)
         finally:
             _drop(server, database)
             shutil.rmtree(documents, ignore_errors=True)
@@ -168,7 +176,7 @@ def _drop(server: psycopg.Connection[Any], database: sql.Identifier) -> None:
         server.execute(drop + sql.SQL(" WITH (FORCE)"))
 
 
-def _restore(backup: Path, database: str, documents: Path) -> int:
+def _restore(arguments: list[str], database: str, documents: Path) -> int:
     """Run `restore` in a process of its own, which ends with this one."""
     joint = "&" if "?" in settings.DRILL_DATABASE_URL else "?"
     # The last name of a database in a URL counts.
@@ -184,7 +192,7 @@ def _restore(backup: Path, database: str, documents: Path) -> int:
         "DOCUMENTS_DIR": str(documents),
     }
     return subprocess.run(  # noqa: S603
-        [sys.executable, *sys.argv[:1], "restore", str(backup)],
+        [sys.executable, *sys.argv[:1], "restore", *arguments],
         env=environment,
         preexec_fn=parent_death_hook(),
         check=False,
