@@ -4,11 +4,13 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from allauth.core.context import request_context
+from allauth.mfa.webauthn.internal import auth as webauthn_auth
 from axes.models import AccessAttempt
 from django.contrib.auth.hashers import MD5PasswordHasher, identify_hasher
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.test import Client, override_settings
+from django.test import Client, RequestFactory, override_settings
 from django.utils.timezone import now
 
 from tests.accounts.visitor import (
@@ -35,6 +37,21 @@ NEW = {"name": "Grace Wambui", "email": "grace@people.test", "password1": PASSWO
 @pytest.fixture
 def client(db) -> Client:
     return Client()
+
+
+@pytest.mark.parametrize("knows_the_user", [False, True])
+def test_passkey_is_asked_for_its_pin_on_each_page(
+    client: Client, rf: RequestFactory, knows_the_user: bool
+) -> None:
+    user = create_user() if knows_the_user else None
+    request = rf.get("/")
+    request.session = client.session
+
+    with request_context(request):
+        options = webauthn_auth.begin_authentication(user)
+
+    assert options["publicKey"]["userVerification"] == "required"
+    assert webauthn_auth.STATE_SESSION_KEY in request.session
 
 
 def sign_up(client: Client) -> str:
