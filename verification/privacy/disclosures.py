@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import F, Max, Min
+from django.db.models import F, Max, Min, Q
 
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.ids import uuid7
@@ -47,6 +47,10 @@ STAFF_ACTIONS = (
     "correction.revealed",
     "correction.document-read",
 )
+
+# The body may have gone out before these. A receiver that answers has it for certain,
+# whatever the answer says.
+SENT_ERRORS = (Attempt.Error.TIMED_OUT, Attempt.Error.BROKEN)
 
 # Report, channel, recipient
 Row = tuple[UUID, str, str]
@@ -142,11 +146,12 @@ def _readers(ids: list[UUID]) -> Found:
 
 
 def _receivers(ids: list[UUID]) -> Found:
-    answered = Attempt.objects.filter(
-        delivery__event__report_id__in=ids, status_code__range=(200, 299), error=""
+    sent = Attempt.objects.filter(
+        Q(status_code__isnull=False) | Q(error__in=SENT_ERRORS),
+        delivery__event__report_id__in=ids,
     ).exclude(delivery__name__in=Event.IMPERSONAL_NAMES)
     times: dict[tuple[UUID, str], list[datetime]] = defaultdict(list)
-    rows = answered.annotate(report_id=F("delivery__event__report_id"))
+    rows = sent.annotate(report_id=F("delivery__event__report_id"))
     for report_id, url, at in rows.values_list("report_id", "url", "started_at"):
         times[report_id, urlsplit(url).hostname or ""].append(at)
     for (report_id, host), all_times in times.items():
