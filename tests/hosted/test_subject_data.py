@@ -33,9 +33,11 @@ from workspaces.models import Workspace
 pytestmark = pytest.mark.django_db
 
 EMAIL = "wanjiku@kamau.test"
+MINE = {"email": EMAIL, "dateOfBirth": "1990-03-27"}
 FOUND = "What was found about you"
 CHALLENGE = "Confirm that it is you"
 CODE = "Enter the code that we sent you"
+SECRETS = ("serialNumber", "placeOfBirth", "creditScore", "taxStation")
 
 
 @pytest.fixture
@@ -295,7 +297,7 @@ def test_page_says_what_was_found(api: Api, ask: Any):
         "Why Loan application",
         "Reference loan-7",
         "National identity",
-        "The ID number is registered under another name.",
+        "This number belongs to somebody else, whose details we do not show.",
         "The register has another name for this ID number.",
         "Score 55 of 100, medium risk: something does not fit, or is not known.",
         "Comparison of the name Different",
@@ -305,6 +307,39 @@ def test_page_says_what_was_found(api: Api, ask: Any):
         assert words in text, words
     kept = Report.objects.get(pk=visitor.report_id).completed_at + timedelta(days=365)
     assert f"Kept until {format_nairobi(kept, 'j F Y')}" in text
+
+
+def test_subject_does_not_see_whose_number_was_typed(api: Api, ask: Any):
+    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
+
+    document = PdfReader(io.BytesIO(visitor.get("my-data.pdf").content))
+    (report,) = visitor.get("my-data.json").json()["reports"]
+    texts = [
+        visible_text(visitor.text()),
+        " ".join(page.extract_text() for page in document.pages),
+        str(report["checks"]),
+    ]
+
+    results = CheckResult.objects.filter(report=visitor.report_id)
+    strangers = [one.finding for one in results if one.pk]
+    assert len(strangers) == 3
+    for finding in strangers:
+        details = finding["details"]
+        of_stranger = {details.get("fullName") or details["taxpayerName"]}
+        of_stranger |= {str(details[n]) for n in SECRETS if details.get(n)}
+        assert all(value not in text for text in texts for value in of_stranger)
+    assert all("belongs to somebody else" in text for text in texts)
+    assert all(check["isAboutAnother"] for check in report["checks"])
+    result = results.get(name="IDENTITY")
+    asked = visitor.text(f"wrong/{result.pk}")
+    assert "This is wrong" in asked
+    assert "registered under another name" not in asked
+    (known,) = [
+        r
+        for r in api.report(visitor.report_id)["checkResults"]
+        if r["checkName"] == "IDENTITY"
+    ]
+    assert known["details"]["fullName"]
 
 
 def test_page_in_kiswahili_translates_labels_and_flags(api: Api, ask: Any):
@@ -397,8 +432,8 @@ def test_page_names_live_sources_in_plain_words(live_ask: Any, paying_api: Api):
 
 def test_page_shows_all_reports_of_the_person_newest_first(api: Api, ask: Any):
     for purpose in ("First loan", "Second loan"):
-        api.create({**person(dateOfBirth="1990-03-27"), "purpose": purpose})
-    visitor = found_for(api, ask, purpose="Third loan")
+        api.create({**person(**MINE), "purpose": purpose})
+    visitor = found_for(api, ask, subject=MINE, purpose="Third loan")
 
     first = visitor.text()
     older = re.search(r'href="(\?older-than=[^"]+)"', first)
@@ -435,14 +470,13 @@ def test_page_shows_no_report_of_another_person_with_the_same_number(
     api: Api, ask: Any
 ):
     """The client has typed a wrong number into one of the reports."""
-    born = {"dateOfBirth": "1990-03-27"}
     for purpose, subject in {
         "Other birthday": {"dateOfBirth": "1971-01-05"},
         "Other name": {"fullName": "Otieno Odhiambo"},
         "Same person": {"fullName": "Kamau Wanjiku Njeri"},
     }.items():
-        api.create({**person(**{**born, **subject}), "purpose": purpose})
-    visitor = found_for(api, ask, purpose="Mine")
+        api.create({**person(**{**MINE, **subject}), "purpose": purpose})
+    visitor = found_for(api, ask, subject=MINE, purpose="Mine")
 
     for at in ("", "my-data.json"):
         page = visitor.get(at).content.decode()

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from django.utils.timezone import now
 
+from monitoring.models import Rule
 from tests.world.clients import Api, person
+from tests.world.console import ConsoleVisitor
+from tests.world.members import create_member
+from tests.world.rules import create_rule
 from tests.world.subject import Visitor
+from verification.backoffice.models import AuditEvent
+from verification.notifications.models import Notification
 from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure, Hold, SubjectRequest
 from verification.privacy.personal_data import erase_reports
@@ -16,11 +22,15 @@ from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
 
+BORN = {"dateOfBirth": "1990-03-27"}
+EMAIL = "wanjiku@kamau.test"
+LIVE = "production"
+
 
 @pytest.fixture
 def subject(ask: Any) -> Visitor:
     """A subject who has consented, and proved it on the page of the data."""
-    visitor: Visitor = ask()
+    visitor: Visitor = ask(subject={"email": EMAIL})
     visitor.enter()
     assert visitor.grant().status_code == 303
     assert b"Delete everything about me" in visitor.see_data().content
@@ -104,7 +114,7 @@ def test_hold_is_told_without_its_reason(subject: Visitor):
 
 
 def test_subject_objects(subject: Visitor, api: Api):
-    second = api.create(person(dateOfBirth="1990-03-27"))["id"]
+    second = api.create(person(**BORN, email=EMAIL))["id"]
     assert "Object to further use?" in subject.text("objection")
 
     answer = subject.post("objection")
@@ -141,3 +151,128 @@ def test_pages_are_small(subject: Visitor, name: str, language: str):
 
     assert page.status_code == 200
     assert len(page.content) < 40_000
+
+
+@pytest.fixture
+def victim(paying_api: Api) -> Any:
+    """A report and a rule without an address: who has the ID card knows the rest."""
+    report = paying_api.create(person(**BORN))["id"]
+    create_rule(paying_api, subject=person(**BORN)["subject"])
+    paying_api.work()
+    return Report.objects.get(pk=report)
+
+
+@pytest.fixture
+def thief(live_ask: Any, victim: Report) -> Visitor:
+    """The same person, ordered again with the thief's own address."""
+    visitor: Visitor = live_ask(subject={"email": "thief@kamau.test"})
+    visitor.enter()
+    assert visitor.grant().status_code == 303
+    visitor.see_data()
+    return visitor
+
+
+def test_link_proves_no_report_without_an_address(
+    thief: Visitor, victim: Report, paying_api: Api
+):
+    finding = victim.results.get(name="IDENTITY")
+
+    (shown,) = thief.get("my-data.json").json()["reports"]
+    assert shown["id"] == thief.report_id
+    assert thief.get(f"wrong/{finding.pk}")["Location"] == thief.page
+    assert "Object" in thief.text("objection")
+    thief.post("objection")
+    assert paying_api.report(str(victim.pk))["restrictedAt"] is None
+    assert Rule.objects.get().is_active
+    thief.page = thief.page.removesuffix("data/")
+    thief.post("withdraw", reason="")
+    assert paying_api.report(thief.report_id)["consentState"]["status"] == "WITHDRAWN"
+    assert Rule.objects.get().is_active
+    thief.page += "data/"
+    thief.post("delete")
+    run_job()
+    assert paying_api.report(thief.report_id)["erasedAt"] is not None
+    assert paying_api.report(str(victim.pk))["erasedAt"] is None
+    assert Rule.objects.exists()
+
+
+def test_address_that_the_visitor_has_not_proved_joins_nothing(
+    live_ask: Any, paying_api: Api
+):
+    """The thief may add the address of the victim to their own."""
+    phone = {"phone": "+254722000111"}
+    hidden = paying_api.create(person(**BORN, **phone))["id"]
+    again = paying_api.create(person(**BORN, email="thief@kamau.test"))["id"]
+    visitor = live_ask(subject={"email": "thief@kamau.test", **phone})
+    visitor.enter()
+    visitor.grant()
+
+    visitor.see_data()
+
+    shown = {one["id"] for one in visitor.get("my-data.json").json()["reports"]}
+    assert shown == {visitor.report_id, again}
+    assert hidden not in shown
+
+
+def test_member_confirms_the_person_before_reports_join(
+    thief: Visitor, victim: Report, paying_api: Api
+):
+    owner = ConsoleVisitor(create_member(paying_api.workspace, "OWNER"))
+    thief.post("others")
+    thief.post("others")
+
+    (asked,) = SubjectRequest.objects.filter(proved_address__isnull=False)
+    assert (asked.kind, asked.outcome) == ("ACCESS", "")
+    assert asked.number in thief.text("others")
+    (message,) = Notification.objects.filter(kind="REQUESTS_DUE")
+    assert asked.number in str(message.context)
+    assert asked.number in owner.page("corrections", LIVE)
+    page = owner.page("corrections-join", LIVE, asked=asked.pk)
+    assert str(victim.pk) in page
+    assert str(Rule.objects.get().pk) in page
+    assert "thief@kamau.test" not in page
+
+    owner.post("corrections-join", {"decision": "DONE"}, LIVE, asked=asked.pk)
+
+    shown = {one["id"] for one in thief.get("my-data.json").json()["reports"]}
+    assert str(victim.pk) in shown
+    assert "It is confirmed" in thief.text("others")
+    assert AuditEvent.objects.filter(action="person.confirmed").exists()
+    thief.post("delete")
+    run_job()
+    assert paying_api.report(str(victim.pk))["erasedAt"] is not None
+    assert not Rule.objects.exists()
+
+
+def test_refused_person_reads_why_and_sees_nothing_more(
+    thief: Visitor, victim: Report, paying_api: Api
+):
+    owner = ConsoleVisitor(create_member(paying_api.workspace, "OWNER"))
+    thief.post("others")
+    asked = SubjectRequest.objects.get(proved_address__isnull=False)
+
+    def refuse(reason: str) -> str:
+        fields = {"decision": "REFUSED", "reason": reason}
+        answer = owner.post("corrections-join", fields, LIVE, asked=asked.pk)
+        return str(answer.content.decode())
+
+    assert "Say why you refuse" in refuse("")
+    refuse("Come to our office.")
+
+    assert "Come to our office." in thief.text("others")
+    assert len(thief.get("my-data.json").json()["reports"]) == 1
+
+
+def test_person_does_not_learn_that_there_are_no_further_reports(
+    live_ask: Any, paying_api: Api
+):
+    visitor = live_ask(subject={"email": EMAIL})
+    visitor.enter()
+    visitor.grant()
+    visitor.see_data()
+
+    visitor.post("others")
+
+    asked = SubjectRequest.objects.get(proved_address__isnull=False)
+    assert asked.outcome == "NOTHING_FOUND"
+    assert f"(number {asked.number})" in visitor.text("others")

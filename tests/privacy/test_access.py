@@ -10,6 +10,13 @@ from django.utils.timezone import now
 from tests.checks.conftest import paying_api as paying_api
 from tests.world.clients import HOSTED, Api, company, person
 from tests.world.console import ConsoleVisitor
+from tests.world.corrections import (
+    REASON,
+    RIGHT,
+    create_wrong_report,
+    dispute,
+    reviewer,
+)
 from tests.world.members import create_member
 from tests.world.rules import raise_alert
 from tests.world.staff import press_button
@@ -22,8 +29,19 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, DailyCount, Kind, Notification
 from verification.notifications.recipients import block
 from verification.privacy import disclosures
-from verification.privacy.access import is_one_of, record_access
-from verification.privacy.corrections import Statement, open_correction
+from verification.privacy.access import (
+    as_json,
+    is_one_of,
+    load_reports,
+    record_access,
+)
+from verification.privacy.corrections import (
+    Statement,
+    correct,
+    open_correction,
+    rerun,
+    take,
+)
 from verification.privacy.disclosures import RecipientKind, recipients_of
 from verification.privacy.erasure import erase_person, request_erasure
 from verification.privacy.models import (
@@ -34,11 +52,14 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.objections import object_to_use
+from verification.privacy.people import Proof
 from verification.privacy.personal_data import erase_reports
 from verification.reports.models import Report
 from webhooks.models import Attempt, Delivery, Event
 
 pytestmark = pytest.mark.django_db
+
+EMAIL = "wanjiku@kamau.test"
 
 
 @pytest.fixture
@@ -51,27 +72,63 @@ def report(api: Api) -> Report:
 @pytest.mark.parametrize(
     ("other", "is_theirs"),
     [
-        ({"dateOfBirth": "1990-03-27"}, True),
-        ({}, False),
-        ({"dateOfBirth": "1971-01-05"}, False),
-        ({"dateOfBirth": "1990-03-27", "fullName": "Peter Otieno"}, False),
-        ({"dateOfBirth": "1990-03-27", "email": "other@kamau.test"}, False),
-        ({"email": "wanjiku@kamau.test"}, True),
+        ({"email": EMAIL}, True),
+        ({"email": EMAIL, "dateOfBirth": "1990-03-27"}, True),
+        ({"email": EMAIL, "dateOfBirth": "1971-01-05"}, False),
+        ({"email": EMAIL, "fullName": "Peter Otieno"}, False),
+        ({"email": "other@kamau.test", "dateOfBirth": "1990-03-27"}, False),
+        ({"dateOfBirth": "1990-03-27"}, False),
     ],
 )
-def test_report_without_an_address_is_theirs_by_date_of_birth(
+def test_report_is_theirs_by_the_proved_address(
     api: Api, other: dict[str, str], *, is_theirs: bool
 ):
-    mine = {"email": "wanjiku@kamau.test", "dateOfBirth": "1990-03-27"}
+    mine = {"email": EMAIL, "dateOfBirth": "1990-03-27"}
     own, further = api.create(person(**mine), person(**other))
 
-    reports = [Report.objects.get(pk=one["id"]) for one in (own, further)]
-    assert is_one_of(*reports) == is_theirs
+    report, row = (Report.objects.get(pk=one["id"]) for one in (own, further))
+    assert is_one_of(Proof.of(report), row) == is_theirs
     object_to_use(own["id"], Origin.SUBJECT, requested_by="subject")
     assert bool(api.report(further["id"])["restrictedAt"]) == is_theirs
     erasure = request_erasure(own["id"], Origin.SUBJECT, requested_by="subject")
     erase_person(str(erasure.pk))
     assert bool(api.report(further["id"])["erasedAt"]) == is_theirs
+
+
+def test_uncompared_result_of_a_strangers_number_is_not_shown(api: Api):
+    made = api.create(person(idNumber="90000002"))
+    api.work()
+    report = Report.objects.get(pk=made["id"])
+    for name, likeness in {"KRA_PIN": None, "CRB_SCORE": "MATCH"}.items():
+        result = report.results.get(name=name)
+        details = {"said": f"of {name}", "nameMatch": likeness}
+        result.finding = {**result.finding, "flags": [], "details": details}
+        result.save()
+
+    found = as_json(load_reports([report], now()), now())
+
+    shown = {check["check"]: check for check in found["reports"][0]["checks"]}
+    assert shown["IDENTITY"]["details"] == {"nameMatch": "NO_MATCH"}
+    assert shown["KRA_PIN"]["isAboutAnother"]
+    assert "of KRA_PIN" not in str(shown)
+    assert shown["CRB_SCORE"]["details"]["said"] == "of CRB_SCORE"
+
+
+def test_superseded_result_shows_nothing_of_a_stranger(api: Api):
+    correction = dispute(create_wrong_report(api))
+    take(correction.pk, reviewer())
+    rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+    strangers_name = correction.result.finding["details"]["fullName"]
+    correct(correction.pk, reviewer(), REASON)
+
+    report = Report.objects.get(pk=correction.report_id)
+    found = as_json(load_reports([report], now()), now())
+
+    (shown,) = found["reports"][0]["corrections"]
+    assert shown["supersededResult"]["isAboutAnother"]
+    assert not found["reports"][0]["checks"][0]["isAboutAnother"]
+    assert strangers_name not in str(found)
 
 
 def kinds(report: Report) -> list[str]:
@@ -177,7 +234,7 @@ def test_refused_read_is_no_disclosure(another_api: Api, report: Report):
     assert not Disclosure.objects.exists()
 
 
-def test_answering_receiver_and_staff_are_recipients(api: Api, report: Report):
+def test_receivers_that_got_the_body_and_staff_are_recipients(api: Api, report: Report):
     event = Event.objects.filter(report_id=report.pk).earliest("id")
     delivery = Delivery.objects.create(
         event=event,
@@ -187,25 +244,34 @@ def test_answering_receiver_and_staff_are_recipients(api: Api, report: Report):
         status="FAILED",
         created_at=now(),
     )
-    for number, (host, status) in enumerate(
-        [("down.acacia.test", 503), ("hooks.acacia.test", 204)], 1
-    ):
+    attempts = [
+        ("answering", 204, ""),
+        ("refusing", 503, ""),
+        ("slow", None, "TIMED_OUT"),
+        ("breaking", None, "BROKEN"),
+        ("away", None, "NOT_CONNECTED"),
+        ("unknown", None, "NAME_UNKNOWN"),
+        ("untrusted", None, "NOT_TRUSTED"),
+    ]
+    for number, (host, status, error) in enumerate(attempts, 1):
         Attempt.objects.create(
             delivery=delivery,
             number=number,
-            url=f"https://{host}/verification?token=secret",
+            url=f"https://{host}.acacia.test/verification?token=secret",
             started_at=now(),
             duration_ms=5,
             status_code=status,
+            error=error,
         )
     audit.record("report.opened", audit.Actor(ActorKind.STAFF, "grace"), report)
 
     found = recipients_of([report])[report.pk]
 
-    assert [(one.kind, one.host) for one in found] == [
-        (RecipientKind.WEBHOOK, "hooks.acacia.test"),
-        (RecipientKind.STAFF, ""),
+    assert [one.kind for one in found] == [RecipientKind.WEBHOOK] * 4 + [
+        RecipientKind.STAFF
     ]
+    hosts = {one.host.partition(".")[0] for one in found if one.host}
+    assert hosts == {"answering", "refusing", "slow", "breaking"}
 
 
 def test_accesses_of_a_day_are_one_request(report: Report):
@@ -224,7 +290,6 @@ def test_accesses_of_a_day_are_one_request(report: Report):
     assert rows.filter(kind="ACCESS").count() == 2
 
 
-EMAIL = "wanjiku@kamau.test"
 FOUND = "What was found about you"
 
 

@@ -31,6 +31,8 @@ from webhooks.events import envelope
 from webhooks.models import Delivery, Event
 from webhooks.redelivery import recover
 
+EMAIL = "wanjiku@kamau.test"
+
 
 def object_to(api: Api, report_id: str) -> dict:
     answer = api.post(f"/reports/{report_id}/objection")
@@ -102,7 +104,7 @@ def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
 
 
 def test_person_does_not_pause_rules_on_somebody_with_the_same_number(api: Api):
-    own = api.create(person(email="wanjiku@kamau.test"))["id"]
+    own = api.create(person(email=EMAIL))["id"]
     strangers = [
         create_rule(api, subject=person(**details)["subject"])["id"]
         for details in (
@@ -110,7 +112,8 @@ def test_person_does_not_pause_rules_on_somebody_with_the_same_number(api: Api):
             {"email": "another-wanjiku@kamau.test"},
         )
     ]
-    mine = Rule.objects.get(pk=create_rule(api)["id"])
+    rule = create_rule(api, subject=person(email=EMAIL)["subject"])
+    mine = Rule.objects.get(pk=rule["id"])
 
     first = object_to_use(own, Origin.SUBJECT, requested_by="subject")
     again = object_to_use(own, Origin.SUBJECT, requested_by="subject")
@@ -306,7 +309,7 @@ def test_webhooks_are_not_sent_again(api: Api):
 
 def test_client_gets_an_event_for_each_restricted_report(api: Api):
     configure_receiver(api.workspace, events=["report.restricted"])
-    reports = [api.create(person())["id"] for _ in range(2)]
+    reports = [api.create(person(email=EMAIL))["id"] for _ in range(2)]
 
     object_to_use(reports[0], Origin.SUBJECT, requested_by="subject")
     object_to_use(reports[0], Origin.SUBJECT, requested_by="subject")

@@ -127,7 +127,7 @@ def test_mail_is_sent_and_names_nobody(officers: list[str], workspace: Workspace
     assert {to for message in mail.outbox for to in message.to} >= {*officers}
     body = mail.outbox[0].body
     assert "The deadline of these has passed" in body
-    assert "due within three days" in body
+    assert "by the day that is named" in body
     assert workspace.name in body
     assert "Wanjiku" not in body
 

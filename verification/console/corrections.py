@@ -1,4 +1,7 @@
-"""Corrections: the queue with its clocks, and the page on which a member decides."""
+"""Corrections: the queue with its clocks, and the page on which a member decides.
+
+Beside them stand the requests for reports without an address of the person.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,19 @@ from verification.console.reports import result_context
 from verification.db.base import read_page
 from verification.documents.report import as_text, humanise_name
 from verification.golive.documents import download
-from verification.privacy import corrections
+from verification.privacy import corrections, joins
 from verification.privacy.corrections import CorrectionRefused, Obstacle
 from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel, Correction, CorrectionStatus
+from verification.privacy.models import (
+    Channel,
+    Correction,
+    CorrectionStatus,
+    Outcome,
+    SubjectRequest,
+)
+from verification.privacy.requests import AlreadyAnswered
 from verification.values.clock import now
+from verification.values.masking import mask
 from workspaces.members import Permission
 
 REFUSALS: dict[Obstacle, Any] = {
@@ -60,7 +71,38 @@ def listing(place: Place) -> HttpResponse:
     number = place.page_number
     read = read_page(found, number, PAGE_SIZE)
     page = Page([(row, _days_left(row)) for row in read.rows], read.total, number)
-    return place.render("corrections/list", {"form": form, "page": page})
+    waiting = _joins(place).filter(answered_at=None).order_by("due_at")[:PAGE_SIZE]
+    shown = {"form": form, "page": page, "joins": waiting}
+    return place.render("corrections/list", shown)
+
+
+@member_required(write=Permission.DECIDE_CORRECTIONS)
+def join(place: Place, asked: UUID) -> HttpResponse:
+    """Show who asks for which reports; a POST confirms or refuses the person."""
+    found = _joins(place).get(pk=asked)
+    form = forms.JoinForm(place.posted)
+    if form.is_valid():
+        is_refused = form.cleaned_data["decision"] == Outcome.REFUSED
+        reason = form.cleaned_data["reason"] if is_refused else ""
+        try:
+            joins.answer_join(found.pk, place.by, reason)
+        except AlreadyAnswered:
+            error = _("It is answered already.")
+            return place.to("corrections-join", error=error, asked=found.pk)
+        done = _("It is answered. The person sees it on their page.")
+        return place.to("corrections-join", success=done, asked=found.pk)
+    report = found.report
+    is_shown = report is not None and report.erased_at is None
+    reports, rules = joins.candidates(report) if report and is_shown else ([], [])
+    shown = {
+        "asked": found,
+        "is_shown": is_shown,
+        "address": mask((found.details or {}).get("address") or ""),
+        "reports": reports[:50],
+        "rules": rules[:50],
+        "form": form,
+    }
+    return place.render("corrections/join", shown)
 
 
 @member_required(write=Permission.DECIDE_CORRECTIONS)
@@ -152,6 +194,10 @@ def _corrections(place: Place) -> QuerySet[Correction]:
         "result__definition",
         "rerun__definition",
     )
+
+
+def _joins(place: Place) -> QuerySet[SubjectRequest]:
+    return joins.joins().filter(**place.lookups).select_related("report")
 
 
 def _require(place: Place, correction: UUID) -> None:

@@ -66,7 +66,7 @@ from verification.golive.uploads import (
 )
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
-from verification.privacy.models import CorrectionStatus
+from verification.privacy.models import CorrectionStatus, Outcome
 from verification.reports.queries import Filters
 from verification.values import formats
 from verification.values.clock import now
@@ -446,6 +446,29 @@ class CorrectionForm(forms.Form):
         widget=forms.HiddenInput,
     )
     reason = text_area(_("Your reason, which the person reads"), 1000)
+
+
+class JoinForm(forms.Form):
+    """Whether the visitor is the person; the decision is the button that sent it."""
+
+    decision = forms.ChoiceField(
+        choices=[(each, each) for each in (Outcome.DONE, Outcome.REFUSED)],
+        widget=forms.HiddenInput,
+    )
+    reason = forms.CharField(
+        label=_("Why you refuse"),
+        required=False,
+        max_length=500,
+        help_text=_("The person reads it. Do not name anybody"),
+        error_messages=REQUIRED_ERROR,
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        is_refusal = cleaned.get("decision") == Outcome.REFUSED
+        if is_refusal and not cleaned.get("reason"):
+            self.add_error("reason", _("Say why you refuse"))
+        return cleaned
 
 
 class DecisionForm(forms.Form):

@@ -151,6 +151,7 @@ PAGES = [
         name="policy-rule-remove",
     ),
     path("corrections/", corrections.listing, name="corrections"),
+    path("corrections/people/<uuid:asked>", corrections.join, name="corrections-join"),
     path(
         "corrections/<uuid:correction>",
         corrections.detail,

@@ -19,6 +19,7 @@ from verification.hosted.consent_page import OpenConsent
 from verification.hosted.pages import ASK_OR_DO, render_page, require_rate, see_other
 from verification.hosted.subject_data import (
     data_context,
+    proof_of,
     subject_pages,
     subject_required,
 )
@@ -33,6 +34,7 @@ from verification.privacy.corrections import (
 )
 from verification.privacy.models import Correction, RequestKind
 from verification.reports.models import Report
+from verification.values.clock import now
 from workspaces import rate_limits
 
 # The statements that one person may send by their link.
@@ -99,7 +101,7 @@ def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpRe
 def _sees(visited: OpenConsent, report: Report) -> bool:
     """Return whether the visitor's page shows this report, and not that it is gone."""
     own = visited.consent.report
-    return own.erased_at is None and access.is_one_of(own, report)
+    return own.erased_at is None and access.is_one_of(proof_of(visited), report)
 
 
 def _redirect(visited: OpenConsent, correction: Correction) -> HttpResponse:
@@ -113,10 +115,12 @@ def _render_form(
     wrong: CheckResult,
     form: forms.DisputeForm,
 ) -> HttpResponse:
+    (seen,) = access.load_reports([wrong.report], now())
+    is_about_another = wrong.pk in seen.strangers
     shown: dict[str, Any] = {
         "form": form,
         "check": _(wrong.definition.display_name),
-        "summary": (wrong.finding or {}).get("summary") or "",
+        "summary": "" if is_about_another else seen.finding(wrong).get("summary") or "",
         "numbers": range(1, MAX_DOCUMENTS + 1),
         "accepted": ACCEPTED,
         "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],

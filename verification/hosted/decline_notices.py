@@ -41,6 +41,7 @@ from verification.hosted.subject_data import (
     SubjectPages,
     data_context,
     data_required,
+    proof_of,
     subject_pages,
 )
 from verification.privacy import access
@@ -86,7 +87,7 @@ def notice_required(view: NoticeView) -> View:
     def gated(request: HttpRequest, visited: OpenConsent, notice: UUID) -> HttpResponse:
         rows = AdverseNotice.objects.select_related("decision", "report__workspace")
         found = rows.filter(pk=notice).first()
-        if found is None or not access.is_one_of(visited.consent.report, found.report):
+        if found is None or not access.is_one_of(proof_of(visited), found.report):
             return subject_pages.redirect(visited.consent.pk)
         return view(request, visited, found)
 

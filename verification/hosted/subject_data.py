@@ -41,6 +41,7 @@ from verification.hosted.pages import (
 from verification.hosted.proofs import ProofViews
 from verification.privacy import access
 from verification.privacy.models import RequestKind
+from verification.privacy.people import Proof
 from verification.reports.models import Report
 from verification.values.clock import now
 from verification.web.pages import View
@@ -150,7 +151,7 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     older_than = _cursor(request)
     # One more than fit on a page, to know whether another follows
     most = subject_data_page.CHECKS_PER_PAGE + 1
-    known = list(islice(access.reports_of(report, older_than), most))
+    known = list(islice(access.reports_of(proof_of(visited), older_than), most))
     shown = subject_data_page.first_page(known)
     context |= {
         "found": [
@@ -190,7 +191,7 @@ def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data as a PDF (PDF/UA), in the language of the page."""
     report = _require_download(visited)
     at = now()
-    known = list(islice(access.reports_of(report), MAX_REPORTS_IN_PDF + 1))
+    known = list(islice(access.reports_of(proof_of(visited)), MAX_REPORTS_IN_PDF + 1))
     shown = known[:MAX_REPORTS_IN_PDF]
     found = access.load_reports(shown, at)
     access.record_access(report, RequestKind.ACCESS)
@@ -205,7 +206,7 @@ def json(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data for programs: the right to portability."""
     report = _require_download(visited)
     at = now()
-    found = access.load_reports(list(access.reports_of(report)), at)
+    found = access.load_reports(list(access.reports_of(proof_of(visited))), at)
     access.record_access(report, RequestKind.PORTABILITY)
     return HttpResponse(
         orjson.dumps(access.as_json(found, at), option=orjson.OPT_INDENT_2),
@@ -218,6 +219,12 @@ def _require_download(visited: OpenConsent) -> Report:
     report = visited.consent.report
     require_rate(rate_limits.count(f"downloads:{report.pk}", DOWNLOADS_PER_MINUTE))
     return report
+
+
+def proof_of(visited: OpenConsent) -> Proof:
+    """Return what the visitor has proved: the report, and the address of the code."""
+    channel = visited.visit.proved_channel(visited.consent)
+    return Proof.of(visited.consent.report, channel)
 
 
 def data_context(visited: OpenConsent) -> Context:

@@ -273,14 +273,20 @@ def _notes(one: SubjectReport) -> Iterator[str]:
 
 
 def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> View:
-    finding = result.finding or {}
+    finding, is_about_another = one.finding(result), result.pk in one.strangers
+    summary = finding.get("summary") or ""
+    if is_about_another:
+        summary = _(
+            "This number belongs to somebody else, whose details we do not show."
+        )
     is_made = result.status == ResultStatus.COMPLETED
     details = _details(finding.get("details") or {}, is_short=is_short)
     return {
         "result": result,
         "name": _(result.definition.display_name),
         "state": "" if is_made else _result_state(ResultStatus(result.status)),
-        "summary": one_line(finding.get("summary") or ""),
+        "summary": one_line(summary),
+        "is_about_another": is_about_another,
         "facts": list(_check_facts(result, one)),
         "flags": [flag_text(flag) for flag in finding.get("flags") or ()],
         "details": details,

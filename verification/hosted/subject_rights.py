@@ -1,4 +1,4 @@
-"""The subject's pages to object to further use, and to have everything deleted.
+"""The subject's pages to object, to have everything deleted, and to ask for the rest.
 
 They lie behind the gate of `subject_data`. A page asks before each step; the page after
 it stays readable with the same link, as an erased report names nobody.
@@ -15,19 +15,22 @@ from verification.hosted.consent_page import OpenConsent
 from verification.hosted.pages import ASK_OR_DO, pdf_response, render_page, see_other
 from verification.hosted.subject_data import (
     data_context,
+    data_required,
+    proof_of,
     subject_pages,
     subject_required,
 )
 from verification.privacy.certificates import certificate_pdf, signed_members
 from verification.privacy.erasure import (
     ErasureHeld,
-    Person,
     erasure_of,
     request_erasure,
     waiting_erasure,
 )
+from verification.privacy.joins import ask_to_join, newest_join
 from verification.privacy.models import Erasure, Origin
 from verification.privacy.objections import object_to_use
+from verification.privacy.people import Person
 from verification.reports.status import SUBJECT_ACTOR
 
 
@@ -40,7 +43,12 @@ def objection(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return see_other(path)
     if request.method != "POST":
         return render_page(request, "data/objection", data_context(visited))
-    object_to_use(report.pk, Origin.SUBJECT, requested_by=SUBJECT_ACTOR)
+    object_to_use(
+        report.pk,
+        Origin.SUBJECT,
+        requested_by=SUBJECT_ACTOR,
+        channel=visited.visit.proved_channel(visited.consent),
+    )
     return see_other(f"{path}objected")
 
 
@@ -48,6 +56,18 @@ def objection(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @subject_required
 def objected(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     return render_page(request, "data/objected", data_context(visited))
+
+
+@ASK_OR_DO
+@data_required
+def others(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Ask for the reports without an address, and show how far that is."""
+    proof = proof_of(visited)
+    if request.method == "POST":
+        ask_to_join(proof)
+        return see_other(f"{subject_pages.path_of(visited.consent.pk)}others")
+    shown = {"asked": newest_join(proof), "is_confirmed": proof.is_confirmed}
+    return render_page(request, "data/others", data_context(visited) | shown)
 
 
 @ASK_OR_DO
@@ -60,7 +80,12 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if request.method != "POST":
         return render_page(request, "data/delete", data_context(visited))
     try:
-        request_erasure(report.pk, Origin.SUBJECT, requested_by=SUBJECT_ACTOR)
+        request_erasure(
+            report.pk,
+            Origin.SUBJECT,
+            requested_by=SUBJECT_ACTOR,
+            channel=visited.visit.proved_channel(visited.consent),
+        )
     except ErasureHeld:
         return see_other(f"{path}held")
     return see_other(f"{path}deletion")
@@ -71,7 +96,7 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 def held(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Say that a hold of staff keeps the reports, without its reason."""
     report = visited.consent.report
-    if not Person.of(report).is_held(report):
+    if not Person.of(report, proof_of(visited)).is_held():
         return subject_pages.redirect(visited.consent.pk)
     return render_page(request, "data/held", data_context(visited))
 

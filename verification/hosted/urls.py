@@ -72,6 +72,7 @@ consent_urls = [
     path("v/<uuid:row>/data/code", subject_data.proofs.verify_code, name="data-code"),
     path("v/<uuid:row>/data/objection", subject_rights.objection, name="objection"),
     path("v/<uuid:row>/data/objected", subject_rights.objected, name="objected"),
+    path("v/<uuid:row>/data/others", subject_rights.others, name="data-others"),
     path("v/<uuid:row>/data/delete", subject_rights.delete, name="delete"),
     path("v/<uuid:row>/data/held", subject_rights.held, name="held"),
     path("v/<uuid:row>/data/deletion", subject_rights.deletion, name="deletion"),

@@ -16,10 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from monitoring.models import Rule
 from verification.checks.models import CheckResult
-from verification.consents.decisions import ACCEPTED_LIKENESSES
-from verification.consents.messages import addresses_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.decisions.models import AdverseNotice, Decision, DecisionState
 from verification.notifications.recipients import count_today
@@ -32,11 +29,11 @@ from verification.privacy.models import (
     Outcome,
     RequestKind,
 )
+from verification.privacy.people import Proof
 from verification.privacy.requests import answer_request, open_request
 from verification.privacy.retention import kept_until
-from verification.providers.name_comparison import names_alike
+from verification.privacy.strangers import strangers_results, without_stranger
 from verification.reports.models import Report, ReportStatus
-from verification.reports.objections import Named
 from verification.reports.status import SUBJECT_ACTOR
 from verification.values.local_time import utc_text
 
@@ -61,6 +58,14 @@ class SubjectReport:
     is_held: bool = False
     # Of declines, newest first.
     notices: list[AdverseNotice] = field(default_factory=list)
+    # Results about the holder of a number that is not the subject's.
+    strangers: set[UUID] = field(default_factory=set)
+
+    def finding(self, result: CheckResult) -> dict[str, Any]:
+        """Return what the subject may see of a finding; {} if there is none."""
+        finding: dict[str, Any] = result.finding or {}
+        is_theirs = result.pk not in self.strangers
+        return finding if is_theirs else without_stranger(finding)
 
     @property
     def disputed(self) -> dict[UUID, Correction]:
@@ -76,12 +81,13 @@ class SubjectReport:
         return kept_until(report)
 
 
-def reports_of(report: Report, older_than: UUID | None = None) -> Iterator[Report]:
-    """Yield all reports about the subject of this one, newest first.
+def reports_of(proof: Proof, older_than: UUID | None = None) -> Iterator[Report]:
+    """Yield the reports that a visitor has proved to be about them, newest first.
 
     They are those of the same workspace and environment. An erased report is about
     nobody, and stands alone. `older_than` is one of them, where a page ended.
     """
+    report = proof.report
     same = Report.objects.filter(
         workspace=report.workspace_id,
         environment=report.environment,
@@ -95,43 +101,17 @@ def reports_of(report: Report, older_than: UUID | None = None) -> Iterator[Repor
         )
     for first in count(0, REPORTS_AT_ONCE):
         some = list(found[first : first + REPORTS_AT_ONCE])
-        yield from (other for other in some if is_same_person(report, other))
+        yield from (other for other in some if proof.covers(other))
         if len(some) < REPORTS_AT_ONCE:
             return
 
 
-def is_one_of(report: Report, other: Report) -> bool:
-    """Return whether the subject of `report` sees `other`, as `reports_of` says."""
+def is_one_of(proof: Proof, other: Report) -> bool:
+    """Return whether the visitor sees `other`, as `reports_of` says."""
+    report = proof.report
     scope = (report.workspace_id, report.environment, report.subject_id)
     is_near = scope == (other.workspace_id, other.environment, other.subject_id)
-    return is_near and is_same_person(report, other)
-
-
-def is_same_person(report: Report, other: Named) -> bool:
-    """Return whether a row with the same number is about the person of this report.
-
-    A client may have typed the number of somebody else, whose data the subject of this
-    report must not see: names have to be alike, and dates of birth the same. Somebody
-    who knows all these of another person has another address, so a row with an address
-    shares one with the report. A row without one has the same date of birth in its
-    place, if the report has an address. Rules seldom have an address, and need neither.
-    """
-    if report == other:
-        return True
-    mine, theirs = (
-        {address.casefold() for _, address in addresses_of(one.subject or {})}
-        for one in (report, other)
-    )
-    if theirs and mine.isdisjoint(theirs):
-        return False
-    born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
-    if all(born) and born[0] != born[1]:
-        return False
-    needs_birth = mine and not theirs and not isinstance(other, Rule)
-    if needs_birth and not all(born):
-        return False
-    names = report.subject_name, other.subject_name
-    return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
+    return is_near and proof.covers(other)
 
 
 def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:
@@ -172,6 +152,10 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
             made[report.pk],
             report.pk in held or any(one.is_open for one in corrections[report.pk]),
             served[report.pk],
+            strangers_results(
+                [*results[report.pk], *(c.result for c in corrections[report.pk])],
+                report,
+            ),
         )
         for report in reports
     ]
@@ -217,10 +201,10 @@ def _report_json(one: SubjectReport) -> dict[str, Any]:
         "riskLevel": report.risk_level,
         "consent": _consent_json(one),
         "checks": [
-            _result_json(result, report, is_disputed=result.pk in one.disputed)
+            _result_json(result, one, is_disputed=result.pk in one.disputed)
             for result in one.results
         ],
-        "corrections": [_correction_json(each, report) for each in one.corrections],
+        "corrections": [_correction_json(each, one) for each in one.corrections],
         "decisions": [
             _decision_json(each, is_present=each == one.client_decisions[-1])
             for each in one.client_decisions
@@ -259,9 +243,9 @@ def _consent_json(one: SubjectReport) -> dict[str, Any] | None:
 
 
 def _result_json(
-    result: CheckResult, report: Report, *, is_disputed: bool
+    result: CheckResult, one: SubjectReport, *, is_disputed: bool
 ) -> dict[str, Any]:
-    finding = result.finding or {}
+    finding = one.finding(result)
     evidence = finding.get("evidence") or {}
     return {
         "check": result.name,
@@ -278,7 +262,8 @@ def _result_json(
         "riskLevel": result.risk_level,
         "failure": result.failure_code or None,
         "isUnderCorrection": is_disputed,
-        "outdatedDetails": result.outdated_details(report.subject),
+        "isAboutAnother": result.pk in one.strangers,
+        "outdatedDetails": result.outdated_details(one.report.subject),
     }
 
 
@@ -317,7 +302,7 @@ def _notice_json(notice: AdverseNotice) -> dict[str, Any]:
     }
 
 
-def _correction_json(correction: Correction, report: Report) -> dict[str, Any]:
+def _correction_json(correction: Correction, one: SubjectReport) -> dict[str, Any]:
     statement = correction.statement or {}
     is_corrected = correction.status == CorrectionStatus.CORRECTED
     return {
@@ -341,7 +326,7 @@ def _correction_json(correction: Correction, report: Report) -> dict[str, Any]:
             for rerun in correction.reruns.all()
         ],
         # The finding before the correction.
-        "supersededResult": _result_json(correction.result, report, is_disputed=False)
+        "supersededResult": _result_json(correction.result, one, is_disputed=False)
         if is_corrected
         else None,
     }

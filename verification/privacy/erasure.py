@@ -17,7 +17,6 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -33,16 +32,15 @@ from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.notifications.recipients import count_today
 from verification.privacy import certificates, journal
-from verification.privacy.access import is_same_person
 from verification.privacy.models import (
     Erasure,
-    Hold,
     Origin,
     Outcome,
     RequestKind,
     StaffErasure,
     SubjectRequest,
 )
+from verification.privacy.people import Person, Proof
 from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.privacy.requests import (
     AlreadyAnswered,
@@ -56,7 +54,7 @@ from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
 from webhooks.events import event_rows
 from workspaces.ledger import account_of
-from workspaces.models import Client, Workspace
+from workspaces.models import Client
 
 logger = logging.getLogger(__name__)
 ACTOR = "erasure"
@@ -88,58 +86,20 @@ class ReportErased(Exception):
     """The retention has erased the report, and nothing tells whose it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """The subject of reports in one workspace and environment."""
-
-    workspace: Workspace
-    environment: str
-    subject_id: UUID
-
-    @classmethod
-    def of(cls, report: Report) -> Person:
-        return cls(report.workspace, report.environment, report.subject_id)
-
-    @property
-    def reports(self) -> QuerySet[Report]:
-        """The reports about the person that are not erased."""
-        return Report.objects.filter(
-            workspace=self.workspace,
-            environment=self.environment,
-            subject_id=self.subject_id,
-            erased_at=None,
-        )
-
-    @property
-    def rules(self) -> QuerySet[Rule]:
-        return Rule.objects.filter(
-            workspace=self.workspace,
-            environment=self.environment,
-            subject_id=self.subject_id,
-        )
-
-    def is_held(self, asked_by: Report | None = None) -> bool:
-        """Return whether staff hold a report about the person.
-
-        `asked_by` is the report on whose page the person asks: others with the same
-        number may be about somebody else.
-        """
-        holds = Hold.objects.open(now()).filter(report__in=self.reports)
-        return any(
-            asked_by is None or is_same_person(asked_by, held.report)
-            for held in holds.select_related("report")
-        )
-
-
-def request_erasure(report_id: UUID, origin: Origin, *, requested_by: str) -> Erasure:
+def request_erasure(
+    report_id: UUID, origin: Origin, *, requested_by: str, channel: str = ""
+) -> Erasure:
     """Request the erasure of the report's subject; return an earlier one if it waits.
 
-    For an erased report this is the erasure that erased it. Raises ErasureHeld, which
-    the register has then, and ReportErased.
+    Clients and staff erase by the number. A person erases what their page shows:
+    `channel` is the one by which they got its code. For an erased report this is the
+    erasure that erased it. Raises ErasureHeld, which the register has then, and
+    ReportErased.
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
+    proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
     try:
-        return _request(Person.of(report), origin, requested_by, report)
+        return _request(Person.of(report, proof), origin, requested_by, report)
     except ErasureHeld:
         refuse_request(report, origin, requested_by)
         raise
@@ -180,13 +140,15 @@ def open_erasure(
 ) -> Erasure:
     """Enter an erasure and schedule it; the caller holds `lock_person`.
 
-    Returns one that waits and erases all that this one would. Raises ErasureHeld.
+    It notes what it erases, as the page that shows it may show more later. Returns one
+    that waits and erases all that this one would. Raises ErasureHeld.
     """
-    asked_by = report if origin == Origin.SUBJECT else None
+    reports = {one.pk for one in person.reports()}
+    rules = {one.pk for one in person.rules()}
     for earlier in _waiting(person.subject_id):
-        if covers(earlier, asked_by):
+        if reports <= {*earlier.report_ids} and rules <= {*earlier.rule_ids}:
             return earlier
-    if person.is_held(asked_by):
+    if person.is_held():
         raise ErasureHeld
     request = open_request(
         RequestKind.ERASURE,
@@ -197,35 +159,31 @@ def open_erasure(
         environment=person.environment,
         subject_id=person.subject_id,
     )
-    erasure = Erasure.objects.create(request=request, staff_erasure=staff_erasure)
+    erasure = Erasure.objects.create(
+        request=request,
+        staff_erasure=staff_erasure,
+        report_ids=sorted(reports),
+        rule_ids=sorted(rules),
+    )
     schedule_job(erase_person, erasure.pk)
     return erasure
 
 
 def waiting_erasure(report: Report) -> Erasure | None:
-    """Return an erasure that has not ended, and erases this report."""
-    waiting = _waiting(report.subject_id)
-    return next((erasure for erasure in waiting if covers(erasure, report)), None)
+    """Return an erasure that has not ended, and erases this report.
 
-
-def covers(erasure: Erasure, report: Report | None) -> bool:
-    """Return whether the erasure is that of the report's person, or of the number.
-
-    `report` is None for everybody with the number. Once the erasure has found its
-    reports, their details may be gone.
+    Until the job has looked, that of the client or staff also finds later reports.
     """
-    request = erasure.request
-    if request.origin != Origin.SUBJECT:
-        return True
-    if report is None or request.report is None:
-        return False
-    is_found = report.pk in erasure.report_ids
-    return is_found or is_same_person(request.report, report)
+    for erasure in _waiting(report.subject_id):
+        is_wide = erasure.request.origin != Origin.SUBJECT and not erasure.found_at
+        if is_wide or report.pk in erasure.report_ids:
+            return erasure
+    return None
 
 
 def _waiting(subject_id: UUID) -> QuerySet[Erasure]:
     waiting = Erasure.objects.filter(ended_at=None, request__subject_id=subject_id)
-    return waiting.select_related("request__report").order_by("pk")
+    return waiting.select_related("request").order_by("pk")
 
 
 def erasure_of(report: Report) -> Erasure | None:
@@ -276,9 +234,11 @@ def _carry_out(erasure: Erasure) -> bool:
 
 @transaction.atomic
 def _find(erasure: Erasure) -> None:
-    """Note the reports and rules of the person, and stop the rules.
+    """Note further reports and rules of the person, and stop the rules.
 
-    Nothing is erased before the journal has their ids.
+    Clients and staff erase by the number, whatever came with it until the job began. A
+    person erases what their request has noted, and runs of these rules since. Nothing
+    is erased before the journal has the ids.
     """
     request = erasure.request
     of_person = Q(
@@ -288,38 +248,25 @@ def _find(erasure: Erasure) -> None:
     )
     if erasure.found_at:
         of_person &= Q(created_at__lte=erasure.found_at)
-    of_rules = of_person | Q(pk__in=erasure.rule_ids)
-    rules = [
-        rule.pk
-        for rule in locked_rules().filter(of_rules)
-        if rule.pk in erasure.rule_ids or _is_theirs(erasure, rule)
-    ]
+    of_rules = Q(pk__in=erasure.rule_ids)
+    if request.origin == Origin.SUBJECT:
+        of_person &= Q(
+            monitoring_id__in=erasure.rule_ids, created_at__gte=erasure.created_at
+        )
+    else:
+        of_rules |= of_person
+    rule_ids = [rule.pk for rule in locked_rules().filter(of_rules)]
     # Only staff could resume them now, so that no run comes after this time.
     at = now()
-    Rule.objects.filter(pk__in=rules).update(
+    Rule.objects.filter(pk__in=rule_ids).update(
         status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_STAFF, paused_at=at
     )
     reports = Report.objects.filter(of_person, erased_at=None)
-    found = [report.pk for report in reports if _is_theirs(erasure, report)]
+    found = reports.values_list("pk", flat=True)
     erasure.report_ids = sorted({*erasure.report_ids, *found})
-    erasure.rule_ids = sorted({*erasure.rule_ids, *rules})
+    erasure.rule_ids = sorted({*erasure.rule_ids, *rule_ids})
     erasure.found_at = erasure.found_at or at
     erasure.save(update_fields=["report_ids", "rule_ids", "found_at"])
-
-
-def _is_theirs(erasure: Erasure, row: Report | Rule) -> bool:
-    """Return whether a row with the person's number is about the requester.
-
-    A client may have typed the number of somebody else. Clients and staff erase by the
-    number; a person erases what the page shows to them. Once their reports are noted,
-    no others follow, as the details to compare are erased.
-    """
-    request = erasure.request
-    if request.origin != Origin.SUBJECT:
-        return True
-    if request.report is None or erasure.found_at:
-        return False
-    return is_same_person(request.report, row)
 
 
 @transaction.atomic

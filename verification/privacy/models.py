@@ -14,7 +14,11 @@ from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult
-from verification.db.encryption import EncryptedJSONField, KeyedUUIDField
+from verification.db.encryption import (
+    EncryptedJSONField,
+    KeyedHashField,
+    KeyedUUIDField,
+)
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
 from verification.values import clock
@@ -85,6 +89,9 @@ class SubjectRequest(models.Model):
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="subject_requests"
     )
+    # The keyed hash of the address that a visitor proved who asks for reports without
+    # one; `people.Proof` reads it. Null for all other requests.
+    proved_address = KeyedHashField(null=True)
     # Texts of the subject, such as {number, address} of /my-data, or a reason.
     details = EncryptedJSONField(null=True)
     requested_by = models.CharField(max_length=100)
@@ -395,8 +402,8 @@ class Erasure(models.Model):
     staff_erasure = models.ForeignKey(
         StaffErasure, models.PROTECT, null=True, related_name="erasures"
     )
-    # The person's reports, once the job has found them. Afterwards nothing else tells
-    # whose these reports were.
+    # The person's reports: those of the request, and what the job finds. Afterwards
+    # nothing else tells whose these reports were.
     report_ids = ArrayField(models.UUIDField(), default=list, editable=False)
     rule_ids = ArrayField(models.UUIDField(), default=list, editable=False)
     # Reports and rules that were made later are of another purpose, and stay.

@@ -17,21 +17,21 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Q
 
-from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection, pause_for_withdrawal
 from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
 from verification.consents.decisions import STOPPABLE_STATUSES
+from verification.consents.models import ConsentRecord
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import close_cases
-from verification.privacy.access import is_same_person
-from verification.privacy.erasure import Person, ReportErased
+from verification.privacy.erasure import ReportErased
 from verification.privacy.models import (
     Origin,
     Outcome,
     RequestKind,
     SubjectRequest,
 )
+from verification.privacy.people import Person, Proof, may_be_same_person
 from verification.privacy.requests import answer_request, open_request
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
@@ -48,27 +48,28 @@ NOTE = "subject objected"
 
 @transaction.atomic
 def object_to_use(
-    report_id: UUID, origin: Origin, *, requested_by: str, reason: str = ""
+    report_id: UUID,
+    origin: Origin,
+    *,
+    requested_by: str,
+    reason: str = "",
+    channel: str = "",
 ) -> SubjectRequest:
     """Restrict all reports about the report's subject, and pause the rules.
 
-    A client may have typed the number of somebody else: a person speaks for the
-    reports that their page shows, and for rules on the same person. Returns the earlier
-    request if nothing was ordered since. Raises ReportErased.
+    A person speaks for what they have proved to be theirs: `channel` is the one by
+    which they got the code of their page. Returns the earlier request if nothing was
+    ordered since. Raises ReportErased.
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
     lock_person(report.subject_id)
     report.refresh_from_db(fields=["subject_id", "erased_at"])
     if report.erased_at is not None:
         raise ReportErased
-    person = Person.of(report)
-
-    def is_theirs(row: Report | Rule) -> bool:
-        return origin != Origin.SUBJECT or is_same_person(report, row)
-
-    own = [other.pk for other in person.reports if is_theirs(other)]
-    active = person.rules.filter(status=RuleStatus.ACTIVE)
-    is_monitored = any(is_theirs(rule) for rule in active)
+    proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
+    person = Person.of(report, proof)
+    own = [other.pk for other in person.reports()]
+    is_monitored = any(rule.is_active for rule in person.rules())
     if (earlier := _earlier(person)) and not (is_monitored or _is_used(own)):
         return earlier
     request = open_request(
@@ -79,15 +80,26 @@ def object_to_use(
         details={"reason": reason} if reason else None,
     )
     # Rules come before the reports of their runs.
-    runs = pause_for_objection(report, is_theirs).values_list("pk", flat=True)
+    runs = pause_for_objection(report, person.has).values_list("pk", flat=True)
     _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
 
 
 def pause_rules(report: Report) -> None:
-    """Pause the rules on the person who withdraws the consent of this report."""
-    pause_for_withdrawal(report, partial(is_same_person, report))
+    """Pause the rules on the person who withdraws the consent of this report.
+
+    Staff withdraw for a person whom they know. Others have proved the address to which
+    the code of their decision went.
+    """
+    records = ConsentRecord.objects.filter(report=report).order_by("-created_at")
+    evidence = [record.evidence or {} for record in records]
+    if evidence and evidence[0].get("staff"):
+        pause_for_withdrawal(report, partial(may_be_same_person, report))
+        return
+    channels = filter(None, (each.get("codeSentTo") for each in evidence))
+    proof = Proof.of(report, next(channels, ""))
+    pause_for_withdrawal(report, proof.covers)
 
 
 def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
@@ -133,7 +145,7 @@ def _is_by(request: SubjectRequest, row: Named) -> bool:
     report = request.report
     if request.origin != Origin.SUBJECT or report is None or report.erased_at:
         return True
-    return is_same_person(report, row)
+    return may_be_same_person(report, row)
 
 
 def _earlier(person: Person) -> SubjectRequest | None:

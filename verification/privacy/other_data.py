@@ -171,7 +171,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "privacy_subjectrequest": {
         CODES: "kind origin environment outcome",
         # The register shows that a person was answered, also after the erasure.
-        HASHES: "subject_id",
+        HASHES: "subject_id proved_address",
         STAFF: "reason",
         ACTORS: "requested_by",
     },

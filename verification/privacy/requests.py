@@ -3,7 +3,7 @@
 Each use of a right is an entry, from a page, the API or staff. The deadlines are
 settings: SUBJECT_REQUEST_DAYS names the days for each kind, and where they come from.
 Before and after a deadline the data protection officer gets an e-mail, and so does the
-owner of the workspace whose correction waits. It names numbers of requests only.
+owner of the workspace that has to answer. It names numbers of requests only.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def open_request(
     environment: str = "",
     subject_id: UUID | None = None,
     details: dict[str, Any] | None = None,
+    proved_address: bytes | None = None,
     received_at: datetime | None = None,
 ) -> SubjectRequest:
     """Enter a request in the register; call it in the transaction of the request.
@@ -73,6 +74,7 @@ def open_request(
         subject_id=subject_id,
         report=report,
         details=details,
+        proved_address=proved_address,
         requested_by=requested_by,
         received_at=at,
         due_at=deadline(kind, at),
@@ -138,6 +140,12 @@ def remind_of_deadlines() -> None:
         notify(*_messages_to_officer(rows, at), *_messages_to_owners(rows, at))
 
 
+def notify_owner(request: SubjectRequest) -> None:
+    """Write about a request that the client answers; the sandbox has no deadlines."""
+    if request.environment != Environment.SANDBOX:
+        notify(*_messages_to_owners([request], request.received_at))
+
+
 def _messages_to_officer(
     rows: Sequence[SubjectRequest], at: datetime
 ) -> list[OutgoingMessage]:
@@ -157,10 +165,11 @@ def _messages_to_officer(
 def _messages_to_owners(
     rows: Sequence[SubjectRequest], at: datetime
 ) -> list[OutgoingMessage]:
-    """Return a message for each workspace: the client reviews corrections itself."""
+    """Return a message for each workspace: the client itself answers these kinds."""
     by_workspace: dict[Workspace, list[SubjectRequest]] = defaultdict(list)
     for row in rows:
-        if row.kind == RequestKind.CORRECTION and row.workspace:
+        is_theirs = row.kind == RequestKind.CORRECTION or row.proved_address
+        if is_theirs and row.workspace:
             by_workspace[row.workspace].append(row)
     return [
         OutgoingMessage(

@@ -21,8 +21,9 @@ from verification.backoffice.approvals import (
     record_rejection,
 )
 from verification.jobs.queue import job
-from verification.privacy.erasure import ErasureHeld, Person, open_erasure
+from verification.privacy.erasure import ErasureHeld, open_erasure
 from verification.privacy.models import Origin, StaffErasure
+from verification.privacy.people import Person
 from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.status import lock_person
 from verification.values.clock import now
@@ -64,7 +65,7 @@ def _save(
         raise StaffErasureRefused("No report or rule is about this person.")
     if any(person.is_held() for person in people):
         raise StaffErasureRefused("A report about this person is held.")
-    row.report_count = sum(person.reports.count() for person in people)
+    row.report_count = sum(len(person.reports()) for person in people)
     row.workspace_count = len({person.workspace.pk for person in people})
     row.reason, row.requested_by, row.requested_by_user = reason, by.name, by.user or 0
     row.save(force_insert=True)

@@ -40,6 +40,7 @@ from verification.backoffice.widgets import (
     link,
 )
 from verification.db.ids import filter_by_number
+from verification.privacy.joins import candidates
 from verification.privacy.models import (
     Origin,
     Outcome,
@@ -170,6 +171,21 @@ class AnswerForm(FactsForm):
             ("Request", f"{row.number}: {row.get_kind_display()}"),
             ("Received", format_nairobi(row.received_at)),
             ("Due", format_nairobi(row.due_at)),
+            *self._join_facts(row),
+        ]
+
+    def _join_facts(self, row: SubjectRequest) -> Facts:
+        if row.proved_address is None or row.report is None:
+            return []
+        reports, rules = candidates(row.report)
+        asked = [*(one.number for one in reports), *(str(one.pk) for one in rules)]
+        return [
+            ("Asks for reports and rules without an address", ", ".join(asked)),
+            (
+                "Done means",
+                "You know that the visitor is this person. They see these reports, "
+                "and can object to them and delete them.",
+            ),
         ]
 
     def clean(self):

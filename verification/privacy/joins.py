@@ -1,0 +1,106 @@
+"""Joins: a person asks for the reports that carry no address of theirs.
+
+Everybody who has seen an ID card knows name, number and date of birth, so such a report
+opens by its own link alone. The visitor of another link asks here, which is an access
+request in the register. The client or staff make sure who the person is, and confirm or
+refuse. From then on `people.Proof` covers these reports for the same address.
+
+The visitor does not learn from the answer of the page whether there are any.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from monitoring.models import Rule
+from verification.backoffice import audit
+from verification.consents.messages import addresses_of
+from verification.golive.applications import ActingUser
+from verification.notifications.recipients import count_today
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
+from verification.privacy.people import (
+    Person,
+    Proof,
+    address_digest,
+    may_be_same_person,
+)
+from verification.privacy.requests import (
+    AlreadyAnswered,
+    answer_request,
+    notify_owner,
+    open_request,
+)
+from verification.reports.models import Report
+from verification.reports.status import SUBJECT_ACTOR, lock_person
+
+# A refused person may have another proof of who they are.
+JOINS_PER_DAY = 3
+
+
+@transaction.atomic
+def ask_to_join(proof: Proof) -> None:
+    """Ask for the reports without an address of the person, if nobody is asked now.
+
+    The request is answered at once if there are none.
+    """
+    report, digest = proof.report, address_digest(proof.address)
+    lock_person(report.subject_id)
+    waits = SubjectRequest.objects.open().filter(report=report, proved_address=digest)
+    if proof.is_confirmed or waits.exists():
+        return
+    if not count_today(f"join:{report.pk}", JOINS_PER_DAY):
+        return
+    request = open_request(
+        RequestKind.ACCESS,
+        Origin.SUBJECT,
+        requested_by=SUBJECT_ACTOR,
+        report=report,
+        details={"address": proof.address},
+        proved_address=digest,
+    )
+    if any(candidates(report)):
+        notify_owner(request)
+    else:
+        answer_request(request, Outcome.NOTHING_FOUND)
+
+
+def newest_join(proof: Proof) -> SubjectRequest | None:
+    """Return what the visitor of this link asked last."""
+    asked = joins().filter(
+        report=proof.report, proved_address=address_digest(proof.address)
+    )
+    return asked.order_by("pk").last()
+
+
+def joins() -> QuerySet[SubjectRequest]:
+    return SubjectRequest.objects.filter(proved_address__isnull=False)
+
+
+def candidates(report: Report) -> tuple[list[Report], list[Rule]]:
+    """Return the reports and rules that a confirmation adds to what a visitor sees."""
+    person = Person.of(report)
+
+    def is_candidate(row: Report | Rule) -> bool:
+        has_address = bool(addresses_of(row.subject or {}))
+        is_own = row.pk in {report.pk, report.monitoring_id}
+        return not has_address and not is_own and may_be_same_person(report, row)
+
+    return (
+        [other for other in person.reports() if is_candidate(other)],
+        [rule for rule in person.rules() if is_candidate(rule)],
+    )
+
+
+@transaction.atomic
+def answer_join(request_id: UUID, by: ActingUser, reason: str = "") -> None:
+    """Confirm the person, or refuse if there is a reason. Raises AlreadyAnswered."""
+    request = joins().select_for_update(of=("self",), no_key=True).get(pk=request_id)
+    if request.report is None or request.report.erased_at:
+        raise AlreadyAnswered
+    outcome = Outcome.REFUSED if reason else Outcome.DONE
+    answer_request(request, outcome, reason=reason)
+    action = "person.refused" if reason else "person.confirmed"
+    audit.record(action, by.actor, request, workspace_id=request.workspace_id)

@@ -1,0 +1,79 @@
+"""Findings about somebody else, whose number was typed by mistake.
+
+The client sees such a finding, as it says that the number is not the subject's. The
+subject sees that the number belongs to somebody else, and can dispute it, but not whose
+it is and what the source says about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+from uuid import UUID
+
+from verification.checks.models import CheckResult
+from verification.reports.models import IDENTIFIERS, Report
+
+MISMATCH = "NAME_MISMATCH"
+SUMMARY = "This number belongs to somebody else, whose details we do not show."
+
+Number = tuple[str, str]
+
+
+def strangers_results(results: Iterable[CheckResult], report: Report) -> set[UUID]:
+    """Return which of a report's results are about the holder of a number, not its
+    subject.
+
+    A source compared the names, and they differ. What other sources say about the same
+    number is about that person too, unless they have the subject's name.
+    """
+    asked = {one: _numbers(one, report) for one in results if one.finding}
+    theirs = {
+        number
+        for one, numbers in asked.items()
+        if _likeness(one) == "NO_MATCH"
+        for number in numbers
+    }
+    return {
+        one.pk
+        for one, numbers in asked.items()
+        if numbers & theirs and _likeness(one) in {"NO_MATCH", None}
+    }
+
+
+def without_stranger(finding: dict[str, Any]) -> dict[str, Any]:
+    """Return the finding without what it says about the holder of the number."""
+    evidence = finding.get("evidence") or {}
+    flags = finding.get("flags") or ()
+    return {
+        **finding,
+        "summary": SUMMARY,
+        "details": {"nameMatch": "NO_MATCH"},
+        "flags": [flag for flag in flags if flag["code"] == MISMATCH],
+        "evidence": {**evidence, "providerReference": None},
+    }
+
+
+def asks_with(result: CheckResult, report: Report, numbers: Collection[Number]) -> bool:
+    """Return whether the check asked a source with one of these numbers."""
+    return not _numbers(result, report).isdisjoint(numbers)
+
+
+def _numbers(result: CheckResult, report: Report) -> set[Number]:
+    """Return the identifying numbers that the check asked with, by their names."""
+    members = result.inputs or report.subject or {}
+    names = {entry["key"] for entry in result.definition.required_inputs}
+    return {
+        (name, str(members[name]))
+        for name in IDENTIFIERS
+        if name in names and members.get(name)
+    }
+
+
+def _likeness(result: CheckResult) -> str | None:
+    """Return how the source's name compares with the subject's; None if it did not."""
+    finding = result.finding or {}
+    if any(flag["code"] == MISMATCH for flag in finding.get("flags") or ()):
+        return "NO_MATCH"
+    likeness: str | None = (finding.get("details") or {}).get("nameMatch")
+    return likeness
