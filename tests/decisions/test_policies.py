@@ -37,6 +37,7 @@ from tests.world.policies import (
     waiting_reports,
 )
 from tests.world.rules import create_rule, run_rules
+from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckResult
@@ -219,6 +220,25 @@ def test_decline_is_a_proposal_where_a_second_member_confirms(api: Api):
     run_policy()
 
     assert decisions(report) == [("DECLINED", "PENDING", "POLICY")]
+
+
+@pytest.mark.parametrize("switched_on", ["before", "after"])
+def test_policy_decides_alone_only_if_the_notice_said_so(api: Api, switched_on: str):
+    if switched_on == "before":
+        switch_on(api, DECLINE_HIGH)
+    report = api.create({**person(idNumber=ADVERSE), "consent": HOSTED})
+    visitor = Visitor(report["consentState"]["consentUrl"])
+    visitor.open()
+    visitor.confirm(answer="0003")
+    visitor.grant()
+    if switched_on == "after":
+        switch_on(api, DECLINE_HIGH)
+    api.work()
+
+    run_policy()
+
+    state = {"before": "FINAL", "after": "PENDING"}[switched_on]
+    assert decisions(report["id"]) == [("DECLINED", state, "POLICY")]
 
 
 def test_decision_of_a_person_stays(api: Api, officer: Officer):

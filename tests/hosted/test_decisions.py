@@ -45,7 +45,7 @@ def test_record_holds_the_shown_notice(ask):
     assert record.evidence["typedName"] == NAME
     assert record.evidence["confirmedBy"] == "DATE_OF_BIRTH"
     assert record.evidence["address"] == "127.0.0.1"
-    assert (record.language, record.notice_version) == ("en", "ke-2026-11f")
+    assert (record.language, record.notice_version) == ("en", "ke-2026-11g")
     for line in record.evidence["text"].splitlines():
         for part in line.split(": ", 1):
             assert part in page

@@ -7,6 +7,7 @@ from environs import Env
 
 from tests.providers.test_every_source import CREDENTIALS
 from tests.world.clients import HOSTED
+from tests.world.policies import DECLINE_HIGH, draft_policy, switch_on
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
@@ -111,6 +112,50 @@ def test_company_is_promised_no_page_that_it_lacks(ask_company, language):
         == {"en": "Your rights", "sw": "Haki zako"}[language]
     )
     assert "owner@acacia.test" in notice.paragraphs[-1].text
+
+
+# What rules may do -> sentences about decisions that are true then. No other is.
+DECISIONS = {
+    "en": {
+        "It does not decide about you": [None, "PROPOSE"],
+        "it proposes a decision": ["PROPOSE"],
+        "lets a program decide alone, it has to tell you": [None, "PROPOSE"],
+        "and no person looks at it before": ["DECIDE"],
+    },
+    "sw": {
+        "Haiamui kukuhusu": [None, "PROPOSE"],
+        "hupendekeza uamuzi": ["PROPOSE"],
+        "ikiruhusu programu iamue peke yake, lazima ikuambie": [None, "PROPOSE"],
+        "bila mtu kuliangalia kwanza": ["DECIDE"],
+    },
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("mode", [None, "PROPOSE", "DECIDE"])
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("asker", ["ask", "ask_company"])
+def test_notice_says_what_rules_may_decide(api, request, asker, language, mode):
+    report_id = request.getfixturevalue(asker)().report_id
+    if mode:
+        switch_on(api, DECLINE_HIGH, mode=mode)
+
+    notice = notice_for(Consent.objects.get(report=report_id), language)
+
+    said = [words for words in DECISIONS[language] if words in notice.text]
+    true = [words for words, modes in DECISIONS[language].items() if mode in modes]
+    assert said == true
+    assert notice.automated is (mode == "DECIDE")
+    has_right = "35" in notice.text
+    assert has_right is (mode == "DECIDE" and asker == "ask")
+
+
+@pytest.mark.django_db
+def test_notice_counts_only_rules_that_are_switched_on(api, live_api, ask):
+    switch_on(live_api, DECLINE_HIGH)
+    draft_policy(api, DECLINE_HIGH)
+
+    assert not notice_for(ask().consent, "en").automated
 
 
 @pytest.mark.django_db

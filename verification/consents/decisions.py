@@ -129,6 +129,8 @@ class Evidence:
     user_agent: str = ""
     # Check -> the sources that the text names.
     sources: dict[str, list[str]] = field(default_factory=dict)
+    # Whether the text says that rules can decide alone
+    automated: bool = False
 
     def as_members(self, report: Report, reason: str) -> dict[str, Any]:
         return {
@@ -136,6 +138,7 @@ class Evidence:
             "purpose": report.purpose,
             "checks": report.checks_requested,
             "sources": self.sources,
+            "automated": self.automated,
             "text": self.text,
             "typedName": self.typed_name,
             "position": self.position,
@@ -341,7 +344,8 @@ def _decide(
     consent.status = ConsentStatus(decision.value)
     if decision == Decision.GRANTED:
         consent.shown_sources = evidence.sources
-    consent.save(update_fields=["status", "shown_sources"])
+        consent.shown_automation = evidence.automated
+    consent.save(update_fields=["status", "shown_sources", "shown_automation"])
     record = write_record(consent, report, decision, evidence, reason, at)
     cancel_consent_requests(consent)
     if decision != Decision.EXPIRED:

@@ -80,6 +80,10 @@ class Consent(models.Model):
     attestation = EncryptedJSONField(null=True)
     # Check -> the sources in the notice that the subject agreed to; it asks no other.
     shown_sources = models.JSONField(default=dict, db_default={}, editable=False)
+    # Whether that notice said that rules can decide alone
+    shown_automation = models.BooleanField(
+        default=False, db_default=False, editable=False
+    )
     link_made_at = models.DateTimeField(db_default=Now(), editable=False)
     reminded_at = models.DateTimeField(null=True, editable=False)
     # Wrong answers to the challenge since the last right one or the last lock.

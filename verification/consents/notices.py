@@ -18,6 +18,7 @@ from typing import Any
 from django.conf import settings
 
 from verification.consents.models import Consent
+from verification.decisions.models import PolicyMode, PolicyVersion
 from verification.providers.base import Provider
 from verification.providers.registry import (
     Recipient,
@@ -33,8 +34,8 @@ from workspaces.models import Environment
 
 FOLDER = Path(__file__).parent / "texts"
 # Country of the subject -> version of the notice.
-VERSIONS: dict[str, str] = {"KE": "ke-2026-11f"}
-DEFAULT_VERSION = "ke-2026-11f"
+VERSIONS: dict[str, str] = {"KE": "ke-2026-11g"}
+DEFAULT_VERSION = "ke-2026-11g"
 # The rights whose deadlines the notice sums up
 ANSWERED = ("CORRECTION", "OBJECTION", "ERASURE")
 
@@ -58,12 +59,12 @@ class Notice:
     The page shows `paragraphs`, and `full` collapsed below them. `agreement`, `not_me`
     and `withdrawal` are the statements behind the buttons of these names. `sources`
     names the sources in the text for each check, in the order of the route: after the
-    subject agrees, a check asks no other source.
+    subject agrees, a check asks no other source. `automated` tells whether the text
+    says that rules can decide alone; otherwise they only propose.
     """
 
     version: str
     language: str
-    timezone: str
     title: str
     lead: str
     facts: tuple[Point, ...]
@@ -74,6 +75,7 @@ class Notice:
     not_me: str
     withdrawal: str
     sources: dict[str, list[str]]
+    automated: bool
 
     @property
     def text(self) -> str:
@@ -88,7 +90,7 @@ class Notice:
 def notice_for(consent: Consent, language: str) -> Notice:
     """Return the present notice for this consent in one of LANGUAGES."""
     report = consent.report
-    version = VERSIONS.get(report.country, DEFAULT_VERSION)
+    version = _version(report)
     source, values = _source(version, language), _values(report)
     providers_by_check = _asked_sources(report)
     recipients_by_check = _recipients(
@@ -106,7 +108,6 @@ def notice_for(consent: Consent, language: str) -> Notice:
     return Notice(
         version=version,
         language=language,
-        timezone=source["timezone"],
         title=source[f"title{form}"].format(**values),
         lead=source["lead"].format(**values),
         facts=tuple(_facts(source["facts"], report)),
@@ -127,7 +128,13 @@ def notice_for(consent: Consent, language: str) -> Notice:
             name: [one.name for one in found]
             for name, found in providers_by_check.items()
         },
+        automated=not (values["decides_nothing"] or values["proposes"]),
     )
+
+
+def timezone_of(report: Report) -> str:
+    """Return the time zone of the times on the pages of this report."""
+    return str(_source(_version(report), "en")["timezone"])
 
 
 def check_headings(names: Iterable[str], version: str, language: str) -> list[str]:
@@ -156,6 +163,10 @@ def consented_route(
     return restrict_route(route, consent.shown_sources.get(check))
 
 
+def _version(report: Report) -> str:
+    return VERSIONS.get(report.country, DEFAULT_VERSION)
+
+
 @cache
 def _source(version: str, language: str) -> dict[str, Any]:
     return tomllib.loads((FOLDER / f"{version}.{language}.toml").read_text("utf-8"))
@@ -163,9 +174,15 @@ def _source(version: str, language: str) -> dict[str, Any]:
 
 def _values(report: Report) -> dict[str, Any]:
     is_company = report.subject_type == SubjectType.COMPANY
+    policy = PolicyVersion.active_for(report)
+    decides = policy is not None and policy.mode == PolicyMode.DECIDE
     return {
         "is_company": is_company,
         "is_person": not is_company,
+        "decides_nothing": policy is None,
+        "proposes": policy is not None and not decides,
+        "decides_about_company": decides and is_company,
+        "decides_about_person": decides and not is_company,
         "client": report.workspace.requester.name,
         "client_contact": report.workspace.requester.contact,
         "service": settings.OPERATOR_NAME,
@@ -175,6 +192,7 @@ def _values(report: Report) -> dict[str, Any]:
         ).days,
         "my_data": f"{settings.BASE_URL}/my-data",
         "access_days": settings.SUBJECT_REQUEST_DAYS["ACCESS"],
+        "review_days": settings.SUBJECT_REQUEST_DAYS["REVIEW"],
         "answer_days": max(settings.SUBJECT_REQUEST_DAYS[k] for k in ANSWERED),
     }
 

@@ -124,6 +124,14 @@ class PolicyVersion(models.Model):
     def __str__(self) -> str:
         return f"policy version {self.number}"
 
+    @classmethod
+    def active_for(cls, report: Report) -> PolicyVersion | None:
+        """Return the version that looks at the report when it ends, if any."""
+        own = cls.objects.filter(
+            workspace=report.workspace_id, environment=report.environment
+        )
+        return own.select_related("workspace").filter(state=PolicyState.ACTIVE).first()
+
 
 class Decision(models.Model):
     """A decision of the client about a report, or the proposal of one.

@@ -23,6 +23,7 @@ from django.db.models import Max
 
 from verification.backoffice import audit
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
+from verification.consents.models import Consent
 from verification.decisions.cases import close_after_proposal
 from verification.decisions.decide import (
     Maker,
@@ -243,7 +244,7 @@ def _lock_draft(client: Client, seen: SeenDraft, member: Member) -> PolicyVersio
 
 def schedule_policy(report: Report) -> None:
     """Ask the active policy about a report whose findings have changed."""
-    if report.monitoring_id is None and _active_version(report):
+    if report.monitoring_id is None and PolicyVersion.active_for(report):
         schedule_job(apply_policy, report.pk)
 
 
@@ -258,7 +259,7 @@ def apply_policy(report_id: str) -> None:
     report = locked_reports().filter(pk=UUID(report_id)).first()
     if report is None or obstacle_of(report):
         return
-    version = _active_version(report)
+    version = PolicyVersion.active_for(report)
     disputed = CheckResult.objects.filter(report=report, disputed_at__isnull=False)
     if version is None or disputed.exists():
         return
@@ -282,16 +283,19 @@ def apply_policy(report_id: str) -> None:
         ),
         Maker.of_policy(version, basis),
         # A policy that has spoken before, or that a person has refused, only proposes.
-        as_proposal=bool(made)
-        or (version.mode == PolicyMode.PROPOSE and not is_review),
+        as_proposal=bool(made) or not (is_review or _decides_alone(version, report)),
     )
 
 
-def _active_version(report: Report) -> PolicyVersion | None:
-    own = PolicyVersion.objects.filter(
-        workspace=report.workspace_id, environment=report.environment
+def _decides_alone(version: PolicyVersion, report: Report) -> bool:
+    """Return whether the version decides, and no notice of ours promised otherwise.
+
+    Under an attested consent the client's own notice says that rules can decide alone.
+    """
+    unaware = Consent.objects.filter(
+        report=report, mode=Consent.Mode.SERVICE_HOSTED, shown_automation=False
     )
-    return own.select_related("workspace").filter(state=PolicyState.ACTIVE).first()
+    return version.mode == PolicyMode.DECIDE and not unaware.exists()
 
 
 def _client_of(report: Report, version: PolicyVersion) -> Client:

@@ -21,6 +21,7 @@ from verification.consents.models import (
     ConsentStatus,
     challenge_for_consent,
 )
+from verification.consents.notices import Notice
 from verification.documents.receipts import consent_receipt_pdf
 from verification.hosted import consent_page, forms
 from verification.hosted.blocks import block_page
@@ -94,7 +95,7 @@ def grant(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if form.cleaned_data["shown"] != notice.sha256:
         return pages.store(visited.visit.without_form(), "?changed")
     signed = replace(
-        _evidence(request, visited, notice.text),
+        _evidence(request, visited, notice, notice.text),
         typed_name=form.cleaned_data["name"],
         position=form.cleaned_data.get("position", ""),
     )
@@ -108,8 +109,11 @@ def decline(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if visited.stage not in {Stage.ASKED, Stage.CODE}:
         return pages.redirect(visited.consent.pk)
     # A subject may decline before the code, without having read the notice.
-    read = notice_of(visited.consent).text if visited.stage == Stage.ASKED else ""
-    return _decide_with_reason(request, visited, "decline", decisions.decline, read)
+    notice = notice_of(visited.consent)
+    read = notice.text if visited.stage == Stage.ASKED else ""
+    return _decide_with_reason(
+        request, visited, "decline", decisions.decline, notice, read
+    )
 
 
 @pages.visit_required
@@ -117,9 +121,9 @@ def withdraw(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Ask for a reason, which is optional, and record the withdrawal."""
     if visited.stage != Stage.GRANTED:
         return pages.redirect(visited.consent.pk)
-    declared = notice_of(visited.consent).withdrawal
+    notice = notice_of(visited.consent)
     return _decide_with_reason(
-        request, visited, "withdraw", decisions.withdraw, declared
+        request, visited, "withdraw", decisions.withdraw, notice, notice.withdrawal
     )
 
 
@@ -127,7 +131,8 @@ def withdraw(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 def under_age(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Tell the client that the subject is under 18: it declines the request."""
     consent = visited.consent
-    evidence = _evidence(request, visited, consent_page.under_age_text(consent))
+    text = consent_page.under_age_text(consent)
+    evidence = _evidence(request, visited, notice_of(consent), text)
     # The subject has read this text in place of the notice.
     evidence = replace(evidence, notice_version="")
     decisions.decline(consent.pk, consent.generation, evidence, UNDER_AGE)
@@ -145,7 +150,8 @@ def not_me(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return pages.redirect(consent.pk)
     if request.method != "POST":
         return render_page(request, "not_me", context)
-    evidence = _evidence(request, visited, notice_of(consent).not_me)
+    notice = notice_of(consent)
+    evidence = _evidence(request, visited, notice, notice.not_me)
     decisions.decline(consent.pk, consent.generation, evidence, NOT_ME)
     return pages.redirect(consent.pk, "not-me")
 
@@ -188,7 +194,12 @@ def receipt(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 
 
 def _decide_with_reason(
-    request: HttpRequest, visited: OpenConsent, name: str, verb: Verb, declared: str
+    request: HttpRequest,
+    visited: OpenConsent,
+    name: str,
+    verb: Verb,
+    notice: Notice,
+    declared: str,
 ) -> HttpResponse:
     consent = visited.consent
     form = forms.ReasonForm(request.POST if request.method == "POST" else None)
@@ -196,17 +207,16 @@ def _decide_with_reason(
         context = consent_page.base_context(request, visited)
         context |= {"form": form, "made": decisions.checks_made(consent.report)}
         return render_page(request, name, context)
-    evidence = _evidence(request, visited, declared)
+    evidence = _evidence(request, visited, notice, declared)
     verb(consent.pk, consent.generation, evidence, form.cleaned_data["reason"])
     return pages.redirect(consent.pk)
 
 
 def _evidence(
-    request: HttpRequest, visited: OpenConsent, declared: str
+    request: HttpRequest, visited: OpenConsent, notice: Notice, declared: str
 ) -> decisions.Evidence:
     """Return the evidence; `declared` is the text behind the button."""
     consent = visited.consent
-    notice = notice_of(consent)
     address = str(client_address(request) or "")
     proved = visited.visit.proved_channel(consent)
     kind, confirmed = (
@@ -218,6 +228,7 @@ def _evidence(
         notice_version=notice.version if declared else "",
         language=notice.language,
         sources=notice.sources,
+        automated=notice.automated,
         confirmed_by=(kind if confirmed else "") if kind else NO_CHALLENGE,
         code_sent_to=proved,
         code_address=dict(consent_page.code_destinations(consent)).get(proved, ""),

@@ -35,7 +35,7 @@ from verification.consents.models import (
     challenge_for_consent,
     is_under_age,
 )
-from verification.consents.notices import Notice, notice_for
+from verification.consents.notices import Notice, notice_for, timezone_of
 from verification.db.encryption import keyed_hash
 from verification.hosted import forms
 from verification.hosted.brand import return_context
@@ -268,7 +268,7 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
         else "",
         "is_company": consent.report.subject_type == SubjectType.COMPANY,
         "is_test": consent.report.environment == Environment.SANDBOX,
-        "timezone": notice_of(consent).timezone,
+        "timezone": timezone_of(consent.report),
         "can_renew": visited.stage == Stage.EXPIRED
         and consent_links.can_visitor_renew(consent.report),
         "too_soon": "too-soon" in request.GET,
@@ -389,7 +389,7 @@ def preview_context(workspace: Workspace) -> Context:
         "form": forms.grant_form(report),
         "steps": 1,
         "expires_at": consent.expires_at,
-        "timezone": notice.timezone,
+        "timezone": timezone_of(report),
         "is_test": True,
     }
 

@@ -63,7 +63,7 @@ ACTIVITIES = [
         "Consent that names monitoring",
     ),
     (
-        "Keep what clients decide about reports, with their reasons",
+        "Keep what clients decide about reports, also by rules alone, with reasons",
         "Subjects",
         "The client; the operator is its processor",
         "The client's own: contract, legal obligation, or legitimate interest",
