@@ -687,9 +687,9 @@ def test_draft_without_consent_says_what_it_waits_for(admin):
 
     report = Report.objects.get()
     page = admin.page("reports-detail", report=report.pk)
-    assert "It waits for the consent of the subject." in page
+    assert "It names no consent yet. Edit it to add one." in page
     told = admin.messages_after("reports-launch", {}, report=report.pk)
-    assert told == ["It waits for the consent of the subject."]
+    assert told == ["It names no consent yet. Edit it to add one."]
 
 
 def test_failed_checks_run_again_once(owner, api: Api):

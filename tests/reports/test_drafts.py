@@ -2,7 +2,15 @@ from decimal import Decimal
 
 import pytest
 
-from tests.world.clients import ATTESTED, HOSTED, Api, company, error_codes, person
+from tests.world.clients import (
+    ATTESTED,
+    HOSTED,
+    NOT_OBTAINED,
+    Api,
+    company,
+    error_codes,
+    person,
+)
 from tests.world.orders import (
     PAYER,
     STATUSES,
@@ -15,6 +23,7 @@ from tests.world.payments import pay_report
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
 from verification.payments.models import Payment
+from webhooks.models import Event
 from workspaces.models import LedgerEntry
 
 EVERYTHING = {
@@ -191,6 +200,36 @@ def test_edit_of_a_notice_member_voids_the_consent(
 
     assert state["status"] == "PENDING"
     assert state["consentUrl"] not in {None, hosted_draft["consentState"]["consentUrl"]}
+
+
+@pytest.mark.parametrize("consent", [None, NOT_OBTAINED])
+def test_draft_without_consent_says_that_it_waits_for_one(api: Api, consent):
+    report = api.create({**two_checks(), "consent": consent}, draft=True)
+
+    path = f"/reports/{report['id']}"
+    unanswered = {
+        "status": "PENDING",
+        "consentUrl": None,
+        "expiresAt": None,
+        "reason": None,
+    }
+    assert report["consentState"] == unanswered
+    assert api.report(report["id"])["consentState"] == unanswered
+    assert api.get(f"{path}/consent/state").json() == unanswered
+    assert edit(api, report["id"], purpose="Other")["consentState"] == unanswered
+    assert Event.objects.get().payload["report"]["consentStatus"] == "PENDING"
+    resend = api.refused(f"{path}/consent/resend")
+    assert resend["code"] == "consent-not-resendable"
+    assert resend["consentStatus"] == "PENDING"
+    assert "edit the draft" in resend["detail"]
+
+
+def test_draft_whose_checks_need_no_consent_says_so(api: Api):
+    report = api.create(company(), draft=True)
+
+    assert report["consentState"]["status"] == "NOT_REQUIRED"
+    assert api.report(report["id"])["consentState"]["status"] == "NOT_REQUIRED"
+    assert Event.objects.get().payload["report"]["consentStatus"] == "NOT_REQUIRED"
 
 
 @pytest.mark.parametrize("edits", [{"reuse": False}, {"consent": HOSTED}, {}])

@@ -2,7 +2,14 @@ from decimal import Decimal
 
 import pytest
 
-from tests.world.clients import ATTESTED, HOSTED, Api, company, error_codes
+from tests.world.clients import (
+    ATTESTED,
+    HOSTED,
+    NOT_OBTAINED,
+    Api,
+    company,
+    error_codes,
+)
 from tests.world.orders import (
     PAYER,
     STATUSES,
@@ -58,22 +65,39 @@ def test_launch_is_refused_unless_a_draft(api: Api, status: str):
 
 
 @pytest.mark.parametrize(
-    "consent", [HOSTED, None, {"mode": "CUSTOMER_ATTESTED", "obtained": False}]
+    ("consent", "way_out"),
+    [
+        (HOSTED, "send the subject the consentUrl"),
+        (None, "edit the draft with one"),
+        (NOT_OBTAINED, "edit the draft with consent.obtained true"),
+    ],
 )
-def test_launch_is_refused_without_consent(api: Api, consent):
+def test_launch_without_consent_names_the_way_out(api: Api, consent, way_out):
     report = api.create({**two_checks(), "consent": consent}, draft=True)
 
-    assert reasons(api, report["id"]) == ["CONSENT_OUTSTANDING"]
+    problem = api.refused(f"/reports/{report['id']}/launch")
+    assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
+    assert way_out in problem["detail"]
+    assert ("consentUrl" in problem["detail"]) is (consent == HOSTED)
     api.post(f"/reports/{report['id']}/draft", {"consent": ATTESTED})
     assert launch(api, report["id"])["status"] == "RUNNING"
 
 
-@pytest.mark.parametrize("status", ["DECLINED", "EXPIRED", "WITHDRAWN"])
-def test_launch_is_refused_when_consent_is_refused(api: Api, status: str):
+@pytest.mark.parametrize(
+    ("status", "way_out"),
+    [
+        ("DECLINED", "edit the draft with a consent"),
+        ("WITHDRAWN", "edit the draft with a consent"),
+        ("EXPIRED", "/consent/resend"),
+    ],
+)
+def test_launch_is_refused_when_consent_is_refused(api: Api, status, way_out):
     report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
     Consent.objects.update(status=status)
 
-    assert reasons(api, report["id"]) == ["CONSENT_OUTSTANDING"]
+    problem = api.refused(f"/reports/{report['id']}/launch")
+    assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
+    assert way_out in problem["detail"]
 
 
 def test_launch_succeeds_with_hosted_consent_given(api: Api):

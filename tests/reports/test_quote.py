@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import HOSTED, Api, company, error_codes, person
+from tests.world.clients import HOSTED, NOT_OBTAINED, Api, company, error_codes, person
 from tests.world.orders import PAYER, count_rows, two_checks, with_value
 from verification.checks.models import CheckDefinition
 
@@ -77,9 +77,6 @@ def test_quote_shows_reused_results(api: Api):
     assert anew["total"] == kes(100)
 
 
-ATTESTED_LATER = {"mode": "CUSTOMER_ATTESTED", "obtained": False}
-
-
 @pytest.mark.parametrize(
     ("item", "gates", "status"),
     [
@@ -94,7 +91,7 @@ ATTESTED_LATER = {"mode": "CUSTOMER_ATTESTED", "obtained": False}
         ),
         ({**person(), "draft": True}, [], "DRAFT"),
         ({**person(), "draft": True, "consent": None}, ["CONSENT"], "DRAFT"),
-        ({**person(), "draft": True, "consent": ATTESTED_LATER}, ["CONSENT"], "DRAFT"),
+        ({**person(), "draft": True, "consent": NOT_OBTAINED}, ["CONSENT"], "DRAFT"),
         ({**company(), "draft": True, "consent": None}, [], "DRAFT"),
     ],
 )

@@ -38,6 +38,8 @@ ATTESTED = {
     "policyVersion": "2026-01",
 }
 HOSTED = {"mode": "SERVICE_HOSTED"}
+# Of a draft, to be attested later
+NOT_OBTAINED = {"mode": "CUSTOMER_ATTESTED", "obtained": False}
 
 
 def person(**subject: Any) -> dict[str, Any]:

@@ -124,8 +124,8 @@ _PROBLEM_KINDS = [
         409,
         "The report cannot be launched now",
         "The report is not a draft any more, or its consent or payment is outstanding.",
-        "See “reasons”. Wait for consent or payment and launch again; a report that is "
-        "not a draft needs no launch.",
+        "See “reasons”; the detail says what to do about each. Then launch again. A "
+        "report that is not a draft needs no launch.",
     ),
     ProblemKind(
         "report-not-editable",
@@ -170,7 +170,8 @@ _PROBLEM_KINDS = [
         "consent-not-resendable",
         409,
         "There is no consent link to send",
-        "The report asks its subject for nothing, or the subject has answered.",
+        "The report asks its subject for nothing on our page, or the subject has "
+        "answered.",
         "Read the consent state. An edit of a draft can ask for consent again.",
     ),
     ProblemKind(

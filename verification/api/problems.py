@@ -79,9 +79,6 @@ CODE_MEMBERS = (
 )
 SECONDS_UNTIL_AVAILABLE = "5"
 LAUNCH_REMEDIES = {
-    "CONSENT_OUTSTANDING": "Consent has not been given yet, or the subject objected "
-    "after it: send the subject the consentUrl, or edit the draft to attest a newer "
-    "one.",
     "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
     "paymentUrl. A draft that was free when it was made gets one by an edit.",
     "NOT_A_DRAFT": "Only a draft can be launched, and this report is one no more.",
@@ -237,7 +234,8 @@ def _too_many_tests(e: TooManyTests) -> Problem:
 
 
 def _not_launchable(e: NotLaunchable) -> Problem:
-    detail = " ".join(LAUNCH_REMEDIES[reason] for reason in e.reasons)
+    remedies = [LAUNCH_REMEDIES[r] for r in e.reasons if r in LAUNCH_REMEDIES]
+    detail = " ".join(filter(None, [e.consent_gap, *remedies]))
     return Problem("report-not-launchable", detail, reasons=e.reasons)
 
 

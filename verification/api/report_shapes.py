@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from verification import links
 from verification.api.content import PageQuery
 from verification.api.operations import PageEnvelope
+from verification.checks.events import consent_status_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.messages import access_link
 from verification.consents.models import (
@@ -212,7 +213,8 @@ class ConsentState(Shape):
 
     status: ConsentStatus
     consent_url: str | None = None
-    """The link for the subject, while hosted consent can be given."""
+    """The link for the subject, while hosted consent can be given; null for a draft
+    that names no consent yet, or one that is not obtained."""
     expires_at: Timestamp | None = None
     reason: str | None = None
     """Why the subject declined or withdrew, in their own words, or a code: `NOT_ME`
@@ -220,19 +222,24 @@ class ConsentState(Shape):
     parent or guardian has to consent). Null if they did not say."""
 
     @classmethod
-    def of(cls, consent: Consent | None, report: Report) -> Self:
+    def of(cls, report: Report, consent: Consent | None, status: str) -> Self:
         if consent is None:
-            return cls(status=ConsentStatus.NOT_REQUIRED)
+            return cls(status=ConsentStatus(status))
         hosted = consent.mode == Consent.Mode.SERVICE_HOSTED
         pending = consent.status == ConsentStatus.PENDING
         return cls(
-            status=ConsentStatus(consent.status),
+            status=ConsentStatus(status),
             consent_url=links.consent_url(consent.pk, consent.generation)
             if hosted and pending and not report.is_ended
             else None,
             expires_at=_end_of_request(consent),
             reason=reason_of(consent),
         )
+
+    @classmethod
+    def of_report(cls, report: Report) -> Self:
+        consent = getattr(report, "consent", None)
+        return cls.of(report, consent, consent_status_of(report))
 
 
 def _end_of_request(consent: Consent) -> datetime | None:
@@ -499,7 +506,7 @@ class ReportBody(Shape):
             subject=SubjectBody(**report.subject) if report.subject else None,
             purpose=report.purpose or None,
             check_results=[CheckResultBody.of(r, report) for r in results],
-            consent_state=ConsentState.of(getattr(report, "consent", None), report),
+            consent_state=ConsentState.of_report(report),
             payment_state=PaymentState.of(payment, report, total),
             failure=_failure(report),
             corrections=[CorrectionBody.of(one) for one in corrections],
@@ -521,7 +528,9 @@ class CreatedReport(Shape):
             id=made.report.pk,
             status=ReportStatus(made.report.status),
             payment_state=PaymentState.of(made.payment, made.report, made.total),
-            consent_state=ConsentState.of(made.consent, made.report),
+            consent_state=ConsentState.of(
+                made.report, made.consent, made.consent_status
+            ),
         )
 
 

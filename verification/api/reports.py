@@ -499,7 +499,7 @@ def build_body(
 
 def _consent_state(client: Client, report_id: UUID) -> ConsentState:
     report = _get_report(client, report_id)
-    return ConsentState.of(getattr(report, "consent", None), report)
+    return ConsentState.of_report(report)
 
 
 def _summaries(reports: list[Report]) -> list[ReportSummary]:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from verification.checks.models import CheckDefinition
-from verification.consents.models import ConsentStatus
+from verification.consents.models import Consent, ConsentStatus
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
@@ -176,8 +176,20 @@ def check_body(
 
 
 def consent_status_of(report: Report) -> str:
+    """Return the consent status of a stored report."""
     consent = getattr(report, "consent", None)
-    return consent.status if consent else ConsentStatus.NOT_REQUIRED.value
+    needing = report.results.filter(definition__requires_consent=True)
+    # No report is launched without a consent that its checks need.
+    is_needed = not consent and report.launched_at is None and needing.exists()
+    return consent_status(consent, is_needed=is_needed)
+
+
+def consent_status(consent: Consent | None, *, is_needed: bool) -> str:
+    """Return the status of a consent, or of a draft that names none yet."""
+    if consent:
+        return str(consent.status)
+    status = ConsentStatus.PENDING if is_needed else ConsentStatus.NOT_REQUIRED
+    return status.value
 
 
 def _new_event(

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
+from verification.checks.events import consent_status_of
 from verification.consents.decisions import record_expiry
 from verification.consents.messages import (
     access_link,
@@ -52,7 +53,12 @@ from verification.reports.links import (
     require_resend_interval,
 )
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.status import SUBJECT_ACTOR, lock_report, record_note
+from verification.reports.status import (
+    SUBJECT_ACTOR,
+    ConsentGap,
+    lock_report,
+    record_note,
+)
 from verification.values.clock import now
 from verification.values.masking import normalise_identifier
 from workspaces.models import Client
@@ -128,8 +134,15 @@ class ConsentLinks(ClientLinks[Consent]):
         if not (
             is_hosted and (is_draft or is_awaited) and row.status in UNANSWERED_STATUSES
         ):
+            is_unattested = waits and not is_hosted
+            message = ConsentGap.NOT_ATTESTED if is_unattested else ""
             status = ConsentStatus.EXPIRED if is_over else row.status
-            raise ConsentNotRenewable(status)
+            raise ConsentNotRenewable(status, message)
+
+    def absence(self, report: Report) -> ConsentNotRenewable:
+        status = consent_status_of(report)
+        is_needed = status == ConsentStatus.PENDING
+        return ConsentNotRenewable(status, ConsentGap.NOT_NAMED if is_needed else "")
 
     def cancel_messages(self, row: Consent) -> None:
         cancel_consent_requests(row)

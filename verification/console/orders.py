@@ -32,6 +32,7 @@ from verification.reports.drafts import as_item, edit_draft
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.launch import (
     check_retryable,
+    consent_gap,
     failed_checks,
     launch_blockers,
     quote_lines,
@@ -58,7 +59,7 @@ from verification.reports.request import (
     named_return_hosts,
     read_orders,
 )
-from verification.reports.status import NotRetryable, lock_report
+from verification.reports.status import ConsentGap, NotRetryable, lock_report
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
@@ -696,6 +697,7 @@ class Actions:
     launch: bool
     # Codes of why a draft cannot be launched
     blockers: list[str]
+    consent_gap: ConsentGap | None
     edit: bool
     cancel: bool
     retry: bool
@@ -712,6 +714,7 @@ def actions_of(report: Report) -> Actions:
     return Actions(
         launch=is_draft and not blockers,
         blockers=blockers,
+        consent_gap=consent_gap(report, results),
         edit=is_draft and report.subject is not None,
         cancel=not report.is_ended,
         retry=_is_retryable(report),

@@ -37,6 +37,7 @@ from verification.reports.links import NotRenewable, ResendTooSoon
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.request import InvalidRequest
 from verification.reports.status import (
+    ConsentGap,
     InvalidTransition,
     NotCancellable,
     NotLaunchable,
@@ -47,8 +48,22 @@ from workspaces.members import Permission, has_permission, require_present
 
 ENDED = gettext_lazy("It has ended, and stays as it is.")
 NOT_RETRYABLE = gettext_lazy("It has no failed check that could run again.")
+CONSENT_GAPS = {
+    ConsentGap.NOT_NAMED: gettext_lazy("It names no consent yet. Edit it to add one."),
+    ConsentGap.NOT_ATTESTED: gettext_lazy(
+        "Its consent is not attested yet. Edit it once you have the consent."
+    ),
+    ConsentGap.UNANSWERED: gettext_lazy("It waits for the consent of the subject."),
+    ConsentGap.EXPIRED: gettext_lazy(
+        "The subject did not answer in time. Send the link again."
+    ),
+    ConsentGap.REFUSED: gettext_lazy("The subject did not agree. Edit it to ask anew."),
+    ConsentGap.OBJECTED: gettext_lazy(
+        "The subject has objected. Edit it with a newer consent."
+    ),
+}
+# Without CONSENT_OUTSTANDING, as the gap says more
 LAUNCH_BLOCKERS = {
-    "CONSENT_OUTSTANDING": gettext_lazy("It waits for the consent of the subject."),
     "PAYMENT_OUTSTANDING": gettext_lazy("It waits for the payment."),
     "NOT_A_DRAFT": gettext_lazy("It is launched already."),
 }
@@ -76,7 +91,7 @@ def action_context(place: Place, report: Report) -> dict[str, Any]:
     actions = actions_of(report)
     return {
         "actions": actions,
-        "blockers": [LAUNCH_BLOCKERS[reason] for reason in actions.blockers],
+        "blockers": _blocker_texts(actions.blockers, actions.consent_gap),
         **links_of(report),
     }
 
@@ -93,7 +108,8 @@ def launch(place: Place, report: UUID) -> HttpResponse:
         verb = partial(launch_as_quoted, place.client, found.pk, digest)
         return _carry_out(place, found, verb, "launched", _("It is launched."))
     if not actions.launch:
-        return _refuse(place, found, _launch_refusal(actions.blockers))
+        blockers = _blocker_texts(actions.blockers, actions.consent_gap)
+        return _refuse(place, found, " ".join(blockers))
     lines, digest = quote_launch(place.client, found)
     total = sum((line.price for line in lines), Decimal(0))
     shown = {
@@ -193,11 +209,14 @@ def _refuse(place: Place, report: Report, why: str | Promise) -> HttpResponse:
 
 def _explain(refusal: Exception) -> str | Promise:
     if isinstance(refusal, NotLaunchable):
-        return _launch_refusal(refusal.reasons)
+        return " ".join(_blocker_texts(refusal.reasons, refusal.consent_gap))
     if isinstance(refusal, InvalidRequest):
         return " ".join(fault_text(fault, {}) for fault in refusal.faults)
     return next(text for kind, text in WORDS.items() if isinstance(refusal, kind))
 
 
-def _launch_refusal(reasons: Sequence[str]) -> str:
-    return " ".join(str(LAUNCH_BLOCKERS[reason]) for reason in reasons)
+def _blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
+    """Return why a draft cannot be launched, in words for members."""
+    texts = [CONSENT_GAPS[gap]] if gap else []
+    texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]
+    return [str(text) for text in texts]

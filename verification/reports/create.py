@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from verification import tracing
-from verification.checks.events import report_event
+from verification.checks.events import consent_status, report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.queue import assign_turns, wake_up_row
 from verification.consents.messages import consent_request
@@ -63,6 +63,7 @@ class NewReport:
 
     report: Report
     consent: Consent | None
+    consent_status: str
     payment: Payment | None
     total: Decimal
 
@@ -207,8 +208,10 @@ def _gather(
     if not order.draft:
         charges = [(row["id"], row["attempt"], row["price"]) for row in results]
         batch.movements += charge_movements(client, report, charges)
-    batch.events.append(_created_event(report, results, consent))
-    return NewReport(report, consent, payment, total(lines))
+    is_needed = any(line.definition.requires_consent for line in lines)
+    state = consent_status(consent, is_needed=is_needed)
+    batch.events.append(_created_event(report, results, state))
+    return NewReport(report, consent, state, payment, total(lines))
 
 
 def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Report:
@@ -309,15 +312,13 @@ def result_rows(
     ]
 
 
-def _created_event(
-    report: Report, results: list[Row], consent: Consent | None
-) -> NewEvent:
+def _created_event(report: Report, results: list[Row], consent_state: str) -> NewEvent:
     return report_event(
         Event.Name.REPORT_CREATED,
         str(report.pk),
         report,
         [(row["name"], ResultStatus.PENDING, row["id"]) for row in results],
-        consent_status=consent.status if consent else ConsentStatus.NOT_REQUIRED.value,
+        consent_status=consent_state,
     )
 
 

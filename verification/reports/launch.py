@@ -14,6 +14,7 @@ from verification.checks.models import CheckDefinition, CheckResult, ResultStatu
 from verification.checks.packages import package_of
 from verification.checks.queue import schedule_checks, wake_up
 from verification.checks.results import CHECK_ENDED
+from verification.consents.models import Consent, ConsentStatus
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.providers.registry import ORDER_AGAIN
@@ -34,6 +35,7 @@ from verification.reports.request import (
     no_source_reason,
 )
 from verification.reports.status import (
+    ConsentGap,
     NotLaunchable,
     NotRetryable,
     Transition,
@@ -60,7 +62,7 @@ def launch(client: Client, report_id: UUID) -> Report:
     report = lock_report(client, report_id)
     results = list(report.results.select_related("definition"))
     if reasons := launch_blockers(report, results):
-        raise NotLaunchable(report.status, reasons)
+        raise NotLaunchable(report.status, reasons, consent_gap(report, results))
     _require_subject(report)
     _require_available_checks(report, [result.definition for result in results])
     at = now()
@@ -85,18 +87,31 @@ def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
     """Return the codes of why this report cannot be launched now."""
     if report.status != ReportStatus.DRAFT:
         return ["NOT_A_DRAFT"]
-    reasons = []
-    consent = getattr(report, "consent", None)
-    is_needed = any(result.definition.requires_consent for result in results)
-    is_given = consent.is_given if consent else not is_needed
-    if consent and is_given and objected_since_consent(report):
-        is_given = False
-    if not is_given:
-        reasons.append("CONSENT_OUTSTANDING")
+    reasons = ["CONSENT_OUTSTANDING"] if consent_gap(report, results) else []
     payment = getattr(report, "payment", None)
     if payment and not (payment.is_settled and is_unrefunded(payment)):
         reasons.append("PAYMENT_OUTSTANDING")
     return reasons
+
+
+def consent_gap(report: Report, results: list[CheckResult]) -> ConsentGap | None:
+    """Return why the consent of a draft is outstanding, or None if it is not."""
+    if report.status != ReportStatus.DRAFT:
+        return None
+    consent = getattr(report, "consent", None)
+    if consent is None:
+        is_needed = any(result.definition.requires_consent for result in results)
+        return ConsentGap.NOT_NAMED if is_needed else None
+    if consent.is_given:
+        return ConsentGap.OBJECTED if objected_since_consent(report) else None
+    if consent.mode == Consent.Mode.CUSTOMER_ATTESTED:
+        return ConsentGap.NOT_ATTESTED
+    if consent.status in {ConsentStatus.DECLINED, ConsentStatus.WITHDRAWN}:
+        return ConsentGap.REFUSED
+    is_over = consent.expires_at is not None and consent.expires_at <= now()
+    if is_over or consent.status == ConsentStatus.EXPIRED:
+        return ConsentGap.EXPIRED
+    return ConsentGap.UNANSWERED
 
 
 def is_unrefunded(payment: Payment) -> bool:

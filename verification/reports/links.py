@@ -231,6 +231,10 @@ class ClientLinks(HostedLinks[ClientRow]):
         It is LOCKED, EXPIRED, or SOURCES_CHANGED since the subject agreed; else "".
         """
 
+    def absence(self, report: Report) -> NotRenewable:
+        """Return why a report without a row has no link to send."""
+        return self.not_renewable("NOT_REQUIRED")
+
     @transaction.atomic
     def resend(self, client: Client, report_id: UUID) -> Report:
         """Send a new link for the client. Raises as `renew`, or Report.DoesNotExist."""
@@ -238,7 +242,7 @@ class ClientLinks(HostedLinks[ClientRow]):
         rows = self.model.objects.select_for_update(no_key=True)
         row = rows.filter(report=report).first()
         if row is None:
-            raise self.not_renewable("NOT_REQUIRED")
+            raise self.absence(report)
         row.report = report
         self._replace(report, row)
         return report

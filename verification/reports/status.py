@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -81,14 +82,44 @@ class InvalidTransition(Exception):
         self.source, self.target = source, target
 
 
+class ConsentGap(StrEnum):
+    """Why the consent of a draft is outstanding, and the way out."""
+
+    NOT_NAMED = (
+        "The draft names no consent, and a check needs it: edit the draft with one."
+    )
+    NOT_ATTESTED = (
+        "The consent is not obtained yet: edit the draft with consent.obtained true, "
+        "and when and how, once you have it."
+    )
+    UNANSWERED = "The subject has not agreed yet: send the subject the consentUrl."
+    EXPIRED = (
+        "The subject did not answer in time: POST /reports/{id}/consent/resend sends "
+        "another link."
+    )
+    REFUSED = (
+        "The subject has declined or withdrawn: edit the draft with a consent to ask "
+        "anew."
+    )
+    OBJECTED = (
+        "The subject objected after the consent was given: edit the draft with a newer "
+        "one."
+    )
+
+
 class NotLaunchable(StatusRefusal):
-    """`reasons`: CONSENT_OUTSTANDING, PAYMENT_OUTSTANDING, NOT_A_DRAFT."""
+    """`reasons`: CONSENT_OUTSTANDING, PAYMENT_OUTSTANDING, NOT_A_DRAFT.
+
+    `consent_gap` says why the consent is outstanding.
+    """
 
     message = "A report that is {status} cannot be launched now."
 
-    def __init__(self, status: str, reasons: Sequence[str]) -> None:
+    def __init__(
+        self, status: str, reasons: Sequence[str], consent_gap: ConsentGap | None = None
+    ) -> None:
         super().__init__(status)
-        self.reasons = list(reasons)
+        self.reasons, self.consent_gap = list(reasons), consent_gap
 
 
 class NotEditable(StatusRefusal):
