@@ -4,9 +4,11 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
+
+from tests.world.clients import person
 
 STALLED = 12
 
@@ -81,6 +83,41 @@ def test_chunked_body_is_read(service, client):
 
     assert status == 400
     assert {e["pointer"] for e in problem["errors"]} == {"#/a", "#/reports"}
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b'3\r\n{"a\r\nxyz\r\n'])
+def test_malformed_chunks_are_refused_and_logged(service, client, body):
+    head = post(client, "/reports", "Transfer-Encoding: chunked", "X-Request-Id: bad")
+
+    status, problem = answer(send(service, head, body))
+
+    assert (status, problem["code"]) == (400, "malformed-body")
+    assert '"request_id":"bad"' in service.log()
+
+
+def test_stranger_with_a_large_body_is_answered_before_it_is_read(service, client):
+    head = post(client, "/reports", "Content-Length: 2000000")
+
+    status, problem = answer(send(service, head.replace(client.key, "made-up")))
+
+    assert (status, problem["code"]) == (401, "invalid-api-key")
+
+
+def test_bodies_of_strangers_leave_room_for_orders(service, client):
+    head = (
+        "POST /my-data HTTP/1.1\nHost: localhost\nContent-Length: {}\n"
+        "Content-Type: application/x-www-form-urlencoded"
+    )
+    with ExitStack() as stack:
+        for size in [9_900_001] * 26 + [65_000] * 40:
+            raw = stack.enter_context(send(service, head.format(size)))
+            raw.settimeout(2)
+            # The server stops to read what is larger than the form.
+            with suppress(OSError):
+                raw.sendall(b"x" * (size - 1))
+        quote = client.post("/reports/quote", {"reports": [person()] * 200})
+
+    assert quote.status_code == 200, quote.text
 
 
 def test_body_in_another_coding_is_refused(service, client):

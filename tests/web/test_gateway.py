@@ -8,7 +8,14 @@ import time
 import pytest
 
 from verification.web import gateway
-from verification.web.gateway import REFUSAL, Gateway, build_environ
+from verification.web.gateway import (
+    REFUSAL,
+    UNREAD,
+    BodyLimit,
+    Gateway,
+    Room,
+    build_environ,
+)
 from verification.web.middleware import refuse_briefly
 
 REFUSED = {"request-timeout": "408", "overloaded": "503"}
@@ -19,6 +26,13 @@ def echo(environ, start_response):
     code = environ.get(REFUSAL)
     start_response(f"{REFUSED.get(code, 400) if code else 200} x", [("X-A", "b")])
     return [code.encode() if code else environ["wsgi.input"].read()]
+
+
+LIMIT = BodyLimit(10_000, Room.STRANGERS, "a")
+
+
+def make_gate(app=echo, *, limit=LIMIT, **options):
+    return Gateway(app, limit_body=lambda environ: limit, **options)
 
 
 def scope(path="/b/x", headers=(), method="POST"):
@@ -74,25 +88,25 @@ def run(coroutine):
 
 @pytest.mark.parametrize("headers", [length(6), CHUNKED])
 def test_gateway_passes_the_whole_body_on(headers):
-    answer = run(send_request(Gateway(echo), [b"abc", b"def"], headers=headers))
+    answer = run(send_request(make_gate(echo), [b"abc", b"def"], headers=headers))
 
     assert answer == (200, b"abcdef")
 
 
 @pytest.mark.parametrize("headers", [length(5000), CHUNKED])
 def test_body_that_stops_is_refused_at_its_deadline(headers):
-    gate = Gateway(echo, body_seconds=0.1)
+    gate = make_gate(echo, body_seconds=0.1)
 
     assert run(send_request(gate, [b"ab", None], headers=headers)) == (
         408,
         b"request-timeout",
     )
-    assert gate.bodies_size == 0
+    assert not gate.held[Room.STRANGERS]
 
 
 def test_large_body_gets_more_time(monkeypatch):
     monkeypatch.setattr(gateway, "SLOWEST_RATE", 20)
-    gate = Gateway(echo, body_seconds=0.1)
+    gate = make_gate(echo, body_seconds=0.1)
     pieces = [b"x" * 10] * 10
 
     status, body = run(send_request(gate, pieces, pause=0.03, headers=length(100)))
@@ -100,39 +114,91 @@ def test_large_body_gets_more_time(monkeypatch):
     assert (status, len(body)) == (200, 100)
 
 
-def test_disconnected_client_gets_no_answer():
-    gate = Gateway(echo)
+def test_deadline_of_a_body_has_a_ceiling(monkeypatch):
+    monkeypatch.setattr(gateway, "MAX_BODY_SECONDS", 0.3)
+    gate = make_gate()
 
-    assert run(send_request(gate, [b"ab", Disconnect], headers=length(5))) is None
-    assert gate.bodies_size == 0
+    # Its size alone would give it 9 seconds more.
+    answer = run(
+        asyncio.wait_for(
+            send_request(gate, [b"x" * 9000, None], headers=length(9001)), 5
+        )
+    )
+
+    assert answer == (408, b"request-timeout")
 
 
-def test_gateway_limits_the_bytes_of_all_bodies():
+@pytest.mark.parametrize("headers", [length(5), CHUNKED])
+def test_body_that_breaks_off_is_malformed(headers):
+    gate = make_gate()
+
+    answer = run(send_request(gate, [b"ab", Disconnect], headers=headers))
+
+    assert answer == (400, b"malformed-body")
+    assert not gate.held[Room.STRANGERS]
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        (LIMIT, 503),
+        (BodyLimit(100, Room.STRANGERS, "b"), 503),
+        (BodyLimit(100, Room.KEYS, "a"), 200),
+    ],
+)
+def test_unfinished_bodies_fill_their_own_room_only(monkeypatch, limit, status):
+    bytes_of = dict.fromkeys(Room, (10, 10))
+    monkeypatch.setattr(gateway, "ROOM_BYTES", bytes_of)
+
     async def both():
-        gate = Gateway(echo, bodies_bytes=10)
+        gate = Gateway(echo, limit_body=lambda environ: limits.pop(0))
         slow = asyncio.create_task(
             send_request(gate, [b"x" * 8, None], headers=length(9))
         )
         await asyncio.sleep(0.05)
-        refused = await send_request(gate, [b"abc"], headers=length(3))
+        second = await send_request(gate, [b"abc"], headers=length(3))
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
-        return refused, await send_request(gate, [b"abc"], headers=length(3))
+        return second[0], (await send_request(gate, [b"abc"], headers=length(3)))[0]
 
-    assert run(both()) == ((503, b"overloaded"), (200, b"abc"))
-
-
-def test_chunked_body_is_read_up_to_the_limit(settings):
-    settings.MAX_UPLOAD_BYTES = 4
-    unread = [b"abc", b"def", None]
-
-    assert run(send_request(Gateway(echo), unread, headers=CHUNKED)) == (200, b"abcdef")
+    limits = [LIMIT, limit, limit]
+    assert run(both()) == (status, 200)
 
 
-def test_body_is_not_read_when_its_length_is_too_large(settings):
-    settings.MAX_UPLOAD_BYTES = 4
+def test_one_client_gets_a_share_of_its_room(monkeypatch):
+    monkeypatch.setattr(gateway, "ROOM_BYTES", dict.fromkeys(Room, (100, 10)))
 
-    assert run(send_request(Gateway(echo), [None], headers=length(5))) == (200, b"")
+    assert run(send_request(make_gate(), [b"x" * 11], headers=length(11))) == (
+        503,
+        b"overloaded",
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "pieces", "size"),
+    [(length(5), [None], b"5"), (CHUNKED, [b"abc", b"def", None], b"6")],
+)
+def test_body_is_not_read_above_its_limit(headers, pieces, size):
+    def tell(environ, start_response):
+        start_response("200 x", [])
+        body, told = environ["wsgi.input"].read(), environ["CONTENT_LENGTH"]
+        return [body, told.encode(), b" unread" if environ.get(UNREAD) else b""]
+
+    gate = make_gate(tell, limit=BodyLimit(4, Room.STRANGERS))
+
+    assert run(send_request(gate, pieces, headers=headers))[1] == size + b" unread"
+
+
+def test_limit_is_found_in_a_thread_when_it_needs_the_database():
+    def find():
+        found.append(threading.current_thread())
+        return BodyLimit(10, Room.KEYS)
+
+    found = []
+    gate = make_gate(limit=find)
+
+    assert run(send_request(gate, [b"abc"], headers=length(3))) == (200, b"abc")
+    assert found != [threading.main_thread()]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +210,7 @@ def test_body_is_not_read_when_its_length_is_too_large(settings):
     ],
 )
 def test_body_without_a_clear_length_is_refused(headers, code):
-    assert run(send_request(Gateway(echo), headers=headers)) == (400, code)
+    assert run(send_request(make_gate(echo), headers=headers)) == (400, code)
 
 
 class Busy:
@@ -172,7 +238,7 @@ def test_request_is_refused_when_no_thread_is_free_in_time():
     busy = Busy()
 
     async def many():
-        gate = Gateway(busy, threads=2, wait_seconds=0.1)
+        gate = make_gate(busy, threads=2, wait_seconds=0.1)
         begun = [
             asyncio.create_task(send_request(gate, path=f"/busy/{n}")) for n in range(2)
         ]
@@ -193,7 +259,7 @@ def test_request_is_refused_at_once_when_many_wait():
     busy = Busy()
 
     async def many():
-        gate = Gateway(busy, threads=2, max_waiting=3, wait_seconds=10)
+        gate = make_gate(busy, threads=2, max_waiting=3, wait_seconds=10)
         begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12345"]
         await asyncio.sleep(0.05)
         late, seconds = await send_many(gate, ["/late"] * 8)
@@ -216,7 +282,7 @@ def test_fewer_requests_wait_when_requests_are_slow():
         return echo(environ, start_response)
 
     async def count_served(path):
-        gate = Gateway(sleep, threads=2, wait_seconds=10)
+        gate = make_gate(sleep, threads=2, wait_seconds=10)
         # These show how long a request takes.
         await send_many(gate, [path] * 16)
         answers, _ = await send_many(gate, [path] * 100)
@@ -232,7 +298,7 @@ def test_watchers_are_answered_when_no_thread_is_free(path):
     busy = Busy()
 
     async def watch():
-        gate = Gateway(busy, threads=1, max_waiting=1)
+        gate = make_gate(busy, threads=1, max_waiting=1)
         begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12"]
         await asyncio.sleep(0.05)
         answer = await send_request(gate, path=path, method="GET")
@@ -249,7 +315,7 @@ def test_refusals_that_are_slow_end_in_answers():
         return echo(environ, start_response)
 
     async def refuse_many():
-        gate = Gateway(slow, max_waiting=0)
+        gate = make_gate(slow, max_waiting=0)
         statuses = []
 
         async def send(message):
@@ -278,7 +344,7 @@ def test_many_refusals_are_brief(monkeypatch, path, content_type):
         sent.append(message)
 
     async def refuse():
-        gate = Gateway(echo, refuse_briefly=refuse_briefly, max_waiting=0)
+        gate = make_gate(echo, refuse_briefly=refuse_briefly, max_waiting=0)
         await gate(scope(path, method="GET"), None, send)
 
     run(refuse())
@@ -331,7 +397,7 @@ def test_streamed_answer_is_sent_piece_by_piece():
         start_response("200 OK", [])
         return pieces
 
-    assert run(send_request(Gateway(streamed), method="GET")) == (200, b"one,two")
+    assert run(send_request(make_gate(streamed), method="GET")) == (200, b"one,two")
     assert pieces.is_closed
 
 
@@ -386,7 +452,7 @@ def test_answers_are_made_while_slow_clients_read_long_ones(monkeypatch):
         return answer, ends
 
     numbers = Numbers()
-    gate = Gateway(endless(numbers), threads=1)
+    gate = make_gate(endless(numbers), threads=1)
     answer, ends = run(with_readers())
 
     assert answer[0] == 200
@@ -411,7 +477,7 @@ def test_long_answer_ends_when_its_client_has_gone():
         await asyncio.wait_for(gate(scope("/numbers", method="GET"), receive, send), 5)
 
     numbers = Numbers()
-    gate = Gateway(endless(numbers))
+    gate = make_gate(endless(numbers))
     run(leave())
 
     assert numbers.is_closed

@@ -241,7 +241,8 @@ _PROBLEM_KINDS = [
         "request-timeout",
         408,
         "The body came too slowly",
-        "The body was not complete in 20 seconds and a second for each 1,000 bytes.",
+        "The body was not complete in 20 seconds and a second for each 1,000 bytes, or "
+        "in 10 minutes.",
         "Send the request again, over a faster connection or with a smaller body.",
     ),
     ProblemKind(

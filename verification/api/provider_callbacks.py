@@ -185,8 +185,10 @@ def _receive_callback(
     source = provider_named(adapter.name)
     if not isinstance(source, adapter):
         return JsonResponse({"error": "not configured"}, status=404)
-    body = request.read(MAX_CALLBACK_BYTES + 1)
-    if len(body) > MAX_CALLBACK_BYTES:
+    try:
+        check_content_length(request, MAX_CALLBACK_BYTES)
+        body = read_limited(request, MAX_CALLBACK_BYTES)
+    except Problem:
         return JsonResponse({"error": "too large"}, status=413)
     try:
         take(source, body)

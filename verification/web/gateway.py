@@ -1,8 +1,10 @@
 """The gate in front of Django, which makes an ASGI application of its WSGI one.
 
 The gate reads a request whole before a thread of Django sees it, so a client that sends
-its body drop by drop holds a connection and no thread. It drops headers with `_` in the
-name, because Django would read `X_Forwarded_For` as `X-Forwarded-For`.
+its body drop by drop holds a connection and no thread. Before it reads, it learns how
+large the body may be and whose room it takes (`bodies.py`), so strangers never take the
+room of clients. It drops headers with `_` in the name, because Django would read
+`X_Forwarded_For` as `X-Forwarded-For`.
 
 It limits how many requests wait for a thread. If more arrive than the threads can work
 on, it refuses the rest with 503 at once: otherwise each of them would wait longer than
@@ -18,22 +20,22 @@ import io
 import random
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from django.conf import settings
-
 THREADS = 8
-# A body may take this long, and a second more for each SLOWEST_RATE bytes of it.
+# A body may take this long, and a second more for each SLOWEST_RATE bytes of it, up to
+# MAX_BODY_SECONDS: time for a document of 10 MB over a line of 18 KB/s.
 BODY_SECONDS = 20
 SLOWEST_RATE = 1000
-# The limit for all request bodies in this process at one time.
-MAX_BODIES_BYTES = 128 * 1024 * 1024
+MAX_BODY_SECONDS = 600
+MIB = 1024 * 1024
 # A new request is refused if those that wait need longer than this.
 MAX_DELAY_SECONDS = 0.5
 # A request that has waited this long all the same is refused, too.
@@ -65,6 +67,9 @@ WATCHER_PATHS = {"/readyz", "/metrics"}
 MAX_WATCHERS = 16
 # The key in the environ under which `RefusalMiddleware` finds the problem's code.
 REFUSAL = "verification.refusal"
+# The key in the environ of a request whose body is larger than its limit. The body is
+# not there, and CONTENT_LENGTH says that it is too large.
+UNREAD = "verification.unread"
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -72,12 +77,39 @@ Send = Callable[[Message], Awaitable[None]]
 Environ = dict[str, Any]
 
 
+T = TypeVar("T")
+
+
 class _RequestRefused(Exception):
     """`args[0]` is the code of the problem."""
 
 
-class _ClientDisconnected(Exception):
-    """The client closed the connection."""
+class Room(StrEnum):
+    """The clients who share a limit for their unfinished bodies."""
+
+    KEYS = "keys"
+    # Members, staff, and subjects on their pages.
+    PEOPLE = "people"
+    PROVIDERS = "providers"
+    STRANGERS = "strangers"
+
+
+# Bytes of the bodies that a process holds at one time: of all in a room, and of one.
+ROOM_BYTES = {
+    Room.KEYS: (48 * MIB, 24 * MIB),
+    Room.PEOPLE: (48 * MIB, 24 * MIB),
+    Room.PROVIDERS: (16 * MIB, 16 * MIB),
+    Room.STRANGERS: (16 * MIB, 2 * MIB),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """The size that a body may have, and the client who holds it in a room."""
+
+    size: int
+    room: Room
+    holder: str = ""
 
 
 @dataclass(slots=True)
@@ -96,18 +128,19 @@ class Gateway:
         self,
         wsgi: Callable[..., Iterable[bytes]],
         *,
+        limit_body: Callable[[Environ], BodyLimit | Callable[[], BodyLimit]],
         refuse_briefly: Callable[[Environ], Response] | None = None,
         threads: int = THREADS,
         body_seconds: float = BODY_SECONDS,
-        bodies_bytes: int = MAX_BODIES_BYTES,
         max_waiting: int = MAX_WAITING,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self.wsgi = wsgi
+        self.limit_body = limit_body
         self.refuse_briefly = refuse_briefly or refuse_in_text
         self.body_seconds = body_seconds
-        self.bodies_bytes = bodies_bytes
-        self.bodies_size = 0
+        # The bytes of unfinished bodies, by room and by holder.
+        self.held: dict[Room, Counter[str]] = {room: Counter() for room in Room}
         self.refusals = 0
         self.threads = _Threads("django", threads, max_waiting, wait_seconds)
         self.watcher_thread = _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
@@ -121,13 +154,10 @@ class Gateway:
         environ = build_environ(scope)
         body = _Body(self, receive)
         try:
-            try:
-                await body.read_for(environ)
-                answer = await self._serve(environ)
-            except _RequestRefused as refusal:
-                answer = await self._refuse(environ, refusal.args[0])
-        except _ClientDisconnected:
-            return
+            await body.read_for(environ)
+            answer = await self._serve(environ)
+        except _RequestRefused as refusal:
+            answer = await self._refuse(environ, refusal.args[0])
         finally:
             body.release()
         if answer.pieces is not None:
@@ -135,6 +165,11 @@ class Gateway:
         else:
             await send(_response_start(answer))
             await send({"type": "http.response.body", "body": answer.body})
+
+    async def find_limit(self, environ: Environ) -> BodyLimit:
+        """Return the limit of the body, or raise _RequestRefused."""
+        limit = self.limit_body(environ)
+        return limit if isinstance(limit, BodyLimit) else await self.threads.run(limit)
 
     async def _serve(self, environ: Environ) -> Response:
         if environ["PATH_INFO"] == LIVENESS_PATH:
@@ -223,11 +258,11 @@ class _Threads:
         self._max_waiting = max_waiting
         self._wait_seconds = wait_seconds
         # The oldest first; some may have begun.
-        self._waiting: deque[Future[Response]] = deque()
+        self._waiting: deque[Future[Any]] = deque()
         # The moving average of the time that a thread works on a request.
         self._seconds = 0.0
 
-    async def run(self, work: Callable[[], Response]) -> Response:
+    async def run(self, work: Callable[[], T]) -> T:
         """Run the work in a thread, or raise _RequestRefused."""
         if not self._has_room():
             raise _RequestRefused("overloaded")
@@ -244,7 +279,7 @@ class _Threads:
             # An answer may be large.
             self._forget_begun()
 
-    def _measure(self, work: Callable[[], Response]) -> Response:
+    def _measure(self, work: Callable[[], T]) -> T:
         began = time.monotonic()
         try:
             return work()
@@ -272,6 +307,7 @@ class _Body:
         self.gateway = gateway
         self.receive = receive
         self.size = 0
+        self.limit = BodyLimit(0, Room.STRANGERS)
 
     async def read_for(self, environ: Environ) -> None:
         """Put the body into the environ, or raise _RequestRefused."""
@@ -283,12 +319,17 @@ class _Body:
             raise _RequestRefused("unsupported-media-type")
         if not (length.isdigit() if coding is None else length == ""):
             raise _RequestRefused("malformed-body")
-        # Django refuses a body whose stated length is too large, so it is not read.
-        if coding is None and int(length) > settings.MAX_UPLOAD_BYTES:
+        self.limit = await self.gateway.find_limit(environ)
+        # Django refuses a body by its length, so one that is too large is not read.
+        if coding is None and int(length) > self.limit.size:
+            environ[UNREAD] = True
             return
         pieces = await self._pieces()
         environ["CONTENT_LENGTH"] = str(self.size)
-        environ["wsgi.input"] = io.BytesIO(b"".join(pieces))
+        if self.size > self.limit.size:
+            environ[UNREAD] = True
+        else:
+            environ["wsgi.input"] = io.BytesIO(b"".join(pieces))
 
     async def _pieces(self) -> list[bytes]:
         pieces: list[bytes] = []
@@ -298,26 +339,29 @@ class _Body:
                 while True:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise _ClientDisconnected
+                        # The client has gone, or its chunks are malformed.
+                        raise _RequestRefused("malformed-body")
                     pieces.append(message.get("body", b""))
                     self._count(len(pieces[-1]))
-                    # Django needs no more to see that the body is too large.
                     is_last = not message.get("more_body", False)
-                    if is_last or self.size > settings.MAX_UPLOAD_BYTES:
+                    if is_last or self.size > self.limit.size:
                         return pieces
-                    more = self.size / SLOWEST_RATE
-                    limit.reschedule(begun + self.gateway.body_seconds + more)
+                    seconds = self.gateway.body_seconds + self.size / SLOWEST_RATE
+                    limit.reschedule(begun + min(seconds, MAX_BODY_SECONDS))
         except TimeoutError:
             raise _RequestRefused("request-timeout") from None
 
     def _count(self, size: int) -> None:
         self.size += size
-        self.gateway.bodies_size += size
-        if self.gateway.bodies_size > self.gateway.bodies_bytes:
+        held = self.gateway.held[self.limit.room]
+        held[self.limit.holder] += size
+        room, share = ROOM_BYTES[self.limit.room]
+        if held.total() > room or held[self.limit.holder] > share:
             raise _RequestRefused("overloaded")
 
     def release(self) -> None:
-        self.gateway.bodies_size -= self.size
+        # Only positive counts stay.
+        self.gateway.held[self.limit.room] -= Counter({self.limit.holder: self.size})
 
 
 def retry_after() -> str:

@@ -46,6 +46,12 @@ from verification.golive.documents import StorageUnavailable
 from verification.hosted import pages as hosted
 from verification.values.local_time import NAIROBI
 from verification.web import gateway, metrics, pages, request_records, static_files
+from verification.web.bodies import (
+    CALLBACK_PATHS,
+    HOSTED_PATHS,
+    USER_PATHS,
+    page_limit,
+)
 from verification.web.request import bearer_token, is_api, request_id
 from workspaces import keys
 
@@ -61,12 +67,7 @@ TEST_PREFIX = "vrf_test_"
 PROBES = {"/healthz", "/readyz"}
 UNTRACED = {*PROBES, "/metrics"}
 # These paths are for programs, as the API is.
-PROGRAM_PATHS = ("/metrics", "/callbacks/")
-HOSTED_PATHS = ("/b/", "/c/", "/my-data", "/p/", "/r/", "/sandbox/checkout/", "/t/")
-USER_PATHS = ("/admin/", "/console/", "/accounts/")
-MAX_HOSTED_FORM_BYTES = 64 * 1024
-# The one hosted form that takes documents
-UPLOAD_PATH = re.compile(r"/c/v/[0-9a-f-]{36}/data/wrong/[0-9a-f-]{36}")
+PROGRAM_PATHS = ("/metrics", CALLBACK_PATHS)
 # Characters that mail programs and people append to a link by mistake.
 LINK_ENDINGS = "/.,;:!?'\")>]}*_»”\u2019… \t\r\n"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
@@ -415,15 +416,14 @@ class FormMiddleware(_Middleware):
 
 def _refuse_form(request: HttpRequest) -> HttpResponse | None:
     path, length = request.path_info, request.META.get("CONTENT_LENGTH") or ""
-    size = int(length) if length.isdigit() else 0
-    if path.startswith(USER_PATHS) and size > settings.MAX_UPLOAD_BYTES:
-        return console.too_large(request)
-    if not path.startswith(HOSTED_PATHS):
+    most, is_hosted = page_limit(path), path.startswith(HOSTED_PATHS)
+    if most is not None and length.isdigit() and int(length) > most:
+        return hosted.too_large(request) if is_hosted else console.too_large(request)
+    if most is not None and gateway.UNREAD in request.META:
+        # Only somebody who has logged in, or opened a link, may send that much.
+        return pages.csrf_failure(request)
+    if not is_hosted:
         return None
-    is_upload = UPLOAD_PATH.fullmatch(path)
-    most = settings.MAX_UPLOAD_BYTES if is_upload else MAX_HOSTED_FORM_BYTES
-    if size > most:
-        return hosted.too_large(request)
     try:
         # Parse the form here: an error in a later middleware would get no page.
         _ = request.POST

@@ -1,0 +1,117 @@
+"""How large the body of a request may be, and whose room in the gate it takes.
+
+The gate asks before it reads (`gateway.py`). A key or session counts if the database
+knows it: anybody can make up a key with a right checksum. The body of an unknown client
+has the limit of a hosted form, even where a known client may send more.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import Error, close_old_connections
+from django.http import HttpRequest
+from django.urls.converters import UUIDConverter
+
+from verification.accounts.sessions import SessionStore
+from verification.api.provider_callbacks import MAX_CALLBACK_BYTES, MAX_EVENT_BYTES
+from verification.hosted.subject_data import subject_pages
+from verification.web.gateway import BodyLimit, Environ, Room
+from verification.web.request import bearer_token, client_address, is_api
+from workspaces import keys
+from workspaces.rate_limits import network_of
+
+EVENT_PATH = "/api/v1/webhooks/payment-provider"
+CALLBACK_PATHS = "/callbacks/"
+HOSTED_PATHS = ("/b/", "/c/", "/my-data", "/p/", "/r/", "/sandbox/checkout/", "/t/")
+USER_PATHS = ("/admin/", "/console/", "/accounts/")
+MAX_FORM_BYTES = 64 * 1024
+# The one hosted form that takes documents
+UPLOAD_PATH = re.compile(
+    f"/c/v/({UUIDConverter.regex})/data/wrong/{UUIDConverter.regex}"
+)
+# A key that the database knows is not looked up again for this long.
+KNOWN_SECONDS = 60
+MAX_KNOWN = 10_000
+# The digest of a known key, and until when it counts.
+_known: dict[bytes, float] = {}
+
+
+def page_limit(path: str) -> int | None:
+    """Return the bytes that a form of this page may have, or None for other paths."""
+    if path.startswith(USER_PATHS) or UPLOAD_PATH.fullmatch(path):
+        return settings.MAX_UPLOAD_BYTES
+    return MAX_FORM_BYTES if path.startswith(HOSTED_PATHS) else None
+
+
+def limit_body(environ: Environ) -> BodyLimit | Callable[[], BodyLimit]:
+    """Return the limit, or the function that finds it in the database."""
+    # A request changes its environ.
+    request = WSGIRequest({**environ})
+    path = request.path_info
+    if path == EVENT_PATH:
+        return BodyLimit(MAX_EVENT_BYTES, Room.PROVIDERS)
+    if path.startswith(CALLBACK_PATHS):
+        return BodyLimit(MAX_CALLBACK_BYTES, Room.PROVIDERS)
+    if is_api(request):
+        return _limit_by_key(request)
+    if path.startswith(USER_PATHS) and settings.SESSION_COOKIE_NAME in request.COOKIES:
+        return lambda: _ask_database(request, _limit_by_session)
+    upload = UPLOAD_PATH.fullmatch(path)
+    if upload and subject_pages.cookie.value_of(request, UUID(upload[1])) is not None:
+        return _person(upload[1])
+    return _stranger(request)
+
+
+def _limit_by_key(request: HttpRequest) -> BodyLimit | Callable[[], BodyLimit]:
+    token = bearer_token(request) or ""
+    if not keys.is_well_formed(token):
+        return _stranger(request)
+    digest = keys.digest(token)
+    known = BodyLimit(settings.MAX_BODY_BYTES, Room.KEYS, digest.hex())
+    if _known.get(digest, 0) > time.monotonic():
+        return known
+
+    def find_key(request: HttpRequest) -> BodyLimit:
+        if keys.find(token) is None:
+            return _stranger(request)
+        if len(_known) >= MAX_KNOWN:
+            _known.clear()
+        _known[digest] = time.monotonic() + KNOWN_SECONDS
+        return known
+
+    return lambda: _ask_database(request, find_key)
+
+
+def _limit_by_session(request: HttpRequest) -> BodyLimit:
+    key = request.COOKIES[settings.SESSION_COOKIE_NAME]
+    user = SessionStore(key).get(SESSION_KEY)
+    return _person(user) if user else _stranger(request)
+
+
+def _person(holder: str) -> BodyLimit:
+    return BodyLimit(settings.MAX_UPLOAD_BYTES, Room.PEOPLE, holder)
+
+
+def _stranger(request: HttpRequest) -> BodyLimit:
+    network = network_of(str(client_address(request)))
+    return BodyLimit(MAX_FORM_BYTES, Room.STRANGERS, network)
+
+
+def _ask_database(
+    request: HttpRequest, find: Callable[[HttpRequest], BodyLimit]
+) -> BodyLimit:
+    try:
+        return find(request)
+    except Error:
+        # The database is away, which the view says, or the cookie is no text.
+        return _stranger(request)
+    finally:
+        # As at the end of a request, because the thread serves others next.
+        close_old_connections()
