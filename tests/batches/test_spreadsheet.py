@@ -1,6 +1,7 @@
 """Files of members are read as people mean them, and hostile ones are refused."""
 
 import io
+import resource
 from datetime import date, datetime, time
 
 import pytest
@@ -189,6 +190,37 @@ def test_workbook_that_unpacks_to_much_is_refused():
     assert len(bomb) < 100_000
 
     assert fault_of("a.xlsx", bomb) == Fault.BOMB
+
+
+@pytest.mark.parametrize(
+    ("part", "end", "elements"),
+    [
+        ("xl/styles.xml", b"</cellXfs>", b"<xf/>" * 2_000_000),
+        ("xl/styles.xml", b"</fonts>", b"<font/>" * 100_000),
+        ("xl/workbook.xml", b"</sheets>", b"<sheet/>" * 100_000),
+        (SHEET, b"</sheetData>", b"<row>" + b"<c/>" * 2_000_000 + b"</row>"),
+    ],
+)
+def test_workbook_with_very_many_elements_is_refused_before_it_is_read(
+    part, end, elements
+):
+    content = xlsx_file(*ROWS)
+    grown = part_of(content, part).replace(end, elements + end)
+    bomb = repack(content, {part: grown})
+    assert len(bomb) < 30_000
+
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert fault_of("a.xlsx", bomb) == Fault.BOMB
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime < 1
+
+
+def test_large_workbook_of_a_member_is_read():
+    header = [f"Heading {number}" for number in range(100)]
+    rows = [[f"Person {n}" for _ in header] for n in range(500)]
+    sheet = read_sheet("a.xlsx", xlsx_file(header, *rows))
+
+    assert [cell.text for cell in sheet.rows[499].cells] == rows[499]
 
 
 def test_workbook_with_a_document_type_is_refused():

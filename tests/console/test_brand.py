@@ -13,7 +13,7 @@ from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.console import brand as brand_pages
 from verification.golive import inspection
-from verification.golive.inspection import machine_lock
+from verification.golive.inspection import DOCUMENTS
 from verification.reports.models import Report
 from workspaces.brands import bar_brand
 from workspaces.models import Brand
@@ -201,7 +201,7 @@ def test_logos_are_limited_by_the_minute(owner, monkeypatch):
 
 
 def test_logo_is_refused_while_the_machine_is_busy(owner, monkeypatch):
-    with machine_lock():
+    with DOCUMENTS.machine_lock():
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         refused = owner.post(PAGE, {**FORM, "logo": uploaded()})
 

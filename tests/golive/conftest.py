@@ -4,7 +4,8 @@ from tests.console.conftest import admin as admin
 from tests.console.conftest import owner as owner
 from tests.console.conftest import stranger as stranger
 from tests.console.conftest import viewer as viewer
-from verification.golive import inspection
+from verification.batches.spreadsheet import WORKBOOKS
+from verification.golive.inspection import DOCUMENTS
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +21,11 @@ def own_folder(settings, tmp_path):
 
 @pytest.fixture(autouse=True)
 def own_lock_file(monkeypatch, tmp_path):
-    """Use a lock file of this test, so that other processes do not block it."""
-    (tmp_path / "turn").touch()
-    monkeypatch.setattr(inspection, "LOCK_FILE", tmp_path / "turn")
+    """Use lock files of this test, so that other processes do not block it."""
+    for inspector in (DOCUMENTS, WORKBOOKS):
+        file = tmp_path / inspector.module
+        file.touch()
+        monkeypatch.setattr(inspector, "lock_file", file)
 
 
 @pytest.fixture(autouse=True)

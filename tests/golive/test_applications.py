@@ -33,7 +33,7 @@ from verification.console import golive
 from verification.console.forms import DOCUMENT_LABELS
 from verification.golive import applications, decisions, inspection
 from verification.golive.documents import read_content
-from verification.golive.inspection import Fault, machine_lock
+from verification.golive.inspection import DOCUMENTS, Fault
 from verification.golive.models import Application, Document, DocumentKind
 from verification.golive.uploads import FAULT_MESSAGES
 from verification.reports.models import Report
@@ -134,7 +134,7 @@ def test_uploads_are_limited_by_account_and_workspace(
 
 def test_upload_is_refused_while_the_machine_is_busy(owner, monkeypatch):
     owner.post("golive-company", COMPANY)
-    with machine_lock():
+    with DOCUMENTS.machine_lock():
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
 

@@ -12,15 +12,16 @@ from pypdf import PdfReader
 from tests.golive import files
 from tests.golive.applications import COMPANY
 from tests.golive.files import pdf, picture
+from verification.batches.spreadsheet import WORKBOOKS
 from verification.console import golive
 from verification.golive import inspection
 from verification.golive.inspection import (
+    DOCUMENTS,
     MAX_BYTES,
     Busy,
     Fault,
     Unacceptable,
     inspect,
-    machine_lock,
 )
 from verification.golive.uploads import FAULT_MESSAGES
 
@@ -217,8 +218,9 @@ def test_large_scan_is_reduced():
 
 def test_machine_inspects_one_file_at_a_time(monkeypatch):
     sent = ("a.pdf", "application/pdf", files.pdf())
+    monkeypatch.setattr(inspection, "WAIT_SECONDS", 60)
     with ThreadPoolExecutor(2) as another:
-        with machine_lock():
+        with DOCUMENTS.machine_lock():
             waiting = another.submit(inspect, *sent)
             another.submit(inspect, *sent)
             with pytest.raises(TimeoutError):
@@ -227,10 +229,18 @@ def test_machine_inspects_one_file_at_a_time(monkeypatch):
             with pytest.raises(Busy):
                 inspect(*sent)
             assert fault("a.txt", "text/plain", files.pdf()) == Fault.LIES
-        assert waiting.result(20).content
+        assert waiting.result(60).content
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0.1)
-        with machine_lock(), pytest.raises(Busy):
+        with DOCUMENTS.machine_lock(), pytest.raises(Busy):
             another.submit(inspect, *sent).result()
+
+
+def test_workbook_delays_no_document(monkeypatch):
+    monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
+    with WORKBOOKS.machine_lock():
+        assert inspect("a.pdf", "application/pdf", files.pdf()).content
+        with pytest.raises(Busy):
+            WORKBOOKS.run("xlsx", b"")
 
 
 def test_slow_inspection_raises_busy(monkeypatch):

@@ -27,12 +27,13 @@ from verification.batches.cells import (
 from verification.golive.inspection import (
     MAX_BYTES,
     Fault,
+    Inspector,
     Unacceptable,
     refuse_infected,
-    run_inspector,
 )
 from verification.values.formats import FORMULA_PREFIXES, escape_formula
 
+WORKBOOKS = Inspector("verification.batches.inspector")
 CSV, XLSX = "csv", "xlsx"
 MEDIA_TYPES = {
     CSV: "text/csv; charset=utf-8",
@@ -99,7 +100,7 @@ def read_sheet(name: str, content: bytes) -> Sheet:
 
 
 def _read_xlsx(content: bytes) -> list[Line]:
-    answer = run_inspector("verification.batches.inspector", XLSX, content)
+    answer = WORKBOOKS.run(XLSX, content)
     return [
         Line(number, [Cell(_unescape(text), Kind(kind)) for text, kind in cells])
         for number, cells in orjson.loads(answer)

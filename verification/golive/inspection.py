@@ -7,8 +7,8 @@ The extension and the declared type have to agree with the content. Pictures are
 without metadata and hidden data.
 
 A separate process reads the file (`inspector`), because a few kilobytes can unpack to
-hundreds of megabytes. A machine inspects one file at a time. `run_inspector` also runs
-the inspector of spreadsheets (`batches.inspector`).
+hundreds of megabytes. A machine runs each `Inspector` for one file at a time: this one
+and that of workbooks (`batches.inspector`), which delays no document.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ CPU_SECONDS = 8
 WALL_SECONDS = 20
 MAX_OUTPUT = 32 * 1024 * 1024
 WAIT_SECONDS = 3.0
-# Every process on this machine can lock this file. Nothing writes to it.
-LOCK_FILE = Path(__file__)
-INSPECTOR = "verification.golive.inspector"
+ROOT = Path(__file__).parents[2]
 # The inspector must not get the service's secrets from the environment.
 INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -49,8 +47,6 @@ SIGNATURES = {b"%PDF-": PDF, b"\xff\xd8\xff": JPEG, b"\x89PNG\r\n\x1a\n": PNG}
 TYPE_BY_EXTENSION = {".pdf": PDF, ".jpg": JPEG, ".jpeg": JPEG, ".png": PNG}
 # Content types of browsers that do not know the type.
 UNDECLARED = {"", "application/octet-stream"}
-# At most two threads of a process inspect a file or wait for that.
-_slots = BoundedSemaphore(2)
 
 
 class Fault(StrEnum):
@@ -91,7 +87,7 @@ class InspectedFile:
 def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
     """Check a file and return what to store. Raises Unacceptable and Busy."""
     content_type = _check_type(name, declared, content, MAX_BYTES)
-    clean = run_inspector(INSPECTOR, content_type, content)
+    clean = DOCUMENTS.run(content_type, content)
     # A PDF is stored unchanged, with its signatures.
     return InspectedFile(content_type, content if content_type == PDF else clean)
 
@@ -101,7 +97,7 @@ def inspect_logo(name: str, declared: str, content: bytes) -> bytes:
     content_type = _check_type(name, declared, content, MAX_LOGO_BYTES)
     if content_type == PDF:
         raise Unacceptable(Fault.UNKNOWN)
-    return run_inspector(INSPECTOR, content_type + AS_LOGO, content)
+    return DOCUMENTS.run(content_type + AS_LOGO, content)
 
 
 def _check_type(name: str, declared: str, content: bytes, limit: int) -> str:
@@ -118,16 +114,45 @@ def _check_type(name: str, declared: str, content: bytes, limit: int) -> str:
     return content_type
 
 
-def run_inspector(module: str, kind: str, content: bytes) -> bytes:
-    """Let a process with limits read the file; return what it makes of it.
+class Inspector:
+    """A process with limits that reads one file at a time on this machine."""
 
-    `module` is one that calls `answer_within_limits`. Raises Unacceptable and Busy.
-    """
-    with _inspection_slot():
-        with machine_lock():
-            made = _run(module, kind, content)
-        refuse_infected(content)
-    return made
+    def __init__(self, module: str) -> None:
+        # It calls `answer_within_limits`.
+        self.module = module
+        # At most two threads of this process inspect a file or wait for that.
+        self._slots = BoundedSemaphore(2)
+        # Every process on this machine can lock this file. Nothing writes to it.
+        self.lock_file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+
+    def run(self, kind: str, content: bytes) -> bytes:
+        """Return what the process makes of the file. Raises Unacceptable and Busy."""
+        if not self._slots.acquire(blocking=False):
+            raise Busy
+        try:
+            with self.machine_lock():
+                made = _run(self.module, kind, content)
+            refuse_infected(content)
+            return made
+        finally:
+            self._slots.release()
+
+    @contextmanager
+    def machine_lock(self) -> Iterator[None]:
+        """Hold the lock of the machine. Raises Busy after WAIT_SECONDS.
+
+        A file lock needs no database, and ends with its process.
+        """
+        with self.lock_file.open("rb") as lock:
+            deadline = time.monotonic() + WAIT_SECONDS
+            while not _try_lock(lock.fileno()):
+                if time.monotonic() > deadline:
+                    raise Busy
+                time.sleep(0.05)
+            yield
+
+
+DOCUMENTS = Inspector("verification.golive.inspector")
 
 
 def refuse_infected(content: bytes) -> None:
@@ -140,32 +165,6 @@ def refuse_infected(content: bytes) -> None:
             raise Unacceptable(Fault.INFECTED)
     except ScannerUnavailable:
         raise Busy from None
-
-
-@contextmanager
-def _inspection_slot() -> Iterator[None]:
-    """Limit the threads of this process that inspect files. Raises Busy."""
-    if not _slots.acquire(blocking=False):
-        raise Busy
-    try:
-        yield
-    finally:
-        _slots.release()
-
-
-@contextmanager
-def machine_lock() -> Iterator[None]:
-    """Hold the lock for the machine's one inspection. Raises Busy after WAIT_SECONDS.
-
-    A file lock needs no database, and ends with its process.
-    """
-    with LOCK_FILE.open("rb") as lock:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not _try_lock(lock.fileno()):
-            if time.monotonic() > deadline:
-                raise Busy
-            time.sleep(0.05)
-        yield
 
 
 def _try_lock(file: int) -> bool:
@@ -184,7 +183,7 @@ def _run(module: str, kind: str, content: bytes) -> bytes:
         stdout=subprocess.PIPE,
         # Errors of libraries may quote the file.
         stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env={n: os.environ[n] for n in INHERITED_ENVIRONMENT if n in os.environ},
     ) as inspector:
         limit = Timer(WALL_SECONDS, _kill_late, [inspector, is_late])
@@ -221,12 +220,14 @@ def _exchange(inspector: subprocess.Popen[bytes], content: bytes) -> tuple[str, 
     return fault.decode(), made
 
 
-def answer_within_limits(read: Callable[[str, bytes], bytes]) -> None:
+def answer_within_limits(
+    read: Callable[[str, bytes], bytes], cpu_seconds: int = CPU_SECONDS
+) -> None:
     """Be the process that reads one file, from standard input.
 
     Writes a line with the Fault, or an empty line, and then what `read` returns.
     """
-    _limit_process()
+    _limit_process(cpu_seconds)
     try:
         fault, made = "", read(sys.argv[1], sys.stdin.buffer.read())
     except Unacceptable as e:
@@ -236,10 +237,10 @@ def answer_within_limits(read: Callable[[str, bytes], bytes]) -> None:
     sys.stdout.buffer.write(fault.encode() + b"\n" + made)
 
 
-def _limit_process() -> None:
+def _limit_process(cpu_seconds: int) -> None:
     for what, soft, hard in (
         (resource.RLIMIT_AS, MEMORY_BYTES, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 1),
+        (resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1),
         # The process writes no file and no core dump, and starts no process.
         (resource.RLIMIT_FSIZE, 0, 0),
         (resource.RLIMIT_CORE, 0, 0),
