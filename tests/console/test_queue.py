@@ -14,6 +14,7 @@ from tests.world.decisions import (
     ADVERSE,
     Officer,
     create_case,
+    create_ready_report,
     demand_second,
     open_new_cases,
     set_service_level,
@@ -56,6 +57,21 @@ def test_queue_without_a_service_level_says_how_to_begin(viewer, api: Api):
     assert "once the workspace says how soon they are decided" in html
     assert "No report waits" in html
     assert "Take the next one</button>" not in html
+
+
+def test_second_member_finds_a_proposal_without_a_service_level(owner, api: Api):
+    demand_second(api)
+    report = create_ready_report(api)
+    Officer(api).decide(report)
+
+    assert re.search(
+        r"Reports that wait</a></dt><dd>\s*1\s*</dd>", owner.page("dashboard")
+    )
+    assert shown(owner) == [report]
+    assert "No time set" in owner.page("queue")
+    page = owner.page("reports-detail", report=report)
+    assert "No time set" in page
+    assert "Take the next one</button>" in page
 
 
 def test_filters_find_cases(owner, admin, api: Api):

@@ -1,13 +1,15 @@
 """The queue: reports that wait for a decision, their assignees and due times."""
 
 from datetime import timedelta
+from importlib import import_module
 from uuid import UUID
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
-from tests.world.clients import Api, erase
+from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
 from tests.world.decisions import (
     APPROVE,
@@ -27,6 +29,8 @@ from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.checks.results import OPEN_CASES
+from verification.consents.links import expire_consents
+from verification.consents.models import Consent
 from verification.decisions.cases import (
     CaseObstacle,
     CaseRefused,
@@ -34,7 +38,8 @@ from verification.decisions.cases import (
     open_cases,
     release_cases,
 )
-from verification.decisions.models import Case, CaseCause, CaseNote
+from verification.decisions.decide import withdraw
+from verification.decisions.models import Case, CaseCause, CaseNote, Decision
 from verification.decisions.queue import Holder, QueueFilters, Wait, list_cases
 from verification.jobs.models import Job
 from verification.privacy import corrections
@@ -244,12 +249,64 @@ def test_subject_who_asks_for_a_person_opens_the_case_again(api: Api, officer):
     assert (case.cause, case.due_at, case.closed_at) == ("REQUESTED", soon, None)
 
 
-def test_promised_time_opens_a_case_without_a_service_level(api: Api):
-    report = Report.objects.get(pk=create_ready_report(api))
+def test_what_needs_a_person_waits_without_a_service_level(api: Api, officer):
+    """Hours only say by when."""
+    review, proposed, withdrawn = (
+        create_ready_report(api, number)
+        for number in ("11111111", "22222222", "33333333")
+    )
+    assert not Case.objects.exists()
+    wait(5, api)
+    officer.decide(review, "REVIEW")
+    made = officer.decide(withdrawn)
+    withdraw(officer.client, made.pk, officer.member, officer.actor)
+    demand_second(api)
+    officer.decide(proposed)
 
-    assert not open_case(report, CaseCause.REVIEW)
-    assert open_case(report, CaseCause.REQUESTED, due_at=now())
-    assert waits(str(report.pk))
+    found = {str(case.pk): (case.cause, case.due_at) for case in open_now()}
+    assert found == {
+        review: ("REVIEW", None),
+        withdrawn: ("REVIEW", None),
+        proposed: ("PROPOSED", None),
+    }
+    set_service_level(api)
+    officer.decide(review, "REVIEW", replaces=Decision.objects.get(report=review).pk)
+    assert case_of(review).due_at
+
+
+def open_now() -> QuerySet[Case]:
+    return Case.objects.filter(closed_at=None)
+
+
+def test_migration_puts_what_waits_into_the_queue(api: Api, officer, second):
+    """It waited in no list in workspaces without a service level."""
+    demand_second(api)
+    proposed, review, decided, refused = (
+        create_ready_report(api, f"{digit}" * 8) for digit in range(1, 5)
+    )
+    officer.decide(proposed)
+    officer.decide(review, "REVIEW")
+    officer.decide(decided, "APPROVED")
+    second.refuse(officer.decide(refused))
+    declined = api.create({**person(), "consent": HOSTED})["id"]
+    Consent.objects.filter(report=declined).update(expires_at=now())
+    expire_consents()
+    Case.objects.all().delete()
+    row = Report.objects.get(pk=declined)
+    columns = ("workspace_id", "environment", "risk_level")
+    Case.objects.create(
+        report=row, cause="REVIEW", **{name: getattr(row, name) for name in columns}
+    )
+
+    migration = import_module(
+        "verification.decisions.migrations.0010_cases_without_hours"
+    )
+    with connection.cursor() as cursor:
+        for statement in (migration.CLOSE_UNDECIDABLE, migration.FILL):
+            cursor.execute(statement)
+
+    found = {str(case.pk): case.cause for case in open_now()}
+    assert found == {proposed: "PROPOSED", review: "REVIEW"}
 
 
 def test_new_service_level_leaves_open_cases_as_they_are(api: Api, officer: Officer):
@@ -365,6 +422,7 @@ SELECT gen_random_uuid(), workspace_id, environment, report_id, 1, 'REVIEW',
     CASE WHEN package IS NULL THEN now() END
 FROM decisions_case
 """
+# A page in the middle of the list, for each of these filters
 QUEUES = [
     QueueFilters(),
     QueueFilters(holder=Holder.MINE),
@@ -398,10 +456,13 @@ def plan_of(officer: Officer, filters: QueueFilters, after: UUID) -> str:
     """Return the plan of the statement that finds the rows of a page."""
     with CaptureQueriesContext(connection) as captured:
         list_cases(officer.member, "sandbox", filters, after=after, size=20)
-    (query,) = [q["sql"] for q in captured if "LIMIT 21" in q["sql"]]
+    queries = [q["sql"] for q in captured if "LIMIT" in q["sql"]]
+    plans = []
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {query}")
-        return "\n".join(line for (line,) in cursor.fetchall())
+        for query in queries:
+            cursor.execute(f"EXPLAIN {query}")
+            plans += [line for (line,) in cursor.fetchall()]
+    return "\n".join(plans)
 
 
 # Who has a case

@@ -198,8 +198,8 @@ def test_proposal_is_in_the_digest_of_all_but_its_maker(api, officer, clock):
     assert (line["kind"], line["count"]) == ("DECISION_WAITING", 1)
     send_due_notifications()
     (letter,) = mail.outbox
-    # No page lists the proposals of a workspace without a queue.
-    assert f"- A decision waits\n    {line['urls'][0]}\n" in letter.body
+    assert f"- A decision waits\n    {line['url']}\n" in letter.body
+    assert line["url"].endswith("/sandbox/queue/")
 
 
 def test_waiting_reports_are_in_the_digest_as_one_line(api, officer, clock):

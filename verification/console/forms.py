@@ -621,7 +621,9 @@ class ServiceLevelForm(forms.Form):
         min_value=1,
         max_value=MAX_DECISION_HOURS,
         required=False,
-        help_text=_("Counted from its end. Empty for no queue"),
+        help_text=_(
+            "Counted from its end. Empty: only what needs a person is in the queue"
+        ),
         error_messages=dict.fromkeys(
             ("invalid", "min_value", "max_value"),
             format_lazy(

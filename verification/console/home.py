@@ -15,7 +15,7 @@ from monitoring.models import alerts_of
 from verification.console.base import Place, dashboard_url, member_required
 from verification.console.decline_notices import count_to_hand_over
 from verification.decisions import policies
-from verification.decisions.queue import MAX_COUNT, count_overdue
+from verification.decisions.queue import MAX_COUNT, count_cases
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import RuleContext, catalogue, find_faults
 from verification.web.pages import private_page
@@ -65,7 +65,7 @@ def dashboard(place: Place) -> HttpResponse:
         "unread": alerts_of(place.client).filter(read=False).count(),
         "failed": failed.total,
         "is_policy_broken": policies.is_broken(place.client),
-        "overdue": count_overdue(*place.where),
+        "cases": count_cases(place.member, place.environment),
         "to_hand_over": count_to_hand_over(place),
         "most": MAX_COUNT,
         "go_live": place.workspace.go_live,

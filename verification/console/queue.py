@@ -177,7 +177,7 @@ def _case_view(case: Case) -> dict[str, Any]:
         "row": case,
         "cause": CAUSES[case.cause],
         "assignee": member_name(case.assignee) if case.assignee else "",
-        "is_overdue": case.due_at < now(),
+        "is_overdue": case.due_at is not None and case.due_at < now(),
     }
 
 

@@ -1,8 +1,10 @@
 """The queue: cases of reports that wait for a decision, who takes them, and notes.
 
-A report enters the queue at its end, if the workspace has a service level, and when
-somebody asks for a decision later (`open_case`). A decision that counts closes the case
-in its own transaction; a proposal or a REVIEW leaves it open.
+A report enters the queue when a person has to act: a proposal waits for a second
+member, a decision is left to a person or taken back, or the subject asks for one
+(`open_case`). In a workspace with a service level it enters at its end, too. A decision
+that counts closes the case in its own transaction; a proposal or a REVIEW leaves it
+open.
 
 A verb locks members before the case. Who holds the report's lock has taken it before
 both.
@@ -56,7 +58,7 @@ ON CONFLICT (report_id) DO UPDATE SET
         THEN c.cause ELSE excluded.cause END,
     due_at = CASE WHEN c.closed_at IS NOT NULL THEN excluded.due_at
         WHEN %(is_promised)s THEN LEAST(c.due_at, excluded.due_at)
-        ELSE c.due_at END,
+        ELSE COALESCE(c.due_at, excluded.due_at) END,
     opened_at = CASE WHEN c.closed_at IS NULL
         THEN c.opened_at ELSE excluded.opened_at END,
     closed_at = NULL
@@ -85,18 +87,14 @@ def open_case(
 ) -> bool:
     """Put an ended report into the queue, or back into it. The caller has locked it.
 
-    It is due after the workspace's service level, or at `due_at`, which opens the case
-    also in a workspace without a service level. Calling it again changes nothing.
-    Returns False if the report cannot wait: it runs, none of its checks was run, it was
-    cancelled, restricted or erased, or the workspace has no service level.
+    It is due at `due_at`, or after the workspace's service level, if it has one.
+    Calling it again changes nothing. Returns False if the report cannot wait: it runs,
+    none of its checks was run, or it was cancelled, restricted or erased.
     """
     at, hours = now(), report.workspace.decision_hours
-    if due_at is None and hours is not None:
+    due = due_at
+    if due is None and hours is not None:
         due = at + timedelta(hours=hours)
-    elif due_at is not None:
-        due = due_at
-    else:
-        return False
     if report.restricted_at or report.erased_at or not is_decidable(report):
         return False
     values: dict[str, Any] = {
@@ -119,12 +117,15 @@ def open_case(
 def open_cases(*report_ids: str) -> None:
     """Put reports that have just ended into the queue, unless they are decided.
 
-    The engine schedules it in the transaction that ends them.
+    The engine schedules it in the transaction that ends them, if the workspace has a
+    service level.
     """
     for report_id in report_ids:
         with transaction.atomic():
             report = locked_reports().get(pk=report_id)
-            if report.completed_at and not _is_decided(report, report.completed_at):
+            has_hours = report.workspace.decision_hours is not None
+            ended_at = report.completed_at
+            if has_hours and ended_at and not _is_decided(report, ended_at):
                 open_case(report, CaseCause.ENDED)
 
 

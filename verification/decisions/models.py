@@ -468,7 +468,8 @@ class Case(models.Model):
         Member, models.SET_NULL, null=True, related_name="cases", db_index=False
     )
     cause = models.CharField(max_length=9, choices=CaseCause)
-    due_at = models.DateTimeField()
+    # Null if it opened in a workspace without a service level
+    due_at = models.DateTimeField(null=True)
     opened_at = models.DateTimeField(default=now, editable=False)
     closed_at = models.DateTimeField(null=True, editable=False)
 

@@ -47,7 +47,10 @@ class QueueFilters:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """Cases in the order of their due times; `next` continues after the last one."""
+    """Cases in the order of their due times, and then those that have none.
+
+    `next` continues after the last one.
+    """
 
     cases: list[Case]
     next: UUID | None
@@ -78,13 +81,8 @@ def list_cases(
     """
     cases = open_cases_of(member.workspace_id, environment)
     cases = _filter(cases, member, environment, filters)
-    if after and (last := _find(member.workspace_id, environment, after)):
-        cases = cases.filter(
-            Q(due_at__gt=last.due_at) | Q(report__gt=last.pk), due_at__gte=last.due_at
-        )
-    # The index alone gives the ids, so the tables are read for this page's rows only.
-    ids = cases.order_by("due_at", "report_id").values_list("report_id", flat=True)
-    found = list(ids[: size + 1])
+    last = _find(member.workspace_id, environment, after) if after else None
+    found = _ids_after(last, cases, size + 1)
     rows = _read(found[:size])
     return QueuePage(rows, found[size - 1] if len(found) > size else None)
 
@@ -98,15 +96,27 @@ def count_cases(member: Member, environment: str) -> QueueCounts:
     )
 
 
-def count_overdue(workspace_id: UUID, environment: str) -> int:
-    """Return how many cases are overdue; at most MAX_COUNT + 1."""
-    return _count(open_cases_of(workspace_id, environment).filter(due_at__lt=now()))
-
-
 def open_cases_of(workspace_id: UUID, environment: str) -> QuerySet[Case]:
     return Case.objects.filter(
         workspace=workspace_id, environment=environment, closed_at=None
     )
+
+
+def _ids_after(last: Case | None, cases: QuerySet[Case], count: int) -> list[UUID]:
+    """Return the ids of the cases that follow the last one of a page.
+
+    The index alone gives them, so the tables are read for the rows of a page only. One
+    condition on both parts of the list would read the index from its beginning.
+    """
+    ids = cases.order_by("due_at", "report_id").values_list("report_id", flat=True)
+    dated, undated = ids.filter(due_at__isnull=False), ids.filter(due_at=None)
+    if last and last.due_at:
+        later = Q(due_at__gt=last.due_at) | Q(report__gt=last.pk)
+        dated = dated.filter(later, due_at__gte=last.due_at)
+    elif last:
+        dated, undated = dated.none(), undated.filter(report__gt=last.pk)
+    found = list(dated[:count])
+    return found + list(undated[: count - len(found)])
 
 
 def _filter(

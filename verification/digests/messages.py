@@ -24,7 +24,6 @@ from verification.digests.news import (
     Counts,
     Period,
     first_moment,
-    has_queue,
     page_url,
     row_urls,
 )
@@ -190,8 +189,6 @@ def _send_digests(workspace_ids: Sequence[UUID], period: Period, day: date) -> N
     for member, environment, kind in wanted:
         if count := counts[kind].of(member, environment):
             line = _line(kind, member, environment, count)
-            if kind == MemberMessage.DECISION_WAITING and not has_queue(member):
-                line["urls"] = row_urls(kind, member, environment, period)
             lines.setdefault(member, []).append(line)
     notify(*(_digest(m, lines[m], period, day) for m in reachable(lines)))
 

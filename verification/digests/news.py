@@ -220,15 +220,7 @@ def row_urls(
 def page_url(kind: MemberMessage, member: Member, environment: str) -> str:
     """Return the page that lists them all."""
     place = {"workspace": member.workspace_id, "environment": environment}
-    page = SOURCES[kind][0].page
-    if page == "queue" and not has_queue(member):
-        page = "reports"
-    return _url(page, **place)
-
-
-def has_queue(member: Member) -> bool:
-    """Return whether a page lists what waits for a decision in the workspace."""
-    return member.workspace.decision_hours is not None
+    return _url(SOURCES[kind][0].page, **place)
 
 
 def _rows_of(
