@@ -6,9 +6,16 @@ import pytest
 import time_machine
 from django.db import IntegrityError, connection, transaction
 
+from tests.reports.test_retry import RECOVERS, retry, set_max_attempts
 from tests.world.clients import Api, company, erase, person
 from tests.world.corrections import dispute, reviewer
-from tests.world.decisions import DECLINE, Officer, decide
+from tests.world.decisions import (
+    DECLINE,
+    Officer,
+    create_ready_report,
+    decide,
+    demand_second,
+)
 from tests.world.notices import (
     EMAIL,
     create_report,
@@ -19,6 +26,7 @@ from tests.world.notices import (
 )
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
+from verification.checks.results import REVIEW_DECISIONS
 from verification.decisions import decide as verbs
 from verification.decisions import notices
 from verification.decisions.decide import (
@@ -27,6 +35,7 @@ from verification.decisions.decide import (
     Obstacle,
     ReportDecisionRefused,
     finish_waiting_declines,
+    review_decisions,
 )
 from verification.decisions.models import (
     AdverseNotice,
@@ -40,6 +49,7 @@ from verification.decisions.notices import (
     add_working_days,
     record_outcomes,
 )
+from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Kind, Notification
 from verification.notifications.recipients import block
@@ -347,22 +357,129 @@ def test_correction_stops_the_clock(api: Api, officer: Officer, report_id: str):
     assert Decision.objects.get().state == "FINAL"
 
 
+def correct(api: Api, report_id: str, check: str = "CRB_SCORE") -> None:
+    correction = corrections.take(dispute(report_id, check).pk, reviewer())
+    corrections.rerun(correction.pk, reviewer())
+    api.work()
+    corrections.correct(correction.pk, reviewer(), "The source was wrong.")
+
+
+@pytest.mark.parametrize("check", ["CRB_SCORE", "IDENTITY"])
 def test_corrected_result_ends_a_waiting_decline(
-    api: Api, officer: Officer, report_id: str
+    api: Api, officer: Officer, report_id: str, check: str
 ):
+    """Also that of a check that is no bureau's: the decline rests on all of them."""
     wait(1, api)
     decline(officer, report_id)
-    until = deliver().waits_until
+    deliver()
+
+    correct(api, report_id, check)
+
+    decision, case = Decision.objects.get(), Case.objects.get()
+    assert (decision.state, decision.withdrawn_by) == ("WITHDRAWN", "service")
+    assert AdverseNotice.objects.get().state == "ENDED"
+    assert (case.cause, case.closed_at) == ("CHANGED", None)
+
+
+def test_confirmed_finding_leaves_a_waiting_decline(api: Api, officer, report_id: str):
+    wait(1, api)
+    decline(officer, report_id)
     correction = corrections.take(dispute(report_id, "CRB_SCORE").pk, reviewer())
     corrections.rerun(correction.pk, reviewer())
     api.work()
-    corrections.correct(correction.pk, reviewer(), "The bureau was wrong.")
 
-    with time_machine.travel(until + timedelta(days=1)):
-        finish_waiting_declines()
+    corrections.confirm(correction.pk, reviewer(), "It is right.")
+
+    assert Decision.objects.get().state == "WAITING"
+    assert not Case.objects.exists()
+
+
+def create_failed_report(api: Api) -> str:
+    set_max_attempts(1)
+    report_id = create_ready_report(api, RECOVERS)
+    assert api.report(report_id)["status"] == "FAILED"
+    return report_id
+
+
+def complete_by_retry(api: Api, report_id: str) -> None:
+    set_max_attempts(3)
+    retry(api, report_id)
+    api.work()
+    assert api.report(report_id)["status"] == "READY"
+
+
+@pytest.mark.parametrize("verb", ["job", "clock"])
+def test_retry_that_completes_checks_ends_a_waiting_decline(
+    api: Api, officer: Officer, verb: str
+):
+    wait(1, api)
+    report_id = create_failed_report(api)
+    officer.decide(report_id)
+    AdverseNotice.objects.update(waits_until=notices.now())
+
+    complete_by_retry(api, report_id)
+    if verb == "job":
+        review_decisions(report_id)
+    finish_waiting_declines()
 
     assert Decision.objects.get().state == "WITHDRAWN"
-    assert not Event.objects.filter(name="report.decided").exists()
+    assert Case.objects.get().cause == "CHANGED"
+    assert Job.objects.get(function=REVIEW_DECISIONS).arguments == [report_id]
+
+
+def test_retry_that_fails_again_leaves_a_waiting_decline(api: Api, officer: Officer):
+    wait(1, api)
+    report_id = create_failed_report(api)
+    officer.decide(report_id)
+
+    retry(api, report_id)
+    api.work()
+    review_decisions(report_id)
+
+    assert Decision.objects.get().state == "WAITING"
+
+
+def test_proposal_about_former_findings_is_taken_back(
+    api: Api, officer: Officer, second: Officer
+):
+    demand_second(api)
+    report_id = create_failed_report(api)
+    proposal = officer.decide(report_id)
+    complete_by_retry(api, report_id)
+
+    with pytest.raises(ReportDecisionRefused) as refusal:
+        second.confirm(proposal)
+    assert refusal.value.obstacle == Obstacle.CHANGED
+    review_decisions(report_id)
+
+    proposal.refresh_from_db()
+    assert (proposal.state, proposal.second_by) == ("REFUSED", "service")
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("CHANGED", None)
+
+
+def test_decline_that_counts_gets_a_case_when_its_findings_change(
+    api: Api, officer: Officer, second: Officer, report_id: str
+):
+    declined = decline(officer, report_id)
+    deliver()
+    correct(api, report_id)
+
+    declined.refresh_from_db()
+    assert declined.state == "FINAL"
+    assert Case.objects.get(closed_at=None).cause == "CHANGED"
+    # A proposal that is refused leaves it to be decided.
+    maker = Maker.of_member(officer.member, officer.actor)
+    new = NewDecision("APPROVED", replaces=declined.pk)
+    second.refuse(verbs.decide(officer.client, report_id, new, maker, as_proposal=True))
+    assert Case.objects.filter(closed_at=None).exists()
+    assert not Notification.objects.filter(kind=Kind.REVIEW_ANSWER).exists()
+
+    officer.decide(report_id, "APPROVED", replaces=declined.pk)
+
+    assert not Case.objects.filter(closed_at=None).exists()
+    told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+    assert (told.recipient, told.context["isDecidedAnew"]) == (EMAIL, True)
 
 
 def test_review_stops_the_clock(api: Api, officer: Officer, report_id: str):
@@ -406,11 +523,8 @@ def test_of_decline_and_its_end_at_once_one_wins(api: Api, officer: Officer):
 def test_objection_ends_a_waiting_decline(api: Api, officer: Officer, report_id: str):
     wait(1, api)
     decline(officer, report_id)
-    until = deliver().waits_until
+    deliver()
     object_to_use(Report.objects.get().pk, Origin.SUBJECT, requested_by="subject")
-
-    with time_machine.travel(until):
-        finish_waiting_declines()
 
     ended = Decision.objects.get()
     assert (ended.state, ended.withdrawn_by) == ("WITHDRAWN", "service")

@@ -453,10 +453,11 @@ def test_long_queue_is_read_by_its_indexes(api: Api, officer: Officer):
 
 
 def plan_of(officer: Officer, filters: QueueFilters, after: UUID) -> str:
-    """Return the plan of the statement that finds the rows of a page."""
+    """Return the plan of the statements that find the rows of a page."""
     with CaptureQueriesContext(connection) as captured:
         list_cases(officer.member, "sandbox", filters, after=after, size=20)
-    queries = [q["sql"] for q in captured if "LIMIT" in q["sql"]]
+    order = 'ORDER BY "decisions_case"."due_at"'
+    queries = [q["sql"] for q in captured if order in q["sql"]]
     plans = []
     with connection.cursor() as cursor:
         for query in queries:

@@ -11,6 +11,7 @@ from tests.world.clients import Api, erase
 from tests.world.decisions import Officer
 from tests.world.notices import decline, decline_by_policy, deliver, wait
 from tests.world.subject import Visitor, newest_code, visible_text
+from verification.decisions.decide import withdraw
 from verification.decisions.models import AdverseNotice, NoticeFact
 from verification.notifications.models import Kind, Notification
 from verification.privacy.models import SubjectRequest
@@ -200,9 +201,14 @@ def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Vi
 def test_withdrawn_decline_says_so(api: Api, officer: Officer, subject: Visitor):
     wait(5, api)
     made = decline(officer, subject.report_id)
-    officer.decide(subject.report_id, "APPROVED", replaces=made.pk)
+    withdraw(officer.client, made.pk, officer.member, officer.actor)
+    visitor = reader()
+    assert "has taken this decision back" in visible_text(proved(visitor))
 
-    assert "has taken this decision back" in visible_text(proved(reader()))
+    officer.decide(subject.report_id, "APPROVED")
+
+    page = visitor.get().content.decode()
+    assert "your application is approved" in visible_text(page)
 
 
 def test_notice_of_another_person_is_not_shown(

@@ -88,6 +88,7 @@ ENGINE = "engine"
 CHECK_ENDED = "check ended"
 COMPARE = "monitoring.alerts.compare_runs"
 OPEN_CASES = "verification.decisions.cases.open_cases"
+REVIEW_DECISIONS = "verification.decisions.decide.review_decisions"
 RERUN_ENDED = "verification.privacy.corrections.notify_reviewers"
 MAX_DURATION_MS = 2**31 - 1
 # After this the leases of the checks end, and other workers claim them.
@@ -361,10 +362,13 @@ def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows
 
 
 def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
-    """Return a job that puts the reports that have just ended into the queue.
+    """Return jobs for the decisions about reports that have just ended.
 
-    Runs of monitoring have alerts instead, as with policies.
+    One puts them into the queue; runs of monitoring have alerts instead, as with
+    policies. After a retry one looks at what was decided before.
     """
+    summaries = list(summaries)
+    again = [s.report.pk for s in summaries if s.event and s.runs > len(s.stack)]
     ended = [
         s.report.pk
         for s in summaries
@@ -372,7 +376,8 @@ def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
         and s.report.monitoring_id is None
         and s.report.workspace.decision_hours is not None
     ]
-    return [job_row(OPEN_CASES, *ended, at=at)] if ended else []
+    jobs = {REVIEW_DECISIONS: again, OPEN_CASES: ended}
+    return [job_row(name, *pks, at=at) for name, pks in jobs.items() if pks]
 
 
 def _check_events(

@@ -54,6 +54,9 @@ REFUSALS: dict[Obstacle, Any] = {
     Obstacle.ANSWERED: gettext_lazy(
         "Nothing was done: somebody confirmed, refused or withdrew it meanwhile."
     ),
+    Obstacle.CHANGED: gettext_lazy(
+        "Nothing was done: the findings have changed since it was proposed."
+    ),
     Obstacle.SAME_PERSON: gettext_lazy(
         "Another member, with another e-mail address, has to confirm it."
     ),

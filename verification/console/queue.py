@@ -42,6 +42,9 @@ CAUSES: dict[str, Any] = {
     CaseCause.ENDED: gettext_lazy("The report has ended."),
     CaseCause.PROPOSED: gettext_lazy("A decision was proposed."),
     CaseCause.REVIEW: gettext_lazy("A decision left it to a person to review."),
+    CaseCause.CHANGED: gettext_lazy(
+        "The findings changed after a decision or proposal."
+    ),
     CaseCause.REQUESTED: gettext_lazy("The subject asks a person to decide."),
 }
 DECIDERS = [role for role, can in ALLOWED.items() if Permission.DECIDE_REPORTS in can]

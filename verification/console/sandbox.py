@@ -41,7 +41,9 @@ KINDS = {
     Kind.CORRECTION_RECEIPT: gettext_lazy("Receipt of a correction"),
     Kind.CORRECTION_ANSWER: gettext_lazy("Answer to a correction"),
     Kind.ADVERSE_NOTICE: gettext_lazy("Notice of a decline"),
-    Kind.REVIEW_ANSWER: gettext_lazy("Answer to a request for a review"),
+    Kind.REVIEW_ANSWER: gettext_lazy(
+        "New decision, or answer to a request for a review"
+    ),
     Kind.PAYMENT_REQUEST: gettext_lazy("Request to pay"),
     Kind.PAYMENT_REMINDER: gettext_lazy("Reminder to pay"),
     Kind.PAYMENT_SHORT: gettext_lazy("Notice that too little was paid"),

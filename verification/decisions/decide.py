@@ -8,6 +8,10 @@ any member who may decide confirms. A decision never changes; a later one replac
 A decline that needs a notice (`decisions.notices`) may wait before it counts. Until
 then a member may take it back, and a new decision replaces it.
 
+A decision rests on the completed results of its time (`Decision.result_ids`). When they
+change, by a correction, a re-run or a retry, a proposal and a decline that waits are
+taken back, and a decision that counts gets a case: `take_back_outdated`.
+
 Each verb locks the report first, and then reads the member: the role may have changed
 since the page was shown.
 """
@@ -36,7 +40,11 @@ from verification.decisions.cases import (
     open_case,
     return_case,
 )
-from verification.decisions.findings import is_decidable
+from verification.decisions.findings import (
+    completed_results,
+    is_decidable,
+    is_outdated,
+)
 from verification.decisions.models import (
     MAX_CODES,
     AdverseNotice,
@@ -92,6 +100,7 @@ class Obstacle(StrEnum):
         "`replaces` to decide anew."
     )
     ANSWERED = "Somebody confirmed, refused or withdrew it meanwhile."
+    CHANGED = "The findings have changed since it was proposed. Decide anew."
     SAME_PERSON = (
         "Another member has to confirm it: you proposed it, or the proposer has your "
         "e-mail address."
@@ -197,6 +206,7 @@ def decide(
         made_by_user=maker.member.user_id if maker.member else None,
         made_by_key=maker.key.pk if maker.key else None,
         policy_version=maker.version,
+        result_ids=completed_results(report),
         needs_second=needs_second,
         created_at=at,
     )
@@ -230,6 +240,8 @@ def confirm(
     _require_decidable(report)
     if not is_second_person(member.user_id, [decision.made_by_user]):
         raise ReportDecisionRefused(Obstacle.SAME_PERSON, report.status, decision.pk)
+    if is_outdated(decision):
+        raise ReportDecisionRefused(Obstacle.CHANGED, report.status, decision.pk)
     at = now()
     decision.second_by, decision.second_by_user = client.actor, member.user_id
     decision.second_at = at
@@ -255,9 +267,7 @@ def refuse(
     decision.second_at = at
     _save(decision)
     _record_proposal(report, "proposal refused", client.actor, at)
-    present = present_of(report.decisions.all())
-    if present and present.status != DecisionStatus.REVIEW:
-        close_after_proposal(report, at)
+    _close_after_proposal(report, at)
     audit.record("decision.refused", actor, decision)
     return decision
 
@@ -295,28 +305,62 @@ def _finish(notice_id: UUID) -> None:
     """Let a decline count, unless what it rests on has changed since."""
     report_id = AdverseNotice.objects.values_list("report_id", flat=True)
     report = locked_reports().get(pk=report_id.get(pk=notice_id))
-    notice = notices.waiting_notices().select_related("decision").get(pk=notice_id)
-    decision, at = notice.decision, now()
-    if notice.waits_until is None or notice.waits_until > at:
+    take_back_outdated(report)
+    waiting = notices.waiting_notices().select_related("decision")
+    notice, at = waiting.filter(pk=notice_id).first(), now()
+    if notice is None or notice.waits_until is None or notice.waits_until > at:
         return
-    if notices.is_stopped(notice):
+    if notices.is_stopped(notice) or obstacle_of(report):
         return
-    obstacle = obstacle_of(report)
-    if obstacle == Obstacle.RESTRICTED or notices.is_corrected(notice):
-        # The client reads what has changed, and decides anew.
-        _withdraw(decision, JOB_ACTOR, None, at)
+    decision = notice.decision
+    decision.state, decision.final_at = DecisionState.FINAL, at
+    _save(decision)
+    _record_decision(report, decision, decision.made_by, at)
+
+
+@job
+def review_decisions(*report_ids: str) -> None:
+    """Take back what rests on the findings that these reports had before a retry.
+
+    The engine schedules it in the transaction that ends them again.
+    """
+    for report_id in report_ids:
+        with transaction.atomic():
+            take_back_outdated(locked_reports().get(pk=report_id))
+
+
+def take_back_outdated(report: Report) -> None:
+    """Take back what rests on findings that changed, so that a person decides anew.
+
+    That is a proposal and a decline that waits. A decision that counts stays until
+    then. All get a case. A decline that waits also ends when nobody can decide any
+    more, such as after an objection. The caller has locked the report. A report that
+    runs again keeps everything until it ends.
+    """
+    if not report.is_ended:
+        return
+    at, made = now(), list(report.decisions.all())
+    proposal, waiting, present = proposal_of(made), waiting_of(made), present_of(made)
+    is_changed = False
+    if proposal and is_outdated(proposal):
+        withdraw_proposal(report, proposal, JOB_ACTOR)
+        proposal, is_changed = None, True
+    is_over = bool(report.restricted_at) or not is_decidable(report)
+    if waiting and (is_over or is_outdated(waiting)):
+        _withdraw(waiting, JOB_ACTOR, None, at)
         _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
-        open_case(report, CaseCause.REVIEW)
-    elif obstacle is None:
-        decision.state, decision.final_at = DecisionState.FINAL, at
-        _save(decision)
-        _record_decision(report, decision, decision.made_by, at)
+        waiting, is_changed = None, True
+    # A proposal or decline that waits takes the place of the one that counts.
+    if present and not (proposal or waiting):
+        is_changed |= is_outdated(present)
+    if is_changed:
+        open_case(report, CaseCause.CHANGED)
 
 
-def withdraw_of_policy(report: Report, proposal: Decision, actor: str) -> None:
-    """Withdraw a policy's proposal whose findings have changed.
+def withdraw_proposal(report: Report, proposal: Decision, actor: str) -> None:
+    """Withdraw a proposal whose findings or rules changed. The caller locks the report.
 
-    The caller has locked the report.
+    No member has refused it, so a policy may propose the same again.
     """
     at = now()
     proposal.state, proposal.second_by, proposal.second_at = (
@@ -326,6 +370,16 @@ def withdraw_of_policy(report: Report, proposal: Decision, actor: str) -> None:
     )
     proposal.save(update_fields=["state", "second_by", "second_at"])
     _record_proposal(report, "proposal withdrawn", actor, at)
+    _close_after_proposal(report, at)
+
+
+def _close_after_proposal(report: Report, at: datetime) -> None:
+    """Close the case if it waited for the proposal alone: a decision counts on."""
+    present = present_of(report.decisions.all())
+    if present is None or present.status == DecisionStatus.REVIEW:
+        return
+    if not is_outdated(present):
+        close_after_proposal(report, at)
 
 
 def present_of(decisions: Iterable[Decision]) -> Decision | None:
@@ -498,6 +552,7 @@ def _record_decision(
 ) -> None:
     """Write timeline and event of a final decision; end unserved earlier notices."""
     notices.end_former_notices(report, decision)
+    notices.tell_of_successor(report, decision, at)
     _record_proposal(report, "decided", actor, at)
     stack = list(report.results.values_list("name", "status", "id"))
     event = decision_event(report, stack, decision_members(decision))

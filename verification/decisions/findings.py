@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.decisions.models import DECIDABLE
+from verification.decisions.models import DECIDABLE, Decision
 from verification.decisions.rules import CheckFacts, Facts
 from verification.reports.models import Report
 
@@ -38,6 +38,27 @@ def decidable_reports() -> QuerySet[Report]:
 
 def is_decidable(report: Report) -> bool:
     return decidable_reports().filter(pk=report.pk).exists()
+
+
+def completed_results(report: Report) -> list[UUID]:
+    """Return the ids of the completed results that the report shows.
+
+    A completed result never changes, and a correction puts another one in its place. So
+    the same ids mean the same scores, levels and flags.
+    """
+    completed = report.results.filter(status=ResultStatus.COMPLETED)
+    return sorted(completed.values_list("pk", flat=True))
+
+
+def is_outdated(decision: Decision) -> bool:
+    """Return whether the results changed on which the decision rests.
+
+    A correction that was accepted changes them, and so does a retry that completes a
+    check. Decisions of versions that kept no results never count as outdated.
+    """
+    if decision.result_ids is None:
+        return False
+    return sorted(decision.result_ids) != completed_results(decision.report)
 
 
 def read_facts(

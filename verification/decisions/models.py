@@ -175,6 +175,8 @@ class Decision(models.Model):
         related_name="decisions",
         db_index=False,
     )
+    # The completed results on which it rests; null for decisions of earlier versions.
+    result_ids = ArrayField(models.UUIDField(), null=True, editable=False)
     # Whether it was made as a proposal
     needs_second = models.BooleanField()
     # The actor of the confirmation or refusal of the proposal
@@ -443,6 +445,7 @@ class CaseCause(models.TextChoices):
     ENDED = "ENDED", "The report has ended"
     PROPOSED = "PROPOSED", "A decision is proposed"
     REVIEW = "REVIEW", "A decision left it to a person"
+    CHANGED = "CHANGED", "The findings of a decision changed"
     REQUESTED = "REQUESTED", "The subject asks a person to decide"
 
 
@@ -579,7 +582,7 @@ class AdverseNotice(models.Model):
     # The sources of the bureau's results, such as "metropol"; empty if only a reason
     # code says that there was one.
     bureaus = ArrayField(models.CharField(max_length=40), default=list)
-    # The bureau's results of that time. A correction replaces them.
+    # The bureau's results of that time
     result_ids = ArrayField(models.UUIDField(), default=list)
     rests_on_bureau = models.BooleanField()
     # Whether no person has looked at the decline

@@ -201,6 +201,40 @@ def end_former_notices(report: Report, decision: Decision) -> None:
         _end(notice)
 
 
+def tell_of_successor(report: Report, decision: Decision, at: datetime) -> None:
+    """Tell the person that this decision replaces a decline of which they got a notice.
+
+    A decline with a notice of its own tells it by that, and the answer to a review by
+    `ANSWER_REVIEWS`.
+    """
+    has_notice = AdverseNotice.objects.filter(decision=decision).exists()
+    if decision.status == DecisionStatus.REVIEW or has_notice:
+        return
+    served = report.notices.filter(served_at__isnull=False).select_related("decision")
+    former = served.order_by("-pk").first()
+    if former is None or former.review_asked_at:
+        return
+    between = report.decisions.filter(
+        state=DecisionState.FINAL,
+        number__gt=former.decision.number,
+        number__lt=decision.number,
+    )
+    if between.exclude(status=DecisionStatus.REVIEW).exists():
+        # The person has heard of that one.
+        return
+    if link := _link_of(report, at):
+        context = {**report.workspace.requester.message_context, "link": link}
+        found = messages_to(
+            report.subject or {},
+            report,
+            Kind.REVIEW_ANSWER,
+            f"anew:{decision.pk}",
+            {**context, "isDecidedAnew": True},
+            former.language or BILINGUAL,
+        )
+        notify(*found)
+
+
 def _end(notice: AdverseNotice) -> None:
     cancel(*_causes(notice))
     notice.state, notice.stopped_at = NoticeState.ENDED, None
@@ -379,12 +413,6 @@ def _disputed(reports: Collection[UUID]) -> set[UUID]:
     """Return those of the reports that have an open correction."""
     found = CheckResult.objects.filter(report__in=reports, disputed_at__isnull=False)
     return set(found.values_list("report_id", flat=True))
-
-
-def is_corrected(notice: AdverseNotice) -> bool:
-    """Return whether a correction replaced a result on which the decline rests."""
-    present = CheckResult.objects.filter(pk__in=notice.result_ids).count()
-    return present < len(notice.result_ids)
 
 
 def notices_to_hand_over() -> QuerySet[AdverseNotice]:

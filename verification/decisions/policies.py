@@ -24,7 +24,6 @@ from django.db.models import Max
 from verification.backoffice import audit
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
-from verification.decisions.cases import close_after_proposal
 from verification.decisions.decide import (
     Maker,
     NewDecision,
@@ -32,8 +31,9 @@ from verification.decisions.decide import (
     obstacle_of,
     present_of,
     proposal_of,
+    take_back_outdated,
     waiting_of,
-    withdraw_of_policy,
+    withdraw_proposal,
 )
 from verification.decisions.findings import decidable_reports, read_facts
 from verification.decisions.models import (
@@ -263,15 +263,14 @@ def apply_policy(report_id: str) -> None:
     disputed = CheckResult.objects.filter(report=report, disputed_at__isnull=False)
     if version is None or disputed.exists():
         return
+    take_back_outdated(report)
     made = list(report.decisions.all())
     present, proposal = waiting_of(made) or present_of(made), proposal_of(made)
     if any(one and not _is_of_policy(one) for one in (present, proposal)):
         return
     outcome, basis = _ask(version, report)
     if proposal and not _is_same(proposal, outcome):
-        withdraw_of_policy(report, proposal, str(version))
-        if present and present.status != DecisionStatus.REVIEW:
-            close_after_proposal(report, now())
+        withdraw_proposal(report, proposal, str(version))
     if any(_is_same(one, outcome) for one in (present, _last_said(made)) if one):
         return
     is_review = outcome.status == DecisionStatus.REVIEW

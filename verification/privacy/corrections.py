@@ -38,6 +38,7 @@ from verification.checks.results import refresh_score
 from verification.consents.messages import messages_to
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import refresh_case
+from verification.decisions.decide import take_back_outdated
 from verification.decisions.policies import schedule_policy
 from verification.golive import documents
 from verification.golive.applications import ActingUser
@@ -335,6 +336,7 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
     _supersede(report, correction.result, new, None if new.inputs else question)
     refresh_score(report, at)
     refresh_case(report)
+    take_back_outdated(report)
     _decide(report, correction, C.CORRECTED, _name(by), reason, at)
     # The reason may name the person, and the audit trail stays.
     audit.record("correction.corrected", by.actor, correction)

@@ -24,6 +24,7 @@ from verification.consents.decisions import STOPPABLE_STATUSES
 from verification.consents.models import ConsentRecord
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import close_cases
+from verification.decisions.decide import take_back_outdated
 from verification.privacy.erasure import ReportErased
 from verification.privacy.models import (
     Origin,
@@ -182,5 +183,7 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
             client = Client(report.workspace, account, by)
             end_report(client, report, ReportStatus.CANCELLED, NOTE, at)
         elif report in reports:
+            report.restricted_at = at
+            take_back_outdated(report)
             record_note(report, NOTE, by, at)
     insert(event_rows([restricted_event(one, origin, at) for one in reports], at))

@@ -49,7 +49,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "checks_checkpackage": CLIENT,
     # An outcome without its reasons is a state of the skeleton.
     "decisions_decision": {
-        CODES: "environment status state made_by_kind",
+        CODES: "environment status state made_by_kind result_ids",
         ACTORS: "made_by second_by withdrawn_by",
     },
     # The reasons are those of the decision.
