@@ -57,9 +57,12 @@ def issue(
     name: str,
     scopes: Iterable[str] | None = None,
     expires_at: datetime | None = None,
+    made_by: int | None = None,
     force: bool = False,
 ) -> tuple[ApiKey, str]:
     """Create a key, and return it with its text, which is stored nowhere.
+
+    `made_by` is the user id of the member who makes it, if a member does.
 
     Raises ValueError for an unknown environment or scope. Raises NotApproved for a
     production key of an unapproved workspace; `force` allows it.
@@ -78,6 +81,7 @@ def issue(
         first_characters=text[:12],
         last_characters=text[-4:],
         expires_at=expires_at,
+        made_by_user=made_by,
     )
     return key, text
 
@@ -156,7 +160,9 @@ def revoke(key: ApiKey, at: datetime | None = None) -> bool:
 
 
 @transaction.atomic
-def rotate(key: ApiKey, *, old_ends_at: datetime | None = None) -> tuple[ApiKey, str]:
+def rotate(
+    key: ApiKey, *, old_ends_at: datetime | None = None, made_by: int | None = None
+) -> tuple[ApiKey, str]:
     """Issue a successor with the same permissions, and set the end of the old key.
 
     The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
@@ -170,6 +176,7 @@ def rotate(key: ApiKey, *, old_ends_at: datetime | None = None) -> tuple[ApiKey,
         name=key.name,
         scopes=key.scopes,
         expires_at=now() + lifetime if lifetime else None,
+        made_by=made_by,
         # The old key had the approval.
         force=True,
     )

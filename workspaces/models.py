@@ -557,6 +557,9 @@ class ApiKey(models.Model):
     last_used_at = models.DateTimeField(null=True, editable=False)
     # A keyed hash of the network address of that use.
     last_used_address_hash = KeyedHashField(null=True, editable=False)
+    # The user id of the member who made it or rotated its predecessor. Null if staff or
+    # a command made it, and for keys of earlier versions.
+    made_by_user = models.BigIntegerField(null=True, editable=False)
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -66,6 +66,10 @@ def test_key_is_shown_once_and_works(owner):
         ["reports:read"],
         "sandbox",
     )
+    rotated = owner.post("keys-rotate", {"ends": "0"}, key=key.pk)
+    (successor,) = set(SHOWN.findall(rotated.content.decode()))
+    makers = {key.made_by_user, keys.find(successor).made_by_user}
+    assert makers == {owner.member.user_id}
     for page in ("keys", "dashboard", "keys-create"):
         assert SHOWN.search(owner.page(page)) is None
 

@@ -20,7 +20,7 @@ from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
 from webhooks.models import Event
 from workspaces.members import NotAllowed
-from workspaces.models import Role
+from workspaces.models import Role, Scope
 
 
 def obstacle(do, *arguments, **more) -> Obstacle:
@@ -101,6 +101,31 @@ def test_any_member_confirms_what_a_key_proposes(deciding_api: Api, officer: Off
         "FINAL",
         officer.member.user_id,
     )
+
+
+def test_maker_of_a_key_never_confirms_what_it_proposes(
+    api: Api, officer: Officer, second: Officer
+):
+    demand_second(api)
+    made_by = officer.member.user_id
+    of_officer = Api(api.workspace, "sandbox", scopes=list(Scope), made_by=made_by)
+    report = create_ready_report(api)
+    proposal = Decision.objects.get(pk=decide(of_officer, report)["id"])
+
+    assert obstacle(officer.confirm, proposal) == Obstacle.SAME_PERSON
+    assert officer.take_next() is None
+    with (
+        pytest.raises(IntegrityError, match="keys_count_as_their_makers"),
+        transaction.atomic(),
+    ):
+        Decision.objects.filter(pk=proposal.pk).update(
+            state="FINAL",
+            second_by="member",
+            second_by_user=made_by,
+            second_at=proposal.created_at,
+            final_at=proposal.created_at,
+        )
+    assert second.confirm(proposal).state == "FINAL"
 
 
 def test_viewer_neither_decides_nor_confirms(api: Api, proposal):

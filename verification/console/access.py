@@ -53,6 +53,7 @@ def create_key(place: Place) -> HttpResponse:
             name=form.cleaned_data["name"],
             scopes=form.cleaned_data["scopes"],
             expires_at=form.expires_at,
+            made_by=place.member.user_id,
         )
         place.record("api-key.created", key)
     return _show_key(place, key, text)
@@ -66,7 +67,9 @@ def rotate_key(place: Place, key: UUID) -> HttpResponse:
         return place.render("keys/rotate", {"form": form, "key": found})
     try:
         with transaction.atomic():
-            successor, text = keys.rotate(found, old_ends_at=form.old_ends_at)
+            successor, text = keys.rotate(
+                found, old_ends_at=form.old_ends_at, made_by=place.member.user_id
+            )
             place.record("api-key.rotated", found)
             place.record("api-key.created", successor)
     except keys.KeyHasEnded:

@@ -114,9 +114,7 @@ def decision_context(
         "proposal": proposal,
         "waiting": verbs.waiting_of(made),
         "notices": notices_context(report),
-        "is_own_proposal": bool(
-            proposal and proposal.made_by_user == place.member.user_id
-        ),
+        "is_own_proposal": bool(proposal and place.member.user_id in proposal.makers),
         "decisions": [_decision_view(one, names) for one in made],
         "no_decision": REFUSALS[obstacle] if obstacle else "",
         "form": (form or decision_form(place, report)) if is_open else None,

@@ -206,8 +206,9 @@ def take_next(
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
     if held is not None and count_held(member, client.environment) > held:
         raise CaseRefused(CaseObstacle.HOLDS_MORE)
+    own = Q(made_by_user=member.user_id) | Q(key_made_by_user=member.user_id)
     found = _locked_cases(client, skip_locked=True).filter(
-        ~Exists(pending_proposals().filter(made_by_user=member.user_id)),
+        ~Exists(pending_proposals().filter(own)),
         closed_at=None,
         assignee=None,
         report__completed_at__isnull=False,

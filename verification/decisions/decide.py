@@ -3,7 +3,8 @@
 The client's members decide in the console, its programs by API key, and its policies.
 Where the workspace demands a second member (`SecondMemberRule`), a decision is a
 proposal until another member confirms it. An API key is no person: it can propose, and
-any member who may decide confirms. A decision never changes; a later one replaces it.
+a member who has not made the key confirms. A decision never changes; a later one
+replaces it.
 
 A decline that needs a notice (`decisions.notices`) may wait before it counts. Until
 then a member may take it back, and a new decision replaces it.
@@ -102,8 +103,8 @@ class Obstacle(StrEnum):
     ANSWERED = "Somebody confirmed, refused or withdrew it meanwhile."
     CHANGED = "The findings have changed since it was proposed. Decide anew."
     SAME_PERSON = (
-        "Another member has to confirm it: you proposed it, or the proposer has your "
-        "e-mail address."
+        "Another member has to confirm it: you, a key that you made or somebody with "
+        "your e-mail address proposed it."
     )
 
 
@@ -205,6 +206,7 @@ def decide(
         made_by=client.actor,
         made_by_user=maker.member.user_id if maker.member else None,
         made_by_key=maker.key.pk if maker.key else None,
+        key_made_by_user=maker.key.made_by_user if maker.key else None,
         policy_version=maker.version,
         result_ids=completed_results(report),
         needs_second=needs_second,
@@ -238,7 +240,7 @@ def confirm(
         client, decision_id, member, DecisionState.PENDING
     )
     _require_decidable(report)
-    if not is_second_person(member.user_id, [decision.made_by_user]):
+    if not is_second_person(member.user_id, decision.makers):
         raise ReportDecisionRefused(Obstacle.SAME_PERSON, report.status, decision.pk)
     if is_outdated(decision):
         raise ReportDecisionRefused(Obstacle.CHANGED, report.status, decision.pk)

@@ -167,6 +167,8 @@ class Decision(models.Model):
     # The ids of user and key, as members can leave.
     made_by_user = models.BigIntegerField(null=True)
     made_by_key = models.UUIDField(null=True)
+    # The user who made the key, if a member did: a key counts as its maker.
+    key_made_by_user = models.BigIntegerField(null=True)
     # No index, because versions that have decided are never deleted.
     policy_version = models.ForeignKey(
         PolicyVersion,
@@ -257,6 +259,13 @@ class Decision(models.Model):
                 ),
             ),
             models.CheckConstraint(
+                name="keys_count_as_their_makers",
+                condition=Q(state="REFUSED")
+                | Q(key_made_by_user=None)
+                | Q(second_by_user=None)
+                | ~Q(second_by_user=F("key_made_by_user")),
+            ),
+            models.CheckConstraint(
                 name="final_decisions_say_when",
                 condition=Q(state="FINAL", final_at__isnull=False)
                 | (~Q(state="FINAL") & Q(final_at=None)),
@@ -301,6 +310,11 @@ class Decision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.status} ({self.state})"
+
+    @property
+    def makers(self) -> list[int | None]:
+        """The ids of the users who made the decision, or its key; None for others."""
+        return [self.made_by_user, self.key_made_by_user]
 
     @property
     def note(self) -> str | None:
