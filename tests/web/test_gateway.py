@@ -1,9 +1,11 @@
 """The gate in front of Django, with small WSGI applications behind it."""
 
 import asyncio
+import gc
 import json
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -199,6 +201,30 @@ def test_limit_is_found_in_a_thread_when_it_needs_the_database():
 
     assert run(send_request(gate, [b"abc"], headers=length(3))) == (200, b"abc")
     assert found != [threading.main_thread()]
+
+
+def test_garbage_that_holds_bodies_is_collected_after_some_bytes(monkeypatch):
+    class Form:
+        def __init__(self, body):
+            self.body, self.itself = body, self
+
+    def read(environ, start_response):
+        forms.add(Form(environ["wsgi.input"].read()))
+        start_response("200 x", [])
+        return []
+
+    async def send_all():
+        for _ in range(10):
+            await send_request(gate, [b"x" * 40], headers=length(40))
+
+    monkeypatch.setattr(gateway, "GARBAGE_BYTES", 100)
+    forms, gate = weakref.WeakSet(), make_gate(read)
+    gc.disable()
+    try:
+        run(send_all())
+        assert len(forms) < 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

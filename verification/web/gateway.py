@@ -16,6 +16,7 @@ have taken: as many may wait as the threads can work on in MAX_DELAY_SECONDS.
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import random
 import sys
@@ -36,6 +37,10 @@ BODY_SECONDS = 20
 SLOWEST_RATE = 1000
 MAX_BODY_SECONDS = 600
 MIB = 1024 * 1024
+# Requests and forms are cycles that hold the body until Python collects garbage, which
+# it does after many objects, however large these are. So the gate collects it after
+# bodies of this size.
+GARBAGE_BYTES = 16 * MIB
 # A new request is refused if those that wait need longer than this.
 MAX_DELAY_SECONDS = 0.5
 # A request that has waited this long all the same is refused, too.
@@ -141,6 +146,8 @@ class Gateway:
         self.body_seconds = body_seconds
         # The bytes of unfinished bodies, by room and by holder.
         self.held: dict[Room, Counter[str]] = {room: Counter() for room in Room}
+        # The bytes of the bodies since the garbage was collected.
+        self.garbage = 0
         self.refusals = 0
         self.threads = _Threads("django", threads, max_waiting, wait_seconds)
         self.watcher_thread = _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
@@ -160,11 +167,18 @@ class Gateway:
             answer = await self._refuse(environ, refusal.args[0])
         finally:
             body.release()
+            self._collect_garbage(body.size)
         if answer.pieces is not None:
             await self._stream(answer, receive, send)
         else:
             await send(_response_start(answer))
             await send({"type": "http.response.body", "body": answer.body})
+
+    def _collect_garbage(self, size: int) -> None:
+        self.garbage += size
+        if self.garbage >= GARBAGE_BYTES:
+            self.garbage = 0
+            gc.collect()
 
     async def find_limit(self, environ: Environ) -> BodyLimit:
         """Return the limit of the body, or raise _RequestRefused."""
