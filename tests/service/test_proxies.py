@@ -127,6 +127,18 @@ def test_orders_during_a_restart_get_201_or_503_with_retry_after(
         assert page.text == (DEPLOY / "away.html").read_text()
 
 
+@pytest.mark.parametrize("kind", [Nginx, Caddy])
+def test_answer_to_a_large_body_without_a_key_comes_through_a_proxy(service, kind):
+    service.start_web()
+    with kind(service.port) as proxy:
+        answers = [
+            requests.post(f"{proxy.url}/api/v1/reports", b"x" * 9_900_000, timeout=30)
+            for _ in range(10)
+        ]
+
+    assert {answer.status_code for answer in answers} == {401}
+
+
 def wait_for_more_created(orders: list[Orders]) -> None:
     """Wait until each client has had three more orders accepted."""
     wanted = [len(order.created) + 3 for order in orders]

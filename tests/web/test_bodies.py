@@ -1,4 +1,4 @@
-"""Which bodies the gate reads: by route, and by who sends them."""
+"""The limits of bodies, by route and by client."""
 
 import io
 from uuid import UUID

@@ -186,9 +186,30 @@ def test_body_is_not_read_above_its_limit(headers, pieces, size):
         body, told = environ["wsgi.input"].read(), environ["CONTENT_LENGTH"]
         return [body, told.encode(), b" unread" if environ.get(UNREAD) else b""]
 
-    gate = make_gate(tell, limit=BodyLimit(4, Room.STRANGERS))
+    gate = make_gate(tell, limit=BodyLimit(4, Room.STRANGERS), body_seconds=0.1)
 
     assert run(send_request(gate, pieces, headers=headers))[1] == size + b" unread"
+
+
+@pytest.mark.parametrize("headers", [length(12), CHUNKED])
+def test_rest_of_an_unread_body_is_discarded_after_the_answer(headers):
+    pieces, left = [b"abc", b"def", b"ghi", b"jkl"], []
+
+    async def receive():
+        return {
+            "type": "http.request",
+            "body": pieces.pop(0),
+            "more_body": bool(pieces),
+        }
+
+    async def send(message):
+        left.append(len(pieces))
+
+    gate = make_gate(limit=BodyLimit(4, Room.STRANGERS))
+    run(gate(scope(headers=headers), receive, send))
+
+    assert min(left) >= 2
+    assert pieces == []
 
 
 def test_limit_is_found_in_a_thread_when_it_needs_the_database():

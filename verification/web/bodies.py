@@ -1,4 +1,4 @@
-"""How large the body of a request may be, and whose room in the gate it takes.
+"""Limits of requests' bodies, by route and by client.
 
 The gate asks before it reads (`gateway.py`). A key or session counts if the database
 knows it: anybody can make up a key with a right checksum. The body of an unknown client
@@ -113,5 +113,5 @@ def _ask_database(
         # The database is away, which the view says, or the cookie is no text.
         return _stranger(request)
     finally:
-        # As at the end of a request, because the thread serves others next.
+        # Django does so at the end of a request; the thread serves others next.
         close_old_connections()

@@ -24,6 +24,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -37,6 +38,8 @@ BODY_SECONDS = 20
 SLOWEST_RATE = 1000
 MAX_BODY_SECONDS = 600
 MIB = 1024 * 1024
+# Of a refused body so much is discarded after the answer.
+DISCARDED_BYTES = 12 * MIB
 # Requests and forms are cycles that hold the body until Python collects garbage, which
 # it does after many objects, however large these are. So the gate collects it after
 # bodies of this size.
@@ -173,6 +176,7 @@ class Gateway:
         else:
             await send(_response_start(answer))
             await send({"type": "http.response.body", "body": answer.body})
+            await body.discard_rest()
 
     def _collect_garbage(self, size: int) -> None:
         self.garbage += size
@@ -322,6 +326,8 @@ class _Body:
         self.receive = receive
         self.size = 0
         self.limit = BodyLimit(0, Room.STRANGERS)
+        # Whether the client still sends.
+        self.has_rest = False
 
     async def read_for(self, environ: Environ) -> None:
         """Put the body into the environ, or raise _RequestRefused."""
@@ -333,6 +339,7 @@ class _Body:
             raise _RequestRefused("unsupported-media-type")
         if not (length.isdigit() if coding is None else length == ""):
             raise _RequestRefused("malformed-body")
+        self.has_rest = True
         self.limit = await self.gateway.find_limit(environ)
         # Django refuses a body by its length, so one that is too large is not read.
         if coding is None and int(length) > self.limit.size:
@@ -354,16 +361,28 @@ class _Body:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
                         # The client has gone, or its chunks are malformed.
+                        self.has_rest = False
                         raise _RequestRefused("malformed-body")
+                    self.has_rest = message.get("more_body", False)
                     pieces.append(message.get("body", b""))
                     self._count(len(pieces[-1]))
-                    is_last = not message.get("more_body", False)
-                    if is_last or self.size > self.limit.size:
+                    if not self.has_rest or self.size > self.limit.size:
                         return pieces
                     seconds = self.gateway.body_seconds + self.size / SLOWEST_RATE
                     limit.reschedule(begun + min(seconds, MAX_BODY_SECONDS))
         except TimeoutError:
+            self.has_rest = False
             raise _RequestRefused("request-timeout") from None
+
+    async def discard_rest(self) -> None:
+        """Read on after the answer, because a proxy loses it if it cannot send."""
+        size = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.gateway.body_seconds):
+                while self.has_rest and size < DISCARDED_BYTES:
+                    message = await self.receive()
+                    self.has_rest = message.get("more_body", False)
+                    size += len(message.get("body", b""))
 
     def _count(self, size: int) -> None:
         self.size += size
