@@ -42,7 +42,7 @@ def name(row) -> str:
 
 WHOLE = {
     "fullName": "Wanjiku Njeri Kamau",
-    "idNumber": "1234 5678",
+    "idNumber": "12345678",
     "email": "Wanjiku@People.test",
     "phone": "+254712345678",
 }

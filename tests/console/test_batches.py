@@ -269,6 +269,8 @@ def test_column_that_is_not_known_is_refused(sender, headings, fault):
     [
         ("ID number", '="0123"', "This is a formula. Put its value here"),
         ("ID number", "2.54712E+11", "The spreadsheet has rounded this number."),
+        ("ID number", "3123456O", "Enter the number as on the ID card."),
+        ("ID number", "312345.61", "Enter the number as on the ID card."),
         ("Date of birth", "13/31/1990", "Write the day as 1990-12-31"),
         ("Date of birth", "2999-01-01", "Choose a day that has passed"),
         ("Date of birth", "01/01/1899", "Choose a day that has passed"),
@@ -324,7 +326,11 @@ def test_cells_are_read_as_people_write_them(sender):
 
 
 @pytest.mark.parametrize(
-    "phone", ["712345678", "0712 345 678", "+254712345678", "'+254712345678"]
+    "phone",
+    [
+        *["712345678", "0712 345 678", "+254712345678", "'+254712345678"],
+        *["254712345678.0", "'0712345678", "712,345,678", "0712\u200b345678"],
+    ],
 )
 def test_phone_number_is_known_as_spreadsheets_write_it(admin, phone):
     sender = Sender(admin, choice(consent="SERVICE_HOSTED"))
@@ -333,6 +339,35 @@ def test_phone_number_is_known_as_spreadsheets_write_it(admin, phone):
     sender.order(csv_file(headings, ["Wanjiku Kamau", "12345678", phone]))
 
     assert Report.objects.get().subject["phone"] == "+254712345678"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        *["31234561.0", "'31234561", "31,234,561", "31,234,561.00", "31 234 561"],
+        "3123\u200b4561",
+    ],
+)
+def test_damaged_number_is_put_right_and_shown(sender, damaged):
+    row = ["Wanjiku Kamau", damaged]
+    page = sender.send(csv_file(["Full name", "ID number"], row, separator=";"))
+
+    assert "We put them right: compare them." in page
+    (shown,) = re.findall(r"<td>ID number</td><td>(.*?)</td><td>(.*?)</td>", page)
+    seen = damaged.replace("\u200b", "\ufffd")
+    assert [re.sub("<.*?>", "", text) for text in shown] == [seen, "31234561"]
+    sender.press("order")
+    assert Report.objects.get().subject["idNumber"] == "31234561"
+
+
+def test_zeros_that_the_length_shows_are_put_back(admin):
+    sender = Sender(admin, choice(country="NG"))
+
+    sender.order(
+        xlsx_file(["Full name", "ID number"], ["Ada Obi", 1234567890]), "x.xlsx"
+    )
+
+    assert Report.objects.get().subject["idNumber"] == "01234567890"
 
 
 def test_number_that_may_have_lost_zeros_is_pointed_out(sender):

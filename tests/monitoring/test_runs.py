@@ -52,6 +52,17 @@ def test_report_of_a_run_names_its_rule(api: Api):
     assert run.report.status_changes.first().actor == "monitoring"
 
 
+def test_rule_runs_on_with_a_number_in_another_form(api: Api):
+    create_rule(api, "IDENTITY")
+    run_rules(api)
+    kept = Rule.objects.get().subject
+    Rule.objects.update(subject={**kept, "idNumber": "31234561.0"})
+
+    (run,) = launch_runs()
+
+    assert run.report.subject["idNumber"] == "31234561.0"
+
+
 def test_ordered_report_names_no_rule(api: Api):
     assert api.report(api.create(person())["id"])["monitoringId"] is None
 

@@ -276,6 +276,17 @@ def test_rerun_of_a_corrected_name_drops_the_parts_of_the_old_one(api: Api):
     ]
 
 
+def test_rerun_keeps_a_number_in_another_form(api: Api):
+    correction = in_review(api)
+    report = correction.report
+    report.subject = {**report.subject, "idNumber": "31234561.0"}
+    report.save(update_fields=["subject"])
+
+    row = run_again(api, correction, fullName="Njeri Wambui Otieno")
+
+    assert row.inputs["idNumber"] == "31234561.0"
+
+
 def test_client_runs_it_with_the_same_details_only(api: Api):
     correction = in_review(api)
     owner = create_member(api.workspace, "OWNER").user

@@ -206,6 +206,17 @@ def test_launch_is_refused_without_a_subject(api: Api):
     assert launch(api, report["id"])["status"] == "RUNNING"
 
 
+def test_launch_is_refused_with_a_number_in_another_form(api: Api):
+    report = api.create(two_checks(), draft=True)
+    kept = Report.objects.get().subject
+    Report.objects.update(subject={**kept, "idNumber": "31234561.0"})
+
+    for verb, body in [("launch", None), ("draft", {"purpose": "Rent"})]:
+        problem = api.refused(f"/reports/{report['id']}/{verb}", body)
+        assert error_codes(problem) == {"#/subject/idNumber": "invalid-format"}
+    assert api.report(report["id"])["subject"]["idNumber"] == "31234561.0"
+
+
 def test_launch_of_a_prepaid_draft_needs_balance(live_api: Api):
     report = live_api.create(company(), draft=True)
 

@@ -114,8 +114,8 @@ def test_subject_is_encrypted_in_the_table(api: Api):
 def test_same_subject_has_one_id_in_its_workspace(api, another_api, live_api):
     live_api.account.__class__.objects.update(credit_limit=5000)
     for client in (api, another_api, live_api):
-        client.create(person(), person(fullName="W. Kamau", idNumber="1234 5678"))
-        client.create(company(), person(idNumber="7"))
+        client.create(company(), company(registrationNumber="pvt 12345"))
+        client.create(person(), person(idNumber="7"))
 
     def subjects(client: Api) -> list:
         own = Report.objects.filter(

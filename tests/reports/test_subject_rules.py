@@ -186,6 +186,34 @@ def test_test_key_accepts_sandbox_numbers(api: Api):
     assert api.create(person(idNumber="90000000"))["status"] == "RUNNING"
 
 
+@pytest.mark.parametrize(
+    "number",
+    ["31234561.0", "'31234561", "31,234,561", "3123\u200b4561", "3123456O"],
+)
+def test_id_number_in_another_form_is_refused(api: Api, number: str):
+    item = requesting(person(idNumber=number), "IDENTITY")
+
+    assert fault_codes(api, item) == {"subject/idNumber": "invalid-format"}
+    assert fault_codes(api, item, draft=True) == {"subject/idNumber": "invalid-format"}
+
+
+def test_numbers_of_a_company_in_another_form_are_refused(api: Api):
+    item = company(registrationNumber="123456.0", kraPin="P12345678Z")
+
+    assert fault_codes(api, requesting(item, "KRA_PIN", "BUSINESS_VERIFICATION")) == {
+        "subject/registrationNumber": "invalid-format",
+        "subject/kraPin": "invalid-format",
+    }
+
+
+@pytest.mark.parametrize("country", ["KE", "NG", "GB"])
+def test_sandbox_knows_its_numbers_in_every_country(api: Api, country: str):
+    someone = person(idNumber="90000003", kraPin="A900000003Z", country=country)
+    firm = company(registrationNumber="SBX-0000003", country=country)
+
+    assert len(api.create(requesting(someone, "IDENTITY", "KRA_PIN"), firm)) == 2
+
+
 def test_link_is_made_for_a_subject_without_contact(api: Api):
     item = {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"}
 

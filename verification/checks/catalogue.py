@@ -144,7 +144,8 @@ CATALOGUE = [
             _input(
                 "kraPin",
                 "KRA PIN",
-                "Required for a company; for a person, idNumber will do instead.",
+                "A letter, nine digits and a letter. Required for a company; for a "
+                "person, idNumber will do instead.",
                 required=False,
                 requiredFor=["COMPANY"],
             ),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +25,7 @@ from django.utils.translation import override
 
 from verification.batches.cells import MAX_ROWS, Cell, Kind, Line, Sheet
 from verification.batches.models import MAX_UPLOADS, Batch, Upload
+from verification.batches.repairs import mark_invisible, repair_number, repair_phone
 from verification.console.orders import (
     METHODS,
     MOMENT_FORMAT,
@@ -47,7 +50,9 @@ from verification.decisions.models import Decision, DecisionState
 from verification.reports.create import NewReport
 from verification.reports.models import Report, Subject
 from verification.reports.request import MAX_FAULTS, Fault, InvalidRequest
+from verification.values import formats
 from verification.values.clock import now
+from verification.values.identifiers import shape_of
 from workspaces.models import Client
 
 Text = str | Promise
@@ -58,8 +63,8 @@ DAY = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}:\d{2}))?"
 SHORTENED = re.compile(r"\d([.,]\d+)?E\+?\d+", re.IGNORECASE)
 # A Kenyan mobile number that a spreadsheet took for a number
 MOBILE_WITHOUT_ZERO = re.compile(r"[17]\d{8}")
-# Digits that numbers of Kenya have. One with fewer may have lost zeros.
-FULL_LENGTH = {"idNumber": 8, "postalCode": 5}
+# Digits that such numbers of Kenya mostly have. One with fewer may have lost zeros.
+USUAL_LENGTH = {"idNumber": 8, "postalCode": 5}
 YES, NO = {"yes", "y", "true", "1", "ndiyo", "on"}, {"no", "n", "false", "0", "hapana"}
 
 FORMULA = _("This is a formula. Put its value here")
@@ -118,6 +123,16 @@ class Row:
     values: dict[str, str]
     # The name of an input -> what is wrong with its cell
     faults: dict[str, Text] = field(default_factory=dict)
+    # The number of a column -> the text of its cell that was put right
+    repairs: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the cells, with those that were put right."""
+        return [
+            self.repairs.get(number, cell.text)
+            for number, cell in enumerate(self.line.cells)
+        ]
 
 
 @dataclass(slots=True)
@@ -196,6 +211,10 @@ def _read_row(
         row.values[name], fault = _read_cell(cell, inputs[name], choice)
         if fault:
             row.faults[name] = fault
+            continue
+        right = _repair(row.values[name], inputs[name], choice)
+        if right != row.values[name]:
+            row.values[name] = row.repairs[number] = right
     return row
 
 
@@ -219,10 +238,27 @@ def _read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
         return _methods().get(_fold(text), text), ""
     if one.kind == "COUNTRY":
         return text.upper(), ""
-    is_mobile = choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text)
-    if one.kind == "PHONE" and is_mobile:
-        return f"0{text}", ""
     return text, ""
+
+
+def _repair(text: str, one: Input, choice: Choice) -> str:
+    """Return the number that a spreadsheet has damaged; other texts as they are."""
+    if one.kind == "PHONE":
+        text = repair_phone(text, partial(_is_phone, choice))
+        is_short = choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text)
+        return f"0{text}" if is_short else text
+    shape = shape_of(one.path[-1], choice.country) if one.kind == "TEXT" else None
+    return repair_number(text, shape) if shape else text
+
+
+def _is_phone(choice: Choice, text: str) -> bool:
+    """Return whether the text is a phone number, as the form or a file takes it."""
+    if choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text):
+        return True
+    for read in (formats.kenyan_mobile, formats.phone):
+        with suppress(ValueError):
+            return bool(read(text))
+    return False
 
 
 def _read_time(text: str, kind: str) -> tuple[str, Text]:
@@ -264,6 +300,21 @@ class Judged:
     def is_faulty(self) -> bool:
         return bool(self.general or self.faults or self.rows.faults)
 
+    @property
+    def repairs(self) -> list[tuple[int, Text, str, str]]:
+        """Return row, label, text before and text after of each cell put right."""
+        rows = self.rows
+        return [
+            (
+                row.line.number,
+                rows.inputs[rows.columns[number]].label,
+                mark_invisible(row.line.at(number).text),
+                text,
+            )
+            for row in rows.rows
+            for number, text in row.repairs.items()
+        ]
+
     def faulty_rows(self) -> list[tuple[Row, list[RowFault]]]:
         """Return each row with faults, and these."""
         return [
@@ -278,7 +329,7 @@ class Judged:
         found: dict[str, list[int]] = {}
         for row in self.rows.rows:
             for name, one in self.rows.inputs.items():
-                full = FULL_LENGTH.get(one.path[-1], 0)
+                full = USUAL_LENGTH.get(one.path[-1], 0)
                 text = row.values.get(name, "")
                 if text.isdecimal() and len(text) < full:
                     found.setdefault(name, []).append(row.line.number)

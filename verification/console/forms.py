@@ -71,6 +71,7 @@ from verification.reports.queries import Filters
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.formats import one_line
+from verification.values.identifiers import KRA_PIN
 from verification.values.local_time import NAIROBI
 from webhooks.models import DeliveryStatus, Event
 from webhooks.sender import signing_key
@@ -1258,7 +1259,6 @@ class CloseForm(forms.Form):
     )
 
 
-KRA_PIN = re.compile(r"[AP]\d{9}[A-Z]")
 COUNTRIES = sorted((c.alpha_2, c.name) for c in pycountry.countries)
 VOLUMES = [
     ("", _("Choose one")),
@@ -1299,7 +1299,7 @@ class CompanyForm(forms.Form):
 
     def clean_kra_pin(self) -> str:
         pin = re.sub(r"\s", "", self.cleaned_data["kra_pin"]).upper()
-        if not KRA_PIN.fullmatch(pin):
+        if not KRA_PIN.fits(pin):
             raise forms.ValidationError(
                 _("Enter a letter, nine digits and a letter, such as P051234567X")
             )

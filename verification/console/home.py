@@ -84,13 +84,14 @@ def _example_order(place: Place) -> str:
     The JSON fits between single quotes.
     """
     user = place.member.user
+    subject = {
+        "subjectType": "INDIVIDUAL",
+        "fullName": user.get_full_name() or "YOUR_NAME",
+        "idNumber": "12345678",
+        "email": user.email,
+    }
     item = {
-        "subject": {
-            "subjectType": "INDIVIDUAL",
-            "fullName": user.get_full_name() or "YOUR_NAME",
-            "idNumber": "YOUR_ID_NUMBER",
-            "email": user.email,
-        },
+        "subject": subject,
         "checksRequested": [""],
         "purpose": "Trying our own account",
         "consent": {"mode": "SERVICE_HOSTED"},
@@ -101,5 +102,6 @@ def _example_order(place: Place) -> str:
     for name in rules.definitions:
         item["checksRequested"] = [name]
         if not any(find_faults(item, rules)):
+            subject["idNumber"] = "YOUR_ID_NUMBER"
             return json.dumps({"reports": [item]}, indent=2).replace("'", r"\u0027")
     return ""

@@ -765,6 +765,15 @@ def _is_renewable(client_links: Any, report: Report, name: str) -> bool:
 
 
 BY_PLACE: dict[tuple[str, str], Any] = {
+    ("subject-idNumber", "invalid-format"): _(
+        "Enter the number as on the ID card. In Kenya it is 1 to 9 digits"
+    ),
+    ("subject-kraPin", "invalid-format"): _(
+        "Enter a letter, nine digits and a letter, such as P051234567X"
+    ),
+    ("subject-registrationNumber", "invalid-format"): _(
+        "Enter the number as on the certificate, such as PVT-AB12CD3"
+    ),
     ("payer-email", "required"): _("Enter an e-mail address or a phone number"),
     ("consent", "consent-required"): _("The chosen checks need a consent"),
     ("consent-obtained", "consent-required"): _(

@@ -490,7 +490,13 @@ def _corrected_subject(
         "purpose": "Correction",
     }
     # As a draft, which needs no consent: the consent of the report holds.
-    order = read_order(item, report.environment, catalogue(), draft=True)
+    order = read_order(
+        item,
+        report.environment,
+        catalogue(),
+        draft=True,
+        known_numbers=[v for v in (report.subject or {}).values() if v],
+    )
     if not isinstance(order, Order):
         raise InvalidRequest(order)
     return Subject.of(order.subject.members).members

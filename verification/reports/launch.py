@@ -31,6 +31,7 @@ from verification.reports.request import (
     Fault,
     InvalidRequest,
     MemberPath,
+    find_number_faults,
     no_consent_reason,
     no_source_reason,
 )
@@ -63,7 +64,7 @@ def launch(client: Client, report_id: UUID) -> Report:
     results = list(report.results.select_related("definition"))
     if reasons := launch_blockers(report, results):
         raise NotLaunchable(report.status, reasons, consent_gap(report, results))
-    _require_subject(report)
+    _require_sound_subject(report)
     _require_available_checks(report, [result.definition for result in results])
     at = now()
     payment = getattr(report, "payment", None)
@@ -143,10 +144,13 @@ def quote_lines(
     return price([request], client.workspace.pk, client.environment, at)[0].lines
 
 
-def _require_subject(report: Report) -> None:
+def _require_sound_subject(report: Report) -> None:
     if report.subject is None:
         detail = "The subject was erased; edit the draft to name one."
         raise InvalidRequest([Fault(("subject",), "required", detail)])
+    # A draft may be older than the rules about forms of numbers.
+    if faults := list(find_number_faults(report.subject)):
+        raise InvalidRequest(faults)
 
 
 def _require_available_checks(

@@ -41,6 +41,7 @@ from verification.reports.models import PaymentMode, Report, Subject, SubjectTyp
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
+from verification.values.identifiers import SHAPES, shape_of
 from verification.values.shapes import Shape
 from workspaces.brands import AddressRefused, read_address, return_hosts_of
 from workspaces.models import MAX_RETURN_URL, Environment
@@ -139,9 +140,10 @@ class SubjectInput(RequestShape):
     middle_name: formats.Name | None = None
     last_name: formats.Name | None = None
     id_number: formats.Identifier | None = None
-    """National ID number of a person."""
+    """National ID number of a person, in the form of the country: of Kenya 1 to 9
+    digits. A number in another form is `invalid-format`."""
     registration_number: formats.Identifier | None = None
-    """Registration number of a company."""
+    """Registration number of a company, without commas and invisible characters."""
     email: formats.Email | None = None
     phone: formats.Phone | None = None
     date_of_birth: formats.BirthDate | None = None
@@ -338,10 +340,12 @@ def read_order(
     draft: bool,
     at: MemberPath = (),
     unanswered: bool = False,
+    known_numbers: Collection[str] = (),
 ) -> Order | list[Fault]:
     """Return the item's order or its faults, whose paths start with `at`.
 
-    `draft` is the default for items that leave it out.
+    `draft` is the default for items that leave it out. `known_numbers` are accepted in
+    whatever form.
     """
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
         draft = item["draft"]
@@ -353,6 +357,7 @@ def read_order(
         unanswered,
         packages,
         return_hosts,
+        known_numbers,
     )
     try:
         request = ReportItem.model_validate(item)
@@ -459,6 +464,8 @@ class RuleContext:
     unanswered: bool = False
     packages: Packages = field(default_factory=dict)
     return_hosts: Collection[str] = ()
+    # Numbers that are accepted in whatever form, as a report has them already
+    known_numbers: Collection[str] = ()
 
 
 def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
@@ -568,6 +575,7 @@ def _subject_faults(
     yield from _foreign_member_faults(subject, kind)
     yield from _missing_input_faults(subject, kind, requested)
     yield from _further_input_faults(subject, requested)
+    yield from find_number_faults(subject, context.known_numbers)
     if context.environment == Environment.PRODUCTION:
         yield from _reserved_number_faults(subject)
 
@@ -674,6 +682,24 @@ def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
     except PydanticCustomError as e:
         return e.type, f"{e.message()}."
     return None
+
+
+def find_number_faults(subject: Json, known: Collection[str] = ()) -> Iterator[Fault]:
+    """Yield a fault for each number that is not in the form of the subject's country.
+
+    A source would answer that it has no such number, which is a finding about a person
+    for a typing error. The sandbox knows its reserved numbers in every country.
+    """
+    country = subject.get("country", HOME_COUNTRY)
+    for member in SHAPES:
+        value, shape = subject.get(member), shape_of(member, country)
+        if not (isinstance(value, str) and value.strip() and shape) or value in known:
+            continue
+        home = shape_of(member, HOME_COUNTRY) or shape
+        is_reserved_here = is_reserved(member, value) and home.fits(value)
+        if not (shape.fits(value) or is_reserved_here):
+            detail = f"{member} of {country} has another form: {shape.form}."
+            yield Fault(("subject", member), "invalid-format", detail)
 
 
 def _reserved_number_faults(subject: Json) -> Iterator[Fault]:
