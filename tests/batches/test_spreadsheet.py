@@ -51,6 +51,42 @@ def test_csv_of_windows_is_read():
     assert texts("a.csv", csv_file(*NAMES, encoding="cp1252")) == NAMES
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *[
+            "Jos\u00e9",
+            "Mu\u00f1oz",
+            "M\u00fcller",
+            "C\u00f4te d\u2019Ivoire",
+            "JOS\u00c9",
+        ],
+        *[
+            "Ng\u2019ang\u2019a",
+            "Mart\u00ednez",
+            "\u201cloan\u201d",
+            "Ndung\u2019u \u2013 2",
+        ],
+    ],
+)
+def test_csv_of_windows_or_a_mac_is_recognised(name, encoding):
+    content = csv_file(["Full name"], [name], encoding=encoding)
+
+    assert texts("a.csv", content) == [["Full name"], [name]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["Bj\u00f6rk".encode("mac_roman"), "Jos\u00e9".encode("cp850"), b"A\x81b"],
+)
+def test_text_in_another_encoding_is_unreadable(content):
+    cell = read_sheet("a.csv", b"Full name\n" + content).rows[0].cells[0]
+
+    assert cell.kind == Kind.UNREADABLE
+    assert "\ufffd" in cell.text
+
+
 def test_csv_that_names_its_separator_is_read():
     content = b"sep=;\r\nFull name;ID number\r\nKamau, W.;1\r\n"
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.utils.timezone import localtime, now
-from openpyxl import load_workbook
+from openpyxl import Workbook, load_workbook
 
 from tests.batches.files import csv_file, xlsx_file
 from tests.console.test_orders import DIGEST, attested, choice
@@ -62,10 +62,10 @@ class Sender:
         self.status = answer.status_code
         return self.html
 
-    def press(self, step: str) -> str:
+    def press(self, step: str, **ticks: str) -> str:
         """Press a button of the quote; return the page that it leads to."""
         found = DIGEST.search(self.html)
-        fields = {"step": step, "digest": found[1] if found else ""}
+        fields = {"step": step, "digest": found[1] if found else "", **ticks}
         answer = self.visitor.http.post(self.page, fields, follow=True)
         self.html = unescape(answer.content.decode())
         self.status = answer.status_code
@@ -84,6 +84,12 @@ def sender(admin: ConsoleVisitor) -> Sender:
 
 def people(*rows: list[str], headings: list[str] = HEADINGS) -> bytes:
     return csv_file(headings, *(rows or PEOPLE))
+
+
+def saved(workbook: Workbook) -> bytes:
+    file = io.BytesIO()
+    workbook.save(file)
+    return file.getvalue()
 
 
 def faults(html: str) -> list[str]:
@@ -387,18 +393,30 @@ def test_same_person_twice_is_refused(sender):
     assert faults(page) == ["Row 5, ID number: The same as in row 2"]
 
 
-def test_same_file_is_ordered_once_and_leads_to_its_order(sender, owner):
+def test_same_rows_are_ordered_again_if_the_member_confirms_it(sender, owner):
     sender.order(people())
     (batch,) = Batch.objects.all()
+    Report.objects.filter(pk=batch.report_ids[0]).update(
+        status="CANCELLED", completed_at=now()
+    )
 
-    # Another member, another name, another format and another choice
+    # Another member, another name, another format and other checks
     again = Sender(owner, choice("KRA_PIN"))
     page = again.send(xlsx_file(HEADINGS, *PEOPLE), "other.xlsx")
 
-    assert "This file was ordered already" in page
-    assert str(batch.pk) in again.page
-    assert sender.visitor.member.user.email in page
-    assert (Report.objects.count(), Upload.objects.count()) == (3, 0)
+    (before,) = re.findall(
+        r"The same rows were ordered before:.*?</ul>", page, re.DOTALL
+    )
+    for said in ["people.csv", sender.visitor.member.user.email, "National identity"]:
+        assert said in before
+    assert re.search(r"3 reports\s+\(cancelled: 1\)", before)
+    assert "Nothing was ordered. Read" in again.press("order")
+    assert "Nothing was ordered. Read" in again.press("draft", again="2")
+    assert Report.objects.count() == 3
+    again.press("order", again="1")
+    assert Report.objects.filter(checks_requested=["KRA_PIN"]).count() == 3
+    third = Sender(owner, choice("KRA_PIN")).send(people())
+    assert 'name="again" value="2"' in third
 
 
 def test_changed_file_is_another_order(sender):
@@ -427,8 +445,49 @@ def test_file_that_waits_twice_is_ordered_once(sender, admin):
 
     page = other.press("order")
 
-    assert "This file was ordered already" in page
+    assert "The same rows were ordered before" in page
     assert Report.objects.count() == 3
+
+
+def test_other_sheets_of_a_workbook_are_said_and_hidden_ones_are_not_read(sender):
+    workbook = Workbook()
+    hidden, shown, more = workbook.active, *map(workbook.create_sheet, ["P", "More"])
+    workbook.create_sheet("Empty")
+    hidden.title, hidden.sheet_state = "Secret", "hidden"
+    for sheet, rows in [(hidden, PEOPLE), (shown, PEOPLE[:1]), (more, PEOPLE)]:
+        for row in [HEADINGS, *rows]:
+            sheet.append(row)
+
+    page = sender.send(saved(workbook), "people.xlsx")
+
+    assert "1 row without a fault" in page
+    (warning,) = re.findall(r"We have read the sheet .*?</ul>", page, re.DOTALL)
+    assert [n in warning for n in ["P", "Secret", "More", "Empty"]] == [
+        *[True, True, True, False]
+    ]
+
+
+def test_hidden_rows_are_ordered_only_if_the_member_confirms_it(sender):
+    workbook = Workbook()
+    for row in [HEADINGS, *PEOPLE]:
+        workbook.active.append(row)
+    workbook.active.row_dimensions[3].hidden = True
+
+    page = sender.send(saved(workbook), "people.xlsx")
+
+    assert "These rows are hidden in the file, and belong to the order: 3." in page
+    assert "Nothing was ordered. Read" in sender.press("order")
+    assert not Report.objects.exists()
+    sender.press("order", hidden="on")
+    assert Report.objects.count() == 3
+
+
+def test_text_that_is_not_sure_is_a_fault_of_its_cell(sender):
+    content = csv_file(["Full name", "ID number"], ["Bj\u00f6rk", "1"])
+
+    (found,) = faults(sender.send(content.decode().encode("mac_roman")))
+
+    assert found.startswith("Row 2, Full name: We cannot read this text for sure")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -512,6 +571,102 @@ def test_rows_without_consent_are_saved_as_drafts(admin):
     assert set(Report.objects.values_list("status", flat=True)) == {"DRAFT"}
     assert Batch.objects.get().draft
     assert AuditEvent.objects.filter(action="batch.drafted").count() == 1
+
+
+def draft(sender: Sender, *rows: list[str]) -> Batch:
+    """Save the rows as drafts with consents; return their batch."""
+    sender.send(people(*rows))
+    sender.press("draft")
+    return Batch.objects.get()
+
+
+def test_drafts_of_a_file_are_launched_together(sender, api: Api):
+    batch = draft(sender)
+    waiting = Report.objects.get(pk=batch.report_ids[1])
+    waiting.consent.delete()
+    page = sender.visitor.page("reports-batch", batch=batch.pk)
+    launch = {"name": "reports-batch-launch", "batch": batch.pk}
+    assert sender.visitor.url(**launch) in page
+
+    page = sender.visitor.page(**launch)
+    assert "2 drafts can be launched now." in page
+    assert "Launch all for KES 100.00" in page
+    assert re.search(r">3</a></th><td>It names no consent yet", page)
+    fields = {"digest": DIGEST.search(page)[1]}
+
+    assert sender.visitor.post(fields=fields, **launch).status_code == 303
+    assert sender.visitor.post(fields=fields, **launch).status_code == 200
+
+    statuses = dict(Report.objects.values_list("pk", "status"))
+    assert [statuses[pk] for pk in batch.report_ids] == ["RUNNING", "DRAFT", "RUNNING"]
+    assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == Decimal(-100)
+    assert AuditEvent.objects.filter(action="batch.launched").count() == 1
+    api.work()
+    assert Report.objects.filter(status="READY").count() == 2
+
+
+def test_drafts_are_not_launched_for_another_price_or_another_set(sender):
+    batch = draft(sender)
+    launch = {"name": "reports-batch-launch", "batch": batch.pk}
+    digest = DIGEST.search(sender.visitor.page(**launch))[1]
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+
+    answer = sender.visitor.post(fields={"digest": digest}, **launch)
+
+    assert "has changed" in answer.content.decode()
+    digest = DIGEST.search(answer.content.decode())[1]
+    Report.objects.filter(pk=batch.report_ids[0]).update(
+        status="CANCELLED", completed_at=now()
+    )
+    answer = sender.visitor.post(fields={"digest": digest}, **launch)
+    assert "Launch all for KES 120.00" in answer.content.decode()
+    assert not LedgerEntry.objects.exists()
+    assert not Report.objects.filter(status="RUNNING").exists()
+
+
+def test_draft_that_was_free_waits_for_an_edit(admin):
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=0)
+    batch = draft(Sender(admin, choice(payment_mode="CANDIDATE")))
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=50)
+
+    page = admin.page("reports-batch-launch", batch=batch.pk)
+
+    assert "0 drafts can be launched now." in page
+    assert page.count("It waits for the payment.") == 3
+
+
+def test_balance_that_does_not_cover_all_drafts_launches_none(admin, live_api):
+    approve_workspace(admin.workspace)
+    sender = Sender(admin, None, "production")
+    batch = draft(sender)
+    launch = {
+        "name": "reports-batch-launch",
+        "environment": "production",
+        "batch": batch.pk,
+    }
+    page = sender.visitor.page(**launch)
+    assert "The balance does not cover it." in page
+
+    answer = sender.visitor.post(fields={"digest": DIGEST.search(page)[1]}, **launch)
+
+    assert "The balance does not cover it." in answer.content.decode()
+    assert Report.objects.filter(status="DRAFT").count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_double_click_launches_drafts_once(sender):
+    batch = draft(sender)
+    launch = {"name": "reports-batch-launch", "batch": batch.pk}
+    fields = {"digest": DIGEST.search(sender.visitor.page(**launch))[1]}
+
+    def click(_number: int) -> int:
+        try:
+            return sender.visitor.post(fields=fields, **launch).status_code
+        finally:
+            connection.close()
+
+    assert set(run_at_once(4, click)) <= {200, 303}
+    assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == Decimal(-150)
 
 
 def test_subjects_are_asked_by_link_and_those_without_address_are_named(admin):

@@ -72,7 +72,7 @@ def wanted(api: Api, another_api: Api, live_api: Api) -> Rule:
 SUBJECT = {
     "subjectType": "INDIVIDUAL",
     "fullName": "Atieno Nyambura Ochieng",
-    "idNumber": "2345-6789",
+    "idNumber": "23456789",
     "email": "Atieno@example.com",
 }
 

@@ -55,8 +55,9 @@ def test_report_of_a_run_names_its_rule(api: Api):
 def test_rule_runs_on_with_a_number_in_another_form(api: Api):
     create_rule(api, "IDENTITY")
     run_rules(api)
-    kept = Rule.objects.get().subject
-    Rule.objects.update(subject={**kept, "idNumber": "31234561.0"})
+    rule = Rule.objects.get()
+    rule.subject = {**rule.subject, "idNumber": "31234561.0"}
+    rule.save()
 
     (run,) = launch_runs()
 

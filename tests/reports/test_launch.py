@@ -208,8 +208,9 @@ def test_launch_is_refused_without_a_subject(api: Api):
 
 def test_launch_is_refused_with_a_number_in_another_form(api: Api):
     report = api.create(two_checks(), draft=True)
-    kept = Report.objects.get().subject
-    Report.objects.update(subject={**kept, "idNumber": "31234561.0"})
+    draft = Report.objects.get()
+    draft.subject = {**draft.subject, "idNumber": "31234561.0"}
+    draft.save()
 
     for verb, body in [("launch", None), ("draft", {"purpose": "Rent"})]:
         problem = api.refused(f"/reports/{report['id']}/{verb}", body)

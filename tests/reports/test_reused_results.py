@@ -59,7 +59,7 @@ def test_event_says_that_a_result_is_reused(api: Api):
         {"idNumber": "87654321"},
         {"fullName": "Otieno Odhiambo"},
         {"dateOfBirth": "1990-01-31"},
-        {"country": "UG"},
+        {"country": "TZ"},
         {"kraPin": "A012345678Z"},
     ],
 )

@@ -92,9 +92,7 @@ def test_search_matches_only_the_whole_text(api: Api):
 @pytest.fixture
 def identified_id(api: Api) -> str:
     number, email = "AB-123 456", "Wan.Jiku@acacia.test"
-    item = person(
-        fullName="Wanjiku Kamau", country="TZ", idNumber=number, email=email
-    )
+    item = person(fullName="Wanjiku Kamau", country="TZ", idNumber=number, email=email)
     return api.create({**item, "reference": "Loan 4711/B"}, draft=True)["id"]
 
 

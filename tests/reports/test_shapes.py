@@ -43,7 +43,6 @@ LIMITS = {
     "subject/firstName": 200,
     "subject/middleName": 200,
     "subject/lastName": 200,
-    "subject/idNumber": 64,
     "payer/name": 200,
     "consent/policyVersion": 100,
     "consent/evidenceReference": 200,

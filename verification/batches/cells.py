@@ -28,6 +28,8 @@ class Kind(StrEnum):
     MOMENT = "m"
     FORMULA = "f"
     ERROR = "e"
+    # A text with letters that nobody can be sure of
+    UNREADABLE = "u"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,28 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Workbook:
+    """What a workbook holds besides the lines of the sheet that is read."""
+
+    # The name of that sheet
+    name: str
+    # The names of other sheets that hold something
+    others: list[str]
+    # The numbers of lines that the spreadsheet does not show
+    hidden: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Sheet:
     """The first line that is not empty, and those below it."""
 
     header: Line
     rows: list[Line] = field(default_factory=list)
+    # None for a CSV file
+    workbook: Workbook | None = None
+
+    @property
+    def hidden_rows(self) -> list[int]:
+        """The numbers of the rows that a spreadsheet does not show."""
+        hidden = set(self.workbook.hidden) if self.workbook else set()
+        return [row.number for row in self.rows if row.number in hidden]

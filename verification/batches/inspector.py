@@ -2,8 +2,9 @@
 
     python -m verification.batches.inspector xlsx <applicants.xlsx
 
-Its answer is the JSON of the lines of the first sheet: the number of each, and its
-cells as pairs of a text and a kind of `cells`.
+Its answer is the JSON of the lines of the first sheet that is not hidden: the number of
+each, and its cells as pairs of a text and a kind of `cells`; and of what else a
+`cells.Workbook` has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 
 import orjson
 from openpyxl import load_workbook
+from openpyxl.xml.constants import SHEET_MAIN_NS
+from openpyxl.xml.functions import iterparse
 
 from verification.batches.cells import (
     MAX_COLUMNS,
@@ -36,6 +39,8 @@ CPU_SECONDS = 2
 # texts has 300,000, and its styles a few thousand.
 MAX_TAGS = 2_000_000
 MAX_TAGS_OF = {"xl/styles.xml": 100_000, "xl/workbook.xml": 100_000}
+# Lines of other sheets in which something is looked for
+FIRST_LINES = 100
 # Spreadsheets keep 15 digits of a number, and write zeros for the rest.
 EXACT_DIGITS = 15
 # Parts of workbooks that run something
@@ -43,15 +48,25 @@ ACTIVE = re.compile(r"vbaProject|macrosheets/|activeX/", re.IGNORECASE)
 MACRO_TYPES = b"macroEnabled"
 # Workbooks have no document type, which could define entities that grow.
 DOCUMENT_TYPES = tuple("<!DOCTYPE".encode(name) for name in ("utf-8", "utf-16-le"))
+LINE_TAG = f"{{{SHEET_MAIN_NS}}}row"
 ZEROS = re.compile(r"0+")
 
 
 def read_workbook(_kind: str, content: bytes) -> bytes:
-    """Return the lines of the first sheet. Raises Unacceptable."""
+    """Return the lines of the first sheet in sight. Raises Unacceptable."""
     try:
         _refuse_harmful(content)
         workbook = load_workbook(io.BytesIO(content), read_only=True, keep_links=False)
-        return orjson.dumps(list(_lines(workbook.worksheets[0])))
+        sheets = workbook.worksheets
+        shown = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
+        read = (shown or sheets)[0]
+        answer = {
+            "lines": list(_lines(read)),
+            "name": read.title,
+            "others": [s.title for s in sheets if s is not read and _has_cells(s)],
+            "hidden": _hidden_lines(read),
+        }
+        return orjson.dumps(answer)
     except (Unacceptable, MemoryError):
         raise
     # openpyxl raises many kinds of errors for malicious bytes.
@@ -99,6 +114,30 @@ def _lines(sheet: Any) -> Iterator[tuple[int, list[tuple[str, str]]]]:
         if found > MAX_ROWS + 1:
             # The reader of the answer sees that there is a row too many.
             return
+
+
+def _has_cells(sheet: Any) -> bool:
+    """Return whether one of the first lines of the sheet holds something."""
+    sheet.reset_dimensions()
+    rows = sheet.iter_rows(max_row=FIRST_LINES, max_col=MAX_COLUMNS, values_only=True)
+    return any(value is not None for row in rows for value in row)
+
+
+def _hidden_lines(sheet: Any) -> list[int]:
+    """Return the numbers of lines that are hidden, by hand or by a filter."""
+    found, number = [], 0
+    # openpyxl keeps how a line looks only when it reads a workbook whole.
+    with sheet._get_source() as source:
+        for _event, element in iterparse(source):
+            if element.tag != LINE_TAG:
+                continue
+            number = int(element.get("r", number + 1))
+            if number > MAX_LINES:
+                break
+            if element.get("hidden") in {"1", "true"}:
+                found.append(number)
+            element.clear()
+    return found
 
 
 def _cell(cell: Any) -> tuple[str, str]:

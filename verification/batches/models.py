@@ -34,8 +34,8 @@ class Upload(models.Model):
     environment = models.CharField(max_length=10, choices=Environment)
     # The member who may order it, as in timelines: "member 0199…"
     created_by = models.CharField(max_length=100)
-    # {name, choice, common, lines, subjects}: see console/batches.py. `subjects` are
-    # their ids, as reports have them.
+    # {name, choice, common, lines, workbook, subjects}: see console/batches.py.
+    # `subjects` are their ids, as reports have them.
     content = EncryptedJSONField()
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -55,8 +55,9 @@ class Upload(models.Model):
 class Batch(models.Model):
     """The reports that were ordered by one file. It has the id of its upload.
 
-    A file is ordered once: the digest is that of its cells, and another name or format
-    does not change it.
+    The digest is that of the cells and of how often they were ordered before. Another
+    name or format does not change it, so that an order of the same cells needs the
+    number of the earlier ones, which its member has confirmed.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)

@@ -23,7 +23,9 @@ from verification.batches.cells import (
     Kind,
     Line,
     Sheet,
+    Workbook,
 )
+from verification.batches.encodings import UNREADABLE, decode_single_bytes
 from verification.golive.inspection import (
     MAX_BYTES,
     Fault,
@@ -51,6 +53,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 COLUMN_WIDTH = 24
 # All texts of a file; MAX_ROWS full rows have half of it.
 MAX_LETTERS = 1_000_000
+# Letters beyond ASCII in a file that may be of Windows or of a Mac
+MAX_ACCENTS = 50_000
 
 
 class TooManyRows(Exception):
@@ -70,7 +74,7 @@ class UnmatchedQuotes(Exception):
 
 
 def read_sheet(name: str, content: bytes) -> Sheet:
-    """Return the first sheet of an uploaded file.
+    """Return the sheet of an uploaded file: of a workbook the first that is not hidden.
 
     Raises Unacceptable, Busy, TooManyRows, NoRows and UnmatchedQuotes.
     """
@@ -89,22 +93,23 @@ def read_sheet(name: str, content: bytes) -> Sheet:
         raise Unacceptable(Fault.UNKNOWN)
     if is_zip != (extension == ".xlsx"):
         raise Unacceptable(Fault.LIES)
-    lines = _read_xlsx(content) if is_zip else _read_csv(content)
+    lines, workbook = _read_xlsx(content) if is_zip else (_read_csv(content), None)
     if sum(len(cell.text) for line in lines for cell in line.cells) > MAX_LETTERS:
         raise Unacceptable(Fault.BOMB)
     if len(lines) < 2:
         raise NoRows
     if len(lines) > MAX_ROWS + 1:
         raise TooManyRows
-    return Sheet(lines[0], lines[1:])
+    return Sheet(lines[0], lines[1:], workbook)
 
 
-def _read_xlsx(content: bytes) -> list[Line]:
-    answer = WORKBOOKS.run(XLSX, content)
-    return [
-        Line(number, [Cell(_unescape(text), Kind(kind)) for text, kind in cells])
-        for number, cells in orjson.loads(answer)
+def _read_xlsx(content: bytes) -> tuple[list[Line], Workbook]:
+    answer = orjson.loads(WORKBOOKS.run(XLSX, content))
+    lines = [
+        Line(number, [_cell(text, Kind(kind)) for text, kind in cells])
+        for number, cells in answer.pop("lines")
     ]
+    return lines, Workbook(**answer)
 
 
 def _read_csv(content: bytes) -> list[Line]:
@@ -125,8 +130,11 @@ def _decode(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        # Spreadsheets of Windows write this unless somebody chooses UTF-8.
-        return _decode_as("cp1252", content)
+        pass
+    if len(content) - len(content.decode("ascii", errors="ignore")) > MAX_ACCENTS:
+        raise Unacceptable(Fault.DAMAGED)
+    # Spreadsheets write one byte for each letter unless somebody chooses UTF-8.
+    return decode_single_bytes(content)
 
 
 def _decode_as(encoding: str, content: bytes) -> str:
@@ -167,7 +175,11 @@ def _split(text: str, separator: str, first: int) -> list[Line]:
 def _csv_cell(text: str) -> Cell:
     text = text.strip()[:MAX_TEXT]
     kind = Kind.FORMULA if FORMULA.match(text) else Kind.TEXT
-    return Cell(_unescape(text), kind)
+    return _cell(text, kind)
+
+
+def _cell(text: str, kind: Kind) -> Cell:
+    return Cell(_unescape(text), Kind.UNREADABLE if UNREADABLE in text else kind)
 
 
 def _unescape(text: str) -> str:
@@ -215,13 +227,13 @@ def _write_xlsx(
     choices: dict[int, Sequence[str]],
 ) -> bytes:
     # Imported here: it takes memory, and most processes write no workbook.
-    from openpyxl import Workbook
+    from openpyxl import Workbook as NewWorkbook
     from openpyxl.cell import WriteOnlyCell
     from openpyxl.styles import Font
     from openpyxl.utils import get_column_letter
     from openpyxl.worksheet.datavalidation import DataValidation
 
-    workbook = Workbook(write_only=True)
+    workbook = NewWorkbook(write_only=True)
     sheet = workbook.create_sheet("1")
     sheet.freeze_panes = "A2"
     for number in range(1, len(header) + 1):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Count
 from django.http import HttpResponse
 from django.utils.functional import Promise
@@ -35,7 +37,7 @@ from verification.console.batches import (
     OpenUpload,
     columns_of,
     common_inputs,
-    ordered_before,
+    orders_before,
     place_batch,
     reports_of,
     store_upload,
@@ -53,8 +55,13 @@ from verification.console.orders import (
     Choice,
     Offer,
     QuoteChanged,
+    QuotedLine,
+    fault_text,
+    launch_as_quoted,
+    quote_launches,
     same_subject_reports,
 )
+from verification.console.report_actions import blocker_texts
 from verification.golive.uploads import status_of
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.disclosures import record_disclosures
@@ -62,6 +69,7 @@ from verification.privacy.models import Channel
 from verification.reports.idempotency import RequestInProgress
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import InvalidRequest
+from verification.reports.status import NotLaunchable
 from verification.values.formats import one_line
 from workspaces import rate_limits
 from workspaces.ledger import InsufficientBalance
@@ -75,6 +83,12 @@ MAX_NAME_LENGTH = 150
 SHOWN_ROWS = 10
 # A cell of a page shows no more of a text.
 SHOWN_LETTERS = 100
+UNCONFIRMED = gettext_lazy(
+    "Nothing was ordered. Read what stands above the price, and confirm it below."
+)
+NOT_LAUNCHED = gettext_lazy(
+    "The balance does not cover it. Nothing was launched: top it up first."
+)
 RESULT_COLUMNS = (
     gettext_lazy("Row"),
     gettext_lazy("Report"),
@@ -127,8 +141,6 @@ def upload(place: Place) -> HttpResponse:
         page = _render_upload(place, choice, form, status)
         return page if status == 200 else with_retry_after(page)
     name, sheet = form.cleaned_data["file"]
-    if batch := ordered_before(place.client, sheet):
-        return _to_earlier(place, batch)
     kept = store_upload(
         place.client, one_line(name)[-MAX_NAME_LENGTH:], sheet, choice, form.values
     )
@@ -185,11 +197,6 @@ def _render_upload(
     return place.render("batches/upload", shown, status)
 
 
-def _to_earlier(place: Place, batch: Batch) -> HttpResponse:
-    error = _("This file was ordered already. Change it to order some of it again.")
-    return place.to("reports-batch", error=error, batch=batch.pk)
-
-
 @member_required(Permission.ORDER)
 def template(place: Place, format: str) -> HttpResponse:
     """Return a file with the headings that the choice needs."""
@@ -244,8 +251,6 @@ def show(place: Place, batch: UUID) -> HttpResponse:
 def _show_upload(place: Place, kept: Upload, error: str | Promise = "") -> HttpResponse:
     """Show what is wrong in the file, or what its order costs."""
     opened = OpenUpload.of(kept)
-    if earlier := ordered_before(place.client, opened.sheet):
-        return _to_earlier(place, earlier)
     judged = opened.judge(place.client)
     offer, choice = Offer.to(place.client), opened.choice
     shown = {
@@ -258,6 +263,8 @@ def _show_upload(place: Place, kept: Upload, error: str | Promise = "") -> HttpR
         "header": [cell.text for cell in opened.sheet.header.cells],
         "judged": judged,
         "count": len(opened.sheet.rows),
+        "workbook": opened.sheet.workbook,
+        "hidden": opened.sheet.hidden_rows,
         "error": error,
     }
     if judged.is_faulty:
@@ -265,9 +272,26 @@ def _show_upload(place: Place, kept: Upload, error: str | Promise = "") -> HttpR
             "batches/faults", {**shown, **_faults_context(opened, judged)}
         )
     is_draft = choice.is_draft_only(offer)
+    shown["orders_before"] = [
+        _summary_of(batch, offer) for batch in orders_before(place.client, opened.sheet)
+    ]
     return place.render(
         "batches/quote", {**shown, **_quote_context(place, judged, choice, is_draft)}
     )
+
+
+def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
+    """Return what a batch has ordered, when and by whom."""
+    reports = Report.objects.filter(pk__in=batch.report_ids)
+    ordered = reports.values_list("checks_requested", "status")
+    names = dict.fromkeys(name for checks, _status in ordered for name in checks)
+    return {
+        "batch": batch,
+        "by": _name_of(batch),
+        "count": len(batch.report_ids),
+        "cancelled": sum(s == ReportStatus.CANCELLED for _checks, s in ordered),
+        "checks": [offer.checks[name].display_name for name in names],
+    }
 
 
 def _faults_context(opened: OpenUpload, judged: Judged) -> dict[str, Any]:
@@ -302,9 +326,6 @@ def _quote_context(
     quote, offer = judged.quote, Offer.to(place.client)
     assert quote  # noqa: S101
     lines = [line for order in quote.orders for line in order.lines]
-    prices: dict[str, list[Any]] = {}
-    for line in lines:
-        prices.setdefault(line.label, []).append(line)
     reached = ["email", *(["phone"] if sms_is_configured() else [])]
     unreached = [
         row.line.number
@@ -313,15 +334,7 @@ def _quote_context(
     ]
     return {
         "quote": quote,
-        "totals": [
-            (
-                label,
-                len(each),
-                sum(line.reused_at is not None for line in each),
-                sum(line.price for line in each),
-            )
-            for label, each in prices.items()
-        ],
+        "totals": _totals(lines),
         "reused": sum(line.reused_at is not None for line in lines),
         "is_draft_only": is_draft,
         "needs_consent": choice.needs_consent(offer),
@@ -337,15 +350,35 @@ def _quote_context(
     }
 
 
+def _totals(lines: Sequence[QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
+    """Return label, number, number of reused results, and price of each check."""
+    found: dict[str, list[QuotedLine]] = {}
+    for line in lines:
+        found.setdefault(line.label, []).append(line)
+    return [
+        (
+            label,
+            len(each),
+            sum(line.reused_at is not None for line in each),
+            sum((line.price for line in each), Decimal(0)),
+        )
+        for label, each in found.items()
+    ]
+
+
 def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     """Order all rows, or save them as drafts; then show how they go on."""
     assert place.posted is not None  # noqa: S101
     opened = OpenUpload.of(kept)
-    if earlier := ordered_before(place.client, opened.sheet):
-        return _to_earlier(place, earlier)
     judged = opened.judge(place.client)
     if judged.is_faulty:
         return _show_upload(place, kept)
+    repeats = len(orders_before(place.client, opened.sheet))
+    is_confirmed = not repeats or place.posted.get("again") == str(repeats)
+    if opened.sheet.hidden_rows and "hidden" not in place.posted:
+        is_confirmed = False
+    if not is_confirmed:
+        return _show_upload(place, kept, UNCONFIRMED)
 
     def record(batch: Batch) -> None:
         """Write the trail. Raises NotAllowed if the member's role was taken."""
@@ -359,10 +392,11 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
             judged,
             draft=draft,
             digest=place.posted.get("digest", ""),
+            repeats=repeats,
             also=record,
         )
-    except FileOrdered as e:
-        return _to_earlier(place, e.batch)
+    except FileOrdered:
+        return _show_upload(place, kept, UNCONFIRMED)
     except InvalidRequest:
         # It became wrong at this moment: the page says how.
         return _show_upload(place, kept)
@@ -390,11 +424,68 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "by": _name_of(batch),
         "count": count,
         "ended": reports.exclude(completed_at=None).count(),
+        "drafts": counted[ReportStatus.DRAFT],
         "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
         "page": Page(rows, count, number),
     }
     _record_disclosures(place, rows)
     return place.render("batches/progress", shown)
+
+
+@member_required(Permission.ORDER)
+def launch(place: Place, batch: UUID) -> HttpResponse:
+    """Show what the launch of a file's drafts costs; a POST launches them together."""
+    found = Batch.objects.get(pk=batch, **place.lookups)
+    if not place.may_run_reports:
+        return place.render("reports/not_live", status=403)
+    if place.posted is None:
+        return _show_launch(place, found)
+    if is_too_often(place):
+        return too_often(place)
+    drafts = [one.pk for one in quote_launches(place.client, found.report_ids).drafts]
+    if not drafts:
+        return _show_launch(place, found)
+    try:
+        with transaction.atomic():
+            require_present(place.member, Permission.ORDER)
+            launch_as_quoted(place.client, drafts, place.posted.get("digest", ""))
+            place.record("batch.launched", found)
+    except InsufficientBalance:
+        return _show_launch(place, found, NOT_LAUNCHED)
+    except (InvalidRequest, NotLaunchable, QuoteChanged):
+        return _show_launch(place, found, CHANGED)
+    done = _("The drafts are launched.")
+    return place.to("reports-batch", success=done, batch=found.pk)
+
+
+def _show_launch(place: Place, batch: Batch, error: str | Promise = "") -> HttpResponse:
+    quoted = quote_launches(place.client, batch.report_ids)
+    if not (quoted.drafts or quoted.refused):
+        none = _("No draft of this file is left.")
+        return place.to("reports-batch", success=none, batch=batch.pk)
+    rows = dict(zip(batch.report_ids, batch.row_numbers, strict=True))
+    shown = {
+        "batch": batch,
+        "error": error,
+        "quoted": quoted,
+        "totals": _totals(quoted.lines),
+        "total": sum(line.price for line in quoted.lines),
+        "refused": [
+            (
+                rows[report.pk],
+                report,
+                [
+                    *blocker_texts(blockers, gap),
+                    *(fault_text(fault, {}) for fault in faults),
+                ],
+            )
+            for report, blockers, gap, faults in quoted.refused
+        ],
+        "account": place.account,
+        "is_covered": quoted.is_covered(place.client),
+        "top_up_url": url_to_top_up(place),
+    }
+    return place.render("batches/launch", shown)
 
 
 def _record_disclosures(place: Place, rows: Sequence[BatchReport]) -> None:

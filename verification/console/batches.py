@@ -2,7 +2,8 @@
 
 Nothing here knows a page. `read_rows` finds the columns and turns cells into the texts
 that a form would have, `judge` lets the rules of the API find what is wrong by row and
-column, and `place_batch` orders all rows or none, once for each file.
+column, and `place_batch` orders all rows or none. The same cells are ordered again only
+if the member confirms it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
-from verification.batches.cells import MAX_ROWS, Cell, Kind, Line, Sheet
+from verification.batches.cells import MAX_ROWS, Cell, Kind, Line, Sheet, Workbook
 from verification.batches.models import MAX_UPLOADS, Batch, Upload
 from verification.batches.repairs import mark_invisible, repair_number, repair_phone
 from verification.console.orders import (
@@ -68,6 +69,9 @@ USUAL_LENGTH = {"idNumber": 8, "postalCode": 5}
 YES, NO = {"yes", "y", "true", "1", "ndiyo", "on"}, {"no", "n", "false", "0", "hapana"}
 
 FORMULA = _("This is a formula. Put its value here")
+UNREADABLE = _(
+    "We cannot read this text for sure. Save the file as XLSX, or as CSV in UTF-8"
+)
 BROKEN = _("The spreadsheet has no value here. Type it as text")
 MADE_DAY = _("The spreadsheet has made a day of it. Type it as text")
 ROUNDED = _("The spreadsheet has rounded this number. Type it as text")
@@ -77,11 +81,7 @@ NO_FLAG = _("Write yes or no")
 
 
 class FileOrdered(Exception):
-    """A file with the same cells was ordered before."""
-
-    def __init__(self, batch: Batch) -> None:
-        super().__init__(str(batch.pk))
-        self.batch = batch
+    """A file with the same cells was ordered since the member has confirmed."""
 
 
 def columns_of(choice: Choice, offer: Offer) -> list[Input]:
@@ -225,6 +225,8 @@ def _read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
         return "", FORMULA
     if kind == Kind.ERROR:
         return "", BROKEN
+    if kind == Kind.UNREADABLE:
+        return "", UNREADABLE
     if one.kind in {"DATE", "MOMENT"}:
         return _read_time(text, one.kind)
     if kind in {Kind.DAY, Kind.MOMENT}:
@@ -405,20 +407,25 @@ def _find_repeats(client: Client, judged: Judged) -> Iterator[RowFault]:
         )
 
 
-def digest_of_sheet(client: Client, sheet: Sheet) -> bytes:
-    """Return the keyed hash of the cells, which the same file has again."""
+def digest_of_sheet(client: Client, sheet: Sheet, repeats: int) -> bytes:
+    """Return the keyed hash of the cells and of how often they were ordered before."""
     cells = [[c.text for c in line.cells] for line in [sheet.header, *sheet.rows]]
     where = (client.workspace.pk, client.environment)
-    return keyed_hash("batch", *where, orjson.dumps(cells).decode())
+    counted = [repeats] if repeats else []
+    return keyed_hash("batch", *where, orjson.dumps(cells).decode(), *counted)
 
 
-def ordered_before(client: Client, sheet: Sheet) -> Batch | None:
-    """Return the batch that a file with the same cells has ordered."""
-    return Batch.objects.filter(
-        workspace=client.workspace,
-        environment=client.environment,
-        digest=digest_of_sheet(client, sheet),
-    ).first()
+def orders_before(client: Client, sheet: Sheet) -> list[Batch]:
+    """Return the batches that files with the same cells have ordered, oldest first."""
+    found: list[Batch] = []
+    batches = Batch.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+    while one := batches.filter(
+        digest=digest_of_sheet(client, sheet, len(found))
+    ).first():
+        found.append(one)
+    return found
 
 
 def store_upload(
@@ -446,6 +453,7 @@ def store_upload(
                 [line.number, [[cell.text, cell.kind] for cell in line.cells]]
                 for line in [sheet.header, *sheet.rows]
             ],
+            "workbook": asdict(sheet.workbook) if sheet.workbook else None,
             "subjects": _subject_ids(client, rows, choice),
         },
         created_at=now(),
@@ -487,7 +495,9 @@ class OpenUpload:
         ]
         chosen = content["choice"]
         choice = Choice(**{**chosen, "checks": tuple(chosen["checks"])})
-        return cls(content["name"], Sheet(header, rows), choice, content["common"])
+        found = content.get("workbook")
+        sheet = Sheet(header, rows, Workbook(**found) if found else None)
+        return cls(content["name"], sheet, choice, content["common"])
 
     def judge(self, client: Client) -> Judged:
         offer = Offer.to(client)
@@ -502,11 +512,13 @@ def place_batch(
     *,
     draft: bool,
     digest: str,
+    repeats: int = 0,
     also: Callable[[Batch], None],
 ) -> Placed:
     """Order all rows of an upload or none; the upload becomes a batch.
 
-    `also` is called in the same transaction: it checks permission and writes the trail.
+    `repeats` is how many orders of the same cells the member has confirmed. `also` is
+    called in the same transaction: it checks permission and writes the trail.
     Raises FileOrdered, and as `place_order`; then nothing is ordered.
     """
     opened = OpenUpload.of(upload)
@@ -516,7 +528,7 @@ def place_batch(
             id=upload.pk,
             workspace=client.workspace,
             environment=client.environment,
-            digest=digest_of_sheet(client, opened.sheet),
+            digest=digest_of_sheet(client, opened.sheet, repeats),
             name=opened.name,
             report_ids=[new.report.pk for new in created],
             row_numbers=[row.line.number for row in judged.rows.rows],
@@ -537,9 +549,8 @@ def place_batch(
             also=keep,
         )
     except IntegrityError:
-        # Another upload of the file was ordered at this moment.
-        if batch := ordered_before(client, opened.sheet):
-            raise FileOrdered(batch) from None
+        if len(orders_before(client, opened.sheet)) > repeats:
+            raise FileOrdered from None
         raise
 
 

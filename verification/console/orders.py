@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.db.models import prefetch_related_objects
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
@@ -25,7 +26,7 @@ from verification.consents.links import consent_links
 from verification.consents.models import Consent
 from verification.payments.checkouts import PAYABLE_STATUSES
 from verification.payments.links import payment_links
-from verification.payments.models import Payment, PaymentStatus
+from verification.payments.models import Payment
 from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
 from verification.reports.drafts import as_item, edit_draft
@@ -34,8 +35,8 @@ from verification.reports.launch import (
     check_retryable,
     consent_gap,
     failed_checks,
+    find_launch_faults,
     launch_blockers,
-    quote_lines,
 )
 from verification.reports.links import NotRenewable
 from verification.reports.models import (
@@ -463,11 +464,17 @@ class Quote:
         return sum((one.total for one in own if not one.order.draft), Decimal(0))
 
     def is_covered(self, client: Client) -> bool:
-        spendable = client.account.spendable
-        return not self.charge or spendable is None or self.charge <= spendable
+        return covers(client, self.charge)
+
+
+def covers(client: Client, charge: Decimal) -> bool:
+    """Return whether the workspace can pay this amount now."""
+    spendable = client.account.spendable
+    return not charge or spendable is None or charge <= spendable
 
 
 PricedCheck = tuple[str, Decimal, UUID | None]
+Refused = tuple[Report, list[str], ConsentGap | None, list[Fault]]
 
 
 def digest_of(reports: Iterable[Iterable[PricedCheck]]) -> str:
@@ -585,10 +592,15 @@ def place_order(
 
 
 def _digest_of_created(created: Sequence[NewReport]) -> str:
-    lines: dict[UUID, list[PricedCheck]] = {new.report.pk: [] for new in created}
+    return digest_of(_priced_checks([new.report.pk for new in created]).values())
+
+
+def _priced_checks(report_ids: Iterable[UUID]) -> dict[UUID, list[PricedCheck]]:
+    """Return what each check of these reports costs."""
+    lines: dict[UUID, list[PricedCheck]] = {pk: [] for pk in report_ids}
     for row in CheckResult.objects.filter(report__in=list(lines)).order_by("position"):
         lines[row.report_id].append((row.name, row.price, row.reused_from_id))
-    return digest_of(lines.values())
+    return lines
 
 
 def save_draft(
@@ -635,39 +647,113 @@ def _keep_unseen(
     return kept | new
 
 
-def quote_launch(client: Client, report: Report) -> tuple[list[QuotedLine], str]:
-    """Return what the launch of this draft costs now, and the digest of that."""
-    results = list(report.results.select_related("definition").order_by("position"))
-    definitions = [result.definition for result in results]
-    payment = getattr(report, "payment", None)
-    if payment and payment.status != PaymentStatus.NOT_REQUIRED:
-        # The price that the payment link shows stays.
-        priced: list[PricedCheck] = [
-            (r.name, r.price, r.reused_from_id) for r in results
-        ]
-    else:
-        lines = quote_lines(client, report, definitions, now())
-        priced = [(x.definition.name, x.price, x.reused_from_id) for x in lines]
-    times = _reuse_times(reused for _name, _price, reused in priced)
-    shown = [
-        QuotedLine(definition.display_name, price, times.get(reused))
-        for definition, (_name, price, reused) in zip(definitions, priced, strict=True)
+def quote_launch(
+    client: Client, drafts: Sequence[Report]
+) -> tuple[list[list[QuotedLine]], str]:
+    """Return what the launch of each draft costs now, and the digest of all that."""
+    prefetch_related_objects(drafts, "payment", "results__definition")
+    found = [list(draft.results.all()) for draft in drafts]
+    definitions = [[result.definition for result in results] for results in found]
+    # A payment keeps the price that its link shows.
+    unpriced = [
+        (draft, names)
+        for draft, names in zip(drafts, definitions, strict=True)
+        if not launches.has_price(draft)
     ]
-    return shown, digest_of([priced])
+    quoted = iter(launches.quote_drafts(client, unpriced, now()))
+    priced: list[list[PricedCheck]] = [
+        [(r.name, r.price, r.reused_from_id) for r in results]
+        if launches.has_price(draft)
+        else [(x.definition.name, x.price, x.reused_from_id) for x in next(quoted)]
+        for draft, results in zip(drafts, found, strict=True)
+    ]
+    times = _reuse_times(reused for each in priced for _name, _price, reused in each)
+    shown = [
+        [
+            QuotedLine(definition.display_name, price, times.get(reused))
+            for definition, (_name, price, reused) in zip(names, each, strict=True)
+        ]
+        for names, each in zip(definitions, priced, strict=True)
+    ]
+    ids = [draft.pk for draft in drafts]
+    return shown, _digest_of_drafts(dict(zip(ids, priced, strict=True)))
+
+
+def _digest_of_drafts(priced: Mapping[UUID, list[PricedCheck]]) -> str:
+    return digest_of(
+        [(str(pk), Decimal(0), None), *priced[pk]] for pk in sorted(priced)
+    )
 
 
 @transaction.atomic
-def launch_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
-    """Launch a draft for the price that was shown.
+def launch_as_quoted(client: Client, report_ids: Sequence[UUID], digest: str) -> None:
+    """Launch drafts for the price that was shown, all or none.
 
-    Raises as `launch`, or QuoteChanged.
+    Raises as `launch_together`, or QuoteChanged.
     """
-    report = launches.launch(client, report_id)
-    rows = report.results.order_by("position")
-    priced = rows.values_list("name", "price", "reused_from_id")
-    if digest_of([priced]) != digest:
+    launches.launch_together(client, report_ids)
+    if _digest_of_drafts(_priced_checks(report_ids)) != digest:
         raise QuoteChanged
-    return report
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchQuote:
+    """What the launch of several drafts costs, and those that cannot be launched."""
+
+    drafts: list[Report]
+    # Check by check
+    lines: list[QuotedLine]
+    # What the workspace itself pays at once
+    charge: Decimal
+    digest: str
+    # With the codes of `launch_blockers`, or with faults
+    refused: list[Refused]
+
+    def is_covered(self, client: Client) -> bool:
+        return covers(client, self.charge)
+
+
+def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
+    """Return what the launch of the drafts among these reports costs now."""
+    found = Report.objects.filter(pk__in=report_ids, status=ReportStatus.DRAFT)
+    places = {pk: place for place, pk in enumerate(report_ids)}
+    reports = sorted(
+        found.prefetch_related("consent", "payment", "results__definition"),
+        key=lambda report: places[report.pk],
+    )
+    drafts: list[Report] = []
+    refused: list[Refused] = []
+    for report in reports:
+        results = list(report.results.all())
+        blockers, gap = launch_blockers(report, results), consent_gap(report, results)
+        faults = find_launch_faults(report)
+        if blockers or faults:
+            refused.append((report, blockers, gap, faults))
+        else:
+            drafts.append(report)
+    lines, digest = quote_launch(client, drafts)
+    unasked = [
+        draft
+        for draft, each in zip(drafts, lines, strict=True)
+        if launches.owes_unasked(draft, (line.price for line in each))
+    ]
+    if unasked:
+        refused += [(draft, ["PAYMENT_OUTSTANDING"], None, []) for draft in unasked]
+        drafts = [draft for draft in drafts if draft not in unasked]
+        lines, digest = quote_launch(client, drafts)
+    charged = [
+        line.price
+        for draft, each in zip(drafts, lines, strict=True)
+        if draft.payment_mode == PaymentMode.SELF
+        for line in each
+    ]
+    return LaunchQuote(
+        drafts=drafts,
+        lines=[line for each in lines for line in each],
+        charge=sum(charged, Decimal(0)),
+        digest=digest,
+        refused=refused,
+    )
 
 
 def quote_retry(report: Report) -> tuple[list[QuotedLine], str]:

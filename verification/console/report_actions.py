@@ -91,7 +91,7 @@ def action_context(place: Place, report: Report) -> dict[str, Any]:
     actions = actions_of(report)
     return {
         "actions": actions,
-        "blockers": _blocker_texts(actions.blockers, actions.consent_gap),
+        "blockers": blocker_texts(actions.blockers, actions.consent_gap),
         **links_of(report),
     }
 
@@ -105,12 +105,12 @@ def launch(place: Place, report: UUID) -> HttpResponse:
     actions = actions_of(found)
     if place.posted is not None:
         digest = place.posted.get("digest", "")
-        verb = partial(launch_as_quoted, place.client, found.pk, digest)
+        verb = partial(launch_as_quoted, place.client, [found.pk], digest)
         return _carry_out(place, found, verb, "launched", _("It is launched."))
     if not actions.launch:
-        blockers = _blocker_texts(actions.blockers, actions.consent_gap)
+        blockers = blocker_texts(actions.blockers, actions.consent_gap)
         return _refuse(place, found, " ".join(blockers))
-    lines, digest = quote_launch(place.client, found)
+    (lines,), digest = quote_launch(place.client, [found])
     total = sum((line.price for line in lines), Decimal(0))
     shown = {
         "report": found,
@@ -209,13 +209,13 @@ def _refuse(place: Place, report: Report, why: str | Promise) -> HttpResponse:
 
 def _explain(refusal: Exception) -> str | Promise:
     if isinstance(refusal, NotLaunchable):
-        return " ".join(_blocker_texts(refusal.reasons, refusal.consent_gap))
+        return " ".join(blocker_texts(refusal.reasons, refusal.consent_gap))
     if isinstance(refusal, InvalidRequest):
         return " ".join(fault_text(fault, {}) for fault in refusal.faults)
     return next(text for kind, text in WORDS.items() if isinstance(refusal, kind))
 
 
-def _blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
+def blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
     """Return why a draft cannot be launched, in words for members."""
     texts = [CONSENT_GAPS[gap]] if gap else []
     texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]

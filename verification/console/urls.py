@@ -107,6 +107,9 @@ PAGES = [
     ),
     path("batches/<uuid:batch>", batch_pages.show, name="reports-batch"),
     path(
+        "batches/<uuid:batch>/launch", batch_pages.launch, name="reports-batch-launch"
+    ),
+    path(
         "batches/<uuid:batch>/results.csv",
         batch_pages.results,
         {"format": "csv"},

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, prefetch_related_objects
 
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.checks.packages import package_of
-from verification.checks.queue import schedule_checks, wake_up
+from verification.checks.packages import packages_of
+from verification.checks.queue import assign_turns, wake_up
 from verification.checks.results import CHECK_ENDED
 from verification.consents.models import Consent, ConsentStatus
 from verification.db.bulk_insert import insert
@@ -28,6 +29,7 @@ from verification.reports.pricing import (
     price,
 )
 from verification.reports.request import (
+    MAX_REPORTS,
     Fault,
     InvalidRequest,
     MemberPath,
@@ -42,6 +44,7 @@ from verification.reports.status import (
     Transition,
     apply_transitions,
     lock_report,
+    lock_reports,
 )
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -57,31 +60,89 @@ RENEW_CONSENT_HINT = (
 RETRY_TRIGGER = "retried"
 
 
-@transaction.atomic
 def launch(client: Client, report_id: UUID) -> Report:
-    """Launch a draft. Raises NotLaunchable or InvalidRequest, and changes nothing."""
-    report = lock_report(client, report_id)
-    results = list(report.results.select_related("definition"))
-    if reasons := launch_blockers(report, results):
-        raise NotLaunchable(report.status, reasons, consent_gap(report, results))
-    _require_sound_subject(report)
-    _require_available_checks(report, [result.definition for result in results])
+    """Launch a draft. Raises as `launch_together`."""
+    return launch_together(client, [report_id])[0]
+
+
+@transaction.atomic
+def launch_together(client: Client, report_ids: Collection[UUID]) -> list[Report]:
+    """Launch drafts, all or none.
+
+    Raises Report.DoesNotExist, NotLaunchable, InvalidRequest or InsufficientBalance,
+    and then changes nothing.
+    """
+    reports = lock_reports(client, report_ids)
+    prefetch_related_objects(reports, "consent", "payment", "results__definition")
+    for report in reports:
+        results = list(report.results.all())
+        if reasons := launch_blockers(report, results):
+            raise NotLaunchable(report.status, reasons, consent_gap(report, results))
+        if faults := find_launch_faults(report):
+            raise InvalidRequest(faults)
     at = now()
-    payment = getattr(report, "payment", None)
-    if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
-        # Other payments keep the price that their payment link shows.
-        reprice(client, report, results, at)
-        if payment and any(result.price for result in results):
-            # The draft was free and has no payment link; an edit makes one.
+    # Other payments keep the price that their payment link shows.
+    _set_prices(client, [report for report in reports if not has_price(report)], at)
+    for report in reports:
+        if owes_unasked(report, (result.price for result in report.results.all())):
             raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
-    movements = charge_movements(client, report, charge_items(results))
-    launched = {"launched_at": at}
-    move = Transition(report, ReportStatus.RUNNING, "launched", client.actor, launched)
-    apply_transitions([move], at)
-    schedule_checks(report, at)
+    movements = [
+        movement
+        for report in reports
+        for movement in charge_movements(
+            client, report, charge_items(report.results.all())
+        )
+    ]
+    changes = {"launched_at": at}
+    moves = [
+        Transition(report, ReportStatus.RUNNING, "launched", client.actor, changes)
+        for report in reports
+    ]
+    apply_transitions(moves, at)
+    _save_results(client, reports, at)
     insert(entries(movements, at))
     move_balances(movements)
-    return report
+    return reports
+
+
+def _set_prices(client: Client, reports: Sequence[Report], at: datetime) -> None:
+    """Set today's price of each result, and the earlier result that it reuses."""
+    found = [list(report.results.all()) for report in reports]
+    drafts = [
+        (report, [result.definition for result in results])
+        for report, results in zip(reports, found, strict=True)
+    ]
+    for results, lines in zip(found, quote_drafts(client, drafts, at), strict=True):
+        for result, line in zip(results, lines, strict=True):
+            result.price = line.price
+            result.reused_from_id = line.reused_from_id
+            result.question = line.question
+
+
+def _save_results(client: Client, reports: Sequence[Report], at: datetime) -> None:
+    """Save the prices of the results, and make these due in turn."""
+    results = [result for report in reports for result in report.results.all()]
+    turns = assign_turns(client.account.pk, len(results), at)
+    for result, turn in zip(results, turns, strict=True):
+        result.next_attempt_at, result.turn_at = at, turn
+    fields = ["price", "reused_from_id", "question", "next_attempt_at", "turn_at"]
+    CheckResult.objects.bulk_update(results, fields, batch_size=MAX_REPORTS)
+    wake_up()
+
+
+def has_price(report: Report) -> bool:
+    """Return whether the draft has a payment, which has its price."""
+    payment = getattr(report, "payment", None)
+    return payment is not None and payment.status != PaymentStatus.NOT_REQUIRED
+
+
+def owes_unasked(report: Report, prices: Iterable[Decimal]) -> bool:
+    """Return whether the draft's payer would owe something that no link asks for.
+
+    The draft was free and has no payment link; an edit makes one.
+    """
+    has_payment = getattr(report, "payment", None) is not None
+    return has_payment and not has_price(report) and any(prices)
 
 
 def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
@@ -123,55 +184,57 @@ def is_unrefunded(payment: Payment) -> bool:
     return not Checkout.objects.paying(payment.pk).partly_returned().exists()
 
 
-def reprice(
-    client: Client, report: Report, results: list[CheckResult], at: datetime
-) -> None:
-    """Set today's price of each result, and the earlier result that it reuses."""
-    lines = quote_lines(client, report, [result.definition for result in results], at)
-    for result, line in zip(results, lines, strict=True):
-        result.price = line.price
-        result.reused_from_id = line.reused_from_id
-        result.question = line.question
-    CheckResult.objects.bulk_update(results, ["price", "reused_from_id", "question"])
-
-
 def quote_lines(
     client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
 ) -> list[OrderLine]:
     """Price the checks of a report whose subject is not erased."""
-    subject, package = Subject(report.subject or {}), package_of(report)
-    request = PriceRequest(subject, definitions, report.reuse, package)
-    return price([request], client.workspace.pk, client.environment, at)[0].lines
+    return quote_drafts(client, [(report, definitions)], at)[0]
 
 
-def _require_sound_subject(report: Report) -> None:
+def quote_drafts(
+    client: Client,
+    drafts: Sequence[tuple[Report, list[CheckDefinition]]],
+    at: datetime,
+) -> list[list[OrderLine]]:
+    """Price the checks of reports whose subjects are not erased."""
+    packages = packages_of([report for report, _ in drafts])
+    requests = [
+        PriceRequest(
+            Subject(report.subject or {}),
+            definitions,
+            report.reuse,
+            packages.get(report.pk),
+        )
+        for report, definitions in drafts
+    ]
+    priced = price(requests, client.workspace.pk, client.environment, at)
+    return [one.lines for one in priced]
+
+
+def find_launch_faults(report: Report) -> list[Fault]:
+    """Return what has to be edited before this draft can be launched."""
     if report.subject is None:
         detail = "The subject was erased; edit the draft to name one."
-        raise InvalidRequest([Fault(("subject",), "required", detail)])
+        return [Fault(("subject",), "required", detail)]
     # A draft may be older than the rules about forms of numbers.
-    if faults := list(find_number_faults(report.subject)):
-        raise InvalidRequest(faults)
+    return [*find_number_faults(report.subject), *_unavailable_checks(report)]
 
 
-def _require_available_checks(
-    report: Report, definitions: list[CheckDefinition]
-) -> None:
-    faults = []
-    for number, definition in enumerate(definitions):
+def _unavailable_checks(report: Report) -> Iterator[Fault]:
+    for number, result in enumerate(report.results.all()):
         path: MemberPath = ("checksRequested", number)
+        definition = result.definition
         if not definition.active:
             detail = f"{definition.name} is not offered at present. {REMOVE_CHECK_HINT}"
-            faults.append(Fault(path, "inactive-check", detail))
+            yield Fault(path, "inactive-check", detail)
         elif reason := no_source_reason(
             definition.name, report.environment, report.country
         ):
             detail = f"{reason} {REMOVE_CHECK_HINT}"
-            faults.append(Fault(path, "check-not-available", detail))
+            yield Fault(path, "check-not-available", detail)
         elif reason := no_consent_reason(report, definition.name):
             detail = f"{reason} {RENEW_CONSENT_HINT}"
-            faults.append(Fault(path, "check-not-available", detail))
-    if faults:
-        raise InvalidRequest(faults)
+            yield Fault(path, "check-not-available", detail)
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -165,6 +165,17 @@ def lock_report(client: Client, report_id: UUID) -> Report:
     return locked_reports().get(
         pk=report_id, workspace=client.workspace, environment=client.environment
     )
+
+
+def lock_reports(client: Client, report_ids: Collection[UUID]) -> list[Report]:
+    """Return the client's reports by their ids, locked. Raises Report.DoesNotExist."""
+    found = locked_reports().filter(
+        pk__in=report_ids, workspace=client.workspace, environment=client.environment
+    )
+    reports = list(found.order_by("pk"))
+    if len(reports) < len(report_ids):
+        raise Report.DoesNotExist
+    return reports
 
 
 def lock_with_report(model: type[Row], row_id: UUID) -> tuple[Report, Row]:
