@@ -10,8 +10,10 @@ from uuid import uuid4
 import pytest
 import time_machine
 from django.utils.timezone import now
+from django.utils.translation import override
 from pypdf import PdfReader
 
+from tests.hosted.test_notices import REFEREE
 from tests.world.clients import Api, person
 from tests.world.subject import BORN, Visitor, newest_code, visible_text
 from verification.checks.catalogue import CATALOGUE
@@ -25,6 +27,7 @@ from verification.notifications.recipients import block
 from verification.privacy.models import Correction, Origin, RequestKind
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
+from verification.providers import kra, metropol, prembly, screening
 from verification.reports.links import RESEND_INTERVAL
 from verification.reports.models import Report
 from verification.values.local_time import format_nairobi
@@ -342,24 +345,55 @@ def test_subject_does_not_see_whose_number_was_typed(api: Api, ask: Any):
     assert known["details"]["fullName"]
 
 
-def test_page_in_kiswahili_translates_labels_and_flags(api: Api, ask: Any):
-    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
-
-    text = visible_text(visitor.get(lang="sw").content.decode())
-
-    assert "Yaliyopatikana kukuhusu" in text
-    assert "Ulinganisho wa jina Tofauti" in text
-    assert "Chanzo kina jina jingine kwa nambari hiyo." in text
+ABOUT_PEOPLE = [one for one in CATALOGUE if "INDIVIDUAL" in one.subject_types]
 
 
-def test_every_detail_and_flag_has_words():
-    about_people = [one for one in CATALOGUE if "INDIVIDUAL" in one.subject_types]
+@pytest.mark.parametrize("number", ["20000001", "90000001", "90000002", "90000003"])
+def test_page_and_document_in_kiswahili_have_no_english(
+    api: Api, ask: Any, number: str
+):
+    checks = [one.name for one in ABOUT_PEOPLE if one.active]
+    subject = {**REFEREE, "idNumber": number}
+    visitor = found_for(api, ask, checksRequested=checks, subject=subject)
 
-    details = {name for one in about_people for name in one.output_fields}
-    flags = {code for one in about_people for code in one.flag_codes}
+    page = visible_text(visitor.get(lang="sw").content.decode())
+    texts = [squeezed(page), squeezed(pdf_text(visitor, lang="sw"))]
+
+    assert "Yaliyopatikana kukuhusu" in page
+    results = CheckResult.objects.filter(report=visitor.report_id)
+    assert {one.status for one in results} == {"COMPLETED"}
+    for finding in (one.finding for one in results):
+        said = [finding["summary"], *(flag["message"] for flag in finding["flags"])]
+        codes = re.findall(r"'([A-Z_]{4,})'", str(finding["details"]))
+        english = {*said, *codes} - {"KES"}
+        assert [
+            words for words in english for text in texts if squeezed(words) in text
+        ] == []
+
+
+def test_words_of_sources_are_quoted_in_kiswahili():
+    flag = {"code": "NEW_FLAG", "severity": "LOW", "message": "Look at it."}
+    finding = {"summary": "Look at it.", "flags": []}
+
+    with override("sw"):
+        assert finding_words.flag_text(flag) == "Chanzo kinasema: “Look at it.”"
+        summary = finding_words.summary_text("NEW_CHECK", finding, 5)
+    assert summary == "Chanzo kinasema: “Look at it.”"
+    assert finding_words.text_of({"remarks": "Punctual"}) == "Remarks: “Punctual”"
+
+
+def test_all_of_a_finding_has_words():
+    details = {name for one in ABOUT_PEOPLE for name in one.output_fields}
+    flags = {code for one in ABOUT_PEOPLE for code in one.flag_codes}
+    values = {code for *_, code in metropol.STATUSES}
+    values |= {*metropol.PRODUCTS.values(), *metropol.STANDINGS.values()}
+    values |= {*metropol.LISTINGS.values(), *kra.STATUSES.values(), *screening.TOPICS}
+    values |= prembly.PIN_STATUSES
 
     assert details - set(finding_words.LABELS) == set()
     assert flags - set(finding_words.FLAGS) == set()
+    assert values - set(finding_words.VALUES) == set()
+    assert {one.name for one in ABOUT_PEOPLE} - set(finding_words.CLEAR) == set()
 
 
 @pytest.mark.parametrize("number", ["20000001", "90000003"])
@@ -378,8 +412,8 @@ def test_page_and_document_say_all_of_a_finding(
         assert squeezed(text) in squeezed(document), text
 
 
-def pdf_text(visitor: Visitor) -> str:
-    reader = PdfReader(io.BytesIO(visitor.get("my-data.pdf").content))
+def pdf_text(visitor: Visitor, **query: str) -> str:
+    reader = PdfReader(io.BytesIO(visitor.get("my-data.pdf", **query).content))
     return " ".join(page.extract_text() for page in reader.pages)
 
 

@@ -16,6 +16,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.golive.uploads import ACCEPTED, status_of
 from verification.hosted import forms, subject_data_page
 from verification.hosted.consent_page import OpenConsent
+from verification.hosted.finding_words import summary_text
 from verification.hosted.pages import ASK_OR_DO, render_page, require_rate, see_other
 from verification.hosted.subject_data import (
     data_context,
@@ -120,7 +121,9 @@ def _render_form(
     shown: dict[str, Any] = {
         "form": form,
         "check": _(wrong.definition.display_name),
-        "summary": "" if is_about_another else seen.finding(wrong).get("summary") or "",
+        "summary": ""
+        if is_about_another
+        else summary_text(wrong.name, seen.finding(wrong), wrong.score),
         "numbers": range(1, MAX_DOCUMENTS + 1),
         "accepted": ACCEPTED,
         "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],

@@ -1,6 +1,7 @@
-"""Words for the details, flags and values of findings, in both languages.
+"""Words for the summary, flags, details and values of findings, in both languages.
 
-Sources answer in English; what has no word here is shown as it came.
+Findings are stored in English. The words follow from their codes; what a source wrote
+in its own words is quoted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.documents.report import humanise_name
+from verification.providers.base import Severity
+from verification.values.countries import country_name
 from verification.values.formats import one_line
 
 # Members of a finding's details, of their records, and of a subject
@@ -164,9 +167,44 @@ VALUES = {
     "TRADE_FINANCE": _("Loan for trade"),
     "CREDIT_CARD": _("Credit card"),
     "OVERDRAFT": _("Overdraft"),
+    "CURRENT_ACCOUNT": _("Current account"),
+    "LOAN": _("Loan"),
+    "LINE_OF_CREDIT": _("Line of credit"),
+    "REVOLVING_CREDIT": _("Revolving credit"),
+    "EXPANSION_LOAN": _("Loan to expand a business"),
+    "MORTGAGE": _("Mortgage"),
+    "OTHER": _("Another kind"),
+    "INACTIVE": _("Not active"),
+    "STOPPED": _("Stopped"),
+    "TERMS_EXTENDED": _("Time to pay extended"),
+    "REVOKED": _("Revoked"),
+    "NOT_UPDATED": _("Not brought up to date"),
+    "INSURED_EVENT": _("Ended by disability, death or insurance"),
+    "DEFERRED": _("Put off"),
+    "sanction": _("Sanctions"),
+    "role.pep": _("Public office"),
+    "role.rca": _("Close to somebody in public office"),
+    "role.pol": _("Politics"),
     "Kenyan": _("Kenyan"),
     "Kenya": _("Kenya"),
 }
+# Check about persons -> what its finding says without a flag
+CLEAR = {
+    "IDENTITY": _("The ID number is registered and the details match."),
+    "KRA_PIN": _("The PIN is active."),
+    "EMPLOYER_VERIFICATION": _("The referee confirms the employment."),
+    **dict.fromkeys(
+        ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE"),
+        _("The credit bureau holds nothing against you."),
+    ),
+    "CREDITBUREAU_STATUS": _("No lender has listed you."),
+    "AML_SCREENING": _("The lists have no name like yours."),
+}
+NOT_COMPARED = _("A record was found; not all of it could be compared.")
+SEVERITIES: tuple[Severity, ...] = ("LOW", "MEDIUM", "HIGH")
+# Members that people wrote, and members with codes of countries
+FREE_TEXTS = {"remarks"}
+COUNTRIES = {"country", "countries"}
 
 
 def label_of(name: str) -> str:
@@ -174,27 +212,48 @@ def label_of(name: str) -> str:
     return str(LABELS[name]) if name in LABELS else humanise_name(name)
 
 
-def text_of(value: Any) -> str:
-    """Format a value of a finding for people; empty if there is none."""
+def text_of(value: Any, name: str = "") -> str:
+    """Format a value of the member `name` for people; empty if there is none."""
     match value:
         case None | "":
             return ""
+        case str() if name in FREE_TEXTS:
+            return f"“{one_line(value)}”"
+        case str() if name in COUNTRIES:
+            return country_name(value, get_language() or "en")
         case bool():
             return str(_("Yes") if value else _("No"))
         case dict():
-            members = ((label_of(k), text_of(v)) for k, v in value.items())
-            return ", ".join(f"{name}: {text}" for name, text in members if text)
+            members = ((label_of(k), text_of(v, k)) for k, v in value.items())
+            return ", ".join(f"{label}: {text}" for label, text in members if text)
         case list():
-            return "; ".join(text for item in value if (text := text_of(item)))
+            return "; ".join(text for item in value if (text := text_of(item, name)))
         case str() if value in VALUES:
             return str(VALUES[value])
         case _:
             return one_line(str(value))
 
 
+def summary_text(check: str, finding: dict[str, Any], score: int | None) -> str:
+    """Return what was found in one sentence: the stored one, or its translation."""
+    stored = one_line(finding.get("summary") or "")
+    if get_language() == "en" or not stored:
+        return stored
+    if flags := finding.get("flags"):
+        return flag_text(max(flags, key=lambda one: SEVERITIES.index(one["severity"])))
+    if check not in CLEAR:
+        return _quoted(stored)
+    return str(NOT_COMPARED if score is None else CLEAR[check])
+
+
 def flag_text(flag: dict[str, Any]) -> str:
-    """Return what the flag says: the source's own words, or their translation."""
+    """Return what the flag says: its stored message, or the translation."""
     code = flag.get("code", "")
-    if get_language() != "en" and code in FLAGS:
-        return str(FLAGS[code])
-    return one_line(flag.get("message") or code)
+    message = one_line(flag.get("message") or code)
+    if get_language() == "en":
+        return message
+    return str(FLAGS[code]) if code in FLAGS else _quoted(message)
+
+
+def _quoted(text: str) -> str:
+    return str(_("The source says: “%(text)s”")) % {"text": text}

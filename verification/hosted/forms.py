@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-import pycountry
 from django import forms
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
@@ -19,14 +19,11 @@ from verification.notifications.sms import sms_is_configured
 from verification.privacy.corrections import MAX_DOCUMENTS
 from verification.reports.models import Report, SubjectType
 from verification.values import formats
+from verification.values.countries import country_choices
 from verification.values.formats import kenyan_mobile, one_line
 
 REASON_LENGTH = 500
 MAX_DIGITS = 4
-COUNTRIES = sorted(
-    ((country.alpha_2, country.name) for country in pycountry.countries),
-    key=lambda one: one[1],
-)
 FIRST_FOUR_DIGIT_YEAR = 1000
 
 
@@ -218,7 +215,7 @@ class MyDataForm(forms.Form):
         error=_("Enter the number of your ID card or passport, or your KRA PIN"),
     )
     country = forms.ChoiceField(
-        choices=COUNTRIES,
+        choices=lambda: country_choices(get_language() or "en"),
         initial="KE",
         error_messages={
             "required": _("Choose a country"),

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentRecord
 from verification.decisions.models import Decision, DecisionStatus, MakerKind
-from verification.hosted.finding_words import flag_text, label_of, text_of
+from verification.hosted.finding_words import flag_text, label_of, summary_text, text_of
 from verification.privacy.access import SubjectReport
 from verification.privacy.disclosures import RecipientKind, ReportRecipient
 from verification.privacy.models import (
@@ -274,21 +274,23 @@ def _notes(one: SubjectReport) -> Iterator[str]:
 
 def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> View:
     finding, is_about_another = one.finding(result), result.pk in one.strangers
-    summary = finding.get("summary") or ""
+    summary = summary_text(result.name, finding, result.score)
     if is_about_another:
         summary = _(
             "This number belongs to somebody else, whose details we do not show."
         )
+    flags = [flag_text(flag) for flag in finding.get("flags") or ()]
     is_made = result.status == ResultStatus.COMPLETED
     details = _details(finding.get("details") or {}, is_short=is_short)
     return {
         "result": result,
         "name": _(result.definition.display_name),
         "state": "" if is_made else _result_state(ResultStatus(result.status)),
-        "summary": one_line(summary),
+        "summary": summary,
         "is_about_another": is_about_another,
         "facts": list(_check_facts(result, one)),
-        "flags": [flag_text(flag) for flag in finding.get("flags") or ()],
+        # The worst flag may be the summary.
+        "flags": [text for text in flags if text != summary],
         "details": details,
         "is_disputed": result.pk in one.disputed,
         "can_dispute": is_made and result.pk not in one.disputed,
@@ -372,7 +374,7 @@ def _details(members: dict[str, Any], *, is_short: bool) -> list[tuple[str, str]
 def _member_rows(name: str, value: Any, *, is_short: bool) -> Iterator[tuple[str, str]]:
     label = label_of(name)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        yield label, text_of(value)
+        yield label, text_of(value, name)
         return
     shown = value[:SHOWN_RECORDS] if is_short else value
     for number, record in enumerate(shown, 1):
