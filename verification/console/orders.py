@@ -725,9 +725,9 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
     refused: list[Refused] = []
     for report in reports:
         results = list(report.results.all())
-        blockers, gap = launch_blockers(report, results), consent_gap(report, results)
-        faults = find_launch_faults(report)
+        blockers, faults = launch_blockers(report, results), find_launch_faults(report)
         if blockers or faults:
+            gap = consent_gap(report, results)
             refused.append((report, blockers, gap, faults))
         else:
             drafts.append(report)
