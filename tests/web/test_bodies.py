@@ -62,7 +62,7 @@ def test_body_of_a_stranger_is_no_larger_than_a_form(path):
     ],
 )
 def test_providers_have_a_room_of_their_own(path, size):
-    assert limit_of(path) == BodyLimit(size, Room.PROVIDERS)
+    assert limit_of(path) == BodyLimit(size, Room.PROVIDERS, "192.0.2.1")
 
 
 def test_key_has_room_that_a_made_up_key_does_not_get(transactional_db, workspace):

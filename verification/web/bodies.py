@@ -56,9 +56,9 @@ def limit_body(environ: Environ) -> BodyLimit | Callable[[], BodyLimit]:
     request = WSGIRequest({**environ})
     path = request.path_info
     if path == EVENT_PATH:
-        return BodyLimit(MAX_EVENT_BYTES, Room.PROVIDERS)
+        return BodyLimit(MAX_EVENT_BYTES, Room.PROVIDERS, _network(request))
     if path.startswith(CALLBACK_PATHS):
-        return BodyLimit(MAX_CALLBACK_BYTES, Room.PROVIDERS)
+        return BodyLimit(MAX_CALLBACK_BYTES, Room.PROVIDERS, _network(request))
     if is_api(request):
         return _limit_by_key(request)
     if path.startswith(USER_PATHS) and settings.SESSION_COOKIE_NAME in request.COOKIES:
@@ -100,8 +100,11 @@ def _person(holder: str) -> BodyLimit:
 
 
 def _stranger(request: HttpRequest) -> BodyLimit:
-    network = network_of(str(client_address(request)))
-    return BodyLimit(MAX_FORM_BYTES, Room.STRANGERS, network)
+    return BodyLimit(MAX_FORM_BYTES, Room.STRANGERS, _network(request))
+
+
+def _network(request: HttpRequest) -> str:
+    return network_of(str(client_address(request)))
 
 
 def _ask_database(

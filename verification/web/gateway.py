@@ -106,7 +106,7 @@ class Room(StrEnum):
 ROOM_BYTES = {
     Room.KEYS: (48 * MIB, 24 * MIB),
     Room.PEOPLE: (48 * MIB, 24 * MIB),
-    Room.PROVIDERS: (16 * MIB, 16 * MIB),
+    Room.PROVIDERS: (16 * MIB, 4 * MIB),
     Room.STRANGERS: (16 * MIB, 2 * MIB),
 }
 
