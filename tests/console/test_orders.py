@@ -232,6 +232,17 @@ def test_result_that_is_used_again_is_named_with_its_day(officer, api: Api):
     assert "KES 50.00" in officer.quote(**fresh, **attested())
 
 
+def test_ticked_box_does_not_reuse_a_reserved_number(officer, api: Api):
+    item = {**person(idNumber="90000000"), "checksRequested": ["IDENTITY"]}
+    api.create(item)
+    api.work()
+
+    quote = officer.quote(**{**WANJIKU, "subject-idNumber": "90000000"}, **attested())
+
+    assert "KES 50.00" in quote
+    assert "Every check runs anew" in quote
+
+
 def test_reuse_that_ended_since_the_quote_is_shown(officer, api: Api):
     api.create({**person(), "checksRequested": ["IDENTITY"]})
     api.work()

@@ -5,6 +5,7 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api, person
 from tests.world.orders import movements, two_checks
+from tests.world.packages import create_package
 from verification.checks.models import CheckDefinition, CheckResult
 from webhooks.models import Event
 
@@ -119,6 +120,60 @@ def test_reuse_false_gets_new_results(api: Api):
     assert reused_flags(report) == [False, False]
     assert len(movements(api)) == 4
     assert reused_flags(run_report(api, two_checks())) == [True, True]
+
+
+BY_PACKAGE = {"package": "quick", "checksRequested": None}
+
+
+@pytest.mark.parametrize(
+    ("number", "members"),
+    [
+        ({"idNumber": "90000003"}, {}),
+        ({"kraPin": "A900000003Z"}, {}),
+        ({"idNumber": "90000003"}, BY_PACKAGE),
+        ({"idNumber": "90000003"}, {"reuse": None}),
+    ],
+)
+def test_reserved_number_is_reused_only_on_request(
+    api: Api, number: dict, members: dict
+):
+    create_package("quick", checks=["IDENTITY", "KRA_PIN"])
+    item = two_checks(**number) | members
+    first = run_report(api, item)
+
+    second = run_report(api, item)
+    item["reuse"] = True
+    quoted = api.post("/reports/quote", {"reports": [item]}).json()
+    third = run_report(api, item)
+
+    assert reused_flags(first) == reused_flags(second) == [False, False]
+    assert quoted["total"]["amount"] == 0
+    assert reused_flags(third) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("members", "edit", "reused"),
+    [
+        ({}, {}, [False, False]),
+        ({}, {"reuse": True}, [True, True]),
+        ({"reuse": True}, {"purpose": "Another"}, [True, True]),
+        ({"reuse": False}, {"purpose": "Another"}, [False, False]),
+        ({}, {"purpose": "Another"}, [False, False]),
+    ],
+)
+def test_draft_keeps_what_its_request_said_of_reuse(
+    api: Api, members: dict, edit: dict, reused: list[bool]
+):
+    item = two_checks(idNumber="90000003")
+    run_report(api, item)
+
+    draft = api.create({**item, **members, "draft": True})
+    if edit:
+        assert api.post(f"/reports/{draft['id']}/draft", edit).status_code == 200
+    assert api.post(f"/reports/{draft['id']}/launch").status_code == 200
+    api.work()
+
+    assert reused_flags(api.report(draft["id"])) == reused
 
 
 def test_newest_result_is_reused(api: Api):

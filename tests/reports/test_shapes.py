@@ -133,7 +133,6 @@ def test_null_is_refused_for_required_members(api: Api, path: str):
         "paymentMode": "required",
         "payer": "required",
         "payer/name": "required",
-        "reuse": "required",
     }
 
     if path in required:

@@ -46,7 +46,7 @@ from verification.reports.models import (
     ReportStatus,
     SubjectType,
 )
-from verification.reports.pricing import quote
+from verification.reports.pricing import may_reuse, quote
 from verification.reports.request import (
     COMPANY_MEMBERS,
     COMPANY_NUMBERS,
@@ -336,6 +336,9 @@ def build_item(choice: Choice, values: Values, offer: Offer) -> Item:
             *way, last = one.path
             place = item.setdefault(way[0], {}) if way else item
             place[last] = value
+    if item["reuse"]:
+        # A ticked box is the default. Left out, it never reuses reserved numbers.
+        del item["reuse"]
     return item
 
 
@@ -368,7 +371,9 @@ def read_values(item: Mapping[str, Any], offer: Offer) -> dict[str, str]:
     values = {}
     for one in inputs_of(Choice.of(item), offer):
         *way, last = one.path
-        place = (item.get(way[0]) or {}) if way else {"reuse": True, **item}
+        place = (item.get(way[0]) or {}) if way else item
+        if one.name == "reuse":
+            place = {last: item.get(last) is not False}
         if text := _text(one, place.get(last)):
             values[one.name] = text
     return values
@@ -438,6 +443,10 @@ class QuotedOrder:
     @property
     def total(self) -> Decimal:
         return sum((line.price for line in self.lines), Decimal(0))
+
+    @property
+    def may_reuse(self) -> bool:
+        return may_reuse(self.order.reuse, self.order.subject)
 
     @property
     def attested_at(self) -> datetime | None:
@@ -618,8 +627,10 @@ def save_draft(
     changed = {
         name: value
         for name, value in after.items()
-        if name != "reference" and before.get(name, name == "reuse") != value
+        if name != "reference" and before.get(name) != value
     }
+    if before.get("reuse") is False and "reuse" not in after:
+        changed["reuse"] = True
     if "subject" in changed:
         changed["subject"] = _keep_unseen(
             old["subject"], after["subject"], choice, offer

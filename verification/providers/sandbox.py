@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from hashlib import blake2b, sha256
@@ -57,9 +57,14 @@ DIGITS = "0123456789"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def is_reserved(key: str, value: str) -> bool:
-    """Return whether this member of a subject holds a reserved number."""
-    return normalise_identifier(value) in RESERVED.get(key, ())
+def reserved_members(subject: Mapping[str, Any]) -> list[str]:
+    """Return the members of a subject that hold a reserved number."""
+    return [
+        key
+        for key, numbers in RESERVED.items()
+        if isinstance(value := subject.get(key), str)
+        and normalise_identifier(value) in numbers
+    ]
 
 
 def list_reserved_numbers() -> list[dict[str, str]]:

@@ -143,7 +143,7 @@ def as_item(report: Report) -> dict[str, Any]:
         "checksRequested": report.checks_requested,
         "purpose": report.purpose,
         "paymentMode": report.payment_mode,
-        "reuse": report.reuse,
+        "reuse": report.requested_reuse,
     }
     if report.reference:
         item["reference"] = report.reference
@@ -284,7 +284,8 @@ def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> No
     report.checks_requested = [definition.name for definition in order.definitions]
     report.package = order.package.name if order.package else None
     report.purpose, report.payment_mode = order.purpose, order.payment_mode
-    report.reuse, report.updated_at = order.reuse, at
+    report.reuse, report.reuse_requested = order.reuse is not False, order.reuse is True
+    report.updated_at = at
     # An edit that names none keeps it: the host may be off the list by now.
     report.return_url = order.return_url or report.return_url
     write_subject(report, order.subject, subject_id)

@@ -26,6 +26,7 @@ from verification.reports.pricing import (
     PriceRequest,
     charge_items,
     charge_movements,
+    may_reuse,
     price,
 )
 from verification.reports.request import (
@@ -200,9 +201,9 @@ def quote_drafts(
     packages = packages_of([report for report, _ in drafts])
     requests = [
         PriceRequest(
-            Subject(report.subject or {}),
+            subject := Subject(report.subject or {}),
             definitions,
-            report.reuse,
+            may_reuse(report.requested_reuse, subject),
             packages.get(report.pk),
         )
         for report, definitions in drafts

@@ -115,6 +115,8 @@ class Report(models.Model):
     payment_mode = models.CharField(max_length=11, choices=PaymentMode)
     # True if its checks may reuse fresh earlier results
     reuse = models.BooleanField(default=True)
+    # True if the request said so itself; null in rows of older versions
+    reuse_requested = models.BooleanField(null=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
     # Where pages lead back; sealed, as its query is the client's. Null for the default.
     return_url = EncryptedJSONField(null=True)
@@ -246,6 +248,13 @@ class Report(models.Model):
     @property
     def is_ended(self) -> bool:
         return self.completed_at is not None
+
+    @property
+    def requested_reuse(self) -> bool | None:
+        """What the request says of reuse; None if it leaves it out."""
+        if self.reuse_requested:
+            return True
+        return None if self.reuse else False
 
 
 class SearchEntry(models.Model):

@@ -18,6 +18,7 @@ from django.db import connection
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
 from verification.payments.registry import LABELS, checkout_provider, minimum_amount
+from verification.providers.sandbox import reserved_members
 from verification.reports.models import (
     KnownSubject,
     PaymentMode,
@@ -162,9 +163,19 @@ def price_orders(
 ) -> list[PricedOrder]:
     """Price the orders with one query for all of them."""
     requests = [
-        PriceRequest(o.subject, o.definitions, o.reuse, o.package) for o in orders
+        PriceRequest(o.subject, o.definitions, may_reuse(o.reuse, o.subject), o.package)
+        for o in orders
     ]
     return price(requests, workspace_id, environment, at)
+
+
+def may_reuse(requested: bool | None, subject: Subject) -> bool:
+    """Return whether an order reuses earlier results; `requested` may be left out.
+
+    By default the sandbox's reserved numbers do not, so that a test behaves the same
+    each time.
+    """
+    return not reserved_members(subject.members) if requested is None else requested
 
 
 def price(

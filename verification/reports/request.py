@@ -36,7 +36,7 @@ from verification.consents.models import (
 from verification.consents.notices import consented_route
 from verification.payments.registry import accepts_payments
 from verification.providers.registry import has_source
-from verification.providers.sandbox import is_reserved
+from verification.providers.sandbox import reserved_members
 from verification.reports.models import PaymentMode, Report, Subject, SubjectType
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
@@ -83,8 +83,6 @@ PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastNam
 COMPANY_MEMBERS = ("registrationNumber",)
 # The hosted page asks the person who decides for a company for one of these.
 COMPANY_NUMBERS = ("registrationNumber", "kraPin")
-# Members that may carry a number which the sandbox reserves
-NUMBER_MEMBERS = ("idNumber", "kraPin", "registrationNumber")
 ATTESTED_MEMBERS = (
     "obtained",
     "obtainedAt",
@@ -211,8 +209,10 @@ class ReportItem(RequestShape):
     """Needed with paymentMode THIRD_PARTY, refused with the others."""
     draft: StrictBool | None = None
     """Wins over the flag at the top of the body."""
-    reuse: StrictBool = True
-    """False: run every check anew, even where an earlier result is still fresh."""
+    reuse: StrictBool | None = None
+    """False: run every check anew, even where an earlier result is still fresh. Left
+    out: reuse fresh results, but never those of the sandbox's reserved numbers, so that
+    a test behaves the same each time. True: reuse those, too."""
     reference: formats.text(100) | None = None  # type: ignore[valid-type]
     """The client's own id of this report; it can be searched for."""
     return_url: formats.text(MAX_RETURN_URL) | None = None  # type: ignore[valid-type]
@@ -247,7 +247,8 @@ class Order:
     payment_mode: str
     payer: PayerInput | None
     draft: bool
-    reuse: bool
+    # As the request says it; None if it leaves it out
+    reuse: bool | None
     reference: str | None
     # The monitoring rule, if the report is one of its runs
     monitoring_id: UUID | None = None
@@ -703,14 +704,12 @@ def find_number_faults(subject: Json, known: Collection[str] = ()) -> Iterator[F
 
 
 def _reserved_number_faults(subject: Json) -> Iterator[Fault]:
-    for member in NUMBER_MEMBERS:
-        value = subject.get(member)
-        if isinstance(value, str) and is_reserved(member, value):
-            yield Fault(
-                ("subject", member),
-                "not-allowed-here",
-                "This number is reserved for the sandbox; use a test key.",
-            )
+    for member in reserved_members(subject):
+        yield Fault(
+            ("subject", member),
+            "not-allowed-here",
+            "This number is reserved for the sandbox; use a test key.",
+        )
 
 
 def _consent_faults(
