@@ -54,14 +54,16 @@ class Scope(models.TextChoices):
     WEBHOOKS_MANAGE = "webhooks:manage"
     SUBJECTS_ERASE = "subjects:erase"
     DECISIONS_WRITE = "decisions:write"
+    AUDIT_READ = "audit:read"
 
 
 def default_scopes() -> list[str]:
     """Return the scopes of a key that names none.
 
-    Erasing is final, and people decide about people unless the client says otherwise.
+    Erasing is final, people decide about people unless the client says otherwise, and
+    the audit trail is about the client's own people.
     """
-    named = {Scope.SUBJECTS_ERASE, Scope.DECISIONS_WRITE}
+    named = {Scope.SUBJECTS_ERASE, Scope.DECISIONS_WRITE, Scope.AUDIT_READ}
     return [scope for scope in Scope.values if scope not in named]
 
 

@@ -57,7 +57,7 @@ SCOPES = {
     ("get", "/api/v1/corrections"): "reports:read",
     ("get", "/api/v1/corrections/{correctionId}"): "reports:read",
     ("get", "/api/v1/exports/alerts"): "monitoring:read",
-    ("get", "/api/v1/exports/audit-trail"): "reports:read",
+    ("get", "/api/v1/exports/audit-trail"): "audit:read",
     ("get", "/api/v1/exports/decisions"): "reports:read",
     ("get", "/api/v1/exports/reports"): "reports:read",
     ("get", "/api/v1/exports/results"): "reports:read",

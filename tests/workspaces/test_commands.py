@@ -93,6 +93,7 @@ def test_printed_key_works(workspace):
     assert set(key.scopes) == set(Scope.values) - {
         Scope.SUBJECTS_ERASE,
         Scope.DECISIONS_WRITE,
+        Scope.AUDIT_READ,
     }
 
 

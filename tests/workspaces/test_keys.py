@@ -87,6 +87,7 @@ def test_key_has_all_scopes_but_erasing_by_default(issue):
     assert set(issue()[0].scopes) == {*Scope.values} - {
         "subjects:erase",
         "decisions:write",
+        "audit:read",
     }
     assert issue(scopes=["subjects:erase"])[0].scopes == ["subjects:erase"]
     assert issue(scopes=["reports:read"])[0].scopes == ["reports:read"]

@@ -272,13 +272,14 @@ class ExportViewSet(OperationViewSet):
 
     @action(detail=False, methods=["get"], url_path=AUDIT_TRAIL.name)
     @_export(
-        "exportAuditTrail", "Export the audit trail", Scope.REPORTS_READ, AuditEventBody
+        "exportAuditTrail", "Export the audit trail", Scope.AUDIT_READ, AuditEventBody
     )
     def audit_trail(self, request: Request) -> ExportResponse:
         """Export what members, keys and our staff did in your workspace in a period.
 
         It is the trail of both environments. In a workspace that is live, a test key
-        gets it without names and addresses.
+        gets it without names and addresses. New keys have the scope `audit:read` only
+        if you name it.
         """
         is_live = self.client.workspace.go_live == Workspace.GoLive.APPROVED
         is_test = self.client.environment == Environment.SANDBOX

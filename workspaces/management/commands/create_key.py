@@ -17,7 +17,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--scopes",
             metavar="A,B",
-            help="all but subjects:erase and decisions:write, if you leave it out",
+            help="all but subjects:erase, decisions:write and audit:read by default",
         )
         parser.add_argument("--name", default="Made by an operator")
         parser.add_argument(
