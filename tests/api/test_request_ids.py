@@ -68,9 +68,19 @@ def test_refusals_of_a_test_key_name_the_sandbox(client: Client, settings: Any) 
         "/api/v1/things", headers=bearer(limited) | {"Host": "sandbox.example"}
     )
     wrong_host = client.get("/api/v1/things", headers=bearer(new_key()[1]))
+    misspelt = [
+        client.get("/api/v1/things", headers={"Authorization": header})
+        for header in (
+            f"Bearer {UNKNOWN_TEST_KEY[:-1]}y",
+            "Bearer vrf_test_",
+            f"bearer  {UNKNOWN_TEST_KEY}",
+            UNKNOWN_TEST_KEY,
+        )
+    ]
 
     assert [r.status_code for r in (unknown, exceeded, wrong_host)] == [401, 429, 401]
-    for response in (unknown, exceeded, wrong_host):
+    assert {r.status_code for r in misspelt} == {401}
+    for response in (unknown, exceeded, wrong_host, *misspelt):
         assert response["X-Service-Sandbox"] == "true"
 
 
@@ -82,8 +92,6 @@ def test_other_answers_do_not_name_the_sandbox(client: Client) -> None:
         {},
         bearer(live),
         bearer(UNKNOWN_LIVE_KEY),
-        bearer(UNKNOWN_TEST_KEY[:-1] + "y"),
-        bearer("vrf_test_"),
         {"Authorization": f"Basic {UNKNOWN_TEST_KEY}"},
     ):
         response = client.get("/api/v1/things", headers=headers)

@@ -47,7 +47,8 @@ def test_each_fault_is_listed_once(api: Api):
 
     told_of = [(e["pointer"], e["code"]) for e in problem["errors"]]
     assert len(told_of) == len(set(told_of))
-    assert problem["detail"] == f"{len(told_of)} rules are broken: see “errors”."
+    first = "reports[0].subject.fullName must be a string"
+    assert problem["detail"] == f"{first}, and {len(told_of) - 1} more."
 
 
 def test_faults_are_in_the_order_of_the_request(api: Api):
@@ -67,7 +68,8 @@ def test_at_most_100_faults_are_listed(api: Api):
 
     assert len(problem["errors"]) == 100
     assert problem["errors"][99]["pointer"] == "#/reports/99/purpose"
-    assert problem["detail"].startswith("More than 100 rules are broken, of which 100 ")
+    first = "reports[0].purpose must not be empty"
+    assert problem["detail"] == f"{first}, and more than 99 more."
 
 
 @pytest.mark.parametrize("number", [0, 17, 49])

@@ -392,7 +392,8 @@ def test_many_refusals_are_brief(monkeypatch, path, content_type):
 
     async def refuse():
         gate = make_gate(echo, refuse_briefly=refuse_briefly, max_waiting=0)
-        await gate(scope(path, method="GET"), None, send)
+        key = [(b"authorization", b"Bearer vrf_test_x")]
+        await gate(scope(path, key, "GET"), None, send)
 
     run(refuse())
 
@@ -407,6 +408,7 @@ def test_many_refusals_are_brief(monkeypatch, path, content_type):
         problem = json.loads(body["body"])
         assert (problem["code"], problem["instance"]) == ("overloaded", path)
         assert headers["x-request-id"] == problem["requestId"]
+        assert headers["x-service-sandbox"] == "true"
 
 
 @pytest.mark.parametrize(

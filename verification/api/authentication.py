@@ -32,7 +32,9 @@ class ApiKeyBearer(BaseAuthentication):
         token = bearer_token(request._request)
         if token is None:
             raise Problem(
-                "authentication-required", headers={"WWW-Authenticate": "Bearer"}
+                "authentication-required",
+                _missing_token_detail(request.headers.get("Authorization", "")),
+                headers={"WWW-Authenticate": "Bearer"},
             )
         key = keys.find_issued(token)
         # The workspace sees in its console that an ended key is still in use.
@@ -50,6 +52,16 @@ class ApiKeyBearer(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def _missing_token_detail(header: str) -> str:
+    if not header.strip():
+        found = "The request has no Authorization header."
+    elif header.startswith(tuple(keys.PREFIXES.values())):
+        found = "The Authorization header has the key without the word Bearer."
+    else:
+        found = "The Authorization header has another form."
+    return f"{found} Send “Authorization: Bearer” followed by a space and your API key."
 
 
 def _check_access(request: HttpRequest, key: ApiKey) -> None:

@@ -108,7 +108,8 @@ def parse_json_object(raw: bytes) -> dict[str, Any]:
             _refuse_first_fault(value)
     except json.JSONDecodeError as error:
         raise _malformed(
-            f"{error.msg} at line {error.lineno}, column {error.colno}."
+            f"The body is no JSON from line {error.lineno}, column {error.colno} on: "
+            "look for a missing or wrong quote, comma or bracket there."
         ) from None
     except RecursionError:
         raise _malformed("Arrays and objects are nested too deeply.") from None

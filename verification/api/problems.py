@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from django.conf import settings
 from django.core import signals
@@ -68,6 +69,8 @@ log = logging.getLogger("verification.api")
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = MAX_FAULTS
+# Clients can send names of any length.
+MAX_PLACE = 200
 # Members of problems whose values are codes of the service.
 CODE_MEMBERS = (
     "reasons",
@@ -104,6 +107,17 @@ class MemberError:
         place = {name: value for name, value in named.items() if value is not None}
         return {**place, "code": self.code, "detail": self.detail}
 
+    @property
+    def place(self) -> str:
+        """The place as people write it, such as `reports[17].subject.idNumber`."""
+        if self.parameter is not None:
+            return f"The parameter {self.parameter}"
+        if self.header is not None:
+            return f"The header {self.header}"
+        steps = [_unescape(step) for step in (self.pointer or "#").split("/")[1:]]
+        path = "".join(f"[{s}]" if s.isdecimal() else f".{s}" for s in steps)
+        return path.removeprefix(".")[:MAX_PLACE] or "The body"
+
 
 def pointer(*steps: str | int) -> str:
     """Make a JSON Pointer in URI fragment form: `#/reports/17/subject/idNumber`."""
@@ -114,6 +128,10 @@ def _escape(step: str) -> str:
     # Characters that RFC 3986 allows in a fragment stay; a lone surrogate becomes "?".
     text = step.replace("~", "~0").replace("/", "~1")
     return quote(text, safe="!$&'()*+,;=:@~", errors="replace")
+
+
+def _unescape(step: str) -> str:
+    return unquote(step).replace("~1", "/").replace("~0", "~")
 
 
 class Problem(Exception):
@@ -178,16 +196,22 @@ def _is_list(value: Any) -> bool:
 
 
 def validation_failed(errors: Sequence[MemberError]) -> Problem:
-    """Make the problem validation-failed, which lists the first 100 errors."""
-    if len(errors) > MAX_ERRORS:
-        detail = (
-            f"More than {MAX_ERRORS} rules are broken, of which {MAX_ERRORS} are listed"
-        )
-    elif len(errors) > 1:
-        detail = f"{len(errors)} rules are broken"
-    else:
-        detail = "One rule is broken"
-    return Problem("validation-failed", f"{detail}: see “errors”.", errors=errors)
+    """Make the problem validation-failed, which lists the first 100 errors.
+
+    Its detail is the first error with its place, as a log may show nothing else.
+    """
+    first = errors[0]
+    # The subject of an error that begins with "This" is its place.
+    text = f": {first.detail}"
+    if first.detail.startswith("This "):
+        text = first.detail.removeprefix("This")
+    detail = f"{first.place}{text}"
+    if more := len(errors) - 1:
+        number = str(more) if more < MAX_ERRORS else f"more than {MAX_ERRORS - 1}"
+        is_plain = not re.search("[,;:.].", text[1:])
+        detail = detail.removesuffix(".") + (", and " if is_plain else ". And ")
+        detail += f"{number} more."
+    return Problem("validation-failed", detail, errors=errors)
 
 
 def _unavailable(error: Exception) -> Problem:

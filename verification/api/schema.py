@@ -154,7 +154,11 @@ PROBLEM: Schema = {
         "type": {**_TEXT, "format": "uri", "description": "A page that explains it."},
         "title": _TEXT,
         "status": {"type": "integer"},
-        "detail": {**_TEXT, "description": "For people; do not parse it."},
+        "detail": {
+            **_TEXT,
+            "description": "For people; do not parse it. With validation-failed the "
+            "first fault and its place.",
+        },
         "instance": {**_TEXT, "description": "The path of the request."},
         "code": {
             **_TEXT,

@@ -1,4 +1,10 @@
-from django.urls import include, path
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from django.urls import URLResolver, include, path
 from rest_framework.routers import SimpleRouter
 
 from verification.api.checks import (
@@ -18,6 +24,7 @@ from verification.api.webhooks import (
     WebhookConfigurationViewSet,
     WebhookSendingViewSet,
 )
+from workspaces.models import ApiRequest
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("reports", ReportViewSet, basename="report")
@@ -41,3 +48,41 @@ urlpatterns = [
     path("webhooks/config", configuration),
     path("webhooks/payment-provider", PaymentEventView.as_view()),
 ]
+
+START = re.compile(r"/?(api/)?(v\d+/)?")
+PARAMETER = re.compile("<[^>]+>")
+# What may stand for a parameter in an address: an id, or a name with a digit
+VALUE = re.compile(r"[0-9a-fA-F-]{32,36}|\w*\d\w*", re.ASCII)
+# The longest path for which a nearest address is looked for
+MAX_PATH = 200
+
+
+@cache
+def addresses() -> dict[str, str]:
+    """Return the addresses as the documentation writes them, by their routes."""
+    found = sorted(f"api/v1/{route}" for route in _routes(urlpatterns))
+    return {route: ApiRequest(route=route).address for route in found}
+
+
+def _routes(patterns: Iterable[Any]) -> Iterator[str]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            for route in _routes(pattern.url_patterns):
+                yield f"{pattern.pattern}{route}"
+        else:
+            yield str(pattern.pattern)
+
+
+def nearest_address(path: str) -> str:
+    """Return the address that is most like a wrong path, or "".
+
+    It looks at addresses alone and never at objects, so it tells nothing about these.
+    """
+    steps = START.sub("", path[:MAX_PATH], count=1).rstrip("/").split("/")
+    text = "/".join("{}" if VALUE.fullmatch(step) else step for step in steps)
+    known = {
+        START.sub("", PARAMETER.sub("{}", route), count=1): address
+        for route, address in addresses().items()
+    }
+    nearest = get_close_matches(text, known, n=1, cutoff=0.5)
+    return known[nearest[0]] if nearest else ""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import Any
-
 from django.http import HttpResponse
-from django.urls import URLResolver
 
 from verification.api.problem_kinds import PROBLEM_KINDS
-from verification.api.urls import urlpatterns
+from verification.api.urls import addresses
 from verification.console import forms
 from verification.console.base import PAGE_SIZE, Place, member_required, read_id
 from workspaces.api_requests import (
@@ -19,15 +14,15 @@ from workspaces.api_requests import (
     list_api_requests,
 )
 from workspaces.members import Permission
-from workspaces.models import ApiKey, ApiRequest
-
-API = "api/v1/"
+from workspaces.models import ApiKey
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
 def listing(place: Place) -> HttpResponse:
     keys = ApiKey.objects.filter(**place.lookups).order_by("-id")
-    form = forms.RequestFilters(place.request.GET, keys=keys, routes=_routes())
+    form = forms.RequestFilters(
+        place.request.GET, keys=keys, routes=addresses().items()
+    )
     filters, chosen = ApiRequestFilters(), None
     if form.is_valid():
         filters, chosen = form.filters(), form.cleaned_data["key"]
@@ -46,20 +41,3 @@ def listing(place: Place) -> HttpResponse:
         "days": RETENTION.days,
     }
     return place.render("requests", shown)
-
-
-@cache
-def _routes() -> list[tuple[str, str]]:
-    """Return the patterns of the API's addresses, and how the documentation writes
-    them."""
-    found = {f"{API}{route}" for route in _patterns(urlpatterns)}
-    return sorted((route, ApiRequest(route=route).address) for route in found)
-
-
-def _patterns(patterns: Iterable[Any]) -> Iterator[str]:
-    for pattern in patterns:
-        if isinstance(pattern, URLResolver):
-            for route in _patterns(pattern.url_patterns):
-                yield f"{pattern.pattern}{route}"
-        else:
-            yield str(pattern.pattern)

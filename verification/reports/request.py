@@ -19,12 +19,13 @@ from collections.abc import (
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from uuid import UUID
 
 from django.db import connection
 from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
 from verification.checks.models import MAX_CHECKS, CheckDefinition, CheckPackage
 from verification.checks.packages import NO_PACKAGES, Packages, find_packages
@@ -59,26 +60,34 @@ TEXT_LIMIT = 200
 # The largest integer that every JSON reader keeps exact
 MAX_NUMBER = 2**53 - 1
 
-# pydantic's error type -> the API's fault code
-FAULT_CODES = {
-    "missing": "required",
-    "string_too_short": "required",
-    "extra_forbidden": "unknown-member",
-    "string_too_long": "too-long",
-    "too_long": "too-many",
-    "too_short": "too-few",
-    "enum": "invalid-choice",
-    "literal_error": "invalid-choice",
-    "greater_than_equal": "out-of-range",
-    "less_than_equal": "out-of-range",
-    "int_parsing_size": "out-of-range",
-    "uuid_parsing": "invalid-format",
+# pydantic's error type -> the API's fault code, and its words
+SHAPE_FAULTS = {
+    "missing": ("required", "This is missing."),
+    "string_too_short": ("required", "This must not be empty."),
+    "extra_forbidden": (
+        "unknown-member",
+        "There is no such member here; check its spelling and place.",
+    ),
+    "string_too_long": ("too-long", "This must have at most {max_length} characters."),
+    "too_long": ("too-many", "This must have at most {max_length} entries."),
+    "too_short": ("too-few", "This must have an entry."),
+    "enum": ("invalid-choice", "This must be {expected}."),
+    "literal_error": ("invalid-choice", "This must be {expected}."),
+    "greater_than_equal": ("out-of-range", "This must be at least {ge}."),
+    "less_than_equal": ("out-of-range", "This must be at most {le}."),
+    "int_parsing_size": ("out-of-range", "This has too many digits."),
+    "uuid_parsing": ("invalid-format", "This must be a UUID."),
+    "uuid_type": ("invalid-type", "This must be a UUID."),
+    "string_type": ("invalid-type", "This must be a string."),
+    "list_type": ("invalid-type", "This must be an array."),
+    "bool_type": ("invalid-type", "This must be true or false."),
+    "int_type": ("invalid-type", "This must be an integer."),
+    "int_from_float": ("invalid-type", "This must be an integer."),
+    "model_attributes_type": ("invalid-type", "This must be an object."),
 }
-DETAILS = {
-    "missing": "This member is required.",
-    "string_too_short": "This must not be empty.",
-    "extra_forbidden": "There is no such member here; check its spelling and place.",
-}
+# For errors that no shape of ours makes
+UNEXPECTED_FAULT = ("invalid-type", "This is not what the API document asks for here.")
+LIBRARY_ERRORS = frozenset(get_args(ErrorType))
 PERSON_MEMBERS = ("idNumber", "dateOfBirth", "firstName", "middleName", "lastName")
 COMPANY_MEMBERS = ("registrationNumber",)
 # The hosted page asks the person who decides for a company for one of these.
@@ -447,10 +456,11 @@ def _shape_fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     is_null = problem.get("input", ...) is None
     if is_null and kind not in {"missing", "extra_forbidden"}:
         return Fault(path, "required", "This must not be null.")
-    code = FAULT_CODES.get(kind)
-    if code is None:
-        code = "invalid-type" if kind.endswith("_type") else kind
-    return Fault(path, code, DETAILS.get(kind) or f"{problem['msg']}.")
+    if kind not in LIBRARY_ERRORS:
+        return Fault(path, kind, f"{problem['msg']}.")
+    code, words = SHAPE_FAULTS.get(kind, UNEXPECTED_FAULT)
+    facts = {name: str(fact) for name, fact in problem.get("ctx", {}).items()}
+    return Fault(path, code, words.format_map(facts).replace("'", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,7 +641,7 @@ def _missing_input_faults(
                 yield Fault(
                     ("subject", entry["key"]),
                     "missing-input",
-                    f"{definition.name} needs {entry['key']}{hint}.",
+                    f"This is missing; {definition.name} needs {entry['key']}{hint}.",
                 )
 
 

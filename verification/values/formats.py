@@ -111,11 +111,16 @@ def _check_email(value: str) -> None:
 
 
 def country(value: str) -> str:
-    if value not in COUNTRIES:
-        raise format_error(
-            "invalid-choice", "A two-letter country code is needed, such as KE"
-        )
-    return value
+    if value in COUNTRIES:
+        return value
+    try:
+        meant = pycountry.countries.lookup(value[:100]).alpha_2
+    except LookupError:
+        meant = ""
+    hint = f"write {meant}" if meant else "such as KE"
+    raise format_error(
+        "invalid-choice", f"This must be a country code of two capital letters; {hint}"
+    )
 
 
 def real_date(value: str) -> str:
@@ -126,7 +131,10 @@ def real_date(value: str) -> str:
             pass
         else:
             return value
-    raise format_error("invalid-format", "A date as YYYY-MM-DD is needed")
+    raise format_error(
+        "invalid-format",
+        "This must be a date without a time, as YYYY-MM-DD, such as 2026-01-31",
+    )
 
 
 def birth_date(value: str) -> str:
@@ -178,12 +186,17 @@ def text(limit: int) -> Any:
     ]
 
 
-def _string(check: Callable[[str], str], limit: int, **schema: Any) -> Any:
+def _string(check: Callable[[str], str], limit: int | None, **schema: Any) -> Any:
+    """Return a type for text of a format. Without a limit, `check` finds it too long,
+    in words that name the format.
+    """
+    if limit:
+        schema["maxLength"] = limit
     return Annotated[
         str,
         Field(min_length=1, max_length=limit),
         AfterValidator(check),
-        WithJsonSchema({"type": "string", "maxLength": limit, **schema}),
+        WithJsonSchema({"type": "string", **schema}),
     ]
 
 
@@ -191,9 +204,11 @@ Name = text(200)
 Identifier = text(64)
 Email = _string(email, 254, format="email", examples=["jane@example.com"])
 Phone = _string(phone, 40, examples=["+254712345678"])
-Country = _string(country, 2, enum=sorted(COUNTRIES), examples=["KE"])
-Date = _string(real_date, 10, format="date")
-BirthDate = _string(birth_date, 10, format="date", examples=["1990-01-31"])
+Country = _string(country, None, enum=sorted(COUNTRIES), examples=["KE"])
+Date = _string(real_date, None, format="date", maxLength=10)
+BirthDate = _string(
+    birth_date, None, format="date", maxLength=10, examples=["1990-01-31"]
+)
 PastMoment = _string(
     past_moment, 40, format="date-time", examples=["2026-01-15T08:15:30Z"]
 )

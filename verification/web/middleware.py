@@ -41,6 +41,7 @@ from verification.accounts import sessions
 from verification.api import problems
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MemberError, Problem, validation_failed
+from verification.api.urls import nearest_address
 from verification.console import base as console
 from verification.golive.documents import StorageUnavailable
 from verification.hosted import pages as hosted
@@ -52,8 +53,9 @@ from verification.web.bodies import (
     USER_PATHS,
     page_limit,
 )
-from verification.web.request import bearer_token, is_api, request_id
+from verification.web.request import is_api, request_id
 from workspaces import keys
+from workspaces.models import Environment
 
 log = logging.getLogger("verification.web.pages")
 request_log = logging.getLogger("verification.request")
@@ -63,7 +65,8 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # A method is text of the client, unless it is one of these.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-TEST_PREFIX = "vrf_test_"
+# With the word Bearer, or wrongly without it
+TEST_KEY = re.compile(rf"((?i:bearer) +)?{keys.PREFIXES[Environment.SANDBOX]}")
 PROBES = {"/healthz", "/readyz"}
 UNTRACED = {*PROBES, "/metrics"}
 # These paths are for programs, as the API is.
@@ -97,7 +100,7 @@ class RequestLogMiddleware(_Middleware):
             with _span(request) as span:
                 response = self.get_response(request)
                 response["X-Request-Id"] = id
-                if _is_made_with_test_key(request):
+                if _has_test_key(request.headers.get("Authorization", "")):
                     response["X-Service-Sandbox"] = "true"
                 _log(request, response, time.perf_counter() - started, span)
             return response
@@ -113,11 +116,10 @@ def _span(request: HttpRequest) -> tracing.Span:
     return tracing.span("request", kind="SERVER", parent=traceparent)
 
 
-def _is_made_with_test_key(request: HttpRequest) -> bool:
+def _has_test_key(authorization: str) -> bool:
     # Read from the header, not from what authentication found: a wrong URL or a
     # refused key is answered before or without it.
-    token = bearer_token(request) or ""
-    return token.startswith(TEST_PREFIX) and keys.is_well_formed(token)
+    return bool(TEST_KEY.match(authorization))
 
 
 def _log(
@@ -237,11 +239,24 @@ class ProblemMiddleware(_Middleware):
 def _convert_to_problem(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     if isinstance(error := _stored_error(request), pages.DATABASE_ERRORS):
         return problems.problem_for(error, request).response(request)
-    problem = _problem_for_status(request, response.status_code)
+    if response.status_code == 404 and request.resolver_match is None:
+        problem = _unknown_address(request)
+    else:
+        problem = _problem_for_status(request, response.status_code)
     for name in ("Allow", "Retry-After", "WWW-Authenticate"):
         if name in response:
             problem.headers[name] = response[name]
     return problem.response(request)
+
+
+def _unknown_address(request: HttpRequest) -> Problem:
+    nearest = nearest_address(request.path_info)
+    hint = (
+        f"The nearest is {nearest}." if nearest else "See the API reference at /docs."
+    )
+    if "{" in nearest:
+        hint += " Ids are UUIDs in lower case, as answers have them."
+    return Problem("not-found", f"The API has no such address. {hint}")
 
 
 def _problem_for_status(request: HttpRequest, status: int) -> Problem:
@@ -310,7 +325,10 @@ def refuse_briefly(environ: gateway.Environ) -> gateway.Response:
         return gateway.refuse_in_text(environ)
     id = str(uuid.uuid4())
     body = json.dumps(Problem("overloaded").body(path, id)).encode()
-    return gateway.brief_refusal(body, problems.MEDIA_TYPE, **{"x-request-id": id})
+    named = {"x-request-id": id}
+    if _has_test_key(environ.get("HTTP_AUTHORIZATION", "")):
+        named["x-service-sandbox"] = "true"
+    return gateway.brief_refusal(body, problems.MEDIA_TYPE, **named)
 
 
 class PageMiddleware(_Middleware):

@@ -6,7 +6,7 @@ import workspaces.models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("workspaces", "0012_hand_over_messages"),
+        ("workspaces", "0013_makers_of_keys"),
     ]
 
     operations = [
