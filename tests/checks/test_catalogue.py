@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
-from tests.world.clients import Api, company
+from tests.world.clients import ATTESTED, Api, company
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 
@@ -122,6 +122,44 @@ def test_tax_check_needs_a_pin_or_a_persons_number(
     assert (id_number["requiredFor"], id_number["unless"]) == (["INDIVIDUAL"], "kraPin")
     assert "A company needs kraPin." in check.description
     assert "A person needs kraPin or idNumber" in check.description
+
+
+INPUTS = {"TEXT": "Acacia", "EMAIL": "a@acacia.test", "DATE": "2020-01-31"}
+NUMBERS = {
+    "idNumber": "12345678",
+    "kraPin": "A012345678Z",
+    "registrationNumber": "PVT-AB12CDE",
+}
+CASES = [(name, kind) for name, row in TABLE.items() for kind in row[1]]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_order_needs_the_inputs_that_the_definition_says(
+    api: Api, name: str, kind: str
+) -> None:
+    CheckDefinition.objects.update(active=True)
+    inputs = api.get(f"/checks/definitions/{name}").json()["requiredInputs"]
+    needed = [one for one in inputs if kind in one["requiredFor"]]
+    values = {i["key"]: NUMBERS.get(i["key"]) or INPUTS.get(i["type"]) for i in inputs}
+    named = {"fullName": "Acacia"}
+    if "fullName" in [one["key"] for one in needed]:
+        named = {"registrationNumber": NUMBERS["registrationNumber"]}
+    subject = {"subjectType": kind, **named} | {
+        one["key"]: values[one["key"]] for one in needed
+    }
+
+    def missing(members: dict) -> list[str]:
+        item = {"subject": members, "checksRequested": [name], "purpose": "Loan"}
+        body = {"reports": [{**item, "consent": ATTESTED}]}
+        errors = api.post("/reports/quote", body).json().get("errors", [])
+        return [e["pointer"].rpartition("/")[2] for e in errors]
+
+    assert missing(subject) == []
+    for one in needed:
+        without = {k: v for k, v in subject.items() if k != one["key"]}
+        assert missing(without) == [one["key"]]
+        if other := one["requiredUnless"]:
+            assert missing({**without, other: values[other]}) == []
 
 
 def test_names_of_fields_and_flags_fit_and_are_unique() -> None:

@@ -40,7 +40,21 @@ class RequiredInput(Shape):
     type: str
     """TEXT, EMAIL, PHONE, DATE, NUMBER or COUNTRY."""
     required: bool
+    """Whether every subject needs it."""
+    required_for: list[SubjectType]
+    """The subject types that need it."""
+    required_unless: str | None
+    """Another member that does in its place, where these subject types need one."""
     description: str
+
+    @classmethod
+    def of(cls, entry: dict[str, Any], definition: CheckDefinition) -> Self:
+        always = definition.subject_types if entry["required"] else ()
+        return cls(
+            **entry,
+            required_for=entry.get("requiredFor", always),
+            required_unless=entry.get("unless"),
+        )
 
 
 class RetryPolicy(Shape):
@@ -135,7 +149,10 @@ class CheckDefinitionBody(Shape):
             available=why is None,
             unavailable_reason=why,
             price=Money(amount=definition.price, currency=definition.currency),
-            required_inputs=[RequiredInput(**i) for i in definition.required_inputs],
+            required_inputs=[
+                RequiredInput.of(entry, definition)
+                for entry in definition.required_inputs
+            ],
             retry_policy=RetryPolicy(**definition.retry_policy),
             availability=AvailabilityBody.of(
                 *availability(definition.name, environment, country)

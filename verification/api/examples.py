@@ -331,6 +331,8 @@ DEFINITION: dict[str, Any] = {
             "label": "ID number",
             "type": "TEXT",
             "required": True,
+            "requiredFor": ["INDIVIDUAL"],
+            "requiredUnless": None,
             "description": "National ID number.",
         }
     ],
