@@ -58,6 +58,10 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 TEMPLATES_DIR = BASE_DIR / "templates"
 if not TEMPLATES_DIR.is_dir():
     TEMPLATES_DIR = BASE_DIR / "verification" / "templates"
+# The API document, which `make openapi` writes
+OPENAPI_FILE = BASE_DIR / "docs" / "openapi.yaml"
+if not OPENAPI_FILE.is_file():
+    OPENAPI_FILE = BASE_DIR / "verification" / "openapi.yaml"
 DATA_DIR = embedded.data_dir()
 DEBUG = env.bool("DEBUG", False)
 
