@@ -702,12 +702,13 @@ def find_number_faults(subject: Json, known: Collection[str] = ()) -> Iterator[F
     for a typing error. The sandbox knows its reserved numbers in every country.
     """
     country = subject.get("country", HOME_COUNTRY)
+    reserved = reserved_members(subject)
     for member in SHAPES:
         value, shape = subject.get(member), shape_of(member, country)
         if not (isinstance(value, str) and value.strip() and shape) or value in known:
             continue
         home = shape_of(member, HOME_COUNTRY) or shape
-        is_reserved_here = is_reserved(member, value) and home.fits(value)
+        is_reserved_here = member in reserved and home.fits(value)
         if not (shape.fits(value) or is_reserved_here):
             detail = f"{member} of {country} has another form: {shape.form}."
             yield Fault(("subject", member), "invalid-format", detail)
