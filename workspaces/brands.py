@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -29,6 +28,7 @@ from verification.outbound.targets import Blocked, check_url
 from verification.values import colours
 from verification.values.clock import now
 from verification.values.formats import one_line
+from verification.values.public_text import TextFault, find_text_fault
 from workspaces.members import Permission, require_permission
 from workspaces.models import (
     MAX_CONTACT_LINE,
@@ -44,19 +44,6 @@ from workspaces.models import (
 LIGHT = ("#ffffff", "#f3f6f5", "#e3f1ef")
 DARK = ("#16211f", "#0d1514", "#143330")
 
-# `example.com`, `https:`, `wa.me/254...`, and an address such as `a@example.com`: a
-# line leads nowhere. The workspace's contact has a form of its own.
-LINK = re.compile(
-    r"://|www\.|@|[^\W_][\w-]*\.[^\W\d_]{2,}|[\w-]/[\w-]*\d{5}|\\", re.IGNORECASE
-)
-# Pages say that nobody asks for these secrets, and where to pay.
-WARY = re.compile(
-    r"\b(pins?|otp|passwords?|passcodes?|cvv|cvc|codes?|nywila|nenosiri|siri|msimbo|"
-    r"misimbo|m-?pesa|pay ?bill|buy goods|lipa|till (no|number)|till \d{4,})\b",
-    re.IGNORECASE,
-)
-# Signs between single letters: "P I N", "P.I.N."
-SPACED = re.compile(r"(?<=\b\w)[\W_]+(?=\w\b)")
 PNG_START = b"\x89PNG\r\n\x1a\n"
 MIN_LOGO_SIDE = 16
 
@@ -65,9 +52,9 @@ class BrandFault(StrEnum):
     NO_COLOUR = auto()
     FAINT = auto()
     TOO_LONG = auto()
-    LINK = auto()
-    SIGNS = auto()
-    WARY = auto()
+    LINK = TextFault.LINK
+    SIGNS = TextFault.SIGNS
+    WARY = TextFault.WARY
     HOST = auto()
     TOO_MANY_HOSTS = auto()
     ADDRESS = auto()
@@ -288,7 +275,8 @@ def _read(
             details["colour"] = nearest_colour(colour)
         values["colour"] = colour or ""
     for name in ("contact_line", "contact_line_sw"):
-        values[name] = line = one_line(getattr(new, name))
+        line = getattr(new, name)
+        values[name] = one_line(line)
         if fault := _line_fault(line):
             faults[name] = fault
     hosts = []
@@ -316,25 +304,8 @@ def _read(
 def _line_fault(line: str) -> BrandFault | None:
     if len(line) > MAX_CONTACT_LINE:
         return BrandFault.TOO_LONG
-    # Also full-width letters and dots, which look like others
-    plain = unicodedata.normalize("NFKC", line)
-    if not all(map(_is_plain, plain)):
-        return BrandFault.SIGNS
-    if LINK.search(plain):
-        return BrandFault.LINK
-    is_wary = WARY.search(plain) or WARY.search(SPACED.sub("", plain))
-    return BrandFault.WARY if is_wary else None
-
-
-def _is_plain(character: str) -> bool:
-    """Return whether no reader confuses the character with another.
-
-    Letters of other scripts look like Latin ones, and symbols like seals of approval.
-    """
-    kind = unicodedata.category(character)[0]
-    if kind == "L":
-        return unicodedata.name(character).startswith("LATIN ")
-    return kind in "PZ" or character in "+0123456789"
+    fault = find_text_fault(line)
+    return BrandFault(fault) if fault else None
 
 
 def _logo_values(logo: bytes | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from verification.values.public_text import find_text_fault
 from workspaces.ledger import open_accounts
 from workspaces.models import Account, Member, Role, Workspace
 
@@ -37,9 +38,12 @@ def create_workspace(
 
 @transaction.atomic
 def create_own_workspace(user: User) -> Workspace:
-    """Create a workspace that the user owns, under the user's name."""
+    """Create a workspace that the user owns, under the user's name if it may be one."""
+    name = user.first_name
+    if not name or find_text_fault(name):
+        name = "My workspace"
     workspace = create_workspace(
-        name=user.first_name or "My workspace",
+        name=name,
         owner_email=user.email,
         kind=Workspace.Kind.INDIVIDUAL,
     )

@@ -24,12 +24,15 @@ from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from verification.values.public_text import find_text_fault
 from workspaces.models import Invitation, Member, Role, Workspace
 
 RELEASE_CASES = "verification.decisions.cases.release_cases"
 INVITATION_LIFETIME = timedelta(days=7)
-# An invitation brings text of the workspace to any address, so a day has few of them.
+# An invitation brings a message to any address, so a day has few of them.
 INVITATIONS_PER_DAY, ONE_DAY = 50, timedelta(days=1)
+# Of a workspace that is not live: nobody has reviewed who opened it.
+UNREVIEWED_PER_DAY, MAX_UNREVIEWED_OPEN = 20, 10
 
 
 class Permission(StrEnum):
@@ -95,7 +98,11 @@ class AlreadyMember(Exception):
 
 
 class TooManyInvitations(Exception):
-    """The workspace has sent INVITATIONS_PER_DAY within a day."""
+    """The workspace has sent as many invitations within a day as it may."""
+
+
+class TooManyOpenInvitations(Exception):
+    """The workspace is not live, and MAX_UNREVIEWED_OPEN invitations are open."""
 
 
 class InvitationEnded(Exception):
@@ -138,14 +145,19 @@ def lock_member(member_id: UUID, workspace_id: UUID, permission: Permission) -> 
 def invite(actor: Member, email: str, role: Role) -> Invitation:
     """Invite a person by e-mail, in place of an open invitation of the address.
 
-    Raises NotAllowed, AlreadyMember and TooManyInvitations.
+    Raises NotAllowed, AlreadyMember, TooManyInvitations and TooManyOpenInvitations.
     """
     lock_workspace(actor.workspace_id)
     _require_authority_over(actor, actor.workspace_id, role)
-    today = actor.workspace.invitations.filter(created_at__gt=now() - ONE_DAY)
-    if today.count() >= INVITATIONS_PER_DAY:
+    workspace = actor.workspace
+    today = workspace.invitations.filter(created_at__gt=now() - ONE_DAY)
+    most = INVITATIONS_PER_DAY if workspace.is_live else UNREVIEWED_PER_DAY
+    if today.count() >= most:
         raise TooManyInvitations
-    return _invite(actor.workspace, email, role, actor.user)
+    others = _unanswered(workspace.invitations).exclude(email_hash=email_hash(email))
+    if not workspace.is_live and others.count() >= MAX_UNREVIEWED_OPEN:
+        raise TooManyOpenInvitations
+    return _invite(workspace, email, role, actor.user)
 
 
 @transaction.atomic
@@ -339,17 +351,25 @@ def _invite(
 
 
 def _send_invitation(invitation: Invitation, token: str) -> None:
-    by = invitation.invited_by
+    """Send the link, with names only if staff have reviewed the workspace."""
+    workspace, by = invitation.workspace, invitation.invited_by
+    names: dict[str, str] = {}
+    if workspace.is_live:
+        inviter = by.get_full_name() if by else ""
+        names = {
+            "workspace": workspace.requester.name,
+            **workspace.requester.message_context,
+            # No staff have reviewed the names of people.
+            "by": "" if find_text_fault(inviter) else inviter,
+        }
     notify(
         OutgoingMessage(
             Kind.INVITATION,
             Channel.EMAIL,
-            cause=_cause(invitation),
+            cause=cause_of(invitation),
             recipient=str(invitation.email),
             context={
-                "workspace": invitation.workspace.requester.name,
-                **invitation.workspace.requester.message_context,
-                "by": by.get_full_name() if by else "",
+                **names,
                 "role": invitation.role,
                 "url": f"{settings.BASE_URL}/console/invitations/{token}",
                 "expiresAt": utc_text(invitation.expires_at),
@@ -367,12 +387,12 @@ def _end_invitation(invitation: Invitation, *, accepted: bool = False) -> None:
         invitation.accepted_at = now()
     else:
         invitation.revoked_at = now()
-        cancel(_cause(invitation))
+        cancel(cause_of(invitation))
     invitation.email = None
     invitation.save(update_fields=["accepted_at", "revoked_at", "email"])
 
 
-def _cause(invitation: Invitation) -> str:
+def cause_of(invitation: Invitation) -> str:
     return f"invitation:{invitation.pk}"
 
 

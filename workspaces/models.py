@@ -225,6 +225,11 @@ class Workspace(models.Model):
         return found.first() or self.owner_email
 
     @property
+    def is_live(self) -> bool:
+        """Return whether staff have reviewed the workspace and approved it."""
+        return self.go_live == self.GoLive.APPROVED
+
+    @property
     def requester(self) -> Requester:
         name = full_name(self.legal_name or self.name, self.trading_name)
         return Requester(name, self.legal_name, self.trading_name, self.contact)

@@ -32,6 +32,10 @@ class TooManyAddresses(Exception):
     """The workspace has MAX_ADDRESSES, or has sent CODES_PER_DAY today."""
 
 
+class NoSms(Exception):
+    """The workspace is not live, so the service sends no SMS for it."""
+
+
 class WrongCode(Exception):
     """The code is wrong or too old, or there were too many wrong codes."""
 
@@ -40,10 +44,12 @@ class WrongCode(Exception):
 def add(actor: Member, channel: Channel, address: str, language: str) -> SandboxAddress:
     """Send a code to the address, unless it is confirmed. Returns its row.
 
-    A new code replaces the last one. Raises NotAllowed and TooManyAddresses.
+    A new code replaces the last one. Raises NotAllowed, NoSms and TooManyAddresses.
     """
     require_permission(actor, Permission.MANAGE_MAILBOX)
     workspace = actor.workspace
+    if channel == Channel.SMS and not workspace.is_live:
+        raise NoSms
     lock_workspace(workspace.pk)
     hashed = exact_address_hash(channel, address)
     found = workspace.sandbox_addresses.filter(address_hash=hashed).first()
@@ -68,10 +74,10 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
         OutgoingMessage(
             Kind.SANDBOX_ADDRESS,
             channel,
-            _cause(row),
+            cause_of(added),
             address,
             {
-                **workspace.requester.message_context,
+                **(workspace.requester.message_context if workspace.is_live else {}),
                 "operator": settings.OPERATOR_NAME,
                 "code": code,
             },
@@ -112,6 +118,10 @@ def remove(actor: Member, row: UUID) -> None:
     found = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
     if found.delete()[0]:
         cancel(_cause(row))
+
+
+def cause_of(address: SandboxAddress) -> str:
+    return _cause(address.pk)
 
 
 def _cause(row: UUID) -> str:

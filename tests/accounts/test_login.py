@@ -136,6 +136,16 @@ class Counting(MD5PasswordHasher):
         return encoded
 
 
+@pytest.mark.parametrize(
+    "name", ["Win money at evil.example", "evil . com", "Grace\N{RIGHT-TO-LEFT MARK}"]
+)
+def test_sign_up_refuses_a_name_with_a_trick(client, name):
+    page = _html(client.post(SIGN_UP, {**NEW, "name": name}))
+
+    assert "Use " in page
+    assert not User.objects.exists()
+
+
 def test_sign_up_takes_as_long_for_an_existing_account(client, settings):
     settings.PASSWORD_HASHERS = [f"{__name__}.Counting"]
     counts = []

@@ -5,6 +5,7 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
+from tests.notifications.messages import send_due
 from tests.world.clients import HOSTED, approve_workspace, company, person
 from tests.world.deliveries import configure_receiver
 from tests.world.members import (
@@ -371,6 +372,27 @@ def test_members_are_invited_and_accept_by_the_link(owner):
     owner.http.post(path)
     assert Member.objects.get(user=new).role == "ADMIN"
     assert owner.http.get(path).status_code == 410
+
+
+def test_members_page_says_why_an_invitation_was_not_sent(owner, settings):
+    settings.MESSAGES_OF_NEWCOMERS_PER_DAY = 0
+    owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
+    send_due()
+
+    assert "Not sent: workspaces that are not live sent" in owner.page("members")
+
+
+@pytest.mark.parametrize(
+    "name", ["Win at evil.example", "evil dot com", "Acacia\N{RIGHT-TO-LEFT OVERRIDE}"]
+)
+def test_name_with_a_trick_is_refused_until_it_is_reviewed(owner, name):
+    page = owner.page("settings")
+    fields = dict(re.findall(r'<input[^>]*name="(\w+)"[^>]*value="([^"]*)"', page))
+    answer = owner.post("settings", {**fields, "name": name})
+
+    assert "Use " in answer.content.decode()
+    owner.workspace.refresh_from_db()
+    assert owner.workspace.name == "Acacia Lenders"
 
 
 def test_somebody_else_cannot_accept_an_invitation(owner, stranger):

@@ -170,7 +170,7 @@ def test_second_block_changes_only_the_reason(send_request):
 
 
 def test_blocked_invitation_is_not_sent(send_request):
-    fields = {"kind": Kind.INVITATION, "context": {"workspace": "Acacia", "url": "x"}}
+    fields = {"kind": Kind.INVITATION, "context": {"requester": "Acacia", "url": "x"}}
     row = send_request("invitation:1", **fields)
     assert "for Acacia." in write_email(row).text
     post(row, action="block")

@@ -17,7 +17,14 @@ from tests.notifications.messages import (
     send_due,
     sms_message,
 )
-from tests.world.clients import HOSTED, READERS, Api, confirm_sandbox_addresses, person
+from tests.world.clients import (
+    HOSTED,
+    READERS,
+    Api,
+    approve_workspace,
+    confirm_sandbox_addresses,
+    person,
+)
 from tests.world.members import create_member
 from tests.world.threads import run_at_once
 from verification.notifications.delivery import send_due_notifications
@@ -34,7 +41,7 @@ from verification.notifications.outbox import (
     purge_recipients,
     send_again,
 )
-from verification.notifications.recipients import block
+from verification.notifications.recipients import NEWCOMERS_PER_RECIPIENT, block
 from workspaces.create import create_workspace
 from workspaces.models import Workspace
 
@@ -79,6 +86,35 @@ def test_flood_over_workspaces_and_senders_stays_within_the_limit(
 
     assert len(mail_server.messages) == 10
     assert outcomes() == {("SENT", ""): 10, ("WITHHELD", "RECIPIENT_LIMIT"): 90}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", [Kind.INVITATION, Kind.SANDBOX_ADDRESS])
+def test_all_workspaces_that_are_not_live_share_a_limit(settings: Any, kind: Kind):
+    settings.MESSAGES_OF_NEWCOMERS_PER_DAY = 3
+    for n in range(5):
+        one = create_workspace(name=f"W{n}", owner_email="o@acacia.test")
+        requests(one, 1, kind=kind, recipient=f"stranger{n}@elsewhere.test")
+    live = create_workspace(name="Live", owner_email="o@acacia.test")
+    approve_workspace(live)
+    requests(live, 1, kind=kind)
+
+    assert len(send_due()) == 4
+    assert outcomes() == {("SENT", ""): 4, ("WITHHELD", "OPERATOR_LIMIT"): 2}
+
+
+def test_workspaces_that_are_not_live_use_up_no_requests_of_others(
+    settings: Any, workspace: Workspace
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    for n in range(NEWCOMERS_PER_RECIPIENT + 1):
+        one = create_workspace(name=f"W{n}", owner_email="o@acacia.test")
+        requests(one, 1, kind=Kind.INVITATION)
+    send_due()
+    assert outcomes()["WITHHELD", "RECIPIENT_LIMIT"] == 1
+    requests(workspace, 1)
+
+    assert send_due() == [ADDRESS]
 
 
 def test_flood_of_a_blocked_workspace_sends_nothing(workspace: Workspace):
@@ -253,6 +289,7 @@ def test_limit_of_0_sends_nothing(workspace, settings, most):
 
 def test_invitations_count_for_their_recipient(workspace, settings):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    approve_workspace(workspace)
     context = {"workspace": "Acacia", "url": "x"}
     requests(workspace, 2, kind=Kind.INVITATION, context=context)
 

@@ -83,6 +83,7 @@ def test_faint_colour_is_refused_with_the_nearest_that_passes(workspace, colour)
         "Ask for Ann O'Neill at 0712 345 678 till 5 pm",
         "Jumatatu hadi Ijumaa, saa 2.00 hadi saa 11.00",
         "Open 24/7; B&B (Acacia) +254 712 345 678",
+        "Acacia Co. Ltd, P.O. Box 123. Green Dot House \N{MIDDLE DOT} Nairobi",
     ],
 )
 def test_contact_line_is_saved(workspace, line):
@@ -99,7 +100,15 @@ def test_contact_line_is_saved(workspace, line):
         ("wa.me/254712345678", BrandFault.LINK),
         ("help@acacia", BrandFault.LINK),
         ("\N{FULLWIDTH LATIN SMALL LETTER A}cacia\N{FULLWIDTH FULL STOP}com", "link"),
-        ("acacia\N{ZERO WIDTH SPACE}.com", BrandFault.LINK),
+        ("acacia . com", BrandFault.LINK),
+        ("acacia. com", BrandFault.LINK),
+        ("acacia dot com", BrandFault.LINK),
+        ("acacia (nukta) co (nukta) ke", BrandFault.LINK),
+        ("a c a c i a . c o m", BrandFault.LINK),
+        ("acacia\N{MIDDLE DOT}com", BrandFault.LINK),
+        ("acacia\N{IDEOGRAPHIC FULL STOP}com", BrandFault.SIGNS),
+        ("acacia\N{ZERO WIDTH SPACE}.com", BrandFault.SIGNS),
+        ("Call \N{RIGHT-TO-LEFT OVERRIDE}2170", BrandFault.SIGNS),
         ("Have your \N{CYRILLIC CAPITAL LETTER ER}IN ready", BrandFault.SIGNS),
         ("\N{HEAVY CHECK MARK} Approved by the Central Bank", BrandFault.SIGNS),
         ("<b>Acacia</b>", BrandFault.SIGNS),
@@ -116,12 +125,6 @@ def test_contact_line_is_saved(workspace, line):
 @pytest.mark.parametrize("field", ["contact_line", "contact_line_sw"])
 def test_line_with_a_trick_is_refused(workspace, field, line, fault):
     assert refused(workspace, **{field: line}).faults == {field: fault}
-
-
-def test_line_cannot_rearrange_the_page(workspace):
-    brand = save_brand(workspace, contact_line="Call\n\N{RIGHT-TO-LEFT OVERRIDE}2170")
-
-    assert brand.contact_line == "Call 2170"
 
 
 @pytest.mark.parametrize(

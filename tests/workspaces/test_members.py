@@ -6,10 +6,20 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError
 from django.utils.timezone import now
 
+from tests.world.clients import approve_workspace
 from tests.world.members import create_member, create_user, invitation_token
 from verification.notifications.models import Notification
+from verification.notifications.templates import write_email
 from workspaces import members
-from workspaces.members import ALLOWED, INVITATION_LIFETIME, Permission
+from workspaces.members import (
+    ALLOWED,
+    INVITATION_LIFETIME,
+    MAX_UNREVIEWED_OPEN,
+    UNREVIEWED_PER_DAY,
+    Permission,
+    TooManyInvitations,
+    TooManyOpenInvitations,
+)
 from workspaces.models import Invitation, Member, Role
 
 ROLES = list(Role.values)
@@ -26,6 +36,62 @@ def invite_person(
 ) -> str:
     members.invite(owner, email, Role(role))
     return invitation_token(email)
+
+
+def write_invitation(owner: Member, email: str) -> str:
+    """Return subject and text of the e-mail that invites this address."""
+    members.invite(owner, email, Role.VIEWER)
+    letter = write_email(Notification.objects.latest("id"))
+    return f"{letter.subject} {letter.text}"
+
+
+def test_invitation_names_nobody_until_the_workspace_is_live(workspace, owner):
+    workspace.name = "Win money at evil.example"
+    workspace.contact = "win@evil.example"
+    workspace.save()
+    owner.user.first_name = "Winner of money"
+    owner.user.save()
+    unreviewed = write_invitation(owner, "new@people.test")
+
+    assert "evil" not in unreviewed
+    assert "Winner" not in unreviewed
+    assert invitation_token("new@people.test") in unreviewed
+    assert "/b/" in unreviewed
+
+    approve_workspace(workspace, "Acacia Lenders Limited")
+    assert "Acacia Lenders Limited" in (
+        live := write_invitation(Member.objects.get(), "another@people.test")
+    )
+    assert "Winner of money" in live
+
+
+def test_invitation_leaves_out_an_inviter_named_like_a_page(workspace, owner):
+    approve_workspace(workspace)
+    owner.user.first_name = "Win at evil dot com"
+    owner.user.save()
+
+    assert "evil" not in write_invitation(owner, "new@people.test")
+
+
+def test_open_invitations_are_few_until_the_workspace_is_live(workspace, owner):
+    for n in range(MAX_UNREVIEWED_OPEN):
+        members.invite(owner, f"p{n}@people.test", Role.VIEWER)
+    with pytest.raises(TooManyOpenInvitations):
+        members.invite(owner, "new@people.test", Role.VIEWER)
+    # It replaces an open one.
+    members.invite(owner, "P0@people.test", Role.VIEWER)
+
+    approve_workspace(workspace)
+    assert members.invite(Member.objects.get(), "new@people.test", Role.VIEWER)
+
+
+def test_invitations_of_a_day_are_few_until_the_workspace_is_live(owner):
+    for _ in range(UNREVIEWED_PER_DAY):
+        found = members.invite(owner, "new@people.test", Role.VIEWER)
+        members.withdraw_invitation(owner, found)
+
+    with pytest.raises(TooManyInvitations):
+        members.invite(owner, "new@people.test", Role.VIEWER)
 
 
 def test_each_role_has_the_permissions_of_the_role_below():
@@ -228,6 +294,8 @@ def test_invitations_a_day_are_limited(workspace, owner):
     def invite() -> None:
         members.invite(owner, "new@people.test", Role.VIEWER)
 
+    approve_workspace(workspace)
+    owner = Member.objects.get()
     yesterday = now() - timedelta(days=1)
     for number in range(members.INVITATIONS_PER_DAY):
         members.invite(owner, f"{number}@people.test", Role.VIEWER)

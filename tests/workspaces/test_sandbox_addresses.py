@@ -8,7 +8,7 @@ from django.utils.timezone import now
 
 from tests.fakes.africastalking import sms_gateway as sms_gateway
 from tests.notifications.messages import NUMBER
-from tests.world.clients import Api
+from tests.world.clients import Api, approve_workspace
 from tests.world.members import create_member
 from tests.world.threads import run_at_once
 from verification.notifications.delivery import send_due_notifications
@@ -19,6 +19,7 @@ from workspaces.sandbox_addresses import (
     CODES_PER_DAY,
     MAX_ADDRESSES,
     MAX_TRIES,
+    NoSms,
     TooManyAddresses,
     WrongCode,
     add,
@@ -64,7 +65,23 @@ def test_code_that_was_sent_confirms_the_address(admin: Member):
     assert ADDRESS not in str(list(SandboxAddress.objects.values_list()))
 
 
+def test_code_names_nobody_until_the_workspace_is_live(admin: Member):
+    add_address(admin)
+    send_due_notifications()
+
+    assert "Baobab" not in str(mail.outbox[0].message())
+
+
+def test_number_is_refused_until_the_workspace_is_live(admin: Member, sms_gateway):
+    with pytest.raises(NoSms):
+        add_address(admin, NUMBER, Channel.SMS)
+    send_due_notifications()
+
+    assert sms_gateway.sent == []
+
+
 def test_code_is_sent_by_sms_to_a_number(admin: Member, sms_gateway):
+    approve_workspace(admin.workspace)
     code = add_address(admin, NUMBER, Channel.SMS)
     send_due_notifications()
 

@@ -23,6 +23,8 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
+from verification.values.formats import one_line
+from verification.values.public_text import TextFault, find_text_fault
 from workspaces import rate_limits
 
 CODES_PER_MINUTE = 5
@@ -41,6 +43,35 @@ PASSWORD_HELP = _(
 STAFF_PASSWORD_HELP = _(
     "At least 15 characters. A few words that nobody would guess are good."
 )
+
+
+# Why a text for strangers is refused
+TEXT_FAULTS = {
+    TextFault.LINK: _("Use no links and no e-mail addresses here"),
+    TextFault.SIGNS: _(
+        "Use the letters of English and Kiswahili, digits and punctuation only"
+    ),
+    TextFault.WARY: _("Do not speak of PINs, codes, passwords or ways to pay"),
+}
+
+
+class PublicNameField(forms.CharField):
+    """A name that nobody reviews before strangers see it.
+
+    People may have names that a text must not have, such as Siri, so `allowed` lets
+    them pass.
+    """
+
+    def __init__(self, *, allowed: frozenset[TextFault] = frozenset(), **options: Any):
+        super().__init__(**options)
+        self.allowed = allowed
+
+    def clean(self, value: Any) -> str:
+        typed = super().clean(value)
+        fault = find_text_fault(typed)
+        if fault and fault not in self.allowed:
+            raise forms.ValidationError(TEXT_FAULTS[fault])
+        return one_line(typed)
 
 
 class _Labelled:
@@ -77,7 +108,8 @@ class LoginForm(_Labelled, account.LoginForm):
 
 
 class SignUpForm(_NewEmail, account.SignupForm):
-    name = forms.CharField(
+    name = PublicNameField(
+        allowed=frozenset({TextFault.WARY}),
         label=_("Your name"),
         max_length=150,
         widget=forms.TextInput({"autocomplete": "name"}),

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_POST
 from verification.backoffice import audit
 from verification.console import forms
 from verification.console.base import Place, dashboard_url, member_required
+from verification.console.sandbox import with_messages
 from verification.web.pages import private_page
 from workspaces import keys, members
 from workspaces.members import Permission
@@ -109,7 +110,7 @@ def list_members(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "members": place.workspace.members.select_related("user").order_by("id"),
-        "invitations": waiting.order_by("id"),
+        "invitations": with_messages(waiting.order_by("id"), members.cause_of),
         "roles": roles,
         "may_manage_owners": members.has_permission(
             place.member, Permission.MANAGE_OWNERS
@@ -215,6 +216,9 @@ def _invite(place: Place, form: forms.InvitationForm) -> bool:
         form.add_error(
             "email", _("So many invitations were sent today. Go on tomorrow")
         )
+    except members.TooManyOpenInvitations:
+        error = _("Before you are live, 10 invitations may wait. Withdraw one first")
+        form.add_error("email", error)
     return form.is_valid()
 
 

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 
+from verification.accounts.forms import TEXT_FAULTS
 from verification.console import forms
 from verification.console.base import (
     Place,
@@ -24,6 +25,7 @@ from verification.console.base import (
 from verification.golive.uploads import status_of
 from verification.hosted.brand import context_of
 from verification.hosted.consent_page import preview_context
+from verification.values.public_text import TextFault
 from verification.web.pages import allow_sources, operator_context
 from workspaces import brands, rate_limits
 from workspaces.brands import BrandFault, InvalidBrand
@@ -42,12 +44,8 @@ FAULT_MESSAGES = {
     BrandFault.LINK: gettext_lazy(
         "Use no links and no e-mail addresses here; the settings have your contact"
     ),
-    BrandFault.SIGNS: gettext_lazy(
-        "Use the letters of English and Kiswahili, digits and punctuation only"
-    ),
-    BrandFault.WARY: gettext_lazy(
-        "Do not speak of PINs, codes, passwords or ways to pay"
-    ),
+    BrandFault.SIGNS: TEXT_FAULTS[TextFault.SIGNS],
+    BrandFault.WARY: TEXT_FAULTS[TextFault.WARY],
     BrandFault.HOST: gettext_lazy("This is no host of the internet: %(detail)s"),
     BrandFault.TOO_MANY_HOSTS: gettext_lazy("List at most 10 hosts"),
     BrandFault.ADDRESS: gettext_lazy("This address cannot be used: %(detail)s"),

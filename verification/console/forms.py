@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from monitoring.models import Severity
+from verification.accounts.forms import PublicNameField
 from verification.api.exports import MAX_DAYS, Period, PeriodTooLong
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.checks.models import CheckPackage
@@ -1128,8 +1129,11 @@ def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
 
 
 class SettingsForm(forms.Form):
-    name = text_field(
-        _("Name"), help_text=_("People who are asked for their consent see it")
+    name = PublicNameField(
+        label=_("Name"),
+        max_length=200,
+        help_text=_("People who are asked for their consent see it"),
+        error_messages=REQUIRED_ERROR,
     )
     contact = ContactField()
     retention_days = retention_field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -90,7 +91,8 @@ def show_message(place: Place, message: UUID) -> HttpResponse:
 def edit_addresses(place: Place) -> HttpResponse:
     """List the addresses that get the messages; a POST adds one and sends it a code."""
     _require_sandbox(place)
-    form = forms.SandboxAddressForm(place.posted, by_sms=sms_is_configured())
+    by_sms = place.workspace.is_live and sms_is_configured()
+    form = forms.SandboxAddressForm(place.posted, by_sms=by_sms)
     if form.is_valid() and _add_address(place, form):
         return place.to(
             "mailbox-addresses", success=_("A code is sent to this address.")
@@ -99,7 +101,9 @@ def edit_addresses(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "members": members.filter(user__is_active=True),
-        "addresses": place.workspace.sandbox_addresses.order_by("id"),
+        "addresses": with_messages(
+            place.workspace.sandbox_addresses.order_by("id"), sandbox_addresses.cause_of
+        ),
         "most": sandbox_addresses.MAX_ADDRESSES,
     }
     return place.render("mailbox/addresses", shown)
@@ -139,6 +143,14 @@ def describe_message(notification: Notification) -> dict[str, Any]:
         "status": STATUSES[NotificationStatus(notification.status)],
         "reason": WORDS[Topic.FAILURE].get(notification.error, ""),
     }
+
+
+def with_messages(rows: Iterable[Any], cause_of: Any) -> list[dict[str, Any]]:
+    """Return the rows, each with what pages show of the message that it caused."""
+    causes = {cause_of(row): row for row in rows}
+    found = Notification.objects.filter(cause__in=causes).defer("context")
+    messages = {message.cause: describe_message(message) for message in found}
+    return [{"row": row, "message": messages.get(c)} for c, row in causes.items()]
 
 
 def render_message(

@@ -131,6 +131,9 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         NotificationError.WORKSPACE_LIMIT: _(
             "you sent as many requests today as a day allows"
         ),
+        NotificationError.OPERATOR_LIMIT: _(
+            "workspaces that are not live sent as many messages today as a day allows"
+        ),
     },
 }
 

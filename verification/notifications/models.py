@@ -104,11 +104,10 @@ OWN_DATA_KINDS = frozenset(
         Kind.REVIEW_ANSWER,
     }
 )
+# Messages that a workspace can cause before it is live, to people who never agreed.
+NEWCOMER_KINDS = frozenset({Kind.INVITATION, Kind.SANDBOX_ADDRESS})
 # Messages to people who may not know the workspace, and who can block it.
-BLOCKABLE_KINDS = (THIRD_PARTY_KINDS - OWN_DATA_KINDS) | {
-    Kind.INVITATION,
-    Kind.SANDBOX_ADDRESS,
-}
+BLOCKABLE_KINDS = (THIRD_PARTY_KINDS - OWN_DATA_KINDS) | NEWCOMER_KINDS
 # Messages that each member chooses; `workspaces.member_messages` finds who gets them.
 CHOSEN_KINDS = frozenset(
     {
@@ -158,6 +157,10 @@ class NotificationError(models.TextChoices):
     SANDBOX = "SANDBOX", "The sandbox sends to members and confirmed addresses only."
     RECIPIENT_LIMIT = "RECIPIENT_LIMIT", "The recipient got as many as a day allows."
     WORKSPACE_LIMIT = "WORKSPACE_LIMIT", "The workspace sent as many as a day allows."
+    OPERATOR_LIMIT = (
+        "OPERATOR_LIMIT",
+        "Workspaces that are not live sent as many as a day allows.",
+    )
 
 
 S = NotificationStatus
@@ -393,7 +396,8 @@ class DailyCount(models.Model):
     pk = models.CompositePrimaryKey("subject", "day")
     # Of an address: "requests:production:<keyed hash>" ("receipts", "codes" and
     # "prompts" alike). Of a workspace: "workspace:<id>", "codes:workspace:<id>". Of
-    # both: "codes:production:<id of the workspace>:<half of the keyed hash>".
+    # both: "codes:production:<id of the workspace>:<half of the keyed hash>". Of all
+    # workspaces that are not live: "newcomers", "newcomers:<keyed hash>" to an address.
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()

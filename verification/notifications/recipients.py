@@ -8,7 +8,8 @@
    that its members have confirmed.
 3. A recipient gets a limited number of requests a day, over all workspaces, and of
    codes from each workspace. A workspace sends a limited number of requests and codes a
-   day. Sandbox and production have separate counts.
+   day. Sandbox and production have separate counts. Invitations and codes of workspaces
+   that are not live have a limit for each recipient, and one for all such workspaces.
 
 A block does not stop messages that a subject has asked for, to see their own data, nor
 the notice of a decline, which the law owes them.
@@ -29,6 +30,7 @@ from django.db.models.functions import Now
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
+    NEWCOMER_KINDS,
     OWN_DATA_KINDS,
     THIRD_PARTY_KINDS,
     Block,
@@ -148,6 +150,8 @@ CODE_KINDS = frozenset({Kind.CONSENT_CODE, Kind.ACCESS_CODE})
 LIMITED_KINDS = BLOCKABLE_KINDS | OWN_DATA_KINDS
 # The limit of codes from all workspaces, as a multiple of that from each.
 TOTAL_CODES_FACTOR = 3
+# Invitations and codes that an address gets in a day from workspaces that are not live.
+NEWCOMERS_PER_RECIPIENT = 5
 # Count one more, unless the limit is reached. Concurrent senders wait for the lock.
 INCREMENT_COUNT = """
 INSERT INTO notifications_dailycount AS counted (subject, day, count)
@@ -260,7 +264,7 @@ def _exceeded_limit(notification: Notification) -> NotificationError | None:
 
 
 def _limits(notification: Notification) -> list[_Limit]:
-    """Return the limits that count the message: the recipient's and the workspace's."""
+    """Return the limits of the recipient, the workspace and all newcomers."""
     environment = "sandbox" if notification.sandbox else "production"
     hashed = address_hash(notification.channel, str(notification.recipient)).hex()
     most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
@@ -283,6 +287,18 @@ def _limits(notification: Notification) -> list[_Limit]:
     if notification.kind == Kind.MY_DATA:
         # Anybody can ask for these: they must not use up the requests of clients.
         return [_Limit(f"my-data:{environment}:{hashed}", most, by_recipient)]
+    workspace = notification.workspace
+    if notification.kind in NEWCOMER_KINDS and workspace and not workspace.is_live:
+        # They must not use up the requests that clients may send to a person.
+        return [
+            _Limit(f"newcomers:{hashed}", NEWCOMERS_PER_RECIPIENT, by_recipient),
+            *_workspace_limits(notification, "workspace"),
+            _Limit(
+                "newcomers",
+                settings.MESSAGES_OF_NEWCOMERS_PER_DAY,
+                NotificationError.OPERATOR_LIMIT,
+            ),
+        ]
     requests = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
     return [requests, *_workspace_limits(notification, "workspace")]
 

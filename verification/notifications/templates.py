@@ -123,10 +123,9 @@ def _with_footer(
 ) -> str:
     kind, channel = notification.kind.lower(), notification.channel.lower()
     text = _render(f"{kind}.{channel}.{language}", context, language).strip()
-    requester = ""
-    if notification.kind in BLOCKABLE_KINDS:
-        requester = context.get("requester") or context.get("workspace") or ""
-    shown = {**context, "requester": requester}
+    is_blockable = notification.kind in BLOCKABLE_KINDS
+    requester = context.get("requester") or "" if is_blockable else ""
+    shown = {**context, "requester": requester, "is_blockable": is_blockable}
     footer = _render(f"footer.{channel}.{language}", shown, language).strip()
     return f"{text}\n\n{footer}"
 

@@ -295,12 +295,12 @@ def _clients() -> Section:
     """Return the clients who may use production, or have used it."""
     production = {"workspace": OuterRef("pk"), "environment": Environment.PRODUCTION}
     found = Workspace.objects.exclude(pk=OPERATOR_ID).annotate(
-        is_live=Q(go_live=Workspace.GoLive.APPROVED)
+        uses_production=Q(go_live=Workspace.GoLive.APPROVED)
         | Exists(ApiKey.objects.filter(**production))
         | Exists(Report.objects.filter(**production))
     )
-    live = found.filter(is_live=True).order_by("name")
-    sandbox = found.filter(is_live=False).count()
+    live = found.filter(uses_production=True).order_by("name")
+    sandbox = found.filter(uses_production=False).count()
     return Section(
         "Clients whose processor the operator is",
         [f"{sandbox} more workspaces use the sandbox alone, with made-up people."],

@@ -441,6 +441,9 @@ OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else
 # more.
 MESSAGES_PER_RECIPIENT_PER_DAY = env.int("MESSAGES_PER_RECIPIENT_PER_DAY", 10)
 MESSAGES_PER_WORKSPACE_PER_DAY = env.int("MESSAGES_PER_WORKSPACE_PER_DAY", 5000)
+# The number of invitations and codes that all workspaces that are not live send in a
+# day together.
+MESSAGES_OF_NEWCOMERS_PER_DAY = env.int("MESSAGES_OF_NEWCOMERS_PER_DAY", 500)
 # Addresses that get operator alerts about payments.
 OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 # Addresses of the data protection officer, for deadlines of data subjects' requests.
