@@ -17,7 +17,7 @@ from tests.accounts.visitor import (
 )
 from tests.world.members import PASSWORD, create_member, invitation_token
 from verification.accounts.models import Session, purge_unconfirmed_users
-from verification.accounts.sessions import purge_sessions
+from verification.accounts.sessions import purge_sessions, row_key
 from verification.backoffice.models import AuditEvent
 from verification.notifications.models import Notification
 from workspaces import members
@@ -163,7 +163,7 @@ def test_old_sessions_are_purged(client):
 
     purge_sessions()
 
-    assert Session.objects.get().session_key == client.session.session_key
+    assert Session.objects.get().session_key == row_key(client.session.session_key)
 
 
 def test_purge_deletes_addresses_of_expired_invitations(workspace):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from django.core.files.storage import FileSystemStorage
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
 
 from tests.configuration.test_refusals_to_start import database_url
+from tests.world.members import create_user
+from verification.accounts.models import Session
 from verification.backups.archive import (
     BackupError,
     read_backup,
@@ -68,6 +72,27 @@ def test_only_the_owner_can_read_a_backup(url: str, tmp_path: Path):
     assert {p.stat().st_mode & 0o777 for p in paths if p.is_dir()} == {0o700}
     assert {p.stat().st_mode & 0o777 for p in paths if p.is_file()} == {0o600}
     assert (made / "documents/erasures/2026-11/a.json").is_file()
+
+
+def test_backup_has_no_sessions(
+    transactional_db: None, url: str, tmp_path: Path
+) -> None:
+    user = create_user("grace")
+    Client().force_login(user)
+    made = write_backup(tmp_path / "backups")
+
+    found = read_dump(made)
+    assert user.email in found
+    for (key,) in Session.objects.values_list("session_key"):
+        assert key not in found
+    assert "accounts_session" not in read_backup(made).rows
+
+
+def read_dump(made: Path) -> str:
+    """Return all statements of a backup's database."""
+    program = embedded.programs() / "pg_restore"
+    command = [program, "--file=-", made / "database"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_backup_has_its_name_when_all_of_it_is_on_the_disk(

@@ -64,7 +64,10 @@ REPLACED_PAGES = {
 
 
 class SessionStore(db.SessionStore):
-    """Django's database sessions, with a column for the user and sealed data."""
+    """Django's database sessions, with a column for the user and sealed data.
+
+    A row has the keyed hash of the key in the cookie, so the rows log nobody in.
+    """
 
     @classmethod
     def get_model_class(cls) -> type[AbstractBaseSession]:
@@ -74,28 +77,52 @@ class SessionStore(db.SessionStore):
 
     def create_model_instance(self, data: dict[str, Any]) -> AbstractBaseSession:
         row = super().create_model_instance(data)
+        row.session_key = row_key(str(row.session_key))
         row.user_id = data.get(SESSION_KEY)  # type: ignore[attr-defined]
         return row
 
+    def load(self) -> dict[str, Any]:
+        found = self.model.objects.filter(
+            session_key=row_key(self.session_key or ""), expire_date__gt=now()
+        )
+        if row := found.first():
+            return open_data(row)
+        self._session_key = None
+        return {}
+
+    def exists(self, session_key: str) -> bool:
+        return super().exists(row_key(session_key))
+
+    def delete(self, session_key: str | None = None) -> None:
+        if key := session_key or self.session_key:
+            super().delete(row_key(key))
+
     def encode(self, session_dict: dict[str, Any]) -> str:
         text = orjson.dumps(session_dict)
-        sealed = seal(text, column="accounts_session", row=self.session_key)
+        key = row_key(self.session_key or "")
+        sealed = seal(text, column="accounts_session", row=key)
         return base64.b64encode(sealed).decode()
 
-    def decode(self, session_data: str | bytes) -> dict[str, Any]:
-        """Return the session's data, or an empty dict if it cannot be opened."""
-        try:
-            sealed = base64.b64decode(session_data)
-            text = unseal(sealed, column="accounts_session", row=self.session_key)
-        except (InvalidTag, UnknownKey, ValueError):
-            return {}
-        opened: dict[str, Any] = orjson.loads(text)
-        return opened
+
+def row_key(session_key: str) -> str:
+    """Return the keyed hash of the key in a cookie, as long as the column."""
+    return keyed_hash("session", session_key).hex()[:40]
+
+
+def open_data(row: AbstractBaseSession) -> dict[str, Any]:
+    """Return the session's data, or an empty dict if it cannot be opened."""
+    try:
+        sealed = base64.b64decode(row.session_data)
+        text = unseal(sealed, column="accounts_session", row=row.session_key)
+    except (InvalidTag, UnknownKey, ValueError):
+        return {}
+    opened: dict[str, Any] = orjson.loads(text)
+    return opened
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    # A keyed hash: the key itself would log in.
+    # The key of its row
     name: str
     address: str
     browser: str
@@ -121,19 +148,18 @@ def browser_name(request: HttpRequest) -> str:
 
 def open_sessions(request: HttpRequest) -> list[OpenSession]:
     """Return the user's open sessions, the last used first."""
-    sessions = []
+    sessions, this = [], row_key(str(request.session.session_key))
     for row in _sessions_of(request.user):
-        store = SessionStore(row.session_key)
-        data = store.decode(row.session_data)
+        data = open_data(row)
         if not _is_expired(data, is_staff=request.user.is_staff):
             sessions.append(
                 OpenSession(
-                    name=session_name(row.session_key),
+                    name=row.session_key,
                     address=data.get(ADDRESS, ""),
                     browser=data.get(BROWSER, ""),
                     began=datetime.fromtimestamp(data[BEGAN], UTC),
                     seen=datetime.fromtimestamp(data[SEEN], UTC),
-                    is_this=row.session_key == request.session.session_key,
+                    is_this=row.session_key == this,
                 )
             )
     return sorted(sessions, key=lambda s: s.seen, reverse=True)
@@ -141,22 +167,16 @@ def open_sessions(request: HttpRequest) -> list[OpenSession]:
 
 def end_session(user: Any, name: str) -> bool:
     """End the user's session of this name. Returns whether there is one."""
-    for row in _sessions_of(user):
-        if session_name(row.session_key) == name:
-            row.delete()
-            return True
-    return False
+    ended: int = _sessions_of(user).filter(session_key=name).delete()[0]
+    return ended > 0
 
 
 def end_other_sessions(request: HttpRequest, user: Any) -> int:
     """End all sessions of the user but this one. Returns how many."""
-    others = user.sessions.exclude(session_key=request.session.session_key)
+    this = row_key(str(request.session.session_key))
+    others = user.sessions.exclude(session_key=this)
     ended: int = others.delete()[0]
     return ended
-
-
-def session_name(session_key: str) -> str:
-    return keyed_hash("session", session_key).hex()[:32]
 
 
 def _sessions_of(user: Any) -> Any:
