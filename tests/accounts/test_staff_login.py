@@ -9,7 +9,16 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import ADMIN, code_of, create_user, is_logged_in, log_in
+from tests.accounts.test_devices import mails_about
+from tests.accounts.visitor import (
+    ADMIN,
+    RESET,
+    code_of,
+    create_user,
+    is_logged_in,
+    log_in,
+    path_mailed_to,
+)
 from tests.world import staff as world_staff
 from tests.world.members import PASSWORD
 from verification.accounts.adapters import SecondFactorAdapter
@@ -17,6 +26,7 @@ from verification.accounts.forms import use_code
 from verification.backoffice.models import AuditEvent
 
 EMAIL = "grace@people.test"
+NEW_PASSWORD = "eleven calm yellow otters"
 
 
 @pytest.fixture
@@ -174,13 +184,60 @@ def test_recovery_code_works_once(staff):
 def test_codes_cannot_be_guessed(staff):
     secret = world_staff.give_factor(staff)
     client = log_in_with_password(Client())
-    for number in range(6):
-        client.post("/accounts/code/", {"code": f"00000{number}"})
+    guess_codes(client, 5)
 
     told = client.post("/accounts/code/", {"code": code_of(secret)}).content.decode()
 
-    assert "Too many attempts" in told
+    assert "Try again in 1 min" in told
     assert not is_logged_in(client)
+
+
+def guess_codes(client: Client, times: int) -> None:
+    for number in range(times):
+        client.post("/accounts/code/", {"code": f"00000{number}"})
+
+
+def test_codes_wait_longer_after_each_wrong_one(staff, time_machine):
+    world_staff.give_factor(staff)
+    time_machine.move_to(now(), tick=False)
+    guess_codes(log_in_with_password(Client()), 5)
+
+    for wait in (1, 2, 4, 8, 16, 32, 60, 60):
+        for minutes, told in ((wait - 1, "Try again in 1 min"), (1, "is not right")):
+            time_machine.shift(timedelta(minutes=minutes))
+            client = log_in_with_password(Client())
+            answer = client.post("/accounts/code/", {"code": "000000"})
+            assert told in answer.content.decode(), (wait, minutes)
+    # They are one series.
+    assert len(mails_about("codes-refused")) == 1
+
+
+def test_wrong_codes_do_not_slow_the_owners_browser(staff, time_machine):
+    time_machine.move_to(now(), tick=False)
+    secret = world_staff.give_factor(staff)
+    home = log_in_with_password(Client())
+    home.post("/accounts/code/", {"code": code_of(secret)})
+    home.post("/accounts/logout/")
+    guess_codes(log_in_with_password(Client(REMOTE_ADDR="203.0.113.9")), 6)
+    time_machine.shift(timedelta(seconds=30))
+
+    log_in_with_password(home).post("/accounts/code/", {"code": code_of(secret)})
+
+    assert is_logged_in(home)
+
+
+def test_new_password_ends_the_wait_for_a_code(staff):
+    secret = world_staff.give_factor(staff)
+    guess_codes(log_in_with_password(Client()), 5)
+    client = Client()
+    client.post(RESET, {"email": EMAIL})
+    form = client.get(path_mailed_to(EMAIL, "ACCOUNT_RESET"))["Location"]
+    client.post(form, dict.fromkeys(("password1", "password2"), NEW_PASSWORD))
+    another = Client()
+    log_in(another, EMAIL, NEW_PASSWORD)
+    another.post("/accounts/code/", {"code": code_of(secret)})
+
+    assert is_logged_in(another)
 
 
 def test_removed_factor_opens_nothing(staff):

@@ -21,13 +21,14 @@ from django.contrib.auth.hashers import make_password
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from verification.accounts import lockout
+from verification.accounts.adapters import notify_account_change
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
 from verification.values.formats import one_line
 from verification.values.public_text import TextFault, find_text_fault
 from workspaces import rate_limits
 
-CODES_PER_MINUTE = 5
 # Seconds for which a one-time code is valid.
 TOTP_PERIOD = app_settings.TOTP_PERIOD
 # Length of an e-mail address and of its column.
@@ -157,11 +158,7 @@ class CodeForm(_Labelled, mfa.AuthenticateForm):
     labels = {"code": _("One-time code or recovery code")}
 
     def clean_code(self) -> str:
-        # All processes share this count, unlike allauth's own limit. The visitor knows
-        # the password already, so a stranger cannot use up the owner's attempts.
-        if rate_limits.count(f"codes:{self.user.pk}", CODES_PER_MINUTE).exceeded:
-            message = _("Too many attempts. Try again in some minutes")
-            raise forms.ValidationError(message)
+        count = lockout.count_code(context.request, self.user)
         try:
             code: str = super().clean_code()
             if self.authenticator.type == Authenticator.Type.TOTP:
@@ -170,7 +167,10 @@ class CodeForm(_Labelled, mfa.AuthenticateForm):
             audit.write_security_log(
                 "code", "refused", context.request, user_id=self.user.pk
             )
+            if count == lockout.FREE_CODES:
+                notify_account_change(context.request, self.user, "codes-refused")
             raise
+        lockout.end_code_series(context.request, self.user)
         return code
 
 

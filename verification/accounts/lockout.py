@@ -7,6 +7,9 @@ cannot lock the owner out: the owner's browsers have no pause, and the link for 
 password makes another browser known. Counts are stored under a keyed hash of the typed
 e-mail, because people type passwords into that field, too.
 
+Wrong codes of the second factor slow all further codes down, as their guesser knows the
+password already: each one doubles the pause of unknown browsers, or of known ones.
+
 A signed cookie marks browsers in which a person has logged in before; OWASP calls it a
 device cookie. It names accounts by a keyed hash of their address. A login in such a
 browser sends no mail.
@@ -14,6 +17,7 @@ browser sends no mail.
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from ipaddress import IPv6Address
 from typing import Any
@@ -23,12 +27,14 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core import signing
 from django.core.exceptions import ValidationError
-from django.db.models import Max, Sum
+from django.db import transaction
+from django.db.models import Max, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from verification.accounts.models import WrongCodes
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
 from verification.values.clock import now
@@ -40,6 +46,9 @@ from workspaces import rate_limits
 FREE_FAILURES, COUNTED_PERIOD = 10, timedelta(hours=1)
 # Seconds. `rate_limits` keeps its counts for five minutes.
 MAX_PAUSE = 240
+# Wrong codes before a pause begins, and the time without one that ends their series
+FREE_CODES, QUIET_TIME = 5, timedelta(days=1)
+MAX_CODE_PAUSE = timedelta(hours=1)
 DEVICE_SALT = "device"
 DEVICE_COOKIE_LIFETIME = timedelta(days=365)
 # Accounts that one browser remembers; the least recent one is dropped.
@@ -67,6 +76,50 @@ def client_network(request: HttpRequest) -> str | None:
     if isinstance(address, IPv6Address):
         return str(IPv6Address(address.packed[:8] + bytes(8)))
     return str(address) if address else None
+
+
+@transaction.atomic
+def count_code(request: HttpRequest, user: User) -> int:
+    """Count a code before it is checked; return the codes of its series.
+
+    Concurrent codes count one after another. Raises ValidationError during a pause.
+    """
+    moment, series = now(), _series_of(request, user)
+    # The lock of the user's row also covers a series without a row.
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    found = series.first()
+    if found is None or found.last_at + QUIET_TIME < moment:
+        count = 1
+    else:
+        count = found.count + 1
+        wait = found.last_at + _code_pause(found.count) - moment
+        if wait > timedelta(0):
+            minutes = math.ceil(wait / timedelta(minutes=1))
+            message = _("Too many wrong codes. Try again in %(minutes)s min")
+            raise ValidationError(message % {"minutes": minutes}, "slowed")
+    WrongCodes.objects.update_or_create(
+        user=user,
+        in_known_browser=is_known_browser(request, user.email),
+        defaults={"count": count, "last_at": moment},
+    )
+    return count
+
+
+def end_code_series(request: HttpRequest, user: User) -> None:
+    """Forget the wrong codes of browsers like this one, after a right code."""
+    _series_of(request, user).delete()
+
+
+def _series_of(request: HttpRequest, user: User) -> QuerySet[WrongCodes]:
+    known = is_known_browser(request, user.email)
+    return WrongCodes.objects.filter(user=user, in_known_browser=known)
+
+
+def _code_pause(count: int) -> timedelta:
+    """Return the pause after so many wrong codes: 1, 2, 4 ... 60 minutes."""
+    if count < FREE_CODES:
+        return timedelta(0)
+    return min(timedelta(minutes=2 ** min(count - FREE_CODES, 6)), MAX_CODE_PAUSE)
 
 
 def refuse_during_pause(request: HttpRequest, email: str) -> None:

@@ -55,6 +55,26 @@ class Session(AbstractBaseSession):
         return SessionStore
 
 
+class WrongCodes(models.Model):
+    """A series of wrong codes of the second factor, until a right one or a quiet day.
+
+    Browsers in which the owner has logged in before have a series of their own, so
+    nobody else slows them down. `lockout` counts.
+    """
+
+    pk = models.CompositePrimaryKey("user", "in_known_browser")
+    user = models.ForeignKey(User, models.CASCADE, related_name="wrong_codes")
+    in_known_browser = models.BooleanField()
+    count = models.PositiveIntegerField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.count} until {self.last_at}"
+
+
 class StaffRequest(models.Model):
     """A request of one superuser about a colleague, for another superuser to approve.
 

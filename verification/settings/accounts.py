@@ -44,6 +44,7 @@ ACCOUNT_SESSION_REMEMBER = False
 # The service counts attempts by address itself, over all processes.
 ACCOUNT_RATE_LIMITS = {
     "login": None,
+    "login_failed": None,
     "signup": None,
     "reset_password": "5/m/key",
     "reset_password_from_key": None,
