@@ -36,6 +36,7 @@ from verification.accounts.models import (
 from verification.backoffice.approvals import NOT_SECOND_PERSON
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
+from verification.development.pages import STAFF, make_person
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from workspaces.models import Member
@@ -93,6 +94,16 @@ def candidate() -> User:
 
 def audited_actions() -> list[str]:
     return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
+
+
+@pytest.mark.django_db
+def test_superuser_without_a_password_adds_a_colleague():
+    """The staff of `make run` have none."""
+    client = Client()
+    log_in_staff(client, make_person(STAFF, name="Demo staff", username="admin"))
+
+    assert "an invitation goes to" in add(client).content.decode()
+    assert Colleague.objects.filter(email=NEW).exists()
 
 
 def test_new_colleague_gets_a_link_and_no_password(superuser):

@@ -46,13 +46,12 @@ class StaffChangeRefused(DecisionRefused):
 
 
 def superusers() -> QuerySet[User]:
-    """Return the users who can log in and manage staff."""
+    """Return the users who manage staff, also those who have no password."""
     has_role = User.groups.through.objects.filter(
         user=OuterRef("pk"), group__name=SUPERUSER
     )
     staff = User.objects.filter(is_active=True, is_staff=True)
-    able = staff.exclude(password__startswith=UNUSABLE_PASSWORD_PREFIX)
-    return able.filter(Q(is_superuser=True) | Exists(has_role))
+    return staff.filter(Q(is_superuser=True) | Exists(has_role))
 
 
 def lock_superusers() -> None:
@@ -289,7 +288,10 @@ def require_another_superuser(user: User, *, by: User) -> None:
     if user.pk == by.pk:
         raise StaffChangeRefused("Nobody ends their own access: ask another superuser.")
     is_one = superusers().filter(pk=user.pk).exists()
-    if is_one and not superusers().exclude(pk=user.pk).exists():
+    others = superusers().exclude(pk=user.pk)
+    # Who has no password yet may not get in.
+    able = others.exclude(password__startswith=UNUSABLE_PASSWORD_PREFIX)
+    if is_one and not able.exists():
         raise StaffChangeRefused("This is the last superuser: name another one first.")
 
 
