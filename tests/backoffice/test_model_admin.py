@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.core.paginator import Paginator
 from django.test import Client
+from django.urls import reverse
 from django.utils.timezone import now, timedelta
 
 from monitoring.models import Alert, Rule, Run
@@ -53,6 +54,7 @@ HISTORY = [
     Alert,
     Application,
 ]
+UNKNOWN_ID = "01900000-0000-7000-8000-000000000001"
 EDITABLE = [Workspace, Account, ApiKey, CheckDefinition]
 PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]
 
@@ -63,6 +65,25 @@ def test_every_list_and_every_page_opens(rows, staff, superuser, model):
         assert str(model.objects.first().pk) in read_page(client, list_url(model))
         for row in model.objects.all():
             read_page(client, change_url(row))
+
+
+# Neither UUIDs, nor numbers, nor names; the last one is well-formed.
+BAD_IDS = ["%FF", "%00", "_FF", "x", "9" * 40, "'", UNKNOWN_ID]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS)
+def test_pages_of_an_unknown_id_are_not_found(superuser, bad):
+    found = {}
+    for model_admin in admin.site._registry.values():
+        for pattern in model_admin.urls:
+            if pattern.name and "object_id" in pattern.pattern.converters:
+                path = reverse(f"admin:{pattern.name}", kwargs={"object_id": "ID"})
+                # An error of the server would end the test here.
+                found[pattern.name] = superuser.get(path.replace("ID", bad)).status_code
+
+    pages = {n: code for n, code in found.items() if n.endswith(("_change", "history"))}
+    assert len(pages) > 2 * 30
+    assert {n: code for n, code in pages.items() if code != 404} == {}
 
 
 @pytest.mark.parametrize("model", HISTORY + EDITABLE)

@@ -74,8 +74,17 @@ def times(report: str) -> list:
     ]
 
 
+@pytest.mark.usefixtures("live_source")
+def test_demo_company_is_checked_in_the_sandbox(settings, workspace):
+    settings.GO_LIVE_ENVIRONMENT = "production"
+    apply_to_go_live()
+
+    application = Application.objects.get()
+    assert application.status == "SUBMITTED"
+    assert application.report.environment == "sandbox"
+
+
 def test_demo_creates_everything_once_when_repeated(newcomer, settings):
-    settings.GO_LIVE_ENVIRONMENT = "sandbox"
     mine = newcomer.create({**person(), "reference": "LN-1001"})["id"]
     numbers = []
     for _ in range(2):

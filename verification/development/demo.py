@@ -587,7 +587,8 @@ def apply_to_go_live() -> None:
     for kind in DocumentKind:
         file = InspectedFile(PNG, _picture(f"{COMPANY}: {kind.label}"))
         applications.upload_document(member, kind, f"{kind.lower()}.png", file, by)
-    applications.submit(member, by)
+    # The company is made up, so no live source is asked about it.
+    applications.submit(member, by, checked_in=Environment.SANDBOX)
 
 
 def _picture(text: str) -> bytes:

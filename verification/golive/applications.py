@@ -158,13 +158,17 @@ def upload_document(
     return document
 
 
-def submit(member: Member, by: ActingUser) -> Application:
+def submit(
+    member: Member, by: ActingUser, *, checked_in: str | None = None
+) -> Application:
     """Submit the draft, make the workspace a business, and order the company's check.
 
-    Raises NotEditable, Incomplete, NoContact, Suspended, and InvalidRequest if the
-    details do not make an order.
+    The check runs in `checked_in` in place of GO_LIVE_ENVIRONMENT. Raises NotEditable,
+    Incomplete, NoContact, Suspended, and InvalidRequest if the details do not make an
+    order.
     """
     require_permission(member, Permission.GO_LIVE)
+    environment = checked_in or settings.GO_LIVE_ENVIRONMENT
     draft = newest_application(member.workspace)
     if draft is None or draft.status != Status.DRAFT:
         raise NotEditable
@@ -180,7 +184,7 @@ def submit(member: Member, by: ActingUser) -> Application:
             raise Incomplete
         workspace.kind = Workspace.Kind.BUSINESS
         workspace.save(update_fields=["kind"])
-        return {"report": _order_report(application)}
+        return {"report": _order_report(application, environment)}
 
     return change_status(draft.pk, Status.SUBMITTED, by, prepare)
 
@@ -302,23 +306,25 @@ def lock_application(application_id: UUID) -> Application:
 def can_be_checked(company_name: str, number: str, country: str) -> bool:
     """Return whether the details make an order of the company's check."""
     try:
-        _read_order(company_name, number, country)
+        _read_order(company_name, number, country, settings.GO_LIVE_ENVIRONMENT)
     except InvalidRequest:
         return False
     return True
 
 
-def _order_report(application: Application) -> Report:
+def _order_report(application: Application, environment: str) -> Report:
     """Order the company's report, which the operator pays. Raises InvalidRequest."""
     details = application.details
     number, country = details["registrationNumber"], details["country"]
-    order = _read_order(application.company_name, number, country)
-    account = operator_account(settings.GO_LIVE_ENVIRONMENT)
+    order = _read_order(application.company_name, number, country, environment)
+    account = operator_account(environment)
     client = Client(account.workspace, account, ACTOR)
     return create_reports(client, [order])[0].report
 
 
-def _read_order(company_name: str, number: str, country: str) -> Order:
+def _read_order(
+    company_name: str, number: str, country: str, environment: str
+) -> Order:
     item = {
         "subject": {
             "subjectType": "COMPANY",
@@ -329,9 +335,10 @@ def _read_order(company_name: str, number: str, country: str) -> Order:
         "checksRequested": [COMPANY_CHECK],
         "purpose": "Go-live review",
     }
-    where = settings.GO_LIVE_ENVIRONMENT
     # Without a source the check fails, and staff retry it once there is one.
-    (order,) = read_orders({"reports": [item]}, where, catalogue(), unanswered=True)
+    (order,) = read_orders(
+        {"reports": [item]}, environment, catalogue(), unanswered=True
+    )
     return order
 
 

@@ -381,7 +381,8 @@ def _redirect_bad_link(request: HttpRequest) -> HttpResponse | None:
     """Redirect to the intended page if only the end of the link is wrong."""
     path = request.path_info
     bare = path.rstrip(LINK_ENDINGS)
-    if request.method not in {"GET", "HEAD"} or (bare == path and is_valid_path(path)):
+    is_whole = path in {bare, f"{bare}/"} and is_valid_path(path)
+    if request.method not in {"GET", "HEAD"} or is_whole:
         return None
     if request.resolver_match and request.resolver_match.func is pages.raise_not_found:
         return None
