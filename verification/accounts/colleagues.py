@@ -289,7 +289,7 @@ def require_another_superuser(user: User, *, by: User) -> None:
         raise StaffChangeRefused("Nobody ends their own access: ask another superuser.")
     is_one = superusers().filter(pk=user.pk).exists()
     others = superusers().exclude(pk=user.pk)
-    # Who has no password yet may not get in.
+    # A superuser without a password may have no way in.
     able = others.exclude(password__startswith=UNUSABLE_PASSWORD_PREFIX)
     if is_one and not able.exists():
         raise StaffChangeRefused("This is the last superuser: name another one first.")

@@ -121,7 +121,7 @@ def audit_new_email(
 @receiver(ENDS_OTHER_SESSIONS)
 def end_sessions_elsewhere(request: Any, user: User, **_: Any) -> None:
     # Codes were guessed by somebody who knew the password or the address before.
-    user.wrong_codes.all().delete()  # type: ignore[attr-defined]
+    user.wrong_codes.all().delete()
     if end_other_sessions(request, user):
         _audit(request, user, "other-sessions-ended")
 

@@ -94,9 +94,9 @@ class BackofficeAdmin(ModelAdmin):
 
     @property
     def urls(self) -> Any:
-        """Return the addresses of the pages, which answer 404 to what is no id.
+        """Return the addresses of the pages, which answer 404 to malformed ids.
 
-        Permissions look for the row before Django finds out that an id is malformed.
+        Without this, checks of permissions look for a row of such an id, and fail.
         """
         patterns = self.get_urls()
         for pattern in patterns:

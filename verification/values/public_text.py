@@ -54,7 +54,7 @@ class TextFault(StrEnum):
 def find_text_fault(text: str) -> TextFault | None:
     """Return the first rule that the text breaks, or None.
 
-    Full-width letters and dots count as those that they look like.
+    Full-width letters and dots count like the ordinary ones.
     """
     plain = unicodedata.normalize("NFKC", text)
     if not all(map(_is_plain, plain)):
