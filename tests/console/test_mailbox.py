@@ -154,7 +154,7 @@ def test_development_page_shows_every_message_with_links(api, settings, owner):
 
     texts = LETTER.findall(html)
     assert len(texts) == 3
-    assert "You are invited to Acacia Lenders" in html
+    assert "You are invited to a workspace at Verification reports" in html
     assert "invitations/" in texts[0]
     for text in texts[1:]:
         assert f'href="{row.context["link"]}"' in text
