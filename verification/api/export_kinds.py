@@ -36,7 +36,7 @@ from workspaces.models import Client, Member
 PAGE_SIZE = 200
 STAFF_NAME = "staff"
 # What a masked report and result show of these members
-PERSONAL_OF_REPORT = ("purpose", "consentState.reason")
+PERSONAL_OF_REPORT = ("purpose", "returnUrl", "consentState.reason")
 PERSONAL_OF_RESULT = (
     "summary",
     "details",
