@@ -430,6 +430,19 @@ def machines() -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("kind", [Nginx, Caddy])
+def test_missing_proxy_skips_its_test_and_leaves_no_folder(
+    kind: type[WebProxy], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    proxy = kind(1)
+
+    with pytest.raises(pytest.skip.Exception), proxy:
+        pass
+
+    assert not proxy.folder.exists()
+
+
+@pytest.mark.parametrize("kind", [Nginx, Caddy])
 def test_example_of_the_proxies_asks_each_web_server_for_its_figures(
     kind: type[WebProxy], machines: list[int]
 ):

@@ -57,7 +57,11 @@ class WebProxy:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        command = self.command()
+        try:
+            command = self.command()
+        except BaseException:  # a skip, where the program is missing
+            self._place.cleanup()
+            raise
         with (self.folder / "log").open("w") as log:
             self._process = subprocess.Popen(
                 command,
