@@ -32,7 +32,9 @@ def asked(service, employer_client):
 
     def ask():
         # Another person each time, as the service reuses an answer.
-        (report,) = employer_client.order(employment_item(idNumber=f"{uuid4().int % 10**9}"))
+        (report,) = employer_client.order(
+            employment_item(idNumber=f"{uuid4().int % 10**9}")
+        )
         ends_at = time.monotonic() + SECONDS
         while time.monotonic() < ends_at:
             with service.connect() as connection:
