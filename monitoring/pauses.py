@@ -51,6 +51,18 @@ class NotResumable(Exception):
         self.reason = reason
 
 
+def stop_rules(rule_ids: Sequence[UUID]) -> datetime:
+    """Pause locked rules that are about to be deleted; return the time.
+
+    Only staff could resume them.
+    """
+    at = now()
+    Rule.objects.filter(pk__in=rule_ids).update(
+        status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_STAFF, paused_at=at
+    )
+    return at
+
+
 def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
     """Pause locked rules; return how many. Paused rules keep their reason."""
     at, ids = now(), [rule.pk for rule in rules if rule.is_active]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.files.storage import storages
@@ -19,12 +20,15 @@ from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
 from tests.golive.files import pdf
 from tests.world.clients import Api, erase, person, request_erasure
+from tests.world.corrections import create_wrong_report, dispute
 from tests.world.rules import create_rule
 from verification.backups.archive import copy_documents, restore_documents
 from verification.golive.documents import store
 from verification.privacy import erasure as erasures
 from verification.privacy import journal
+from verification.privacy.corrections import withdraw
 from verification.privacy.erasure import erase_person
+from verification.privacy.holds import hold, release
 from verification.privacy.models import Erasure, RetentionRun
 from verification.privacy.replay import replay_unknown
 from verification.privacy.retention import erase_expired_reports
@@ -129,6 +133,58 @@ def test_restored_retention_cannot_bring_reports_back(
     assert api.report(ended)["erasedAt"] is not None
     workspace.refresh_from_db()
     assert workspace.sandbox_retention_days == 30
+
+
+def test_retention_is_replayed_whatever_kept_the_report_in_the_backup(
+    api: Api, ended: str, workspace: Workspace
+):
+    """Held, disputed, not yet ended, or with more days: the journal names the ids."""
+    reports = [ended, *(create_wrong_report(api) for _ in range(2))]
+    reports.append(api.create({**person(), "reuse": False})["id"])
+    create_rule(api, "IDENTITY")
+    held = hold(UUID(ended), "A court asks", now() + timedelta(9), by="staff grace")
+    correction = dispute(reports[1])
+    with restored():
+        release(held.pk, by="staff grace")
+        withdraw(correction.pk)
+        api.work()
+        workspace.change_retention(365, 30)
+        Report.objects.update(completed_at=now() - timedelta(days=40))
+        api.post(f"/monitoring/{Rule.objects.get().pk}/pause")
+        Rule.objects.update(paused_at=now() - timedelta(days=40))
+        erase_expired_reports()
+        assert not Report.objects.filter(erased_at=None).exists()
+        assert not Rule.objects.exists()
+
+    replay()
+
+    assert not Report.objects.filter(pk__in=reports, erased_at=None).exists()
+    assert api.report(reports[-1])["status"] == "CANCELLED"
+    assert not Rule.objects.exists()
+
+
+def test_journal_of_version_1_0_0_is_replayed(
+    api: Api, ended: str, workspace: Workspace, documents: Path
+):
+    Report.objects.update(completed_at=now() - timedelta(days=40))
+    scope = {
+        "workspace": str(workspace.pk),
+        "environment": "sandbox",
+        "before": (now() - timedelta(30)).isoformat(),
+        "madeBefore": None,
+        "days": 30,
+    }
+    run = {"retention": str(uuid4()), "at": now().isoformat(), "scopes": [scope]}
+    (documents / "erasures" / "2026-10").mkdir(parents=True)
+    file = documents / "erasures" / "2026-10" / f"retention-{run['retention']}.json"
+    file.write_text(json.dumps(run))
+
+    assert replay() == "1 files of the journal replayed.\n"
+
+    assert api.report(ended)["erasedAt"] is not None
+    workspace.refresh_from_db()
+    assert workspace.sandbox_retention_days == 30
+    assert replay() == "0 files of the journal replayed.\n"
 
 
 def test_known_run_of_the_retention_is_not_replayed(

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from tests.hosted.conftest import ask as ask
@@ -20,10 +23,14 @@ from tests.privacy.test_retention import DAY, age
 from tests.world.clients import Api
 from tests.world.corrections import create_wrong_report, dispute
 from tests.world.subject import Visitor
-from verification.privacy import retention
+from verification.privacy.corrections import NoFinding
 from verification.privacy.holds import HoldRefused, hold
-from verification.privacy.models import Correction
-from verification.privacy.retention import Cutoff, erase_expired_reports
+from verification.privacy.models import Correction, RetentionRun
+from verification.privacy.retention import (
+    Cutoff,
+    erase_before,
+    erase_expired_reports,
+)
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -103,8 +110,11 @@ def test_correction_that_is_being_opened_keeps_the_report(expired: Report):
 def test_report_that_is_kept_while_the_retention_reads_stays(
     expired: Report, keep: str
 ):
-    cutoff = Cutoff(expired.workspace, expired.environment, now() - 365 * DAY)
-    slow = cutoff.expired(now()).extra(where=["pg_sleep(1) IS NOT NULL"])
+    class SlowCutoff(Cutoff):
+        def expired(self, at: datetime) -> QuerySet[Report]:
+            return super().expired(at).extra(where=["pg_sleep(1) IS NOT NULL"])
+
+    cutoff = SlowCutoff(expired.workspace, expired.environment, now() - 365 * DAY)
 
     def keep_it() -> None:
         if keep == "correction":
@@ -113,12 +123,12 @@ def test_report_that_is_kept_while_the_retention_reads_stays(
             hold(expired.pk, "A court asks", now() + DAY, by="staff grace")
 
     with ThreadPoolExecutor(1) as pool:
-        erasing = pool.submit(retention._erase_batch, slow)
+        erasing = pool.submit(erase_before, cutoff)
         time.sleep(0.3)
         assert not erasing.done()
         keep_it()
         # It has locked the report, and then found why it is kept.
-        assert erasing.result(SECONDS)[0] == 0
+        erasing.result(SECONDS)
         pool.submit(lambda: connection.close()).result()
 
     expired.refresh_from_db()
@@ -148,3 +158,24 @@ def test_hold_after_the_erasure_is_refused(expired: Report):
 
     with pytest.raises(HoldRefused, match="erased"):
         held.result(SECONDS)
+
+
+def test_report_of_a_run_that_was_stopped_is_kept_by_nobody(
+    expired: Report, documents: Path
+):
+    """The journal names it, so that a restored database would erase it."""
+    (documents / "erasures").write_text("no folder")
+    with pytest.raises(OSError, match="directory"):
+        erase_expired_reports()
+
+    with pytest.raises(HoldRefused, match="too late"):
+        hold(expired.pk, "A court asks", now() + DAY, by="staff grace")
+    with pytest.raises(NoFinding):
+        dispute(str(expired.pk))
+
+    (documents / "erasures").unlink()
+    erase_expired_reports()
+
+    expired.refresh_from_db()
+    assert expired.erased_at is not None
+    assert RetentionRun.objects.get().report_ids is None

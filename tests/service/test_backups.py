@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +23,19 @@ from tests.world.service import Service
 pytestmark = pytest.mark.slow
 RESTORED = "live_restored"
 BACKUPS = "SELECT count(*) FROM backups_backup"
+HOLD = """
+INSERT INTO privacy_hold
+    (id, report_id, reason, held_by, released_by, created_at, ends_at)
+SELECT gen_random_uuid(), %s, 'A court asks', 'staff', '', now(), now() + interval '9 d'
+"""
+EXPIRE = """
+UPDATE reports_report SET completed_at = now() - interval '9 years' WHERE id = %s
+"""
+RUN_RETENTION = """
+INSERT INTO jobs_job (function, arguments, due_at)
+VALUES ('verification.privacy.retention.erase_expired_reports', '[]', now())
+"""
+IS_ERASED = "SELECT erased_at IS NOT NULL FROM reports_report WHERE id = %s"
 
 
 class Elsewhere:
@@ -73,12 +87,21 @@ def elsewhere(service: Service, tmp_path: Path) -> Iterator[Elsewhere]:
 @pytest.fixture
 def backup(service: Service, client: Client, tmp_path: Path) -> Path:
     """Order a report, let it become READY, and back everything up."""
+    order_ready(client)
+    return back_up(service, tmp_path)
+
+
+def order_ready(client: Client) -> str:
     (made,) = client.order(person())
     deadline = time.monotonic() + 60
     while client.status(made["id"]) != "READY":
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    return Path(service.manage("backup", str(tmp_path / "backups")).strip())
+    return made["id"]
+
+
+def back_up(service: Service, folder: Path) -> Path:
+    return Path(service.manage("backup", str(folder / "backups")).strip())
 
 
 def test_backup_is_restored_with_every_row(
@@ -97,6 +120,30 @@ def test_backup_is_restored_with_every_row(
     with psycopg.connect(elsewhere.url) as db:
         reports = db.execute("SELECT count(*) FROM reports_report").fetchone()[0]
     assert reports == manifest["rows"]["reports_report"] > 0
+
+
+def test_restored_hold_does_not_bring_back_whom_the_retention_erased(
+    service: Service, client: Client, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    report = order_ready(client)
+    with service.connect() as db:
+        db.execute(HOLD, [report])
+        backup = back_up(service, tmp_path)
+        db.execute("UPDATE privacy_hold SET released_at = now(), released_by = 'staff'")
+        db.execute(EXPIRE, [report])
+        db.execute(RUN_RETENTION)
+        deadline = time.monotonic() + 60
+        while not db.execute(IS_ERASED, [report]).fetchone()[0]:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    journal = Path(service.environment["DATA_DIR"]) / "documents" / "erasures"
+    shutil.copytree(journal, tmp_path / "documents" / "erasures")
+
+    done = elsewhere.manage("restore", str(backup))
+
+    assert done.returncode == 0, done.stderr
+    with psycopg.connect(elsewhere.url) as db:
+        assert db.execute(IS_ERASED, [report]).fetchone()[0]
 
 
 def test_backup_holds_no_key(backup: Path, service: Service):

@@ -73,6 +73,7 @@ from verification.payments.models import OperatorAlertKind
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.privacy import staff_erasures
 from verification.privacy.holds import hold
+from verification.privacy.journal import mark_known
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
 from verification.web.request_records import writer
@@ -146,6 +147,8 @@ def use_rights(api: Api, another_api: Api) -> None:
     api.workspace.refresh_from_db()
     api.workspace.change_retention(400, 365)
     erase_expired_reports()
+    # As version 1.0.0 did for its files.
+    mark_known("2026-10/retention-01a20f0d-0000-7000-8000-000000000000.json")
     erase(another_api, create_ready_report(another_api, "44444444"))
     where = [("EMAIL", "amina@payer.test")]
     block(api.workspace.pk, where, Block.Reason.UNKNOWN)

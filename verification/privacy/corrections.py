@@ -60,6 +60,7 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
+from verification.privacy.retention import is_claimed
 from verification.references.requests import close_references
 from verification.reports.drafts import write_subject
 from verification.reports.models import (
@@ -135,7 +136,7 @@ class CorrectionRefused(DecisionRefused):
 
 
 class NoFinding(Exception):
-    """The report has no such present finding, or it was erased."""
+    """The report has no such present finding, or it is being erased."""
 
 
 class AlreadyDisputed(Exception):
@@ -199,7 +200,7 @@ def _open(
     result = report.results.filter(
         pk=result_id, status=ResultStatus.COMPLETED, finding__isnull=False
     ).first()
-    if result is None or report.erased_at:
+    if result is None or report.erased_at or is_claimed(report):
         raise NoFinding
     if result.disputed_at:
         raise AlreadyDisputed

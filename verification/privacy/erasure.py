@@ -24,7 +24,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
+from monitoring.models import Rule, locked_rules
+from monitoring.pauses import stop_rules
 from verification.batches.models import delete_uploads_about
 from verification.checks.events import erased_event
 from verification.db.bulk_insert import insert
@@ -206,8 +207,13 @@ def erase_person(erasure_id: str) -> None:
 @job
 def resume_erasures() -> None:
     """Go on with erasures whose worker died or was stopped."""
-    lost = Erasure.objects.filter(ended_at=None, created_at__lt=now() - LOST_AFTER)
-    sweep(lost, lambda pk: erase_person(str(pk)))
+    finish_erasures(before=now() - LOST_AFTER)
+
+
+def finish_erasures(*, before: datetime) -> None:
+    """Carry out the erasures that were requested before then and have not ended."""
+    left = Erasure.objects.filter(ended_at=None, created_at__lt=before)
+    sweep(left, lambda pk: erase_person(str(pk)))
 
 
 @job
@@ -256,11 +262,8 @@ def _find(erasure: Erasure) -> None:
     else:
         of_rules |= of_person
     rule_ids = [rule.pk for rule in locked_rules().filter(of_rules)]
-    # Only staff could resume them now, so that no run comes after this time.
-    at = now()
-    Rule.objects.filter(pk__in=rule_ids).update(
-        status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_STAFF, paused_at=at
-    )
+    # No run comes after this time.
+    at = stop_rules(rule_ids)
     reports = Report.objects.filter(of_person, erased_at=None)
     found = reports.values_list("pk", flat=True)
     erasure.report_ids = sorted({*erasure.report_ids, *found})

@@ -13,6 +13,7 @@ from django.db import transaction
 
 from verification.privacy.erasure import waiting_erasure
 from verification.privacy.models import Hold
+from verification.privacy.retention import is_claimed
 from verification.reports.models import Report
 from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
@@ -37,6 +38,8 @@ def hold(report_id: UUID, reason: str, ends_at: datetime, *, by: str) -> Hold:
         raise HoldRefused("The report is erased: there is nothing to hold.")
     if waiting_erasure(report):
         raise HoldRefused("The subject is being erased, so it is too late to hold it.")
+    if is_claimed(report):
+        raise HoldRefused("The retention is erasing it, so it is too late to hold it.")
     if not at < ends_at <= at + timedelta(days=MAX_DAYS + 1):
         raise HoldRefused("A hold ends in the future, within five years.")
     if report.holds.open(at).exists():

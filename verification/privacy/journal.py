@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import orjson
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 
-from verification.privacy.models import Erasure, JournalEntry
+from verification.privacy.models import Erasure, JournalEntry, RetentionRun
 from verification.values.local_time import utc_text
-
-if TYPE_CHECKING:
-    from verification.privacy.retention import Cutoff
 
 FOLDER = "erasures"
 RETENTION = "retention-"
@@ -52,24 +49,26 @@ def write_erasure(erasure: Erasure) -> None:
     )
 
 
-def write_retention(run_id: UUID, at: datetime, cutoffs: Iterable[Cutoff]) -> str:
-    """Write the file of a run of the retention; return its name.
+def write_retention(run: RetentionRun) -> None:
+    """Write the file of a run of the retention: the reports and rules of its claim.
 
     No transaction is open.
     """
-    name = _name(at, f"{RETENTION}{run_id}")
-    scopes = [
+    _write(
+        _name(run.created_at, f"{RETENTION}{run.pk}"),
         {
-            "workspace": str(cutoff.workspace.pk),
-            "environment": cutoff.environment,
-            "before": utc_text(cutoff.before),
-            "madeBefore": utc_text(cutoff.made_before) if cutoff.made_before else None,
-            "days": cutoff.workspace.retention(cutoff.environment).days,
-        }
-        for cutoff in cutoffs
-    ]
-    _write(name, {"retention": str(run_id), "at": utc_text(at), "scopes": scopes})
-    return name
+            "retention": str(run.pk),
+            "at": utc_text(run.created_at),
+            "workspace": str(run.workspace_id),
+            "environment": run.environment,
+            "before": utc_text(run.before),
+            "days": run.workspace.retention(run.environment).days,
+            "reports": list(map(str, run.report_ids or [])),
+            "rules": list(map(str, run.rule_ids or [])),
+            # Version 1.0.0, which may run beside this one, reads nothing else.
+            "scopes": [],
+        },
+    )
 
 
 def unknown_names() -> list[str]:
@@ -80,11 +79,15 @@ def unknown_names() -> list[str]:
         known = set(
             JournalEntry.objects.filter(name__in=batch).values_list("name", flat=True)
         )
-        ids = {name: erasure_id for name in batch if (erasure_id := _erasure_id(name))}
-        erasures = set(
-            Erasure.objects.filter(pk__in=ids.values()).values_list("pk", flat=True)
-        )
-        unknown += [n for n in batch if n not in known and ids.get(n) not in erasures]
+        ids = {name: row_id for name in batch if (row_id := _row_id(name))}
+        rows = {
+            pk
+            for model in (Erasure, RetentionRun)
+            for pk in model.objects.filter(pk__in=ids.values()).values_list(
+                "pk", flat=True
+            )
+        }
+        unknown += [n for n in batch if n not in known and ids.get(n) not in rows]
     return unknown
 
 
@@ -116,10 +119,11 @@ def _list(folder: str) -> tuple[list[str], list[str]]:
         return [], []
 
 
-def _erasure_id(name: str) -> UUID | None:
-    """Return the erasure of the file, or None; the replay says what it cannot read."""
+def _row_id(name: str) -> UUID | None:
+    """Return the id of the erasure or run of the file, or None if it has none."""
+    stem = name.rpartition("/")[2].removesuffix(SUFFIX)
     with suppress(ValueError):
-        return UUID(name.rpartition("/")[2].removesuffix(SUFFIX))
+        return UUID(stem.removeprefix(RETENTION))
     return None
 
 

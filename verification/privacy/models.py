@@ -465,9 +465,9 @@ class SigningKey(models.Model):
 
 
 class JournalEntry(models.Model):
-    """A file of the journal that this database knows, of a run of the retention.
+    """A file of the journal that was replayed, or that version 1.0.0 has written.
 
-    A database that was restored from a backup lacks the newest of them.
+    Other files are known by the id of their erasure or run of the retention.
     """
 
     name = models.CharField(primary_key=True, max_length=100, editable=False)
@@ -481,7 +481,10 @@ class JournalEntry(models.Model):
 
 
 class RetentionRun(models.Model):
-    """One run of the retention in one workspace and environment that erased reports."""
+    """One run of the retention in one workspace and environment.
+
+    It claims reports and rules, and then erases them.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
@@ -491,6 +494,9 @@ class RetentionRun(models.Model):
     # Reports that ended before this time were erased.
     before = models.DateTimeField()
     report_count = models.PositiveIntegerField()
+    # What the run has claimed; null once it is erased.
+    report_ids = ArrayField(models.UUIDField(), null=True, editable=False)
+    rule_ids = ArrayField(models.UUIDField(), null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False, db_index=True)
 
     def __str__(self) -> str:

@@ -160,7 +160,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "privacy_hold": {STAFF: "reason", ACTORS: "held_by released_by"},
     "privacy_journalentry": CODES,
     "privacy_rerun": {CODES: "origin fields"},
-    "privacy_retentionrun": {CODES: "environment"},
+    "privacy_retentionrun": {CODES: "environment report_ids rule_ids"},
     "privacy_signingkey": CODES,
     "privacy_stafferasure": {
         DECIDED: "person",

@@ -1,7 +1,7 @@
 """Replay the journal: erase again what a restored backup has brought back.
 
 A job does it every hour and at the start of a cluster, and `manage.py replay_erasures`
-at once. Files that the database knows change nothing.
+at once. It skips files that the database knows, and finishes unfinished erasures.
 """
 
 from __future__ import annotations
@@ -13,8 +13,19 @@ from uuid import UUID
 
 from verification.jobs.queue import advisory_lock, beat, job
 from verification.privacy import journal
-from verification.privacy.erasure import erase_person, restore_erasure
-from verification.privacy.retention import Cutoff, erase_before
+from verification.privacy.erasure import (
+    erase_person,
+    finish_erasures,
+    restore_erasure,
+)
+from verification.privacy.retention import (
+    Cutoff,
+    erase_before,
+    finish_open_runs,
+    finish_runs,
+    restore_run,
+)
+from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
 logger = logging.getLogger(__name__)
@@ -39,6 +50,10 @@ def replay() -> tuple[int, int]:
                 # The next run tries it again.
                 logger.error("journal %s was not replayed: %s", name, type(e).__name__)
                 failed += 1
+        if is_mine:
+            # The backup may be of a moment in the middle of them.
+            finish_open_runs()
+            finish_erasures(before=now())
     if done:
         logger.warning("%s files of the journal were replayed", done)
     return done, failed
@@ -46,32 +61,35 @@ def replay() -> tuple[int, int]:
 
 def _carry_out(name: str) -> None:
     entry = journal.read(name)
-    if "erasure" in entry:
-        if _workspace(entry) is not None:
-            restore_erasure(entry)
-            erase_person(entry["erasure"])
-    else:
-        for scope in entry["scopes"]:
-            _erase_scope(scope)
+    # A file of version 1.0.0 is about the retention of several workspaces.
+    for part in entry["scopes"] if entry.get("scopes") else [entry]:
+        # The workspace may be younger than the backup.
+        workspace = Workspace.objects.filter(pk=UUID(part["workspace"])).first()
+        if workspace is None:
+            continue
+        if "erasure" in part:
+            restore_erasure(part)
+            erase_person(part["erasure"])
+        elif "retention" in part:
+            _restore_days(workspace, part)
+            finish_runs([restore_run(part)])
+        else:
+            _erase_scope(workspace, part)
+            _restore_days(workspace, part)
     journal.mark_known(name)
 
 
-def _erase_scope(scope: dict[str, Any]) -> None:
-    """Erase what the run erased, whatever retention the backup has brought back."""
-    workspace = _workspace(scope)
-    if workspace is None:
-        return
-    environment, before = scope["environment"], datetime.fromisoformat(scope["before"])
+def _erase_scope(workspace: Workspace, scope: dict[str, Any]) -> None:
+    """Erase the reports that the backup shows as due then: the file names no ids."""
+    before = datetime.fromisoformat(scope["before"])
     made_before = scope["madeBefore"] and datetime.fromisoformat(scope["madeBefore"])
-    erase_before(Cutoff(workspace, environment, before, made_before))
-    # The journal is newer than the backup.
-    is_sandbox = environment == Environment.SANDBOX
+    erase_before(Cutoff(workspace, scope["environment"], before, made_before))
+
+
+def _restore_days(workspace: Workspace, part: dict[str, Any]) -> None:
+    """Set the retention of the journal, which is newer than the backup."""
+    days, is_sandbox = part["days"], part["environment"] == Environment.SANDBOX
     workspace.change_retention(
-        workspace.retention_days if is_sandbox else scope["days"],
-        scope["days"] if is_sandbox else workspace.sandbox_retention_days,
+        workspace.retention_days if is_sandbox else days,
+        days if is_sandbox else workspace.sandbox_retention_days,
     )
-
-
-def _workspace(entry: dict[str, Any]) -> Workspace | None:
-    """Return the workspace; None if it is younger than the backup."""
-    return Workspace.objects.filter(pk=UUID(entry["workspace"])).first()

@@ -5,23 +5,27 @@ of its workspace; if the workspace has raised them since, those of when the repo
 ordered. A draft that nobody has changed for the same time is cancelled and erased. A
 report stays while it has an open correction or a hold by staff. Rules that have been
 paused for the same time are deleted, because they hold a subject's details too.
+
+A run claims reports and rules, writes their ids to the journal, and erases them. The
+claim is final: later holds and corrections are refused, so that the journal names
+exactly the erased reports. The next job finishes a run that a crash has stopped.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from monitoring.models import Rule, RuleStatus
-from verification.db.ids import uuid7
+from monitoring.models import Rule, RuleStatus, locked_rules
+from monitoring.pauses import stop_rules
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy import journal
 from verification.privacy.models import (
@@ -38,7 +42,11 @@ from verification.values.clock import now
 from workspaces.ledger import account_of
 from workspaces.models import Client, Environment, Workspace
 
+Row = TypeVar("Row", Report, Rule)
+
 ACTOR = "retention"
+# The reports of one run, which has one file in the journal.
+RUN_SIZE = 5_000
 # Small enough that nobody waits for the locks of a batch.
 BATCH_SIZE = 200
 # The cluster stops a job after two minutes.
@@ -64,13 +72,9 @@ def erase_expired_reports() -> None:
     with advisory_lock("retention") as is_mine:
         if not is_mine:
             return
-        stop_at, at = time.monotonic() + JOB_SECONDS, now()
-        due = [cutoff for cutoff in _cutoffs(at) if cutoff.is_due(at)]
-        if not due:
-            return
-        # Before the rows: a backup from before must not bring them back.
-        journal.mark_known(journal.write_retention(uuid7(), at, due))
-        for cutoff in due:
+        stop_at = time.monotonic() + JOB_SECONDS
+        finish_runs(_open_runs())
+        for cutoff in _cutoffs(now()):
             erase_before(cutoff, stop_at)
             if not beat():
                 return
@@ -106,15 +110,8 @@ class Cutoff:
     before: datetime
     made_before: datetime | None = None
 
-    def is_due(self, at: datetime) -> bool:
-        return (
-            self.expired(at).exists()
-            or self.abandoned(at).exists()
-            or self.old_rules().exists()
-        )
-
     def expired(self, at: datetime) -> QuerySet[Report]:
-        """Return the reports that nothing holds."""
+        """Return the ended reports that nothing holds, by their end."""
         expired = _expired(self.workspace, self.environment, self.before, at)
         return expired if self._is_present else expired.filter(**self._older)
 
@@ -126,7 +123,7 @@ class Cutoff:
             status__in=statuses,
             completed_at=None,
             updated_at__lt=self.before,
-        )
+        ).order_by("pk")
         return reports.exclude(_is_held(at)) if self._is_present else reports.none()
 
     def old_rules(self) -> QuerySet[Rule]:
@@ -158,18 +155,54 @@ class Cutoff:
 
 def erase_before(cutoff: Cutoff, stop_at: float = math.inf) -> None:
     """Erase what the cutoff names, until this time of the monotonic clock."""
-    at = now()
-    cutoff.old_rules().delete()
-    erased = _erase_abandoned(cutoff, stop_at)
-    erased += _erase_in_batches(cutoff.expired(at), stop_at)
-    if erased:
-        RetentionRun.objects.create(
-            workspace=cutoff.workspace,
-            environment=cutoff.environment,
-            before=cutoff.before,
-            report_count=erased,
-        )
+    finish_runs(_begin_runs(cutoff, stop_at))
+
+
+def finish_runs(runs: Iterable[RetentionRun]) -> None:
+    """Erase what the runs have claimed, and is not erased yet."""
+    is_erased = False
+    for run in runs:
+        _finish(run)
+        is_erased = True
+    if is_erased:
         schedule_job(refresh_statistics)
+
+
+def finish_open_runs() -> None:
+    """Finish what a crash or a backup has interrupted, unless the job is at it."""
+    with advisory_lock("retention") as is_mine:
+        if is_mine:
+            finish_runs(_open_runs())
+
+
+def _open_runs() -> QuerySet[RetentionRun]:
+    left = RetentionRun.objects.filter(report_ids__isnull=False)
+    return left.select_related("workspace").order_by("pk")
+
+
+def restore_run(entry: dict[str, Any]) -> RetentionRun:
+    """Return the run of a file of the journal, which a restored database lacks.
+
+    It claims what the run has erased, whatever holds it in the backup.
+    """
+    run, _ = RetentionRun.objects.get_or_create(
+        pk=UUID(entry["retention"]),
+        defaults={
+            "workspace_id": UUID(entry["workspace"]),
+            "environment": entry["environment"],
+            "before": datetime.fromisoformat(entry["before"]),
+            "report_count": len(entry["reports"]),
+            "report_ids": list(map(UUID, entry["reports"])),
+            "rule_ids": list(map(UUID, entry["rules"])),
+            "created_at": datetime.fromisoformat(entry["at"]),
+        },
+    )
+    return run
+
+
+def is_claimed(report: Report) -> bool:
+    """Return whether the retention is about to erase a report that is locked."""
+    return RetentionRun.objects.filter(report_ids__contains=[report.pk]).exists()
 
 
 def _expired(
@@ -215,61 +248,91 @@ def _is_held(at: datetime) -> Q:
     return Q(Exists(corrections)) | Q(Exists(holds))
 
 
-def _erase_in_batches(expired: QuerySet[Report], stop_at: float) -> int:
-    erased = 0
+def _begin_runs(cutoff: Cutoff, stop_at: float) -> Iterator[RetentionRun]:
+    """Claim what the cutoff names in runs; each is finished before the next begins."""
     after: datetime | None = None
     while beat() and time.monotonic() < stop_at:
+        run, after = _claim(cutoff, after)
+        if run is None:
+            return
+        yield run
+
+
+@transaction.atomic
+def _claim(
+    cutoff: Cutoff, after: datetime | None
+) -> tuple[RetentionRun | None, datetime | None]:
+    """Begin a run, unless nothing is left; return it, and where the next one looks.
+
+    `after` is when the last report of the run before ended.
+    """
+    # Rules come before the reports of their runs.
+    rules = [rule.pk for rule in _lock(cutoff.old_rules().order_by("pk"))]
+    stop_rules(rules)
+    at = now()
+    expired = cutoff.expired(at)
+    if after is not None:
+        # Erased rows are still in the index.
+        expired = expired.filter(completed_at__gte=after)
+    ended = list(_lock(expired).values_list("pk", "completed_at")[:RUN_SIZE])
+    room = RUN_SIZE - len(ended)
+    unended = list(_lock(cutoff.abandoned(at)).values_list("pk", flat=True)[:room])
+    # Before the lock of its row a report may have been held, and a suspension lifted.
+    at = now()
+    cutoff.workspace.refresh_from_db()
+    found = Report.objects.filter(pk__in=[pk for pk, _ in ended])
+    free = list(found.exclude(_is_held(at)).values_list("pk", flat=True))
+    free += cutoff.abandoned(at).filter(pk__in=unended).values_list("pk", flat=True)
+    if not (free or rules):
+        return None, None
+    run = RetentionRun.objects.create(
+        workspace=cutoff.workspace,
+        environment=cutoff.environment,
+        before=cutoff.before,
+        report_count=len(free),
+        report_ids=free,
+        rule_ids=rules,
+    )
+    return run, ended[-1][1] if ended else after
+
+
+def _lock(rows: QuerySet[Row]) -> QuerySet[Row]:
+    """Lock the rows as they are read; skip locked ones."""
+    return rows.select_for_update(of=("self",), no_key=True, skip_locked=True)
+
+
+def _finish(run: RetentionRun) -> None:
+    """Write the journal, then erase; a run that the cluster stops goes on later."""
+    report_ids = run.report_ids
+    if report_ids is None:
+        return
+    journal.write_retention(run)
+    _delete_rules(run)
+    for start in range(0, len(report_ids), BATCH_SIZE):
+        if not beat():
+            return
         begun = time.monotonic()
-        # Begin at the end of the last batch: its rows are still in the index.
-        rest = expired if after is None else expired.filter(completed_at__gte=after)
-        count, after = _erase_batch(rest)
-        if after is None:
-            return erased
-        erased += count
+        _erase_batch(report_ids[start : start + BATCH_SIZE])
         # Leave half of the time to others.
         time.sleep(time.monotonic() - begun)
-    return erased
+    RetentionRun.objects.filter(pk=run.pk).update(report_ids=None, rule_ids=None)
 
 
 @transaction.atomic
-def _erase_batch(expired: QuerySet[Report]) -> tuple[int, datetime | None]:
-    """Erase a batch; return its size, and when its last report ended, or None."""
-    locked = expired.select_for_update(of=("self",), no_key=True, skip_locked=True)
-    rows = list(locked.values_list("pk", "completed_at")[:BATCH_SIZE])
-    if not rows:
-        return 0, None
-    # A hold may have been made between the reading of a row and its lock.
-    found = Report.objects.filter(pk__in=[pk for pk, _ in rows])
-    free = list(found.exclude(_is_held(now())).values_list("pk", flat=True))
-    erase_reports(free, now())
-    return len(free), rows[-1][1]
-
-
-def _erase_abandoned(cutoff: Cutoff, stop_at: float) -> int:
-    """Cancel and erase reports that have not ended; return how many."""
-    erased = 0
-    while beat() and time.monotonic() < stop_at:
-        begun = time.monotonic()
-        ids = cutoff.abandoned(now()).order_by("pk").values_list("pk", flat=True)
-        done = sum(_erase_unended(pk, cutoff) for pk in list(ids[:BATCH_SIZE]))
-        if not done:
-            break
-        erased += done
-        time.sleep(time.monotonic() - begun)
-    return erased
+def _delete_rules(run: RetentionRun) -> None:
+    # A comparison of a run holds the lock of its rule. It has ended after this lock.
+    rules = list(locked_rules().filter(pk__in=run.rule_ids or []))
+    Rule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
 
 
 @transaction.atomic
-def _erase_unended(report_id: UUID, cutoff: Cutoff) -> int:
-    report = locked_reports().get(pk=report_id)
-    # Anything may have changed between the reading and the lock.
-    current = replace(cutoff, workspace=report.workspace)
-    if not current.abandoned(now()).filter(pk=report_id).exists():
-        return 0
-    client = Client(
-        report.workspace, account_of(report.workspace, report.environment), ACTOR
-    )
+def _erase_batch(report_ids: Sequence[UUID]) -> None:
+    left = locked_reports().filter(pk__in=report_ids, erased_at=None).order_by("pk")
+    ended_at = dict(left.values_list("pk", "completed_at"))
     at = now()
-    end_report(client, report, ReportStatus.CANCELLED, "retention is over", at)
-    erase_reports([report.pk], at)
-    return 1
+    unended = [pk for pk, completed_at in ended_at.items() if completed_at is None]
+    for report in locked_reports().filter(pk__in=unended).order_by("pk"):
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, ACTOR)
+        end_report(client, report, ReportStatus.CANCELLED, "retention is over", at)
+    erase_reports(list(ended_at), at)
