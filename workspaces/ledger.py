@@ -126,28 +126,36 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
     return Rows(LedgerEntry, rows)
 
 
-@contextmanager
-def balance_update(movements: Sequence[Movement]) -> Iterator[Update | None]:
-    """Yield the update of one account's balance, for `insert_and_update`.
+def balance_update(movements: Sequence[Movement]) -> Update | None:
+    """Return the update of one account's balance, for `insert_and_update`.
 
     The update is in one statement with the rows: other orders of the account wait for
-    its lock until the commit, and must not wait for this process in between. Raises
-    InsufficientBalance if the account cannot pay; then nothing is written.
+    its lock until the commit, and must not wait for this process in between.
     """
     amount = sum((movement.amount for movement in movements), Decimal(0))
     if not amount:
-        yield None
-        return
+        return None
     (account_id,) = {movement.account_id for movement in movements}
+    return Update(MOVE_BALANCE, [amount, account_id])
+
+
+@contextmanager
+def refuse_overdraft(movements: Sequence[Movement]) -> Iterator[None]:
+    """Raise InsufficientBalance if the `balance_update` in the block cannot be paid.
+
+    Then nothing is written. The block may add the movements.
+    """
     # A failed statement ends its transaction, so an outer one gets a savepoint.
     in_transaction = connection.in_atomic_block
     try:
         with transaction.atomic() if in_transaction else nullcontext():
-            yield Update(MOVE_BALANCE, [amount, account_id])
+            yield
     except IntegrityError as e:
         if not _is_overdraft(e):
             raise
-        raise InsufficientBalance(-amount, Account.objects.get(pk=account_id)) from e
+        amount = sum((movement.amount for movement in movements), Decimal(0))
+        account = Account.objects.get(pk=movements[0].account_id)
+        raise InsufficientBalance(-amount, account) from e
 
 
 def _is_overdraft(error: IntegrityError) -> bool:

@@ -61,8 +61,8 @@ def uncommitted(action: Callable[[], Any]) -> Iterator[None]:
         future.result(SECONDS)
 
 
-def start_and_block(action: Callable[[], Any]) -> Future[Any]:
-    """Run an action in a thread; return when it waits for a lock."""
+def start(action: Callable[[], Any]) -> Future[Any]:
+    """Run an action in a thread."""
 
     def run() -> Any:
         try:
@@ -73,15 +73,27 @@ def start_and_block(action: Callable[[], Any]) -> Future[Any]:
     pool = ThreadPoolExecutor(1)
     future = pool.submit(run)
     pool.shutdown(wait=False)
+    return future
+
+
+def start_and_block(action: Callable[[], Any]) -> Future[Any]:
+    """Run an action in a thread; return when it waits for a lock."""
+    future = start(action)
+    wait_until(is_anybody_waiting)
+    return future
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS
-    while not is_anybody_waiting():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
-    return future
 
 
 def is_anybody_waiting() -> bool:
     with connection.cursor() as cursor:
+        # A transaction sees the sessions as it saw them first.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
             """SELECT EXISTS (SELECT FROM pg_stat_activity
             WHERE datname = current_database() AND wait_event_type = 'Lock')"""

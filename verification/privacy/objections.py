@@ -37,7 +37,12 @@ from verification.privacy.requests import answer_request, open_request
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
-from verification.reports.status import lock_person, locked_reports, record_note
+from verification.reports.status import (
+    lock_orders,
+    lock_person,
+    locked_reports,
+    record_note,
+)
 from verification.values.clock import now
 from webhooks.events import event_rows
 from webhooks.models import Event
@@ -64,6 +69,7 @@ def object_to_use(
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
     lock_person(report.subject_id)
+    lock_orders(report.workspace_id, report.environment, for_objection=True)
     report.refresh_from_db(fields=["subject_id", "erased_at"])
     if report.erased_at is not None:
         raise ReportErased

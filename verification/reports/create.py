@@ -6,6 +6,7 @@ All rows of a request are inserted together, in one transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -50,10 +51,17 @@ from verification.reports.request import (
     no_consent_reason,
     no_source_reason,
 )
+from verification.reports.status import lock_orders
 from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
-from workspaces.ledger import Movement, balance_update, entries, move_balances
+from workspaces.ledger import (
+    Movement,
+    balance_update,
+    entries,
+    move_balances,
+    refuse_overdraft,
+)
 from workspaces.models import Client, Environment
 
 
@@ -119,11 +127,17 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
 def _create_one(client: Client, orders: Sequence[Order]) -> list[NewReport]:
     """Create one report in one statement, which is a transaction by itself.
 
-    BEGIN, COMMIT and the balance would be three more round trips to the database.
+    BEGIN, COMMIT and the balance would be three more round trips to the database. An
+    order with an attested consent has a transaction all the same, for its lock.
     """
-    at, batch = now(), _Batch()
-    created = _gather_all(client, orders, batch, at)
-    with balance_update(batch.movements) as update:
+    batch, needs_lock = _Batch(), orders[0].attests_consent
+    with (
+        refuse_overdraft(batch.movements),
+        transaction.atomic(savepoint=False) if needs_lock else nullcontext(),
+    ):
+        at = now()
+        created = _gather_all(client, orders, batch, at)
+        update = balance_update(batch.movements)
         insert_and_update(*batch.rows(at), last=update)
     return created
 
@@ -150,6 +164,8 @@ def _gather_all(
     client: Client, orders: Sequence[Order], batch: _Batch, at: datetime
 ) -> list[NewReport]:
     workspace_id, environment = client.workspace.pk, client.environment
+    if any(order.attests_consent for order in orders):
+        lock_orders(workspace_id, environment)
     priced = price_orders(orders, workspace_id, environment, at)
     require_payable_amounts(orders, [total(p.lines) for p in priced], environment)
     require_consents(orders, priced)

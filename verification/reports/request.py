@@ -266,6 +266,16 @@ class Order:
     # Well-formed, on a host that the workspace lists
     return_url: str | None = None
 
+    @property
+    def attests_consent(self) -> bool:
+        """Return whether the client says that the subject has consented already.
+
+        That of a rule does not count: the rule pauses when its subject objects.
+        """
+        consent = self.consent
+        is_attested = consent and consent.obtained and consent.obtained_at
+        return bool(is_attested) and self.monitoring_id is None
+
 
 def catalogue() -> Catalogue:
     """Return the check definitions by name, cached until one of them changes.

@@ -149,6 +149,23 @@ def lock_person(subject_id: UUID) -> None:
         )
 
 
+def lock_orders(
+    workspace_id: UUID, environment: str, *, for_objection: bool = False
+) -> None:
+    """Let orders and objections of a client wait for each other until their commit.
+
+    Orders with an attested consent share the lock, so that they see each objection, or
+    it sees them. It comes after `lock_person`, and before the locks of rules, reports
+    and accounts.
+    """
+    function = "pg_advisory_xact_lock" + ("" if for_objection else "_shared")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {function}(hashtextextended(%s, 0))",
+            [f"orders:{workspace_id}:{environment}"],
+        )
+
+
 def locked_reports() -> QuerySet[Report]:
     """Return reports that are locked when they are read, with their workspaces.
 

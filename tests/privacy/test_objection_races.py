@@ -1,0 +1,58 @@
+"""An objection and an order at once: the order is refused, or cancelled after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.privacy.test_retention_races import SECONDS, start_and_block, uncommitted
+from tests.world.clients import Api, error_codes, person
+from verification.privacy.models import Origin
+from verification.privacy.objections import object_to_use
+from verification.reports.models import Report
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ended(api: Api) -> str:
+    made = api.create(person())
+    api.work()
+    return made["id"]
+
+
+def object_to(report_id: str) -> None:
+    object_to_use(report_id, Origin.CLIENT, requested_by="key")
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_objection_restricts_the_order_that_it_waited_for(
+    api: Api, ended: str, others: int
+):
+    items = [person(), *(person(idNumber=f"2222222{n}") for n in range(others))]
+
+    with uncommitted(lambda: api.create(*items)):
+        objecting = start_and_block(lambda: object_to(ended))
+    objecting.result(SECONDS)
+
+    about = Report.objects.get(pk=ended).subject_id
+    ordered = Report.objects.exclude(pk=ended).get(subject_id=about)
+    assert ordered.status == "CANCELLED"
+    assert ordered.restricted_at is not None
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_order_that_waited_for_an_objection_is_refused(
+    api: Api, ended: str, others: int
+):
+    items = [person(), *(person(idNumber=f"2222222{n}") for n in range(others))]
+
+    with uncommitted(lambda: object_to(ended)):
+        ordering = start_and_block(lambda: api.refused("/reports", {"reports": items}))
+    problem: dict[str, Any] = ordering.result(SECONDS)
+
+    assert error_codes(problem) == {
+        "#/reports/0/consent/obtainedAt": "consent-required"
+    }
+    assert Report.objects.count() == 1
