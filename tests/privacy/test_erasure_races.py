@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +20,8 @@ from tests.privacy.marks import World
 from tests.privacy.marks import live_source as live_source
 from tests.privacy.marks import sources as sources
 from tests.privacy.marks import world as world
-from tests.world.clients import HOSTED, erase, request_erasure
+from tests.privacy.test_retention_races import is_anybody_waiting, start, wait_until
+from tests.world.clients import HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import reviewer
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
@@ -248,6 +250,25 @@ def test_correction_that_is_open_is_withdrawn_and_its_rerun_dropped(
     with pytest.raises(CorrectionRefused):
         correct(correction.pk, reviewer(), world.canaries.text("late reason"))
     assert marks(world) == {}
+
+
+def test_second_request_gets_the_erasure_that_ends_beside_it(api: Api):
+    report = api.create(person())["id"]
+    first = request_erasure(api, report)
+    erasing: list[Future[Any]] = []
+
+    def erase_meanwhile(run: Any, sql: str, *arguments: Any) -> Any:
+        if "privacy_erasure" in sql and not erasing:
+            erasing.append(start(lambda: erase_person(first["id"])))
+            wait_until(lambda: erasing[0].done() or is_anybody_waiting())
+        return run(sql, *arguments)
+
+    with connection.execute_wrapper(erase_meanwhile):
+        again = request_erasure(api, report)
+    erasing[0].result(SECONDS)
+
+    assert again["id"] == first["id"]
+    assert Erasure.objects.get().ended_at is not None
 
 
 def test_two_erasures_at_once_and_checks_beside_them_end_as_one(

@@ -122,8 +122,8 @@ def _request(
     person: Person, origin: Origin, requested_by: str, report: Report
 ) -> Erasure:
     lock_person(person.subject_id)
-    # Read under the lock: an erasure may have ended meanwhile.
-    report.refresh_from_db(fields=["subject_id", "erased_at"])
+    # The lock stops an erasure under way, which would end before it is looked for.
+    report = locked_reports().get(pk=report.pk)
     if report.erased_at is not None:
         if done := erasure_of(report):
             return done
