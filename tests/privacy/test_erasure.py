@@ -110,6 +110,33 @@ def test_file_that_waits_is_deleted_with_a_person_in_it(api: Api):
     assert Upload.objects.filter(pk=later).exists()
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["", "12345678.0"],
+        ["", "'12345678"],
+        ["", "12,345,678"],
+        ["", "1234\u200b5678"],
+        ["ID 12345678 of Wanjiku", ""],
+        ["KAMAU, Wanjikú", "1234S678"],
+        ["", "0712 345 678"],
+    ],
+)
+def test_file_with_a_number_that_is_not_read_is_deleted(api: Api, cells: list[str]):
+    report = api.create(person(phone="+254712345678"))["id"]
+    header = Line(1, [Cell("fullName"), Cell("idNumber")])
+    chosen = Choice("INDIVIDUAL", "KE", ("IDENTITY",), "", "", "SELF")
+    client = Client(api.workspace, api.account, "member of the client")
+    others = Line(2, [Cell("Wanjiku Otieno"), Cell("1234567")])
+    theirs = Line(3, [Cell(cell) for cell in cells])
+    store_upload(client, "b.csv", Sheet(header, [others, theirs]), chosen, {})
+    of_others = store_upload(client, "c.csv", Sheet(header, [others]), chosen, {})
+
+    erase(api, report)
+
+    assert list(Upload.objects.all()) == [of_others]
+
+
 def test_name_of_a_file_is_erased_with_the_first_of_its_people(api: Api):
     reports = [
         api.create(person())["id"],

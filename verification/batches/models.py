@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
@@ -14,6 +18,7 @@ from django.utils.timezone import now
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
+from verification.reports.models import IDENTIFIERS
 from verification.values import clock
 from workspaces.models import Environment, Workspace
 
@@ -21,6 +26,10 @@ from workspaces.models import Environment, Workspace
 UPLOAD_RETENTION = timedelta(hours=24)
 # Of each member; another upload deletes the oldest.
 MAX_UPLOADS = 20
+# A number of fewer characters must be all that a cell holds.
+SHORTEST_NUMBER = 5
+# The digits of a phone number without the code of its country
+PHONE_DIGITS = 9
 
 
 class Upload(models.Model):
@@ -116,11 +125,65 @@ def delete_uploads_about(
     environment: str,
     subject_id: UUID | None,
     before: datetime,
+    details: Iterable[dict[str, Any]],
 ) -> int:
-    """Delete the uploads of before this time that name the subject; return how many."""
+    """Delete the uploads of before this time that may name the subject.
+
+    `details` are members of the subject as reports have them. A number in a file may be
+    damaged, or in a column that is not read, so each row is searched for them. Returns
+    how many uploads were deleted.
+    """
     found = Upload.objects.filter(
         workspace=workspace_id, environment=environment, created_at__lte=before
     )
-    ids = [one.pk for one in found if str(subject_id) in one.content["subjects"]]
+    if not found.exists():
+        return 0
+    names: set[frozenset[str]] = set()
+    numbers: set[str] = set()
+    for members in details:
+        names.add(frozenset(_words(members.get("fullName", ""))))
+        numbers.update(_numbers(members))
+    ids = [
+        one.pk
+        for one in found.iterator()
+        if str(subject_id) in one.content["subjects"]
+        or any(_names_one_of(cells, names, numbers) for cells in _rows(one.content))
+    ]
     Upload.objects.filter(pk__in=ids).delete()
     return len(ids)
+
+
+def _numbers(members: dict[str, Any]) -> Iterator[str]:
+    """Yield the numbers and addresses of the subject, as `_words` joined."""
+    for key in (*IDENTIFIERS, "email", "phone"):
+        value = "".join(_words(members.get(key, "")))
+        value = value[-PHONE_DIGITS:] if key == "phone" else value.lstrip("0")
+        if value:
+            yield value
+
+
+def _rows(content: dict[str, Any]) -> Iterator[list[str]]:
+    yield [content["name"], *map(str, content["common"].values())]
+    for _, cells in content["lines"]:
+        yield [text for text, _ in cells]
+
+
+def _names_one_of(
+    cells: list[str], names: set[frozenset[str]], numbers: set[str]
+) -> bool:
+    """Return whether a row has all words of a name, or a number anywhere in a cell."""
+    if any(name and name <= {*_words(*cells)} for name in names):
+        return True
+    texts = ["".join(_words(cell)) for cell in cells]
+    return any(
+        number in text if len(number) >= SHORTEST_NUMBER else number == text.lstrip("0")
+        for number in numbers
+        for text in texts
+    )
+
+
+def _words(*texts: str) -> list[str]:
+    """Return the words in capitals, without accents, direction marks and the like."""
+    folded = unicodedata.normalize("NFKD", " ".join(texts)).upper()
+    kept = (c for c in folded if unicodedata.category(c) not in {"Cf", "Mn"})
+    return re.findall(r"[^\W_]+", "".join(kept))

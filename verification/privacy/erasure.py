@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -230,8 +231,8 @@ def _carry_out(erasure: Erasure) -> bool:
     """Erase the person; return False if the cluster is stopping before the end."""
     _find(erasure)
     journal.write_erasure(erasure)
-    _delete_rules(erasure)
     _delete_uploads(erasure)
+    _delete_rules(erasure)
     while beat():
         if not _erase_batch(erasure):
             return True
@@ -281,16 +282,20 @@ def _delete_rules(erasure: Erasure) -> None:
 
 
 def _delete_uploads(erasure: Erasure) -> None:
-    """Delete files that name the person and that nobody has ordered yet.
+    """Delete files that may name the person and that nobody has ordered yet.
 
     Those that the client sends later are about a person who agreed again.
     """
     request = erasure.request
+    reports = Report.objects.filter(pk__in=erasure.report_ids, erased_at=None)
+    rules = Rule.objects.filter(pk__in=erasure.rule_ids)
+    rows = chain[Report | Rule](reports.only("subject"), rules.only("subject"))
     delete_uploads_about(
         request.workspace_id,
         request.environment,
         request.subject_id,
         erasure.found_at or now(),
+        (row.subject for row in rows if row.subject),
     )
 
 
