@@ -185,6 +185,7 @@ def decline_the_bad(page, console: str, look) -> list[str]:
         page.get_by_label("Decline", exact=True).check()
         page.get_by_label(reason).check()
         page.get_by_role("button", name="Decide", exact=True).click()
+        page.get_by_role("button", name="Propose the decline").click()
         expect(page.get_by_text("It is proposed.")).to_be_visible()
         assert page.get_by_role("button", name="Confirm it").count() == 0
     look("day-07-proposed")

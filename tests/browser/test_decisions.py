@@ -45,6 +45,11 @@ def test_two_members_decline(page, browser, look, own_client, service):
     page.keyboard.press("Space")
     page.get_by_role("button", name="Decide", exact=True).focus()
     page.keyboard.press("Enter")
+    propose = page.get_by_role("button", name="Propose the decline")
+    expect(propose).to_be_visible()
+    look("console-decision-decline")
+    propose.focus()
+    page.keyboard.press("Enter")
     expect(page.get_by_text("It is proposed.")).to_be_visible()
     look("console-decision-proposed")
     assert page.get_by_role("button", name="Confirm it").count() == 0

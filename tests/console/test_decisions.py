@@ -13,11 +13,13 @@ from tests.world.decisions import (
     deciding_api,
     demand_second,
 )
+from tests.world.notices import wait
 from verification.backoffice.models import AuditEvent
 from verification.decisions.models import Decision, ReasonCode, SecondMemberRule
 from workspaces.models import Member, Role
 
-FIELDS = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
+ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
+FIELDS = {**ASKED, "confirmed": "on"}
 # The reports have no address.
 UNREACHED = (
     "The decision counts now. No message reaches the person: hand the notice over."
@@ -53,6 +55,47 @@ def test_member_declines_with_a_reason_and_a_note(owner, api: Api, report):
     shown = api.report(report)["decision"]
     assert (shown["madeBy"], shown["madeByName"]) == ("MEMBER", "Wambui")
     assert actions() == ["decision.made"]
+
+
+@pytest.mark.parametrize(
+    ("second", "days", "not_on_bureau", "says"),
+    [
+        (False, None, "", ["gets a notice with these reasons", "counts at once"]),
+        (False, 5, "", ["counts 5 working days after the person has got the notice"]),
+        (True, 1, "", ["a second member confirms it", "counts 1 working day after"]),
+        (False, 5, "Forged", ["The person gets no notice", "counts at once"]),
+    ],
+)
+def test_decline_asks_first_and_says_what_follows(
+    owner, api: Api, report, second, days, not_on_bureau, says
+):
+    if second:
+        demand_second(api)
+    if days:
+        wait(days, api)
+    fields = {**ASKED, "codes": ["OWN_CRITERIA"], "not_on_bureau": not_on_bureau}
+
+    html = owner.post("reports-decide", fields, report=report).content.decode()
+
+    assert not Decision.objects.exists()
+    assert "Other criteria of ours that are not met" in html
+    for sentence in says:
+        assert sentence in html
+    hidden = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', html)
+    asked = dict(one for one in hidden if one[0] != "csrfmiddlewaretoken")
+    owner.messages_after("reports-decide", asked, report=report)
+    made = Decision.objects.get()
+    assert (made.status, made.codes) == ("DECLINED", ["OWN_CRITERIA"])
+    assert (made.note, made.not_on_bureau or "") == ("In arrears", not_on_bureau)
+
+
+def test_reason_that_contradicts_a_result_is_refused(owner, report):
+    fields = {**FIELDS, "codes": ["IDENTITY_NOT_FOUND"]}
+
+    html = owner.post("reports-decide", fields, report=report).content.decode()
+
+    assert "contradicts the result of National identity" in html
+    assert not Decision.objects.exists()
 
 
 def test_decline_without_a_reason_shows_the_form_again(owner, report):

@@ -22,7 +22,7 @@ from verification.decisions.models import (
 from verification.notifications.models import Notification
 from verification.values.local_time import FULL_FORMAT, NAIROBI, format_nairobi
 
-FIELDS = {"status": "DECLINED", "codes": ["OWN_CRITERIA"]}
+FIELDS = {"status": "DECLINED", "codes": ["OWN_CRITERIA"], "confirmed": "on"}
 
 
 @pytest.fixture

@@ -65,6 +65,21 @@ def test_example_of_a_decision_has_its_shape(deciding_api: Api):
     assert read.model_dump(mode="json", by_alias=True) == examples.DECISION
 
 
+@pytest.mark.parametrize("status", ["DECLINED", "APPROVED"])
+def test_reason_that_contradicts_a_result_is_refused(deciding_api: Api, status: str):
+    """The person, and a notice of the decline, would state a false reason."""
+    report_id = create_ready_report(deciding_api)
+    codes = ["OWN_CRITERIA", "IDENTITY_NOT_FOUND"]
+
+    problem = refused(deciding_api, report_id, status=status, reasonCodes=codes)
+
+    (error,) = problem["errors"]
+    assert (error["pointer"], error["code"]) == ("#/reasonCodes/1", "not-allowed-here")
+    assert "contradicts the result of IDENTITY" in error["detail"]
+    missing = create_ready_report(deciding_api, "90000001")
+    assert decide(deciding_api, missing, reasonCodes=codes)["reasonCodes"] == codes
+
+
 @pytest.mark.parametrize("status", ["READY", "PARTIAL ended", "FAILED"])
 def test_ended_report_is_decided(deciding_api: Api, status: str):
     report_id = create_report_with_status(deciding_api, status)

@@ -45,6 +45,7 @@ from verification.consents.decisions import Evidence
 from verification.consents.decisions import decline as decline_of_subject
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent
+from verification.console.policy import why_of
 from verification.decisions import policies
 from verification.decisions.cases import open_cases
 from verification.decisions.models import Case, Decision, PolicyVersion, ReasonCode
@@ -84,6 +85,7 @@ def test_policy_declines_and_says_why(api: Api):
         "found": [100],
         "unanswered": [],
         "isBroken": False,
+        "contradicted": [],
     }
     shown = api.report(report)["decision"]
     assert (shown["madeBy"], shown["madeByName"]) == ("POLICY", "version 1")
@@ -197,6 +199,22 @@ def test_report_whose_checks_never_ran_is_judged_by_nobody(deciding_api: Api, en
     assert "None of its checks was run" in problem["detail"]
     by = Officer(deciding_api)
     assert policies.dry_run(by.client, read_rules([decline])).total == 0
+
+
+def test_rule_whose_reason_contradicts_the_findings_leaves_it_to_a_person(api: Api):
+    never = rule(
+        "DECLINED", condition("score", "AT_LEAST", 0), codes=["IDENTITY_NOT_FOUND"]
+    )
+    switch_on(api, never)
+    report = create_ready_report(api)
+
+    run_policy()
+
+    assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
+    made = Decision.objects.get()
+    assert made.policy["contradicted"] == ["IDENTITY_NOT_FOUND"]
+    (why,) = why_of(made)
+    assert "contradict IDENTITY_NOT_FOUND" in why
 
 
 def test_proposal_waits_for_one_member(api: Api, officer: Officer):

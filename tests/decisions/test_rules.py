@@ -7,11 +7,14 @@ from pydantic import ValidationError
 
 from tests.world.policies import condition, rule
 from verification.checks.catalogue import CATALOGUE
+from verification.decisions.reason_codes import FIRST_CODES
 from verification.decisions.rules import (
+    CLAIMS,
     NUMBERS,
     CheckFacts,
     Facts,
     Outcome,
+    contradictions,
     evaluate,
     read_rules,
     write_rules,
@@ -40,6 +43,33 @@ def answer(stored: Facts, **members: Any) -> str:
     if got.unanswered:
         return "unknown"
     return "yes" if got.rule else "no"
+
+
+@pytest.mark.parametrize(
+    ("code", "checks", "expected"),
+    [
+        ("IDENTITY_NOT_FOUND", {"IDENTITY": LOW}, ["IDENTITY"]),
+        ("IDENTITY_NOT_FOUND", {"IDENTITY": HIGH}, ["IDENTITY"]),
+        ("IDENTITY_MISMATCH", {"IDENTITY": HIGH}, None),
+        # No check that could tell was completed.
+        ("IDENTITY_NOT_FOUND", {"IDENTITY": FAILED, "KRA_PIN": LOW}, None),
+        ("ADVERSE_CREDIT", {"CRB_SCORE": LOW}, None),
+        ("ADVERSE_CREDIT", {"CRB_FULL": LOW}, ["CRB_FULL"]),
+        ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW}, ["IDENTITY"]),
+        ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW, "KRA_PIN": FAILED}, None),
+        ("CONSENT_NOT_GIVEN", {"IDENTITY": FAILED}, ["IDENTITY"]),
+        ("OWN_CRITERIA", {"IDENTITY": LOW}, None),
+    ],
+)
+def test_findings_contradict_reasons(code, checks, expected):
+    assert contradictions([code], facts(**checks)).get(code) == expected
+
+
+def test_claims_of_reasons_are_those_of_the_catalogue():
+    flags = {entry.name: set(entry.flag_codes) for entry in CATALOGUE}
+    for code, (checks, supporting) in CLAIMS.items():
+        assert code in FIRST_CODES
+        assert supporting == {one for c in checks for one in flags[c] & supporting}
 
 
 def test_first_rule_that_matches_decides():

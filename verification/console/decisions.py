@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 from verification.console import forms
 from verification.console.base import Place, member_required
 from verification.console.decline_notices import notices_context
-from verification.console.policy import why_of
+from verification.console.policy import check_names, why_of
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
 from verification.decisions.decide import (
@@ -23,6 +23,7 @@ from verification.decisions.decide import (
     Obstacle,
     ReportDecisionRefused,
 )
+from verification.decisions.findings import find_contradictions
 from verification.decisions.models import (
     AdverseNotice,
     Decision,
@@ -95,8 +96,31 @@ def decision_form(place: Place, report: Report) -> forms.DecisionForm:
         initial={"replaces": present.pk if present else None},
         codes=[(row.code, _text(row.words)) for row in codes],
         bureau_codes={row.code for row in codes if row.from_bureau},
+        contradictions=_contradictions(report, codes),
         has_credit_check=credit_results(report).exists(),
     )
+
+
+def _contradictions(report: Report, codes: Collection[ReasonCode]) -> dict[str, str]:
+    """Return why reasons cannot be chosen, by their codes, as members read it."""
+    texts, names = {row.code: _text(row.words) for row in codes}, check_names()
+    return {
+        code: _("“%(reason)s” contradicts the result of %(checks)s. Choose what holds")
+        % {"reason": texts[code], "checks": ", ".join(names[one] for one in checks)}
+        for code, checks in find_contradictions(report, list(texts)).items()
+    }
+
+
+def decline_context(report: Report, form: forms.DecisionForm) -> dict[str, Any]:
+    """Return what the page says that asks whether to decline."""
+    new = form.new_decision
+    texts = dict(form.fields["codes"].choices)  # type: ignore[attr-defined]
+    return {
+        "report": report,
+        "new": new,
+        "reasons": [texts[code] for code in new.codes],
+        "follows": verbs.consequences_of(report, new),
+    }
 
 
 def decision_context(

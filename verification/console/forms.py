@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -506,6 +506,8 @@ class DecisionForm(forms.Form):
     )
     # The decision that the member has read
     replaces = forms.UUIDField(required=False, widget=forms.HiddenInput)
+    # Whether the member has read what follows from a decline
+    confirmed = forms.BooleanField(required=False, widget=forms.HiddenInput)
 
     def __init__(
         self,
@@ -513,12 +515,13 @@ class DecisionForm(forms.Form):
         *,
         codes: list[tuple[str, str]],
         bureau_codes: Collection[str],
+        contradictions: Mapping[str, str],
         has_credit_check: bool,
         **more: Any,
     ):
         super().__init__(typed, **more)
         self.fields["codes"].choices = codes  # type: ignore[attr-defined]
-        self.bureau_codes = bureau_codes
+        self.bureau_codes, self.contradictions = bureau_codes, contradictions
         if not has_credit_check:
             del self.fields["not_on_bureau"]
 
@@ -531,6 +534,8 @@ class DecisionForm(forms.Form):
         elif len(codes) > MAX_CODES:
             error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
             self.add_error("codes", error)
+        for code in set(codes) & set(self.contradictions):
+            self.add_error("codes", self.contradictions[code])
         if typed.get("not_on_bureau"):
             if typed.get("status") != DecisionStatus.DECLINED:
                 self.add_error("not_on_bureau", _("This is for a decline alone"))
@@ -538,6 +543,12 @@ class DecisionForm(forms.Form):
                 why = _("A reason that you chose comes from a credit bureau")
                 self.add_error("not_on_bureau", why)
         return typed
+
+    @property
+    def has_to_confirm(self) -> bool:
+        """Whether the member has to read first what follows."""
+        typed = self.cleaned_data
+        return typed["status"] == DecisionStatus.DECLINED and not typed["confirmed"]
 
     @property
     def new_decision(self) -> NewDecision:

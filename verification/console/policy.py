@@ -149,21 +149,24 @@ def why_of(decision: Decision) -> list[str]:
     if basis["isBroken"]:
         return [_("The version of the policy named something that was gone.")]
     said = _("No rule matched, so a person reviews it.")
+    if false := basis.get("contradicted"):
+        contradicted = _("The findings contradict %(codes)s, so a person reviews it.")
+        said = contradicted % {"codes": ", ".join(false)}
     if number := basis["rule"]:
         rule = read_rules(version.rules)[number - 1]
-        said = sentence_of(rule, _check_names())
+        said = sentence_of(rule, check_names())
     if unanswered := basis["unanswered"]:
         listed = ", ".join(map(str, unanswered))
         return [said, _("Rules without an answer: %(rules)s.") % {"rules": listed}]
     return [said]
 
 
-def _check_names() -> dict[str, str]:
+def check_names() -> dict[str, str]:
     return dict(CheckDefinition.objects.values_list("name", "display_name"))
 
 
 def _sentences(rules: Rules) -> list[str]:
-    checks = _check_names()
+    checks = check_names()
     return [sentence_of(rule, checks) for rule in rules]
 
 

@@ -29,6 +29,7 @@ from verification.console.decisions import (
     SENT_BEFORE,
     decision_context,
     decision_form,
+    decline_context,
     is_sent_twice,
     outcome_of,
 )
@@ -88,11 +89,16 @@ def detail(place: Place, report: UUID) -> HttpResponse:
 @require_POST
 @member_required(Permission.DECIDE_REPORTS)
 def decide(place: Place, report: UUID) -> HttpResponse:
-    """Decide about the report, or propose it to a second member."""
+    """Decide about the report, or propose it to a second member.
+
+    A decline asks first, on a page that says what follows.
+    """
     found = place.get_report(report)
     form = decision_form(place, found)
     if not form.is_valid():
         return _render_report(place, found, form)
+    if form.has_to_confirm:
+        return place.render("reports/decline", decline_context(found, form))
     maker = Maker.of_member(place.member, place.by.actor)
     try:
         made = verbs.decide(place.client, report, form.new_decision, maker)

@@ -19,7 +19,7 @@ since the page was shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -43,6 +43,7 @@ from verification.decisions.cases import (
 )
 from verification.decisions.findings import (
     completed_results,
+    find_contradictions,
     is_decidable,
     is_outdated,
 )
@@ -226,6 +227,36 @@ def decide(
         if decision.not_on_bureau:
             audit.record("decision.not-on-bureau", maker.actor, decision)
     return decision
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """The consequences of a member's decision for the client and for the person.
+
+    `waiting_days` counts working days from the service of the notice; None if the
+    decision does not wait.
+    """
+
+    needs_second: bool
+    has_notice: bool
+    waiting_days: int | None
+
+
+def consequences_of(report: Report, new: NewDecision) -> Consequences:
+    """Return what follows if a member decides so. It writes nothing."""
+    decision = Decision(
+        status=new.status,
+        codes=list(new.codes),
+        content={"notOnBureau": new.not_on_bureau or None},
+        made_by_kind=MakerKind.MEMBER,
+    )
+    grounds = notices.grounds_of(report, decision)
+    rule = rule_of(report.workspace)
+    return Consequences(
+        needs_second=rule.applies_to(new.status, report.risk_score),
+        has_notice=grounds is not None,
+        waiting_days=notices.waiting_days_of(report, grounds),
+    )
 
 
 @transaction.atomic
@@ -473,9 +504,26 @@ def _read_reasons(report: Report, new: NewDecision) -> list[dict[str, str]]:
         detail = "A decline needs at least one reason code."
         raise InvalidRequest([Fault(("reasonCodes",), "too-few", detail)])
     found = find_reasons(report.workspace, new.codes)
+    if false := find_contradictions(report, new.codes):
+        raise InvalidRequest(_contradiction_faults(new.codes, false))
     if new.not_on_bureau:
         _require_other_grounds(new, found)
     return [reason.words for reason in found]
+
+
+def _contradiction_faults(
+    codes: Sequence[str], false: Mapping[str, Sequence[str]]
+) -> list[Fault]:
+    return [
+        Fault(
+            ("reasonCodes", n),
+            "not-allowed-here",
+            f"{code} contradicts the result of {', '.join(false[code])}. The person "
+            "would read a false reason: name one that holds.",
+        )
+        for n, code in enumerate(codes)
+        if code in false
+    ]
 
 
 def _require_other_grounds(new: NewDecision, found: Iterable[ReasonCode]) -> None:

@@ -11,7 +11,12 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.decisions.models import DECIDABLE, Decision
-from verification.decisions.rules import CheckFacts, Facts
+from verification.decisions.rules import (
+    CheckFacts,
+    Facts,
+    checks_claimed,
+    contradictions,
+)
 from verification.reports.models import Report
 
 # Arrays, because 1,000 parameters take longer to write than their rows to read
@@ -59,6 +64,14 @@ def is_outdated(decision: Decision) -> bool:
     if decision.result_ids is None:
         return False
     return sorted(decision.result_ids) != completed_results(decision.report)
+
+
+def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:
+    """Return the reason codes that the findings contradict, with the checks."""
+    if not codes:
+        return {}
+    stored = {report.pk: (report.risk_score, report.package)}
+    return contradictions(codes, read_facts(stored, checks_claimed(codes))[report.pk])
 
 
 def read_facts(

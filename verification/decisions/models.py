@@ -159,7 +159,7 @@ class Decision(models.Model):
     codes = ArrayField(models.CharField(max_length=40), null=True)
     # {note, reasons: [{code, text, textSw}], notOnBureau}: the texts of that time, and
     # why a decline does not rest on a bureau's result. A policy's has
-    # {policy: {rule, found, unanswered, isBroken}} too. Null once the report is erased.
+    # {policy: {...}} too, see `policy`. Null once the report is erased.
     content = EncryptedJSONField(null=True)
     made_by_kind = models.CharField(max_length=7, choices=MakerKind)
     # As in timelines, such as "key vrf_test_012…Ubx"
@@ -322,12 +322,14 @@ class Decision(models.Model):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """Why a policy decided so: {rule, found, unanswered, isBroken}.
+        """Why a policy decided so: {rule, found, unanswered, isBroken, contradicted}.
 
         `rule` is the number of the rule that matched, null if none did; `found` has the
         report's value for each of its conditions; `unanswered` has the numbers of
         earlier rules without an answer. `isBroken` says that the version named
-        something that was gone. It is empty for others, and once the report is erased.
+        something that was gone. `contradicted` has the codes of a rule that held and
+        that the findings contradicted; decisions of earlier versions lack it. It is
+        empty for others, and once the report is erased.
         """
         return (self.content or {}).get("policy") or {}
 

@@ -321,6 +321,7 @@ def _ask(version: PolicyVersion, report: Report) -> tuple[Outcome, dict[str, Any
         "found": found_values(rule, facts) if rule else [],
         "unanswered": outcome.unanswered,
         "isBroken": False,
+        "contradicted": outcome.contradicted,
     }
 
 

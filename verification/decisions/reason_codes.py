@@ -27,10 +27,6 @@ FIRST_CODES = {
         "Company not active in the register",
         "Kampuni isiyofanya kazi kulingana na sajili",
     ),
-    "CONSENT_NOT_GIVEN": (
-        "No consent to the checks",
-        "Hakuna ridhaa ya ukaguzi",
-    ),
     "CREDIT_SCORE_TOO_LOW": (
         "Credit score below the required one",
         "Alama ya mikopo iliyo chini ya inayohitajika",

@@ -6,7 +6,8 @@ The first rule that matches decides; if none does, a person reviews the report. 
 condition about a check that failed, has no score or is not part of the report has no
 answer, nor has one about the state of a check that has not run. If another outcome
 hangs on a rule without an answer, a person reviews the report, too: an outage neither
-approves nor declines anybody.
+approves nor declines anybody. A person also reviews it if the findings contradict a
+reason of the rule that matches (`contradictions`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,64 @@ NUMBERS = (
     "enquiriesLast12Months",
     "bouncedChequesLast12Months",
 )
+# Reason code -> the checks that can tell whether it holds, and the flags of which one
+# of them then has at least one. A score alone does not tell of adverse information.
+CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
+    "ADVERSE_CREDIT": (
+        ("CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_STATUS", "CREDITBUREAU_COMP"),
+        frozenset(
+            {
+                "ADVERSE_LISTING",
+                "BOUNCED_CHEQUES",
+                "FRAUD_ALERT",
+                "LOW_CREDIT_SCORE",
+                "NON_PERFORMING_ACCOUNT",
+                "PAST_DELINQUENCY",
+            }
+        ),
+    ),
+    "COMPANY_DETAILS_MISMATCH": (
+        ("BUSINESS_VERIFICATION",),
+        frozenset({"COMPANY_NOT_FOUND", "NAME_MISMATCH"}),
+    ),
+    "COMPANY_NOT_ACTIVE": (
+        ("BUSINESS_VERIFICATION",),
+        frozenset({"COMPANY_NOT_FOUND", "COMPANY_DISSOLVED"}),
+    ),
+    "EMPLOYER_NOT_CONFIRMED": (
+        ("EMPLOYER_VERIFICATION",),
+        frozenset({"EMPLOYMENT_NOT_FOUND", "EMPLOYER_MISMATCH", "NAME_MISMATCH"}),
+    ),
+    "EMPLOYMENT_DETAILS_MISMATCH": (
+        ("EMPLOYER_VERIFICATION",),
+        frozenset(
+            {
+                "DATES_MISMATCH",
+                "EMPLOYER_MISMATCH",
+                "EMPLOYMENT_NOT_FOUND",
+                "JOB_TITLE_MISMATCH",
+                "NAME_MISMATCH",
+            }
+        ),
+    ),
+    "IDENTITY_MISMATCH": (
+        ("IDENTITY",),
+        frozenset({"DECEASED", "DOB_MISMATCH", "ID_NOT_FOUND", "NAME_MISMATCH"}),
+    ),
+    "IDENTITY_NOT_FOUND": (("IDENTITY",), frozenset({"ID_NOT_FOUND"})),
+    "TAX_PIN_MISMATCH": (
+        ("KRA_PIN",),
+        frozenset({"NAME_MISMATCH", "PIN_INACTIVE", "PIN_NOT_FOUND"}),
+    ),
+    "WATCHLIST_MATCH": (
+        ("AML_SCREENING",),
+        frozenset({"PEP_HIT", "SANCTIONS_HIT", "WATCHLIST_HIT"}),
+    ),
+}
+# It claims that a check could not be completed.
+INCOMPLETE = "INSUFFICIENT_INFORMATION"
+# Workspaces of earlier versions have this code. Checks that ran had their consent.
+NO_CONSENT = "CONSENT_NOT_GIVEN"
 LEVELS = (RiskLevel.LOW, RiskLevel.MEDIUM, RiskLevel.HIGH)
 
 
@@ -188,6 +247,8 @@ class Outcome:
     rule: int | None = None
     # Numbers of earlier rules that had no answer
     unanswered: tuple[int, ...] = ()
+    # Codes of a rule that held, which the findings contradict
+    contradicted: tuple[str, ...] = ()
 
 
 def evaluate(rules: Rules, facts: Facts) -> Outcome:
@@ -200,8 +261,38 @@ def evaluate(rules: Rules, facts: Facts) -> Outcome:
         elif holds:
             if any(rules[n - 1].then != rule.then for n in unanswered):
                 break
+            if false := contradictions(rule.codes, facts):
+                return Outcome(
+                    DecisionStatus.REVIEW.value,
+                    unanswered=tuple(unanswered),
+                    contradicted=tuple(false),
+                )
             return Outcome(rule.then, rule.codes, number, tuple(unanswered))
     return Outcome(DecisionStatus.REVIEW.value, unanswered=tuple(unanswered))
+
+
+def contradictions(codes: Iterable[str], facts: Facts) -> dict[str, list[str]]:
+    """Return the codes that the findings contradict, with the checks that do so.
+
+    Only completed checks contradict. Codes of a workspace's own claim nothing that the
+    service knows.
+    """
+    done = [name for name, one in facts.checks.items() if one.is_completed]
+    found: dict[str, list[str]] = {}
+    for code in codes:
+        checks, flags = CLAIMS.get(code, ((), frozenset()))
+        told = [name for name in checks if name in done]
+        if told and not any(flags & facts.checks[name].flags for name in told):
+            found[code] = told
+        is_whole = code == INCOMPLETE and facts.are_flags_complete
+        if is_whole or code == NO_CONSENT:
+            found[code] = list(facts.checks)
+    return found
+
+
+def checks_claimed(codes: Iterable[str]) -> set[str]:
+    """Return the checks whose flags tell whether reasons with these codes hold."""
+    return {name for code in codes for name in CLAIMS.get(code, ((),))[0]}
 
 
 def found_values(rule: Rule, facts: Facts) -> list[Any]:
@@ -213,6 +304,7 @@ def checks_read(rules: Rules) -> set[str] | None:
     """Return the checks whose flags and numbers the rules need; None for all."""
     read = [one for rule in rules for one in rule.when if one.reads_finding]
     names = {one.check for one in read if one.check}
+    names |= checks_claimed(code for rule in rules for code in rule.codes)
     return None if any(one.check is None for one in read) else names
 
 

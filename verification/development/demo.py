@@ -51,6 +51,7 @@ from verification.db.ids import uuid7
 from verification.decisions.decide import Maker, NewDecision, decide
 from verification.decisions.findings import decidable_reports
 from verification.decisions.models import DecisionStatus
+from verification.decisions.notices import credit_results
 from verification.development.pages import (
     ADDRESSES,
     APPLICANT,
@@ -431,7 +432,9 @@ class Demo:
         for report in list(ready.filter(decisions=None))[:-UNDECIDED]:
             new = NewDecision(DecisionStatus.APPROVED)
             if report.risk_level == RiskLevel.HIGH:
-                new = NewDecision(DecisionStatus.DECLINED, ["ADVERSE_CREDIT"])
+                adverse = credit_results(report).filter(risk_level=RiskLevel.HIGH)
+                code = "ADVERSE_CREDIT" if adverse.exists() else "OWN_CRITERIA"
+                new = NewDecision(DecisionStatus.DECLINED, [code])
             decide(self.client, report.pk, new, maker)
 
     def order_by_file(self) -> None:
