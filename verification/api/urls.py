@@ -51,7 +51,7 @@ urlpatterns = [
 
 START = re.compile(r"/?(api/)?(v\d+/)?")
 PARAMETER = re.compile("<[^>]+>")
-# What may stand for a parameter in an address: an id, or a name with a digit
+# A step of a path that is a value: an id, or a name with a digit
 VALUE = re.compile(r"[0-9a-fA-F-]{32,36}|\w*\d\w*", re.ASCII)
 # The longest path for which a nearest address is looked for
 MAX_PATH = 200
@@ -76,7 +76,7 @@ def _routes(patterns: Iterable[Any]) -> Iterator[str]:
 def nearest_address(path: str) -> str:
     """Return the address that is most like a wrong path, or "".
 
-    It looks at addresses alone and never at objects, so it tells nothing about these.
+    It compares addresses, and reads no objects.
     """
     steps = START.sub("", path[:MAX_PATH], count=1).rstrip("/").split("/")
     text = "/".join("{}" if VALUE.fullmatch(step) else step for step in steps)

@@ -172,8 +172,8 @@ def price_orders(
 def may_reuse(requested: bool | None, subject: Subject) -> bool:
     """Return whether an order reuses earlier results; `requested` may be left out.
 
-    By default the sandbox's reserved numbers do not, so that a test behaves the same
-    each time.
+    By default a subject with a reserved number of the sandbox is checked anew, so that
+    a test behaves the same each time.
     """
     return not reserved_members(subject.members) if requested is None else requested
 
