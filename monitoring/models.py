@@ -27,7 +27,12 @@ from verification.db.encryption import (
     KeyedUUIDField,
 )
 from verification.db.ids import uuid7
-from verification.reports.models import Report, SubjectType, fold_text
+from verification.reports.models import (
+    Report,
+    SubjectType,
+    fold_text,
+    further_ids,
+)
 from verification.reports.queries import Terms, bigint_values
 from workspaces.models import Client, Environment, Workspace
 
@@ -224,6 +229,12 @@ class Rule(models.Model):
     @property
     def is_active(self) -> bool:
         return self.status == RuleStatus.ACTIVE
+
+    @property
+    def subject_ids(self) -> list[UUID]:
+        """The ids of all identifying numbers of the subject; the first is its own."""
+        further = further_ids(self.workspace_id, self.environment, self.subject)
+        return [self.subject_id, *further]
 
 
 class Run(models.Model):

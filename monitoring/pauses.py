@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -76,50 +76,34 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
     return paused
 
 
-def pause_for_withdrawal(
-    report: Report, is_theirs: Callable[[Rule], bool] = lambda rule: True
-) -> None:
-    """Pause the rules on this report's subject, who withdrew consent.
-
-    `is_theirs` tells them from rules on others whose number a client mistyped.
-    """
-    ids = _pause_for_subject(report, PauseReason.CONSENT_WITHDRAWN, is_theirs)
+def pause_for_withdrawal(rule_ids: Collection[UUID]) -> None:
+    """Pause the rules on a subject who withdrew consent."""
+    _pause_for_subject(rule_ids, PauseReason.CONSENT_WITHDRAWN)
     at = now()
-    for run in locked_reports().filter(_runs_under_way(ids)).order_by("pk"):
+    for run in locked_reports().filter(_runs_under_way(rule_ids)).order_by("pk"):
         account = account_of(run.workspace, run.environment)
         client = Client(run.workspace, account, SUBJECT_ACTOR)
         end_report(client, run, ReportStatus.CANCELLED, "consent withdrawn", at)
 
 
-def pause_for_objection(
-    report: Report, is_theirs: Callable[[Rule], bool]
-) -> QuerySet[Report]:
-    """Pause the rules on this report's subject, who objected.
+def pause_for_objection(rule_ids: Collection[UUID]) -> QuerySet[Report]:
+    """Pause the rules on a subject who objected.
 
-    `is_theirs` tells them from rules on others whose number a client mistyped. Returns
-    the reports of their runs under way, for the caller to cancel.
+    Returns the reports of their runs under way, for the caller to cancel.
     """
-    ids = _pause_for_subject(report, PauseReason.OBJECTION, is_theirs)
-    return Report.objects.filter(_runs_under_way(ids))
+    _pause_for_subject(rule_ids, PauseReason.OBJECTION)
+    return Report.objects.filter(_runs_under_way(rule_ids))
 
 
-def _pause_for_subject(
-    report: Report,
-    reason: PauseReason,
-    is_theirs: Callable[[Rule], bool] = lambda rule: True,
-) -> list[UUID]:
-    """Pause the rules on this report's subject; return their ids.
+def _pause_for_subject(rule_ids: Collection[UUID], reason: PauseReason) -> None:
+    """Pause these rules.
 
-    The rules need a new consent to be resumed, even if they were paused before.
+    They need a new consent to be resumed, even if they were paused before.
     """
-    rules = locked_rules().filter(
-        workspace=report.workspace_id,
-        environment=report.environment,
-        subject_id=report.subject_id,
-    )
-    ids, at = [rule.pk for rule in rules if is_theirs(rule)], now()
+    ids = [rule.pk for rule in locked_rules().filter(pk__in=rule_ids)]
+    at = now()
     if not ids:
-        return ids
+        return
     by_staff = Q(pause_reason=PauseReason.BY_STAFF)
     Rule.objects.filter(pk__in=ids).update(
         status=RuleStatus.PAUSED,
@@ -134,10 +118,9 @@ def _pause_for_subject(
         notified_at=None,
     )
     schedule_message(reason, at)
-    return ids
 
 
-def _runs_under_way(rule_ids: list[UUID]) -> Q:
+def _runs_under_way(rule_ids: Collection[UUID]) -> Q:
     return Q(monitoring_run__rule__in=rule_ids, completed_at__isnull=True)
 
 

@@ -127,7 +127,7 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
         created_at=at,
     )
     set_subject(rule, order)
-    lock_person(rule.subject_id)
+    lock_person(*rule.subject_ids)
     is_stated = request.consent is not None
     require_newer_consent(rule, order.consent, is_stated=is_stated)
     first = order_of(rule, {d.name: d for d in order.definitions}, order.package)

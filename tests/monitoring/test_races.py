@@ -135,7 +135,7 @@ def test_withdrawal_launch_and_comparison_do_not_deadlock(
             if number == 1:
                 return compare_runs(*reversed(ended))
             with transaction.atomic():
-                return pause_for_withdrawal(report)
+                return pause_for_withdrawal([rule.pk for rule in Rule.objects.all()])
 
         assert run_at_once(4, act) == [None] * 4
         assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()

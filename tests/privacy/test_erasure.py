@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,14 @@ from tests.checks.engine import definitions, found, only_result
 from tests.world.clients import HOSTED, Api, erase, erasing_api, person, request_erasure
 from tests.world.clock import let_time_pass
 from tests.world.console import ConsoleVisitor
+from tests.world.corrections import (
+    MISTYPED,
+    REASON,
+    RIGHT,
+    create_wrong_report,
+    dispute,
+    reviewer,
+)
 from tests.world.deliveries import configure_receiver
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
@@ -40,6 +49,7 @@ from verification.payments.provider_events import record_provider_event
 from verification.payments.refunds import send_refunds
 from verification.payments.registry import provider_named
 from verification.privacy import erasure as erasure_module
+from verification.privacy.corrections import correct, rerun, take
 from verification.privacy.erasure import (
     ErasureHeld,
     erase_person,
@@ -55,6 +65,7 @@ from verification.privacy.models import (
     Origin,
     SubjectRequest,
 )
+from verification.privacy.people import fill_further_ids
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
 from verification.providers.base import Unavailable
@@ -756,3 +767,97 @@ def test_person_with_a_thousand_reports_is_erased_within_two_seconds(api: Api):
 
     assert time.monotonic() - begun_at < 2
     assert Erasure.objects.get().report_count == 1_000
+
+
+PIN = "A123456789B"
+
+
+@pytest.fixture
+def chain(api: Api) -> list[str]:
+    """Reports that only their numbers lead to, one after the other."""
+    subjects: list[dict[str, Any]] = [
+        {},
+        {"kraPin": PIN},
+        {"idNumber": None, "kraPin": PIN},
+        {"idNumber": "33333333", "kraPin": PIN},
+        {"idNumber": "33333333"},
+    ]
+    return [
+        api.create(person(**each) | {"checksRequested": ["KRA_PIN"]})["id"]
+        for each in subjects
+    ]
+
+
+@pytest.mark.parametrize("first", range(5))
+def test_person_is_erased_by_every_number(api: Api, chain: list[str], first: int):
+    api.work()
+
+    erasure = erase(api, chain[first])
+
+    assert {str(pk) for pk in erasure.report_ids} == {*chain}
+    assert all(api.report(one)["erasedAt"] for one in chain)
+    assert json.loads(erasure.certificate)["searchedBy"] == ["idNumber", "kraPin"]
+
+
+def test_mistyped_number_leads_to_no_stranger(api: Api, chain: list[str]):
+    """Peter's reports have his own numbers, and one PIN or ID number of Wanjiku's."""
+    peter: dict[str, Any] = {"fullName": "Peter Otieno"}
+    pin, own = {"kraPin": PIN}, {"idNumber": "22222222"}
+    others = [
+        api.create(person(**peter, **each) | {"checksRequested": ["KRA_PIN"]})["id"]
+        for each in ({**own, **pin}, own, {"idNumber": None, **pin})
+    ]
+
+    erasure = erase(api, chain[0])
+
+    assert {str(pk) for pk in erasure.report_ids} == {*chain}
+    assert not any(api.report(one)["erasedAt"] for one in others)
+
+
+def test_rule_of_another_number_is_erased(api: Api, chain: list[str]):
+    rule = create_rule(
+        api, subject=person(idNumber="33333333")["subject"], checkNames=["IDENTITY"]
+    )
+
+    erasure = erase(api, chain[2])
+
+    assert list(map(str, erasure.rule_ids)) == [rule["id"]]
+    assert not Rule.objects.exists()
+
+
+def test_row_of_an_older_version_is_found_once_it_is_filled(api: Api, chain: list[str]):
+    SearchEntry.objects.update(further_ids=None)
+    fill_further_ids()
+    fill_further_ids()
+
+    assert not SearchEntry.objects.filter(further_ids=None).exists()
+    erasure = erase(api, chain[2])
+    assert {str(pk) for pk in erasure.report_ids} == {*chain}
+
+
+def test_hold_under_another_number_refuses_the_erasure(api: Api, chain: list[str]):
+    hold(UUID(chain[2]), "A court asks", now() + timedelta(days=1), by="staff grace")
+
+    with pytest.raises(ErasureHeld):
+        ask(chain[0], Origin.CLIENT, requested_by="key")
+
+
+def test_erasure_reaches_findings_about_another_subject(api: Api):
+    """The PIN of 90000002's holder was typed for Wanjiku, and later corrected."""
+    wrong = create_wrong_report(api)
+    correction = dispute(wrong)
+    take(correction.pk, reviewer())
+    rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+    name = correction.result.finding["details"]["fullName"]
+    correct(correction.pk, reviewer(), REASON)
+    holder = api.create(person(fullName=name, idNumber=MISTYPED))["id"]
+    api.work()
+
+    erase(api, holder)
+
+    assert api.report(wrong)["erasedAt"] is None
+    old = CheckResult.every.get(pk=correction.result_id)
+    assert old.finding["details"] == {"nameMatch": "NO_MATCH"}
+    assert name not in str(old.finding)
+    assert api.report(wrong)["checkResults"][0]["details"]["fullName"]

@@ -116,6 +116,14 @@ def test_spelling_of_number_and_address_makes_no_difference(
     assert answer().outcome == "DONE"
 
 
+def test_person_is_found_by_a_further_number(paying_api: Api):
+    order(paying_api, kraPin="A123456789Z")
+
+    ask("A123456789Z")
+
+    assert answer().outcome == "DONE"
+
+
 def test_each_client_has_one_link(known: Report, paying_api: Api):
     newest = order(paying_api, fullName="Wanjiku Njeri Kamau")
     of_other = order(baobab())

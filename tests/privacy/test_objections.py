@@ -25,6 +25,7 @@ from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
 from verification.privacy.models import Origin, SubjectRequest
 from verification.privacy.objections import object_to_use
+from verification.privacy.people import fill_further_ids
 from verification.reports.models import Report, StatusChange
 from verification.values.local_time import utc_text
 from webhooks.events import envelope
@@ -362,3 +363,40 @@ def test_another_client_cannot_object(api: Api, another_api: Api, ended: str):
 
     assert answer.status_code == 404
     assert not Report.objects.filter(restricted_at__isnull=False).exists()
+
+
+PIN = {"kraPin": "A123456789B"}
+PIN_ALONE = {"idNumber": None, **PIN}
+
+
+@pytest.mark.parametrize(
+    ("objected", "other"), [(PIN, PIN_ALONE), (PIN_ALONE, PIN), ({}, PIN_ALONE)]
+)
+def test_objection_counts_for_every_number(api: Api, objected: Any, other: Any):
+    checks = {"checksRequested": ["KRA_PIN"]}
+    first = api.create(person(**objected) | checks)["id"]
+    further = [
+        api.create(person(**each) | checks)["id"] for each in (PIN, other, PIN_ALONE)
+    ]
+    peter = person(fullName="Peter Otieno", idNumber="22222222", **PIN)
+    stranger = api.create(peter)["id"]
+
+    object_to(api, first)
+
+    assert all(api.report(one)["restrictedAt"] for one in further)
+    assert api.report(stranger)["restrictedAt"] is None
+    problem = api.refused("/reports", {"reports": [person(**other) | checks]})
+    assert problem["errors"][0]["code"] == "consent-required"
+    api.create(person(**other) | checks | {"consent": newer_consent()})
+    api.create(person(idNumber="22222222", kraPin="B987654321C"))
+
+
+def test_objection_of_an_older_version_counts_once_it_is_filled(api: Api):
+    checks = {"checksRequested": ["KRA_PIN"]}
+    object_to(api, api.create(person(**PIN) | checks)["id"])
+    SubjectRequest.objects.update(further_ids=None)
+
+    fill_further_ids()
+
+    problem = api.refused("/reports", {"reports": [person(**PIN_ALONE) | checks]})
+    assert problem["errors"][0]["code"] == "consent-required"

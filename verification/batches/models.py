@@ -123,11 +123,11 @@ def purge_uploads() -> int:
 def delete_uploads_about(
     workspace_id: UUID | None,
     environment: str,
-    subject_id: UUID | None,
+    subject_ids: Iterable[UUID],
     before: datetime,
     details: Iterable[dict[str, Any]],
 ) -> int:
-    """Delete the uploads of before this time that may name the subject.
+    """Delete the uploads of before this time that may name a subject.
 
     `details` are members of the subject as reports have them. A number in a file may be
     damaged, or in a column that is not read, so each row is searched for them. Returns
@@ -138,6 +138,7 @@ def delete_uploads_about(
     )
     if not found.exists():
         return 0
+    wanted = set(map(str, subject_ids))
     names: set[frozenset[str]] = set()
     numbers: set[str] = set()
     for members in details:
@@ -146,7 +147,7 @@ def delete_uploads_about(
     ids = [
         one.pk
         for one in found.iterator()
-        if str(subject_id) in one.content["subjects"]
+        if not wanted.isdisjoint(one.content["subjects"])
         or any(_names_one_of(cells, names, numbers) for cells in _rows(one.content))
     ]
     Upload.objects.filter(pk__in=ids).delete()

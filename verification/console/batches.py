@@ -462,7 +462,8 @@ def store_upload(
 
 def _subject_ids(client: Client, rows: Sequence[Row], choice: Choice) -> list[str]:
     """Return the ids of the subjects, to find the upload when one is erased."""
-    where, found = (client.workspace.pk, client.environment), []
+    where = (client.workspace.pk, client.environment)
+    found: list[str] = []
     for row in rows:
         typed = {
             name.removeprefix("subject-"): text
@@ -473,7 +474,7 @@ def _subject_ids(client: Client, rows: Sequence[Row], choice: Choice) -> list[st
         # A faulty row may have a number and no name.
         subject = Subject({"fullName": "?", **typed, **kind})
         if typed:
-            found.append(str(subject.in_workspace(*where).id))
+            found += map(str, subject.in_workspace(*where).ids)
     return found
 
 

@@ -215,6 +215,19 @@ class KeyedUUIDField(models.UUIDField):
         return value
 
 
+class KeyedUUIDsField(ArrayField):
+    """A column for several results of `keyed_uuid`."""
+
+    def deconstruct(self) -> Any:
+        name, _, *rest = super().deconstruct()
+        return name, "django.contrib.postgres.fields.ArrayField", *rest
+
+    @staticmethod
+    def rehashed(value: list[uuid.UUID], keys: Iterable[bytes]) -> list[uuid.UUID]:
+        further = list(keys)
+        return [KeyedUUIDField.rehashed(one, further) for one in value]
+
+
 class KeyedTermsField(ArrayField):
     """Keyed hashes of 64 bits each, by which a row is searched."""
 

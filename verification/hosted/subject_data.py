@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
-from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -151,7 +150,7 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     older_than = _cursor(request)
     # One more than fit on a page, to know whether another follows
     most = subject_data_page.CHECKS_PER_PAGE + 1
-    known = list(islice(access.reports_of(proof_of(visited), older_than), most))
+    known = access.reports_of(proof_of(visited), older_than)[:most]
     shown = subject_data_page.first_page(known)
     context |= {
         "found": [
@@ -191,7 +190,7 @@ def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data as a PDF (PDF/UA), in the language of the page."""
     report = _require_download(visited)
     at = now()
-    known = list(islice(access.reports_of(proof_of(visited)), MAX_REPORTS_IN_PDF + 1))
+    known = access.reports_of(proof_of(visited))
     shown = known[:MAX_REPORTS_IN_PDF]
     found = access.load_reports(shown, at)
     access.record_access(report, RequestKind.ACCESS)
@@ -206,7 +205,7 @@ def json(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the data for programs: the right to portability."""
     report = _require_download(visited)
     at = now()
-    found = access.load_reports(list(access.reports_of(proof_of(visited))), at)
+    found = access.load_reports(access.reports_of(proof_of(visited)), at)
     access.record_access(report, RequestKind.PORTABILITY)
     return HttpResponse(
         orjson.dumps(access.as_json(found, at), option=orjson.OPT_INDENT_2),

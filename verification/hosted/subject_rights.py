@@ -30,7 +30,7 @@ from verification.privacy.erasure import (
 from verification.privacy.joins import ask_to_join, newest_join
 from verification.privacy.models import Erasure, Origin
 from verification.privacy.objections import object_to_use
-from verification.privacy.people import Person
+from verification.privacy.people import Person, is_held
 from verification.reports.status import SUBJECT_ACTOR
 
 
@@ -96,7 +96,7 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 def held(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Say that a hold of staff keeps the reports, without its reason."""
     report = visited.consent.report
-    if not Person.of(report, proof_of(visited)).is_held():
+    if not is_held(Person.of(report, proof_of(visited)).find().reports):
         return subject_pages.redirect(visited.consent.pk)
     return render_page(request, "data/held", data_context(visited))
 

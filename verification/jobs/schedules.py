@@ -44,6 +44,7 @@ SCHEDULES = {
     "verification.privacy.erasure.resume_erasures": 1,
     "verification.privacy.erasure.sweep_erasures": 1,
     "verification.privacy.replay.replay_unknown": 60,
+    "verification.privacy.people.fill_further_ids": 5,
     "webhooks.delivery.send_due_deliveries": 1,
     "verification.notifications.delivery.send_due_notifications": 1,
     "verification.notifications.outbox.purge_recipients": 60,

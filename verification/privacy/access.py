@@ -6,15 +6,13 @@ The JSON is for other programs (portability); docs/consent.md describes its memb
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import count
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
 
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
@@ -29,7 +27,7 @@ from verification.privacy.models import (
     Outcome,
     RequestKind,
 )
-from verification.privacy.people import Proof
+from verification.privacy.people import Person, Proof
 from verification.privacy.requests import answer_request, open_request
 from verification.privacy.retention import kept_until
 from verification.privacy.strangers import strangers_results, without_stranger
@@ -38,8 +36,6 @@ from verification.reports.status import SUBJECT_ACTOR
 from verification.values.local_time import utc_text
 
 FORMAT = "subject-data/1"
-# Read in parts, as a page shows few of many
-REPORTS_AT_ONCE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,37 +77,22 @@ class SubjectReport:
         return kept_until(report)
 
 
-def reports_of(proof: Proof, older_than: UUID | None = None) -> Iterator[Report]:
-    """Yield the reports that a visitor has proved to be about them, newest first.
+def reports_of(proof: Proof, older_than: UUID | None = None) -> list[Report]:
+    """Return the reports that a visitor has proved to be about them, newest first.
 
-    They are those of the same workspace and environment. An erased report is about
-    nobody, and stands alone. `older_than` is one of them, where a page ended.
+    They are those of the same workspace and environment. `older_than` is one of them,
+    where a page ended.
     """
-    report = proof.report
-    same = Report.objects.filter(
-        workspace=report.workspace_id,
-        environment=report.environment,
-        subject_id=report.subject_id,
-    )
-    found = same.select_related("workspace", "consent").order_by("-created_at", "-id")
-    if last := same.filter(pk=older_than).first() if older_than else None:
-        found = found.filter(
-            Q(created_at__lt=last.created_at)
-            | Q(created_at=last.created_at, id__lt=last.pk)
-        )
-    for first in count(0, REPORTS_AT_ONCE):
-        some = list(found[first : first + REPORTS_AT_ONCE])
-        yield from (other for other in some if proof.covers(other))
-        if len(some) < REPORTS_AT_ONCE:
-            return
+    found = Person.of(proof.report, proof).find().reports
+    ends = [nth for nth, one in enumerate(found, 1) if one.pk == older_than]
+    return found[ends[0] :] if ends else found
 
 
 def is_one_of(proof: Proof, other: Report) -> bool:
     """Return whether the visitor sees `other`, as `reports_of` says."""
-    report = proof.report
-    scope = (report.workspace_id, report.environment, report.subject_id)
-    is_near = scope == (other.workspace_id, other.environment, other.subject_id)
-    return is_near and proof.covers(other)
+    if proof.report == other:
+        return True
+    return proof.covers(other) and other in reports_of(proof)
 
 
 def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:

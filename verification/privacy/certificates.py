@@ -66,6 +66,7 @@ def certify(erasure: Erasure, at: datetime) -> None:
             "erasedAt": utc_text(at),
             "workspace": str(request.workspace_id),
             "environment": request.environment,
+            "searchedBy": sorted(erasure.searched_by),
             "reports": sorted(map(str, erasure.report_ids)),
             "erased": {
                 WORDS[table]: count for table, count in sorted(erasure.counts.items())
@@ -129,6 +130,8 @@ def certificate_pdf(erasure: Erasure, language: str = "en") -> bytes:
         "workspace": one_line(workspace.requester.name) if workspace else "",
         "workspaceId": facts["workspace"],
         "isPlay": facts["environment"] == "sandbox",
+        # Certificates of an older version do not say it.
+        "searchedBy": facts.get("searchedBy", []),
         "reports": facts["reports"],
         "erased": sorted(facts["erased"].items()),
         "operator": facts["operator"],

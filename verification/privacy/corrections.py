@@ -525,9 +525,10 @@ def _corrected_details(correction: Correction) -> KnownSubject | None:
 def _lock_people(correction: Correction) -> set[UUID]:
     """Lock the person of the report, and that of the corrected details, if any."""
     subject = _corrected_details(correction)
-    people = {correction.report.subject_id, subject.id} if subject else set()
-    for subject_id in sorted(people):
-        lock_person(subject_id)
+    if subject is None:
+        return set()
+    people = {*correction.report.subject_ids, *subject.ids}
+    lock_person(*people)
     return people
 
 
@@ -537,7 +538,7 @@ def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> N
     Other results keep the details that they were asked with. Requests that the person
     made on this report, such as an objection, follow them.
     """
-    former = report.subject
+    former, former_ids = report.subject, report.subject_ids
     asked = CheckResult.every.filter(
         report=report, status__in=[ResultStatus.RUNNING, ResultStatus.COMPLETED]
     )
@@ -548,7 +549,8 @@ def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> N
     SubjectRequest.objects.filter(
         report=report, subject_id=report.subject_id, erasure=None
     ).update(subject_id=corrected.id)
-    write_subject(report, Subject(corrected.members), corrected.id)
+    # Results that have asked with the wrong number are found by it.
+    write_subject(report, Subject(corrected.members), corrected.id, former_ids)
     if not new.outdated_details(report.subject):
         new.inputs = None
         new.save(update_fields=["inputs"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
@@ -42,7 +42,13 @@ from verification.privacy.models import (
     StaffErasure,
     SubjectRequest,
 )
-from verification.privacy.people import Person, Proof
+from verification.privacy.people import (
+    Found,
+    Person,
+    Proof,
+    carrying,
+    is_held,
+)
 from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.privacy.requests import (
     AlreadyAnswered,
@@ -50,9 +56,10 @@ from verification.privacy.requests import (
     deadline,
     open_request,
 )
+from verification.privacy.strangers import erase_holder
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
-from verification.reports.status import lock_person, locked_reports
+from verification.reports.status import locked_reports, record_note
 from verification.values.clock import now
 from webhooks.events import event_rows
 from workspaces.ledger import account_of
@@ -61,6 +68,7 @@ from workspaces.models import Client
 logger = logging.getLogger(__name__)
 ACTOR = "erasure"
 TRIGGER = "subject erased"
+NOTE = "holder of a mistyped number erased"
 HELD = "The operator has to keep a report about this person, and has a reason for it."
 # Small enough that nobody waits for the locks of a batch.
 BATCH_SIZE = 200
@@ -122,35 +130,36 @@ def refuse_request(report: Report, origin: Origin, requested_by: str) -> None:
 def _request(
     person: Person, origin: Origin, requested_by: str, report: Report
 ) -> Erasure:
-    lock_person(person.subject_id)
+    found = person.lock()
     # The lock stops an erasure under way, which would end before it is looked for.
     report = locked_reports().get(pk=report.pk)
     if report.erased_at is not None:
         if done := erasure_of(report):
             return done
         raise ReportErased
-    return open_erasure(person, origin, requested_by, report=report)
+    return open_erasure(person, found, origin, requested_by, report=report)
 
 
 def open_erasure(
     person: Person,
+    found: Found,
     origin: Origin,
     requested_by: str,
     *,
     report: Report | None = None,
     staff_erasure: StaffErasure | None = None,
 ) -> Erasure:
-    """Enter an erasure and schedule it; the caller holds `lock_person`.
+    """Enter an erasure and schedule it; the caller holds `Person.lock`.
 
-    It notes what it erases, as the page that shows it may show more later. Returns one
+    It notes what is found, as the page that shows it may show more later. Returns one
     that waits and erases all that this one would. Raises ErasureHeld.
     """
-    reports = {one.pk for one in person.reports()}
-    rules = {one.pk for one in person.rules()}
-    for earlier in _waiting(person.subject_id):
+    reports = {one.pk for one in found.reports}
+    rules = {one.pk for one in found.rules}
+    for earlier in _waiting(found.subject_ids):
         if reports <= {*earlier.report_ids} and rules <= {*earlier.rule_ids}:
             return earlier
-    if person.is_held():
+    if is_held(found.reports):
         raise ErasureHeld
     request = open_request(
         RequestKind.ERASURE,
@@ -160,12 +169,14 @@ def open_erasure(
         workspace=person.workspace,
         environment=person.environment,
         subject_id=person.subject_id,
+        further_ids=found.subject_ids - {person.subject_id},
     )
     erasure = Erasure.objects.create(
         request=request,
         staff_erasure=staff_erasure,
         report_ids=sorted(reports),
         rule_ids=sorted(rules),
+        searched_by=sorted(found.kinds()),
     )
     schedule_job(erase_person, erasure.pk)
     return erasure
@@ -176,15 +187,19 @@ def waiting_erasure(report: Report) -> Erasure | None:
 
     Until the job has looked, that of the client or staff also finds later reports.
     """
-    for erasure in _waiting(report.subject_id):
+    for erasure in _waiting(report.subject_ids):
         is_wide = erasure.request.origin != Origin.SUBJECT and not erasure.found_at
         if is_wide or report.pk in erasure.report_ids:
             return erasure
     return None
 
 
-def _waiting(subject_id: UUID) -> QuerySet[Erasure]:
-    waiting = Erasure.objects.filter(ended_at=None, request__subject_id=subject_id)
+def _waiting(subject_ids: Iterable[UUID]) -> QuerySet[Erasure]:
+    ids = list(subject_ids)
+    waiting = Erasure.objects.filter(
+        Q(request__subject_id__in=ids) | Q(request__further_ids__overlap=ids),
+        ended_at=None,
+    )
     return waiting.select_related("request").order_by("pk")
 
 
@@ -235,6 +250,7 @@ def _carry_out(erasure: Erasure) -> bool:
     _delete_rules(erasure)
     while beat():
         if not _erase_batch(erasure):
+            _erase_from_others(erasure)
             return True
     return False
 
@@ -248,10 +264,13 @@ def _find(erasure: Erasure) -> None:
     is erased before the journal has the ids.
     """
     request = erasure.request
+    further = request.further_ids or []
     of_person = Q(
+        Q(subject_id=request.subject_id)
+        # Before the request, the name decides.
+        | Q(subject_id__in=further, created_at__gte=erasure.created_at),
         workspace=request.workspace_id,
         environment=request.environment,
-        subject_id=request.subject_id,
     )
     if erasure.found_at:
         of_person &= Q(created_at__lte=erasure.found_at)
@@ -293,10 +312,37 @@ def _delete_uploads(erasure: Erasure) -> None:
     delete_uploads_about(
         request.workspace_id,
         request.environment,
-        request.subject_id,
+        _subject_ids(request),
         erasure.found_at or now(),
         (row.subject for row in rows if row.subject),
     )
+
+
+def _subject_ids(request: SubjectRequest) -> list[UUID]:
+    ids = [request.subject_id, *(request.further_ids or [])]
+    return [one for one in ids if one]
+
+
+def _erase_from_others(erasure: Erasure) -> None:
+    """Erase the person from findings about others, where their number was mistyped.
+
+    A visitor of a link has not proved to be the holder of such a number.
+    """
+    request = erasure.request
+    if request.origin == Origin.SUBJECT:
+        return
+    ids = _subject_ids(request)
+    others = Report.objects.filter(
+        carrying(ids),
+        workspace=request.workspace_id,
+        environment=request.environment,
+        erased_at=None,
+    )
+    for report_id in others.values_list("pk", flat=True):
+        with transaction.atomic():
+            report = locked_reports().get(pk=report_id)
+            if erase_holder(report, ids):
+                record_note(report, NOTE, ACTOR, now())
 
 
 @transaction.atomic
@@ -353,7 +399,7 @@ def _end(erasure_id: UUID) -> None:
     SubjectRequest.objects.filter(
         workspace=request.workspace_id,
         environment=request.environment,
-        subject_id=request.subject_id,
+        subject_id__in=_subject_ids(request),
     ).update(details=None)
     with suppress(AlreadyAnswered):
         answer_request(request, Outcome.DONE)

@@ -31,7 +31,7 @@ def hold(report_id: UUID, reason: str, ends_at: datetime, *, by: str) -> Hold:
 
     The locks wait for the retention, and for a request to erase the person.
     """
-    lock_person(Report.objects.values_list("subject_id", flat=True).get(pk=report_id))
+    lock_person(*Report.objects.get(pk=report_id).subject_ids)
     report = locked_reports().get(pk=report_id)
     at = now()
     if report.erased_at is not None:

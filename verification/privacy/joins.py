@@ -47,7 +47,7 @@ def ask_to_join(proof: Proof) -> None:
     The request is answered at once if there are none.
     """
     report, digest = proof.report, address_digest(proof.address)
-    lock_person(report.subject_id)
+    lock_person(*report.subject_ids)
     waits = SubjectRequest.objects.open().filter(report=report, proved_address=digest)
     if proof.is_confirmed or waits.exists():
         return
@@ -81,7 +81,7 @@ def joins() -> QuerySet[SubjectRequest]:
 
 def candidates(report: Report) -> tuple[list[Report], list[Rule]]:
     """Return the reports and rules that a confirmation adds to what a visitor sees."""
-    person = Person.of(report)
+    found = Person.of(report).find()
 
     def is_candidate(row: Report | Rule) -> bool:
         has_address = bool(addresses_of(row.subject or {}))
@@ -89,8 +89,8 @@ def candidates(report: Report) -> tuple[list[Report], list[Rule]]:
         return not has_address and not is_own and may_be_same_person(report, row)
 
     return (
-        [other for other in person.reports() if is_candidate(other)],
-        [rule for rule in person.rules() if is_candidate(rule)],
+        [other for other in found.reports if is_candidate(other)],
+        [rule for rule in found.rules if is_candidate(rule)],
     )
 
 

@@ -18,6 +18,7 @@ from verification.db.encryption import (
     EncryptedJSONField,
     KeyedHashField,
     KeyedUUIDField,
+    KeyedUUIDsField,
 )
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
@@ -85,6 +86,8 @@ class SubjectRequest(models.Model):
     environment = models.CharField(max_length=10, choices=Environment, blank=True)
     # As in `Report.subject_id`; null if it is not known.
     subject_id = KeyedUUIDField(null=True, db_index=True)
+    # The ids of the person's other numbers: of an objection and of an erasure.
+    further_ids = KeyedUUIDsField(models.UUIDField(), null=True)
     # The report whose page or row the request came from.
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="subject_requests"
@@ -130,6 +133,8 @@ class SubjectRequest(models.Model):
                 condition=Q(kind="OBJECTION"),
                 name="objections_of_a_subject",
             ),
+            # Objections and erasures of a person who is known by another number.
+            GinIndex(fields=["further_ids"], name="requests_by_further_ids"),
             # Open requests, for reminders and figures.
             models.Index(
                 fields=["due_at"],
@@ -406,6 +411,10 @@ class Erasure(models.Model):
     # nothing else tells whose these reports were.
     report_ids = ArrayField(models.UUIDField(), default=list, editable=False)
     rule_ids = ArrayField(models.UUIDField(), default=list, editable=False)
+    # The kinds of numbers by which they were found, for the certificate.
+    searched_by = ArrayField(
+        models.CharField(max_length=20), default=list, db_default=[], editable=False
+    )
     # Reports and rules that were made later are of another purpose, and stay.
     found_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -25,6 +25,7 @@ from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.notifications.recipients import address_hash, count_today
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
+from verification.privacy.people import carrying
 from verification.privacy.requests import answer_request, open_request
 from verification.reports.links import ResendTooSoon
 from verification.reports.models import Report, person_identities, subject_id
@@ -134,7 +135,7 @@ def _known_reports(typed: Typed) -> list[tuple[UUID, UUID]]:
     for first in range(0, len(all_ids), SUBJECT_IDS_AT_ONCE):
         ids = all_ids[first : first + SUBJECT_IDS_AT_ONCE]
         reports = Report.objects.filter(
-            subject_id__in=ids, environment=Environment.PRODUCTION, erased_at=None
+            carrying(ids), environment=Environment.PRODUCTION, erased_at=None
         )
         for report in reports.only("subject", "workspace_id", "created_at"):
             address = (report.subject or {}).get(member)

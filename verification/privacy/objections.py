@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -37,12 +36,7 @@ from verification.privacy.requests import answer_request, open_request
 from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
-from verification.reports.status import (
-    lock_orders,
-    lock_person,
-    locked_reports,
-    record_note,
-)
+from verification.reports.status import lock_orders, locked_reports, record_note
 from verification.values.clock import now
 from webhooks.events import event_rows
 from webhooks.models import Event
@@ -68,26 +62,30 @@ def object_to_use(
     ordered since. Raises ReportErased.
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
-    lock_person(report.subject_id)
+    proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
+    person = Person.of(report, proof)
+    person.lock()
     lock_orders(report.workspace_id, report.environment, for_objection=True)
+    # What was ordered before the lock is found as well.
+    found = person.find()
     report.refresh_from_db(fields=["subject_id", "erased_at"])
     if report.erased_at is not None:
         raise ReportErased
-    proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
-    person = Person.of(report, proof)
-    own = [other.pk for other in person.reports()]
-    is_monitored = any(rule.is_active for rule in person.rules())
-    if (earlier := _earlier(person)) and not (is_monitored or _is_used(own)):
+    own = [other.pk for other in found.reports]
+    is_monitored = any(rule.is_active for rule in found.rules)
+    if (earlier := _earlier(report)) and not (is_monitored or _is_used(own)):
         return earlier
     request = open_request(
         RequestKind.OBJECTION,
         origin,
         requested_by=requested_by,
         report=report,
+        further_ids=found.subject_ids - {report.subject_id},
         details={"reason": reason} if reason else None,
     )
     # Rules come before the reports of their runs.
-    runs = pause_for_objection(report, person.has).values_list("pk", flat=True)
+    rules = [rule.pk for rule in found.rules]
+    runs = pause_for_objection(rules).values_list("pk", flat=True)
     _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
@@ -102,11 +100,12 @@ def pause_rules(report: Report) -> None:
     records = ConsentRecord.objects.filter(report=report).order_by("-created_at")
     evidence = [record.evidence or {} for record in records]
     if evidence and evidence[0].get("staff"):
-        pause_for_withdrawal(report, partial(may_be_same_person, report))
+        rules = Person.of(report).find().rules
+        pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])
         return
     channels = filter(None, (each.get("codeSentTo") for each in evidence))
     proof = Proof.of(report, next(channels, ""))
-    pause_for_withdrawal(report, proof.covers)
+    pause_for_withdrawal([r.pk for r in Person.of(report, proof).find().rules])
 
 
 def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
@@ -116,25 +115,33 @@ def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
     as far as the report on whose page they did so still tells.
     """
     # Each order asks, and hardly a subject has objected.
-    if not _have_objected({row.subject_id for row in rows}):
+    ids = sorted({one for row in rows for one in row.subject_ids})
+    if not _have_objected(ids):
         return [None] * len(rows)
     requests = SubjectRequest.objects.filter(
+        Q(subject_id__in=ids) | Q(further_ids__overlap=ids),
         kind=RequestKind.OBJECTION,
         outcome=Outcome.DONE,
-        subject_id__in={row.subject_id for row in rows},
     )
-    by_subject: dict[UUID | None, list[SubjectRequest]] = defaultdict(list)
-    for request in requests.select_related("report").order_by("-received_at"):
-        by_subject[request.subject_id].append(request)
+    by_number: dict[UUID | None, list[SubjectRequest]] = defaultdict(list)
+    for request in requests.select_related("report").order_by("received_at"):
+        for one in {request.subject_id, *(request.further_ids or [])}:
+            by_number[one].append(request)
     return [
-        next(
-            (r.received_at for r in by_subject[row.subject_id] if _is_by(r, row)), None
+        max(
+            (
+                request.received_at
+                for one in row.subject_ids
+                for request in by_number[one]
+                if _is_by(request, row)
+            ),
+            default=None,
         )
         for row in rows
     ]
 
 
-def _have_objected(subject_ids: set[UUID]) -> bool:
+def _have_objected(subject_ids: list[UUID]) -> bool:
     """Return whether one of the subjects has objected, in a statement without the ORM.
 
     Django takes as long to write this query as for the rest of the order.
@@ -142,22 +149,26 @@ def _have_objected(subject_ids: set[UUID]) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             """SELECT FROM privacy_subjectrequest
-            WHERE kind = 'OBJECTION' AND subject_id = ANY(%s) LIMIT 1""",
-            [list(subject_ids)],
+            WHERE kind = 'OBJECTION'
+                AND (subject_id = ANY(%(ids)s) OR further_ids && %(ids)s::uuid[])
+            LIMIT 1""",
+            {"ids": subject_ids},
         )
         return cursor.fetchone() is not None
 
 
 def _is_by(request: SubjectRequest, row: Named) -> bool:
     report = request.report
-    if request.origin != Origin.SUBJECT or report is None or report.erased_at:
+    if report is None or report.erased_at:
+        return True
+    if request.origin != Origin.SUBJECT and request.subject_id == row.subject_id:
         return True
     return may_be_same_person(report, row)
 
 
-def _earlier(person: Person) -> SubjectRequest | None:
+def _earlier(report: Report) -> SubjectRequest | None:
     requests = SubjectRequest.objects.filter(
-        kind=RequestKind.OBJECTION, subject_id=person.subject_id, outcome=Outcome.DONE
+        kind=RequestKind.OBJECTION, subject_id=report.subject_id, outcome=Outcome.DONE
     )
     return requests.order_by("-pk").first()
 

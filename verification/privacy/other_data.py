@@ -155,7 +155,9 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         ACTORS: "taken_by decided_by",
     },
     "privacy_disclosure": {CODES: "channel", ACTORS: "recipient"},
-    "privacy_erasure": {CODES: "report_ids rule_ids counts certificate signature"},
+    "privacy_erasure": {
+        CODES: "report_ids rule_ids searched_by counts certificate signature"
+    },
     "privacy_erasedcount": CODES,
     "privacy_hold": {STAFF: "reason", ACTORS: "held_by released_by"},
     "privacy_journalentry": CODES,
@@ -171,7 +173,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "privacy_subjectrequest": {
         CODES: "kind origin environment outcome",
         # The register shows that a person was answered, also after the erasure.
-        HASHES: "subject_id proved_address",
+        HASHES: "subject_id further_ids proved_address",
         STAFF: "reason",
         ACTORS: "requested_by",
     },

@@ -12,22 +12,30 @@ Two questions, two answers:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
 
 from monitoring.models import Rule
 from verification.consents.decisions import ACCEPTED_LIKENESSES
 from verification.consents.messages import CONTACT_MEMBERS, addresses_of
 from verification.db.encryption import keyed_hash
+from verification.jobs.queue import beat, job
 from verification.notifications.models import Channel
-from verification.privacy.models import Hold, Outcome, SubjectRequest
+from verification.privacy.models import Hold, Outcome, RequestKind, SubjectRequest
 from verification.providers.name_comparison import names_alike
-from verification.reports.models import Report
+from verification.reports.models import IDENTIFIERS, Report, SearchEntry
 from verification.reports.objections import Named
+from verification.reports.status import lock_person
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
+
+FILLED_AT_ONCE = 500
+# The kind of identity of a subject without any number
+NAME = "name"
 
 
 def may_be_same_person(report: Report, other: Named) -> bool:
@@ -51,8 +59,7 @@ def may_be_same_person(report: Report, other: Named) -> bool:
     needs_birth = mine and not theirs and not isinstance(other, Rule)
     if needs_birth and not all(born):
         return False
-    names = report.subject_name, other.subject_name
-    return names[0] == names[1] or names_alike(*names) in ACCEPTED_LIKENESSES
+    return _has_name(report, [other.subject_name])
 
 
 def _addresses(row: Named) -> set[str]:
@@ -121,7 +128,7 @@ def _is_confirmed(report: Report, address: str) -> bool:
     confirmed = SubjectRequest.objects.filter(
         workspace=report.workspace_id,
         environment=report.environment,
-        subject_id=report.subject_id,
+        subject_id__in=report.subject_ids,
         outcome=Outcome.DONE,
         proved_address=address_digest(address),
     )
@@ -133,42 +140,162 @@ def _is_confirmed(report: Report, address: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The rows about a person, and the ids of the numbers that led to them.
+
+    The reports are the newest first, and not erased.
+    """
+
+    reports: list[Report]
+    rules: list[Rule]
+    subject_ids: set[UUID]
+
+    def kinds(self) -> set[str]:
+        """Return the kinds of the numbers; NAME for a subject without any."""
+        return {kind for report in self.reports for kind in _kinds(report)}
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
     """The subject of reports in one workspace and environment.
 
-    Without a `proof` these are all that have the number, for clients and staff. With
-    one, they are what it covers.
+    They are found by every number: a report with an ID number and a PIN leads to those
+    with that PIN alone, and so on. A number that was typed wrong must not lead to
+    somebody else, so the name decides at each step:
+
+    - With a `proof`, the visitor's rows are those that it covers, and their numbers
+      lead on.
+    - Without, clients and staff speak for a number. The rows whose `subject_id` it
+      makes belong, whatever their names, as the client sees them as one subject. Any
+      other row that shares a number belongs if it has the name of `report`, and only
+      the numbers of rows with that name lead on.
+    - Staff may type a number, without a name. All rows that carry it belong; their
+      other numbers lead on if all these rows have one name.
     """
 
     workspace: Workspace
     environment: str
     subject_id: UUID
+    report: Report | None = None
     proof: Proof | None = None
 
     @classmethod
     def of(cls, report: Report, proof: Proof | None = None) -> Person:
-        return cls(report.workspace, report.environment, report.subject_id, proof)
+        scope = report.workspace, report.environment, report.subject_id
+        return cls(*scope, report, proof)
 
-    def has(self, row: Named) -> bool:
-        """Return whether a row with the number is about this person."""
-        return self.proof is None or self.proof.covers(row)
+    def find(self) -> Found:
+        """Return the rows about the person."""
+        reports: dict[UUID, Report] = {}
+        names = {self.report.subject_name} if self.report else set()
+        ids, new = {self.subject_id}, {self.subject_id}
+        while new:
+            rows = [r for r in self._carrying(new) if r.pk not in reports]
+            names = names or {row.subject_name for row in rows}
+            new = set()
+            for row in rows:
+                has_name = _has_name(row, names)
+                if not self._is_theirs(row, has_name=has_name):
+                    continue
+                reports[row.pk] = row
+                if has_name:
+                    new |= _numbers(row) - ids
+            ids |= new
+        newest = sorted(reports.values(), key=lambda one: one.pk, reverse=True)
+        newest.sort(key=lambda one: one.created_at, reverse=True)
+        return Found(newest, self._rules(newest, ids, names), ids)
 
-    def reports(self) -> list[Report]:
-        """Return the reports about the person that are not erased."""
-        rows = self._with_number(Report.objects.filter(erased_at=None))
-        return [report for report in rows if self.has(report)]
+    def lock(self) -> Found:
+        """Lock the person by all their numbers, and return what is found then."""
+        locked: set[UUID] = set()
+        while missing := (found := self.find()).subject_ids - locked:
+            # A number that came meanwhile is locked out of order. If two verbs wait for
+            # each other then, PostgreSQL ends one, and its job or visitor tries again.
+            lock_person(*missing)
+            locked |= missing
+        return found
 
-    def rules(self) -> list[Rule]:
-        return [rule for rule in self._with_number(Rule.objects) if self.has(rule)]
+    def _carrying(self, ids: Collection[UUID]) -> QuerySet[Report]:
+        reports = Report.objects.filter(
+            workspace=self.workspace, environment=self.environment, erased_at=None
+        )
+        related = reports.select_related("workspace", "consent")
+        numbered = related.annotate(further_ids=F("search_entry__further_ids"))
+        return numbered.filter(carrying(ids))
 
-    def is_held(self) -> bool:
-        """Return whether staff hold a report about the person."""
-        reports = [report.pk for report in self.reports()]
-        return Hold.objects.open(now()).filter(report__in=reports).exists()
-
-    def _with_number(self, rows: Any) -> Any:
-        return rows.filter(
+    def _rules(
+        self, reports: Sequence[Report], ids: set[UUID], names: set[str]
+    ) -> list[Rule]:
+        """Return the rules by their first number, and those that ordered a report."""
+        ordered_by = {one.monitoring_id for one in reports if one.monitoring_id}
+        rules = Rule.objects.filter(
+            Q(subject_id__in=ids) | Q(pk__in=ordered_by),
             workspace=self.workspace,
             environment=self.environment,
-            subject_id=self.subject_id,
         )
+        return [
+            rule
+            for rule in rules
+            if self._is_theirs(rule, has_name=_has_name(rule, names))
+        ]
+
+    def _is_theirs(self, row: Report | Rule, *, has_name: bool) -> bool:
+        if self.proof:
+            return self.proof.covers(row)
+        if self.report:
+            return has_name or row.subject_id == self.subject_id
+        return has_name or self.subject_id in _numbers(row)
+
+
+def is_held(reports: Iterable[Report]) -> bool:
+    """Return whether staff hold one of these reports."""
+    ids = [report.pk for report in reports]
+    return Hold.objects.open(now()).filter(report__in=ids).exists()
+
+
+def carrying(ids: Collection[UUID]) -> Q:
+    """Return the condition for reports with one of these numbers, in any place."""
+    entries = SearchEntry.objects.filter(further_ids__overlap=list(ids))
+    # PostgreSQL would read all reports for a subquery beside the other condition.
+    return Q(subject_id__in=ids) | Q(pk__in=list(entries.values_list("pk", flat=True)))
+
+
+def _has_name(row: Named, names: Iterable[str]) -> bool:
+    """Return whether the row's name agrees with all these names."""
+    own = row.subject_name
+    return all(
+        own == name or names_alike(own, name) in ACCEPTED_LIKENESSES for name in names
+    )
+
+
+def _numbers(row: Report | Rule) -> set[UUID]:
+    """Return the ids of all numbers of the row, without decrypting it if possible."""
+    further = getattr(row, "further_ids", None)
+    return {*row.subject_ids} if further is None else {row.subject_id, *further}
+
+
+def _kinds(report: Report) -> set[str]:
+    subject = report.subject or {}
+    return {name for name in IDENTIFIERS if subject.get(name)} or {NAME}
+
+
+@job
+def fill_further_ids() -> None:
+    """Write the further ids of reports and objections of an older version.
+
+    The older version goes on writing such rows until it is replaced.
+    """
+    entries = SearchEntry.objects.filter(further_ids=None)
+    related = entries.select_related("report")
+    while beat() and (some := list(related[:FILLED_AT_ONCE])):
+        for entry in some:
+            entry.further_ids = entry.report.subject_ids[1:]
+        # A correction may have written the row meanwhile.
+        entries.bulk_update(some, ["further_ids"])
+    objections = SubjectRequest.objects.filter(
+        kind=RequestKind.OBJECTION, further_ids=None, report__erased_at=None
+    )
+    for request in objections.select_related("report").iterator():
+        if request.report:
+            request.further_ids = request.report.subject_ids[1:]
+            request.save(update_fields=["further_ids"])

@@ -9,7 +9,7 @@ owner of the workspace that has to answer. It names numbers of requests only.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -52,6 +52,7 @@ def open_request(
     workspace: Workspace | None = None,
     environment: str = "",
     subject_id: UUID | None = None,
+    further_ids: Iterable[UUID] | None = None,
     details: dict[str, Any] | None = None,
     proved_address: bytes | None = None,
     received_at: datetime | None = None,
@@ -72,6 +73,7 @@ def open_request(
         workspace=workspace,
         environment=environment,
         subject_id=subject_id,
+        further_ids=None if further_ids is None else sorted(further_ids),
         report=report,
         details=details,
         proved_address=proved_address,

@@ -23,7 +23,7 @@ from verification.backoffice.approvals import (
 from verification.jobs.queue import job
 from verification.privacy.erasure import ErasureHeld, open_erasure
 from verification.privacy.models import Origin, StaffErasure
-from verification.privacy.people import Person
+from verification.privacy.people import Person, carrying, is_held
 from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.status import lock_person
 from verification.values.clock import now
@@ -63,9 +63,10 @@ def _save(
 ) -> StaffErasure:
     if not people:
         raise StaffErasureRefused("No report or rule is about this person.")
-    if any(person.is_held() for person in people):
+    everything = [person.find() for person in people]
+    if any(is_held(found.reports) for found in everything):
         raise StaffErasureRefused("A report about this person is held.")
-    row.report_count = sum(len(person.reports()) for person in people)
+    row.report_count = sum(len(found.reports) for found in everything)
     row.workspace_count = len({person.workspace.pk for person in people})
     row.reason, row.requested_by, row.requested_by_user = reason, by.name, by.user or 0
     row.save(force_insert=True)
@@ -80,11 +81,12 @@ def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
     people = [Person.of(row.report)] if row.report else _find(row.person or {})
     if row.report and row.report.erased_at:
         raise StaffErasureRefused("The report is erased already.")
-    for person in sorted(people, key=lambda one: one.subject_id):
-        lock_person(person.subject_id)
+    lock_person(*(one for person in people for one in person.find().subject_ids))
+    for person in people:
         try:
             erasure = open_erasure(
                 person,
+                person.find(),
                 Origin.STAFF,
                 row.requested_by,
                 report=row.report,
@@ -147,10 +149,8 @@ def _find(person: Mapping[str, str]) -> list[Person]:
         for environment in Environment.values
         for document in documents
     }
-    reports = Report.objects.filter(subject_id__in=list(known), erased_at=None)
+    reports = Report.objects.filter(carrying(list(known)), erased_at=None)
     rules = Rule.objects.filter(subject_id__in=list(known), created_at__lte=now())
-    found = {
-        *reports.values_list("subject_id", flat=True),
-        *rules.values_list("subject_id", flat=True),
-    }
-    return [Person(*known[subject_id], subject_id) for subject_id in sorted(found)]
+    found = {one for report in reports for one in report.subject_ids}
+    found |= {*rules.values_list("subject_id", flat=True)}
+    return [Person(*known[one], one) for one in sorted(found & {*known})]

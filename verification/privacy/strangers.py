@@ -2,7 +2,8 @@
 
 The client sees such a finding, as it says that the number is not the subject's. The
 subject sees that the number belongs to somebody else, and can dispute it, but not whose
-it is and what the source says about them.
+it is and what the source says about them. When the holder of the number is erased, what
+the subject sees is all that stays.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from verification.checks.models import CheckResult
-from verification.reports.models import IDENTIFIERS, Report
+from verification.reports.models import IDENTIFIERS, Report, Subject, subject_id
+from verification.sources.models import Call
 
 MISMATCH = "NAME_MISMATCH"
 SUMMARY = "This number belongs to somebody else, whose details we do not show."
@@ -54,9 +56,36 @@ def without_stranger(finding: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def asks_with(result: CheckResult, report: Report, numbers: Collection[Number]) -> bool:
-    """Return whether the check asked a source with one of these numbers."""
-    return not _numbers(result, report).isdisjoint(numbers)
+def erase_holder(report: Report, subject_ids: Collection[UUID]) -> int:
+    """Erase what the findings of a locked report say about the holder of a number.
+
+    Results that a correction has replaced are among them. Returns how many findings.
+    """
+    results = CheckResult.every.filter(report=report, finding__isnull=False)
+    every = list(results.select_related("definition"))
+    theirs = strangers_results(every, report)
+    found = []
+    for result in every:
+        if result.pk in theirs and not _ids(result, report).isdisjoint(subject_ids):
+            left = without_stranger(result.finding or {})
+            if result.finding != left:
+                result.finding, result.question = left, None
+                result.save(update_fields=["finding", "question"])
+                found.append(result)
+    Call.objects.filter(result__in=found).update(answer=None)
+    return len(found)
+
+
+def _ids(result: CheckResult, report: Report) -> set[UUID]:
+    """Return the ids that the numbers make with which the check asked."""
+    subject = report.subject or {}
+    kind = {name: subject[name] for name in ("subjectType", "country")}
+    scope = report.workspace_id, report.environment
+    return {
+        subject_id(*scope, identity)
+        for name, value in _numbers(result, report)
+        for identity in Subject({**kind, name: value}).numbers()
+    }
 
 
 def _numbers(result: CheckResult, report: Report) -> set[Number]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -291,8 +291,17 @@ def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> No
     write_subject(report, order.subject, subject_id)
 
 
-def write_subject(report: Report, subject: Subject, subject_id: UUID) -> None:
-    """Save a locked report with this subject, and its search terms."""
+def write_subject(
+    report: Report,
+    subject: Subject,
+    subject_id: UUID,
+    former_ids: Collection[UUID] = (),
+) -> None:
+    """Save a locked report with this subject, and its search terms.
+
+    `former_ids` are of numbers that it is found by as well: results have asked with
+    them.
+    """
     report.subject_id, report.subject = subject_id, subject.members
     report.subject_type, report.country = subject.type, subject.country
     report.subject_name = subject.name
@@ -301,4 +310,6 @@ def write_subject(report: Report, subject: Subject, subject_id: UUID) -> None:
     report.search_entry.delete()
     searchable = [(report.pk, subject, report.reference)]
     rows = search_entry_rows(report.workspace_id, report.environment, searchable)
+    further = {*rows[0]["further_ids"], *former_ids} - {subject_id}
+    rows[0]["further_ids"] = sorted(further)
     insert(Rows(SearchEntry, rows))

@@ -20,6 +20,7 @@ from verification.db.encryption import (
     KeyedHashField,
     KeyedTermsField,
     KeyedUUIDField,
+    KeyedUUIDsField,
     keyed_hash,
     keyed_uuid,
 )
@@ -256,22 +257,42 @@ class Report(models.Model):
             return True
         return None if self.reuse else False
 
+    @property
+    def subject_ids(self) -> list[UUID]:
+        """The ids of all identifying numbers of the subject; the first is its own."""
+        further = further_ids(self.workspace_id, self.environment, self.subject or {})
+        return [self.subject_id, *further]
+
 
 class SearchEntry(models.Model):
     """The search terms of a report, in a row that never changes, nor does its index.
 
     `terms` are 64-bit hashes, keyed by workspace and environment, of every three
-    letters in a row of the name, and of the whole identifiers.
+    letters in a row of the name, and of the whole identifiers. `further_ids` are the
+    ids of the subject's numbers beside the one that makes the report's `subject_id`,
+    and of numbers that a correction has replaced.
     """
 
     report = models.OneToOneField(
         Report, models.CASCADE, primary_key=True, related_name="search_entry"
     )
     terms = KeyedTermsField(models.BigIntegerField())
+    # Null in rows of an older version, until `privacy.people.fill_further_ids` has been
+    # there.
+    further_ids = KeyedUUIDsField(models.UUIDField(), null=True)
 
     class Meta:
         verbose_name_plural = "search entries"
-        indexes = [GinIndex(fields=["terms"], name="search_terms")]
+        indexes = [
+            GinIndex(fields=["terms"], name="search_terms"),
+            # Reports about a person who is known by another number
+            GinIndex(fields=["further_ids"], name="search_further_ids"),
+            models.Index(
+                fields=["report"],
+                condition=Q(further_ids=None),
+                name="search_entries_to_fill",
+            ),
+        ]
 
     def __str__(self) -> str:
         return str(self.report_id)
@@ -332,6 +353,10 @@ class IdempotencyRecord(models.Model):
         return str(self.id)
 
 
+# What makes a subject's id: type, country, the name of a number, the number
+Identity = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A person or company; `members` are those of the API that are known."""
@@ -368,6 +393,7 @@ class Subject:
         scope = (workspace_id, environment, *identity)
         return KnownSubject(
             id=subject_id(workspace_id, environment, identity),
+            further_ids=further_ids(workspace_id, environment, self.members),
             members=self.members,
             identity="\x1f".join(
                 [
@@ -378,16 +404,18 @@ class Subject:
             ),
         )
 
-    def _identity(self) -> tuple[str, ...]:
-        for key in IDENTIFIERS:
-            if value := self.members.get(key):
-                # A number of punctuation alone has an empty normal form.
-                return (
-                    self.type,
-                    self.country,
-                    key,
-                    normalise_identifier(value) or value,
-                )
+    def numbers(self) -> list[Identity]:
+        """Return the identity that each identifying number makes; the first counts."""
+        return [
+            # A number of punctuation alone has an empty normal form.
+            (self.type, self.country, key, normalise_identifier(value) or value)
+            for key in IDENTIFIERS
+            if (value := self.members.get(key))
+        ]
+
+    def _identity(self) -> Identity:
+        if numbers := self.numbers():
+            return numbers[0]
         details = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
         return self.type, self.country, "name", fold_text(self.name), *details
 
@@ -399,6 +427,12 @@ class KnownSubject:
     id: UUID
     members: dict[str, Any]
     identity: str
+    further_ids: list[UUID]
+
+    @property
+    def ids(self) -> list[UUID]:
+        """The ids of all identifying numbers; the first is the subject's own."""
+        return [self.id, *self.further_ids]
 
     def question(self, check: str, inputs: Iterable[str]) -> bytes:
         """Return a hash that is equal for the same check, inputs and subject."""
@@ -406,12 +440,17 @@ class KnownSubject:
         return keyed_hash("question", self.identity, check, *values)
 
 
-Identity = tuple[str, ...]
-
-
 def subject_id(workspace_id: UUID, environment: str, identity: Identity) -> UUID:
     """Return the id that all reports about one person or company share."""
     return keyed_uuid("subject", workspace_id, environment, *identity)
+
+
+def further_ids(
+    workspace_id: UUID, environment: str, members: dict[str, Any]
+) -> list[UUID]:
+    """Return the ids that the subject's numbers beside the first one would make."""
+    further = Subject(members).numbers()[1:]
+    return [subject_id(workspace_id, environment, each) for each in further]
 
 
 def person_identities(country: str, number: str) -> list[Identity]:

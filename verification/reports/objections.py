@@ -31,6 +31,8 @@ class Named(Protocol):
     @property
     def subject_id(self) -> UUID: ...
     @property
+    def subject_ids(self) -> list[UUID]: ...
+    @property
     def subject(self) -> Any: ...
     @property
     def subject_name(self) -> str: ...
@@ -40,9 +42,13 @@ class Named(Protocol):
 class OrderedSubject:
     """The subject of an order, which is no row yet."""
 
-    subject_id: UUID
+    subject_ids: list[UUID]
     subject: dict[str, Any]
     subject_name: str
+
+    @property
+    def subject_id(self) -> UUID:
+        return self.subject_ids[0]
 
 
 # Called with rows; returns when the subject of each objected last, or None.
@@ -64,7 +70,7 @@ def require_newer_consents(
     attested, and none otherwise.
     """
     attested = [
-        (path, OrderedSubject(subject.id, subject.members, name), consent.obtained_at)
+        (path, OrderedSubject(subject.ids, subject.members, name), consent.obtained_at)
         for path, subject, name, consent in orders
         if consent and consent.obtained and consent.obtained_at
     ]

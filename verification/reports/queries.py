@@ -19,7 +19,13 @@ from django.db.models import BigIntegerField, Q, QuerySet, Value
 from verification.db.base import ResultPage, force_custom_plan, read_page
 from verification.db.bulk_insert import Row
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
-from verification.reports.models import Report, SearchEntry, Subject, fold_text
+from verification.reports.models import (
+    Report,
+    SearchEntry,
+    Subject,
+    fold_text,
+    further_ids,
+)
 from verification.values.masking import normalise_identifier
 
 GRAM_LENGTH = 3
@@ -83,7 +89,11 @@ def search_entry_rows(
     """Return rows of SearchEntry for each (report id, subject, reference)."""
     terms = Terms(workspace_id, environment)
     return [
-        {"report_id": report_id, "terms": terms.of(report_id, subject, reference)}
+        {
+            "report_id": report_id,
+            "terms": terms.of(report_id, subject, reference),
+            "further_ids": further_ids(workspace_id, environment, subject.members),
+        }
         for report_id, subject, reference in reports
     ]
 

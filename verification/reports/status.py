@@ -137,15 +137,18 @@ class NotRetryable(StatusRefusal):
     )
 
 
-def lock_person(subject_id: UUID) -> None:
+def lock_person(*subject_ids: UUID) -> None:
     """Let verbs about one person wait for each other until their commit.
 
-    It comes before the locks of rules and reports.
+    Takes the ids of all their numbers, and locks them in one order. It comes before the
+    locks of rules and reports.
     """
+    names = [f"person:{subject_id}" for subject_id in sorted(set(subject_ids))]
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-            [f"person:{subject_id}"],
+            "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) "
+            "FROM unnest(%s::text[]) AS name",
+            [names],
         )
 
 

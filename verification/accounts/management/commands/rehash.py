@@ -14,11 +14,16 @@ from verification.accounts.adapters import SecondFactorAdapter
 from verification.backoffice import models
 from verification.backoffice.models import LookupKey
 from verification.consents.models import Consent, RetiredLink
-from verification.db.encryption import KeyedHashField, KeyedTermsField, KeyedUUIDField
+from verification.db.encryption import (
+    KeyedHashField,
+    KeyedTermsField,
+    KeyedUUIDField,
+    KeyedUUIDsField,
+)
 from verification.payments.models import Payment
 from verification.references.models import Reference
 
-KEYED = KeyedHashField, KeyedTermsField, KeyedUUIDField
+KEYED = KeyedHashField, KeyedTermsField, KeyedUUIDField, KeyedUUIDsField
 LINKS: dict[type[Model], str] = {
     Consent: "consent",
     Payment: "payment",
