@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from monitoring.models import Rule
 from verification.consents.decisions import ACCEPTED_LIKENESSES
@@ -190,16 +190,22 @@ class Person:
         names = {self.report.subject_name} if self.report else set()
         ids, new = {self.subject_id}, {self.subject_id}
         while new:
-            rows = [r for r in self._carrying(new) if r.pk not in reports]
+            rows = [
+                row
+                for row in self._carrying(new)
+                if row.pk not in reports
+                # Not those whose number a correction has replaced.
+                and (row.subject_id in new or not new.isdisjoint(row.subject_ids))
+            ]
             names = names or {row.subject_name for row in rows}
-            new = set()
+            new = set[UUID]()
             for row in rows:
                 has_name = _has_name(row, names)
                 if not self._is_theirs(row, has_name=has_name):
                     continue
                 reports[row.pk] = row
                 if has_name:
-                    new |= _numbers(row) - ids
+                    new |= {*row.subject_ids} - ids
             ids |= new
         newest = sorted(reports.values(), key=lambda one: one.pk, reverse=True)
         newest.sort(key=lambda one: one.created_at, reverse=True)
@@ -219,9 +225,7 @@ class Person:
         reports = Report.objects.filter(
             workspace=self.workspace, environment=self.environment, erased_at=None
         )
-        related = reports.select_related("workspace", "consent")
-        numbered = related.annotate(further_ids=F("search_entry__further_ids"))
-        return numbered.filter(carrying(ids))
+        return reports.select_related("workspace", "consent").filter(carrying(ids))
 
     def _rules(
         self, reports: Sequence[Report], ids: set[UUID], names: set[str]
@@ -244,7 +248,7 @@ class Person:
             return self.proof.covers(row)
         if self.report:
             return has_name or row.subject_id == self.subject_id
-        return has_name or self.subject_id in _numbers(row)
+        return has_name or self.subject_id in row.subject_ids
 
 
 def is_held(reports: Iterable[Report]) -> bool:
@@ -266,12 +270,6 @@ def _has_name(row: Named, names: Iterable[str]) -> bool:
     return all(
         own == name or names_alike(own, name) in ACCEPTED_LIKENESSES for name in names
     )
-
-
-def _numbers(row: Report | Rule) -> set[UUID]:
-    """Return the ids of all numbers of the row, without decrypting it if possible."""
-    further = getattr(row, "further_ids", None)
-    return {*row.subject_ids} if further is None else {row.subject_id, *further}
 
 
 def _kinds(report: Report) -> set[str]:
