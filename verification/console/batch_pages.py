@@ -230,8 +230,7 @@ def show(place: Place, batch: UUID) -> HttpResponse:
     if ordered:
         if place.posted is None:
             return _show_progress(place, ordered)
-        done = _("You had sent this already: it was ordered once, and this is it.")
-        return place.to("reports-batch", success=done, batch=ordered.pk)
+        return _to_ordered(place, ordered.pk)
     # Only the member who has sent the file sees its rows.
     kept = _uploads(place).get(pk=batch)
     require_present(place.member, Permission.ORDER)
@@ -378,7 +377,7 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     if opened.sheet.hidden_rows and "hidden" not in place.posted:
         is_confirmed = False
     if not is_confirmed:
-        return _show_upload(place, kept, UNCONFIRMED)
+        return _show_unconfirmed(place, kept)
 
     def record(batch: Batch) -> None:
         """Write the trail. Raises NotAllowed if the member's role was taken."""
@@ -396,7 +395,7 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
             also=record,
         )
     except FileOrdered:
-        return _show_upload(place, kept, UNCONFIRMED)
+        return _show_unconfirmed(place, kept)
     except InvalidRequest:
         # It became wrong at this moment: the page says how.
         return _show_upload(place, kept)
@@ -409,6 +408,18 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
         return place.to("reports-batches", success=wait)
     done = _("The drafts are saved.") if draft else _("All rows are ordered.")
     return place.to("reports-batch", success=done, batch=kept.pk)
+
+
+def _show_unconfirmed(place: Place, kept: Upload) -> HttpResponse:
+    """Ask for what the member has to confirm, or lead on if a double click ordered."""
+    if Batch.objects.filter(pk=kept.pk).exists():
+        return _to_ordered(place, kept.pk)
+    return _show_upload(place, kept, UNCONFIRMED)
+
+
+def _to_ordered(place: Place, batch: UUID) -> HttpResponse:
+    done = _("You had sent this already: it was ordered once, and this is it.")
+    return place.to("reports-batch", success=done, batch=batch)
 
 
 def _show_progress(place: Place, batch: Batch) -> HttpResponse:
