@@ -453,7 +453,11 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
         return _show_launch(place, found)
     if is_too_often(place):
         return too_often(place)
-    drafts = [one.pk for one in quote_launches(place.client, found.report_ids).drafts]
+    quoted = quote_launches(place.client, found.report_ids)
+    drafts = [draft.pk for draft in quoted.drafts]
+    if not (drafts or quoted.refused):
+        none = _("No draft of this file is left.")
+        return place.to("reports-batch", success=none, batch=found.pk)
     if not drafts:
         return _show_launch(place, found)
     try:
@@ -471,9 +475,6 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
 
 def _show_launch(place: Place, batch: Batch, error: str | Promise = "") -> HttpResponse:
     quoted = quote_launches(place.client, batch.report_ids)
-    if not (quoted.drafts or quoted.refused):
-        none = _("No draft of this file is left.")
-        return place.to("reports-batch", success=none, batch=batch.pk)
     rows = dict(zip(batch.report_ids, batch.row_numbers, strict=True))
     shown = {
         "batch": batch,
