@@ -26,6 +26,9 @@ from verification.golive.inspection import InspectedFile
 from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.privacy.corrections import open_correction
+from verification.privacy.joins import ask_to_join, joins
+from verification.privacy.people import Proof
+from verification.reports.models import Report
 from webhooks.models import Delivery
 from workspaces import members
 from workspaces.models import Role
@@ -89,6 +92,7 @@ TABLE = {
     "corrections": (ALL, None),
     "corrections-detail": (ALL, MANAGERS),
     "corrections-document": (MANAGERS, None),
+    "corrections-join": (ALL, MANAGERS),
     "corrections-run": (MANAGERS, MANAGERS),
     "corrections-take": (None, MANAGERS),
     "figures": (ALL, None),
@@ -158,7 +162,8 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
     file = UploadedFile("id.pdf", InspectedFile("application/pdf", pdf()))
     correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
     members.invite(owner.member, "new@people.test", Role.VIEWER)
-    api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})
+    hosted = api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})["id"]
+    ask_to_join(Proof(Report.objects.get(pk=hosted), "wanjiku@kamau.test"))
     declined = api.create(person(idNumber="33333333"))["id"]
     api.work()
     notice = decide(deciding_api(api), declined)["notice"]
@@ -194,6 +199,7 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
         "number": 1,
         "delivery": Delivery.objects.order_by("pk")[0].pk,
         "alert": alert.pk,
+        "asked": joins().get().pk,
         "correction": correction.pk,
         "decision": proposed["id"],
         "notice": notice["id"],

@@ -250,7 +250,7 @@ def test_erased_report_has_no_form(subject: Visitor):
 
 
 def test_busy_inspection_asks_to_send_it_again(subject: Visitor):
-    with inspection._slots, inspection._slots:
+    with inspection.DOCUMENTS._slots, inspection.DOCUMENTS._slots:
         answer = send(subject, ("id.pdf", pdf(), "application/pdf"))
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")

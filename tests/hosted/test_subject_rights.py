@@ -184,11 +184,6 @@ def test_link_proves_no_report_without_an_address(
     thief.post("objection")
     assert paying_api.report(str(victim.pk))["restrictedAt"] is None
     assert Rule.objects.get().is_active
-    thief.page = thief.page.removesuffix("data/")
-    thief.post("withdraw", reason="")
-    assert paying_api.report(thief.report_id)["consentState"]["status"] == "WITHDRAWN"
-    assert Rule.objects.get().is_active
-    thief.page += "data/"
     thief.post("delete")
     run_job()
     assert paying_api.report(thief.report_id)["erasedAt"] is not None

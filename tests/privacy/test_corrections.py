@@ -217,9 +217,9 @@ def test_disputed_finding_is_not_reused(api: Api):
     report_id = create_wrong_report(api)
     correction = dispute(report_id)
 
-    again = api.report(create_wrong_report(api))
+    again = api.report(create_wrong_report(api, reuse=True))
     withdraw(correction.pk)
-    third = api.report(create_wrong_report(api))
+    third = api.report(create_wrong_report(api, reuse=True))
 
     assert [again["checkResults"][0]["reused"], third["checkResults"][0]["reused"]] == [
         False,
@@ -435,7 +435,7 @@ def test_other_results_say_that_they_asked_with_former_details(api: Api, owner):
         ).pages
     )
     assert "Asked before details were corrected: ID number" in " ".join(text.split())
-    again = create_wrong_report(api, checksRequested=["CRB_SCORE"])
+    again = create_wrong_report(api, checksRequested=["CRB_SCORE"], reuse=True)
     assert api.report(again)["checkResults"][0]["reused"] is False
 
 
@@ -443,7 +443,7 @@ def test_result_with_corrected_details_is_reused(api: Api):
     correct_number(api)
 
     item = person(idNumber=RIGHT, email="wanjiku@kamau.test")
-    again = api.create({**item, "checksRequested": ["IDENTITY"]})["id"]
+    again = api.create({**item, "checksRequested": ["IDENTITY"], "reuse": True})["id"]
     api.work()
 
     assert api.report(again)["checkResults"][0]["reused"] is True
@@ -564,7 +564,7 @@ def test_superseded_finding_is_never_reused(api: Api):
     run_again(api, first, idNumber=RIGHT)
     correct(first.pk, reviewer(), REASON)
 
-    again = api.report(create_wrong_report(api))
+    again = api.report(create_wrong_report(api, reuse=True))
 
     assert again["checkResults"][0]["reused"] is False
 
@@ -574,7 +574,7 @@ def test_corrected_finding_of_the_same_details_is_reused(api: Api):
     row = run_again(api, first)
     correct(first.pk, reviewer(), REASON)
 
-    again = api.report(create_wrong_report(api))
+    again = api.report(create_wrong_report(api, reuse=True))
 
     evidence = again["checkResults"][0]["evidence"]
     assert evidence["reusedFromResultId"] == str(row.pk)
@@ -582,7 +582,7 @@ def test_corrected_finding_of_the_same_details_is_reused(api: Api):
 
 def test_reports_with_the_same_finding_are_listed(api: Api):
     first = create_wrong_report(api)
-    second = create_wrong_report(api)
+    second = create_wrong_report(api, reuse=True)
     correction = dispute(second)
 
     (other,) = corrections.results_with_same_finding(correction.result)
@@ -593,12 +593,13 @@ def test_reports_with_the_same_finding_are_listed(api: Api):
 
 def test_correcting_a_reused_finding_ends_the_reuse_of_its_origin(api: Api):
     create_wrong_report(api)
-    correction = take(dispute(create_wrong_report(api)).pk, reviewer())
+    again = create_wrong_report(api, reuse=True)
+    correction = take(dispute(again).pk, reviewer())
     run_again(api, correction, idNumber=RIGHT)
 
     correct(correction.pk, reviewer(), REASON)
 
-    again = api.report(create_wrong_report(api))
+    again = api.report(create_wrong_report(api, reuse=True))
     assert again["checkResults"][0]["reused"] is False
 
 

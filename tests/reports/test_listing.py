@@ -126,7 +126,7 @@ def test_list_is_newest_first(api: Api):
         ({"from": "2026-02-30"}, "invalid-format"),
         ({"from": ""}, "required"),
         ({"to": "2026-1-1"}, "invalid-format"),
-        ({"to": "2026-01-01T00:00:00Z"}, "too-long"),
+        ({"to": "2026-01-01T00:00:00Z"}, "invalid-format"),
         ({"search": ""}, "required"),
         ({"search": "  "}, "required"),
         ({"search": "x" * 201}, "too-long"),

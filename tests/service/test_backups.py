@@ -105,9 +105,14 @@ def back_up(service: Service, folder: Path) -> Path:
 
 
 def test_backup_is_restored_with_every_row(
-    backup: Path, elsewhere: Elsewhere, tmp_path: Path
+    service: Service, client: Client, elsewhere: Elsewhere, tmp_path: Path
 ) -> None:
-    (backup / "documents" / "sealed").write_bytes(b"of the backup")
+    order_ready(client)
+    document = Path(service.environment["DATA_DIR"]) / "documents" / "sealed"
+    document.parent.mkdir(exist_ok=True)
+    document.write_bytes(b"of the backup")
+    backup = back_up(service, tmp_path)
+    document.unlink()
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "sealed").write_bytes(b"newer")
 

@@ -20,7 +20,6 @@ from monitoring.pauses import pause_for_objection, pause_for_withdrawal
 from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
 from verification.consents.decisions import STOPPABLE_STATUSES
-from verification.consents.models import ConsentRecord
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import close_cases
 from verification.decisions.decide import take_back_outdated
@@ -94,18 +93,11 @@ def object_to_use(
 def pause_rules(report: Report) -> None:
     """Pause the rules on the person who withdraws the consent of this report.
 
-    Staff withdraw for a person whom they know. Others have proved the address to which
-    the code of their decision went.
+    Who withdraws has proved no more than that report. A pause shows nothing and ends
+    with a newer consent, so it reaches all rules that may be about the same person.
     """
-    records = ConsentRecord.objects.filter(report=report).order_by("-created_at")
-    evidence = [record.evidence or {} for record in records]
-    if evidence and evidence[0].get("staff"):
-        rules = Person.of(report).find().rules
-        pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])
-        return
-    channels = filter(None, (each.get("codeSentTo") for each in evidence))
-    proof = Proof.of(report, next(channels, ""))
-    pause_for_withdrawal([r.pk for r in Person.of(report, proof).find().rules])
+    rules = Person.of(report).find().rules
+    pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])
 
 
 def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
