@@ -103,8 +103,21 @@ def test_text_that_is_no_json_is_refused_with_its_place(api: Api, text: str):
         ),
         (
             {"subject/country": "Atlantis"},
-            "reports[1].subject.country must be a country code of two capital letters; "
+            "reports[1].subject.country must be a country code of two capital letters, "
             "such as KE.",
+        ),
+        (
+            {"subject/idNumber": "31234561.0"},
+            "reports[1].subject.idNumber must be in the form of country KE: 1 to 9 "
+            "digits.",
+        ),
+        (
+            {"subject/registrationNumber": "PVT-1"},
+            "reports[1].subject.registrationNumber is for a company only.",
+        ),
+        (
+            {"consent": None, "checksRequested": ["IDENTITY", "CRB_SCORE"]},
+            "reports[1].consent is needed for IDENTITY, CRB_SCORE.",
         ),
         (
             {"checksRequested": ["IDENTITY", "IDENTITY"], "purpose": 1},
@@ -130,6 +143,19 @@ def test_time_in_place_of_a_date_is_refused_with_the_form(api: Api):
         "The parameter from must be a date without a time, as YYYY-MM-DD, such as "
         "2026-01-31."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "beginning"),
+    [
+        ("page", "x", "The parameter page must be an integer."),
+        ("limit", "5", "The parameter limit is not known; known here: from, "),
+    ],
+)
+def test_wrong_parameter_is_named_once(api: Api, name, value, beginning):
+    detail = api.get("/reports", **{name: value}).json()["detail"]
+
+    assert detail.startswith(beginning)
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def _parameter_errors(
 ) -> Iterator[MemberError]:
     if name not in allowed:
         known = f"known here: {', '.join(allowed)}" if allowed else "none is known here"
-        detail = f"The parameter is not known; {known}."
+        detail = f"This is not known; {known}."
         yield MemberError("unknown-parameter", detail, parameter=name)
     elif len(values) > 1:
         yield MemberError("duplicate", "The parameter is repeated.", parameter=name)
@@ -261,7 +261,7 @@ def body_of(request: Request) -> dict[str, Any]:
 def _digits(value: Any) -> Any:
     """Refuse integers that only Python reads, such as `1_0`."""
     if isinstance(value, str) and not re.fullmatch("-?[0-9]+", value):
-        raise formats.format_error("invalid-type", "An integer is needed")
+        raise formats.format_error("invalid-type", "This must be an integer")
     return value
 
 

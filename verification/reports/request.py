@@ -635,7 +635,7 @@ def _foreign_member_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
     for member in members:
         if subject.get(member) is not None:
             yield Fault(
-                ("subject", member), "not-allowed-here", f"{member} is for {owner}."
+                ("subject", member), "not-allowed-here", f"This is for {owner} only."
             )
 
 
@@ -720,7 +720,7 @@ def find_number_faults(subject: Json, known: Collection[str] = ()) -> Iterator[F
         home = shape_of(member, HOME_COUNTRY) or shape
         is_reserved_here = member in reserved and home.fits(value)
         if not (shape.fits(value) or is_reserved_here):
-            detail = f"{member} of {country} has another form: {shape.form}."
+            detail = f"This must be in the form of country {country}: {shape.form}."
             yield Fault(("subject", member), "invalid-format", detail)
 
 
@@ -743,7 +743,7 @@ def _consent_faults(
             yield Fault(
                 ("consent",),
                 "consent-required",
-                f"{', '.join(names)} needs the subject's consent.",
+                f"This is needed for {', '.join(names)}.",
             )
     elif consent.get("mode") == Consent.Mode.SERVICE_HOSTED:
         for member in ATTESTED_MEMBERS:

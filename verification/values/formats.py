@@ -117,9 +117,9 @@ def country(value: str) -> str:
         meant = pycountry.countries.lookup(value[:100]).alpha_2
     except LookupError:
         meant = ""
-    hint = f"write {meant}" if meant else "such as KE"
+    hint = f"; write {meant}" if meant else ", such as KE"
     raise format_error(
-        "invalid-choice", f"This must be a country code of two capital letters; {hint}"
+        "invalid-choice", f"This must be a country code of two capital letters{hint}"
     )
 
 
