@@ -475,7 +475,7 @@ def test_hidden_rows_are_ordered_only_if_the_member_confirms_it(sender):
 
     page = sender.send(saved(workbook), "people.xlsx")
 
-    assert "These rows are hidden in the file, and belong to the order: 3." in page
+    assert "These rows are hidden in the file: 3. They are part of the order:" in page
     assert "Nothing was ordered. Read" in sender.press("order")
     assert not Report.objects.exists()
     sender.press("order", hidden="on")
