@@ -145,6 +145,12 @@ def test_time_in_place_of_a_date_is_refused_with_the_form(api: Api):
     )
 
 
+def test_fault_of_an_operation_keeps_its_subject(api: Api):
+    problem = api.patch("/monitoring/alerts/read-all", {"a": 1}).json()
+
+    assert problem["detail"] == "a: This operation takes no members."
+
+
 @pytest.mark.parametrize(
     ("name", "value", "beginning"),
     [

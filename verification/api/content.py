@@ -248,7 +248,7 @@ def _parameter_errors(
         detail = f"This is not known; {known}."
         yield MemberError("unknown-parameter", detail, parameter=name)
     elif len(values) > 1:
-        yield MemberError("duplicate", "The parameter is repeated.", parameter=name)
+        yield MemberError("duplicate", "This is repeated.", parameter=name)
     elif INVALID_CHARACTERS.search(values[0]):
         yield MemberError("invalid-format", "The value has a NUL.", parameter=name)
 

@@ -201,9 +201,9 @@ def validation_failed(errors: Sequence[MemberError]) -> Problem:
     Its detail is the first error with its place, as a log may show nothing else.
     """
     first = errors[0]
-    # The subject of an error that begins with "This" is its place.
     text = f": {first.detail}"
-    if first.detail.startswith("This "):
+    # The place is what such an error calls "This". "This operation" is something else.
+    if re.match("This (is|must|has) ", first.detail):
         text = first.detail.removeprefix("This")
     detail = f"{first.place}{text}"
     if more := len(errors) - 1:

@@ -729,7 +729,7 @@ def _reserved_number_faults(subject: Json) -> Iterator[Fault]:
         yield Fault(
             ("subject", member),
             "not-allowed-here",
-            "This number is reserved for the sandbox; use a test key.",
+            "This is a reserved number of the sandbox; use a test key.",
         )
 
 
