@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -20,16 +21,24 @@ from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
 from tests.golive.files import pdf
 from tests.world.clients import Api, erase, person, request_erasure
-from tests.world.corrections import create_wrong_report, dispute
+from tests.world.corrections import (
+    MISTYPED,
+    REASON,
+    RIGHT,
+    create_wrong_report,
+    dispute,
+    reviewer,
+)
 from tests.world.rules import create_rule
 from verification.backups.archive import copy_documents, restore_documents
+from verification.checks.models import CheckResult
 from verification.golive.documents import store
 from verification.privacy import erasure as erasures
 from verification.privacy import journal
-from verification.privacy.corrections import withdraw
+from verification.privacy.corrections import correct, rerun, take, withdraw
 from verification.privacy.erasure import erase_person
 from verification.privacy.holds import hold, release
-from verification.privacy.models import Erasure, RetentionRun
+from verification.privacy.models import Correction, Erasure, RetentionRun
 from verification.privacy.replay import replay_unknown
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
@@ -78,6 +87,43 @@ def test_restored_person_is_erased_again(api: Api, ended: str):
     assert (again.pk, again.number) == (erasure.pk, erasure.number)
     assert again.certificate
     assert replay() == "0 files of the journal replayed.\n"
+
+
+def test_replay_erases_findings_about_others_by_every_number(api: Api):
+    """The second number of the erased person was typed for Wanjiku, and corrected."""
+    pin = "A123456789B"
+    wrong = create_wrong_report(api)
+    correction = dispute(wrong)
+    take(correction.pk, reviewer())
+    rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    api.work()
+    name = correction.result.finding["details"]["fullName"]
+    correct(correction.pk, reviewer(), REASON)
+    by_pin = {**person(fullName=name, idNumber=None, kraPin=pin)}
+    both = {**person(fullName=name, idNumber=MISTYPED, kraPin=pin)}
+    made, _ = (
+        api.create({**one, "checksRequested": ["KRA_PIN"]})["id"]
+        for one in (by_pin, both)
+    )
+    api.work()
+    with restored():
+        certified = json.loads(erase(api, made).certificate)
+        assert name not in str(found_first(correction))
+    assert name in str(found_first(correction))
+
+    replay()
+
+    assert name not in str(found_first(correction))
+    assert api.report(wrong)["erasedAt"] is None
+    assert (
+        json.loads(Erasure.objects.get().certificate)["searchedBy"]
+        == (certified["searchedBy"])
+    )
+
+
+def found_first(correction: Correction) -> dict[str, Any]:
+    finding: dict[str, Any] = CheckResult.every.get(pk=correction.result_id).finding
+    return finding
 
 
 def test_job_replays_without_the_operator(api: Api, ended: str):
@@ -240,11 +286,13 @@ def test_files_name_nobody(api: Api, ended: str, documents: Path):
         "environment",
         "erasure",
         "foundAt",
+        "further",
         "origin",
         "reports",
         "request",
         "requestedAt",
         "rules",
+        "searchedBy",
         "subject",
         "workspace",
     }

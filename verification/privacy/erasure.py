@@ -447,6 +447,8 @@ def restore_erasure(entry: dict[str, Any]) -> None:
             "workspace_id": UUID(entry["workspace"]),
             "environment": entry["environment"],
             "subject_id": UUID(entry["subject"]),
+            # Files of version 1.0.0 name one number only.
+            "further_ids": list(map(UUID, entry.get("further", []))),
             "requested_by": "journal",
             "received_at": received_at,
             "due_at": deadline(RequestKind.ERASURE, received_at),
@@ -458,6 +460,7 @@ def restore_erasure(entry: dict[str, Any]) -> None:
             "request": request,
             "report_ids": list(map(UUID, entry["reports"])),
             "rule_ids": list(map(UUID, entry["rules"])),
+            "searched_by": entry.get("searchedBy", []),
             "found_at": datetime.fromisoformat(entry["foundAt"]),
             "created_at": received_at,
         },

@@ -41,6 +41,8 @@ def write_erasure(erasure: Erasure) -> None:
             "workspace": str(request.workspace_id),
             "environment": request.environment,
             "subject": str(request.subject_id),
+            "further": sorted(map(str, request.further_ids or [])),
+            "searchedBy": sorted(erasure.searched_by),
             "requestedAt": utc_text(erasure.created_at),
             "foundAt": utc_text(erasure.found_at or erasure.created_at),
             "reports": sorted(map(str, erasure.report_ids)),
