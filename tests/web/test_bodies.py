@@ -73,7 +73,19 @@ def test_key_has_room_that_a_made_up_key_does_not_get(transactional_db, workspac
     assert keys.is_well_formed(made_up)
     assert limit_by_key(made_up) == STRANGER
     known = limit_by_key(text)
-    assert (known.size, known.room) == (2 * MIB, Room.KEYS)
+    assert (known.size, known.room) == (2 * MIB, Room.SANDBOX)
+
+
+def test_key_of_the_sandbox_takes_no_room_of_production(transactional_db, workspace):
+    """Everybody who signs up gets one."""
+    rooms = {
+        environment: limit_by_key(
+            keys.issue(workspace, environment=environment, name="a", force=True)[1]
+        ).room
+        for environment in ("sandbox", "production")
+    }
+
+    assert rooms == {"sandbox": Room.SANDBOX, "production": Room.KEYS}
 
 
 def test_revoked_key_is_a_stranger(transactional_db, workspace):

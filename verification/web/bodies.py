@@ -1,8 +1,9 @@
 """Limits of requests' bodies, by route and by client.
 
 The gate asks before it reads (`gateway.py`). A key or session counts if the database
-knows it: anybody can make up a key with a right checksum. The body of an unknown client
-has the limit of a hosted form, even where a known client may send more.
+knows it: anybody can make up a key with a right checksum. Anybody can sign up for a key
+of the sandbox, so these have a room of their own. The body of an unknown client has the
+limit of a hosted form, even where a known client may send more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from verification.hosted.subject_data import subject_pages
 from verification.web.gateway import BodyLimit, Environ, Room
 from verification.web.request import bearer_token, client_address, is_api
 from workspaces import keys
+from workspaces.models import Environment
 from workspaces.rate_limits import network_of
 
 EVENT_PATH = "/api/v1/webhooks/payment-provider"
@@ -74,7 +76,9 @@ def _limit_by_key(request: HttpRequest) -> BodyLimit | Callable[[], BodyLimit]:
     if not keys.is_well_formed(token):
         return _stranger(request)
     digest = keys.digest(token)
-    known = BodyLimit(settings.MAX_BODY_BYTES, Room.KEYS, digest.hex())
+    is_test = token.startswith(keys.PREFIXES[Environment.SANDBOX])
+    room = Room.SANDBOX if is_test else Room.KEYS
+    known = BodyLimit(settings.MAX_BODY_BYTES, room, digest.hex())
     if _known.get(digest, 0) > time.monotonic():
         return known
 

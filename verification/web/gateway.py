@@ -96,6 +96,8 @@ class Room(StrEnum):
     """The clients who share a limit for their unfinished bodies."""
 
     KEYS = "keys"
+    # Keys that everybody gets who signs up.
+    SANDBOX = "sandbox"
     # Members, staff, and subjects on their pages.
     PEOPLE = "people"
     PROVIDERS = "providers"
@@ -105,6 +107,7 @@ class Room(StrEnum):
 # Bytes of the bodies that a process holds at one time: of all in a room, and of one.
 ROOM_BYTES = {
     Room.KEYS: (48 * MIB, 24 * MIB),
+    Room.SANDBOX: (24 * MIB, 12 * MIB),
     Room.PEOPLE: (48 * MIB, 24 * MIB),
     Room.PROVIDERS: (16 * MIB, 4 * MIB),
     Room.STRANGERS: (16 * MIB, 2 * MIB),
