@@ -10,7 +10,8 @@ import pytest
 from django.db import connection
 from django.utils.timezone import now
 
-from monitoring.models import Alert, Rule
+from monitoring.alerts import compare_runs
+from monitoring.models import Alert, Baseline, Rule
 from tests.checks.engine import definitions, found, only_result
 from tests.world.clients import HOSTED, Api, erase, erasing_api, person, request_erasure
 from tests.world.clock import let_time_pass
@@ -29,7 +30,13 @@ from tests.world.logs import log_lines as log_lines
 from tests.world.members import create_member
 from tests.world.orders import STATUSES, create_report_with_status, movements
 from tests.world.payments import candidate_item, end_checkout, open_page, payment_of
-from tests.world.rules import CHANGING, create_rule, launch_runs, run_rules
+from tests.world.rules import (
+    CHANGING,
+    create_rule,
+    launch_runs,
+    raise_alert,
+    run_rules,
+)
 from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
 from verification.batches.cells import Cell, Line, Sheet
@@ -861,3 +868,32 @@ def test_erasure_reaches_findings_about_another_subject(api: Api):
     assert old.finding["details"] == {"nameMatch": "NO_MATCH"}
     assert name not in str(old.finding)
     assert api.report(wrong)["checkResults"][0]["details"]["fullName"]
+
+
+def test_erasure_reaches_copies_of_findings_about_another_subject(api: Api):
+    """A rule on Wanjiku has the number of 90000002's holder."""
+    create_rule(api, id_number=MISTYPED)
+    api.work()
+    result = CheckResult.objects.get()
+    run, name = result.report, result.finding["details"]["fullName"]
+    compare_runs(str(run.pk))
+    change = {"checkName": "IDENTITY", "field": "details.fullName", "new": name}
+    rule = Rule.objects.get()
+    told = raise_alert(api, rule, report_id=run.pk, changes=[{**change, "old": "W"}])
+    other = raise_alert(api, rule, report_id=run.pk)
+    both = person(fullName=name, idNumber=MISTYPED, kraPin=PIN)["subject"]
+    by_pin = person(fullName=name, idNumber=None, kraPin=PIN)
+    by_pin["checksRequested"] = ["KRA_PIN"]
+    _, holder = api.create({**by_pin, "subject": both}, by_pin)
+
+    erase(api, holder["id"])
+
+    assert api.report(str(run.pk))["erasedAt"] is None
+    copies = [
+        *Event.objects.filter(report_id=run.pk).values_list("payload", flat=True),
+        *(one.said for one in Baseline.objects.all()),
+        *(one.changes for one in Alert.objects.all()),
+    ]
+    assert Baseline.objects.get().said["details"] == {"nameMatch": "NO_MATCH"}
+    assert Alert.objects.get() == other != told
+    assert name not in str(copies)

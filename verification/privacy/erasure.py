@@ -340,6 +340,8 @@ def _erase_from_others(erasure: Erasure) -> None:
     )
     for report_id in others.values_list("pk", flat=True):
         with transaction.atomic():
+            # Rules come before the reports of their runs.
+            list(locked_rules().filter(runs__report=report_id))
             report = locked_reports().get(pk=report_id)
             if erase_holder(report, ids):
                 record_note(report, NOTE, ACTOR, now())

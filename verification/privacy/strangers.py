@@ -12,9 +12,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
+from monitoring.alerts import snapshot_of
+from monitoring.models import Alert, Baseline
 from verification.checks.models import CheckResult
 from verification.reports.models import IDENTIFIERS, Report, Subject, subject_id
 from verification.sources.models import Call
+from webhooks.models import Attempt, Event
 
 MISMATCH = "NAME_MISMATCH"
 SUMMARY = "This number belongs to somebody else, whose details we do not show."
@@ -59,7 +62,9 @@ def without_stranger(finding: dict[str, Any]) -> dict[str, Any]:
 def erase_holder(report: Report, subject_ids: Collection[UUID]) -> int:
     """Erase what the findings of a locked report say about the holder of a number.
 
-    Results that a correction has replaced are among them. Returns how many findings.
+    Results that a correction has replaced are among them, and so are copies in events,
+    baselines and alerts. The caller has locked the rule of a run, too. Returns how many
+    findings.
     """
     results = CheckResult.every.filter(report=report, finding__isnull=False)
     every = list(results.select_related("definition"))
@@ -73,7 +78,25 @@ def erase_holder(report: Report, subject_ids: Collection[UUID]) -> int:
                 result.save(update_fields=["finding", "question"])
                 found.append(result)
     Call.objects.filter(result__in=found).update(answer=None)
+    if found:
+        _erase_copies(report, found)
     return len(found)
+
+
+def _erase_copies(report: Report, found: Collection[CheckResult]) -> None:
+    """Erase the former findings from events, baselines and alerts of the report."""
+    ids, names = {str(one.pk) for one in found}, {one.name for one in found}
+    events = Event.objects.filter(report_id=report.pk, name=Event.Name.CHECK_COMPLETED)
+    told = [one.pk for one in events if (one.payload or {}).get("checkResultId") in ids]
+    Event.objects.filter(pk__in=told).update(payload=None)
+    Attempt.objects.filter(delivery__event__in=told).update(answer=None)
+    for result in found:
+        for baseline in Baseline.objects.filter(result_id=result.pk):
+            baseline.said = snapshot_of(result)
+            baseline.save(update_fields=["said"])
+    for alert in Alert.objects.filter(report=report):
+        if names & {change["checkName"] for change in alert.changes}:
+            alert.delete()
 
 
 def _ids(result: CheckResult, report: Report) -> set[UUID]:
