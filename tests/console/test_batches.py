@@ -366,6 +366,14 @@ def test_damaged_number_is_put_right_and_shown(sender, damaged):
     assert Report.objects.get().subject["idNumber"] == "31234561"
 
 
+def test_number_that_may_be_a_fraction_is_a_fault(sender):
+    content = xlsx_file(["Full name", "ID number"], ["Wanjiku Kamau", 123.456])
+
+    (found,) = faults(sender.send(content, "people.xlsx"))
+
+    assert found.startswith("Row 2, ID number: Enter the number as on the ID card.")
+
+
 def test_zeros_that_the_length_shows_are_put_back(admin):
     sender = Sender(admin, choice(country="NG"))
 

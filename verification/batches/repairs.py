@@ -13,7 +13,10 @@ INVISIBLE = "Cf"
 # Excel keeps an apostrophe of a cell that became text by a paste.
 APOSTROPHES = "'\u2018\u2019"
 DECIMALS = re.compile(r"([0-9][0-9.,' ]*)[.,]00?")
-GROUPED = re.compile(r"[0-9]{1,3}(?:([., '])[0-9]{3})(?:\1[0-9]{3})*")
+# One point alone may be that of a fraction: 123.456.
+GROUPED = re.compile(
+    r"(?![0-9]+\.[0-9]+$)[0-9]{1,3}(?:([., '])[0-9]{3})(?:\1[0-9]{3})*"
+)
 # A number that lacks more has probably lost something else.
 MOST_ZEROS = 3
 

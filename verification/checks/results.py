@@ -364,8 +364,8 @@ def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows
 def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
     """Return jobs for the decisions about reports that have just ended.
 
-    One puts them into the queue; runs of monitoring have alerts instead, as with
-    policies. After a retry one looks at what was decided before.
+    One job puts them into the queue; runs of monitoring have alerts instead, as with
+    policies. After a retry another job checks the decisions that were made before.
     """
     summaries = list(summaries)
     again = [s.report.pk for s in summaries if s.event and s.runs > len(s.stack)]

@@ -62,7 +62,7 @@ CONSENT_GAPS = {
         "The subject has objected. Edit it with a newer consent."
     ),
 }
-# Without CONSENT_OUTSTANDING, as the gap says more
+# The texts of CONSENT_OUTSTANDING are those of the gap, above.
 LAUNCH_BLOCKERS = {
     "PAYMENT_OUTSTANDING": gettext_lazy("It waits for the payment."),
     "NOT_A_DRAFT": gettext_lazy("It is launched already."),

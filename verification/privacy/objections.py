@@ -93,8 +93,9 @@ def object_to_use(
 def pause_rules(report: Report) -> None:
     """Pause the rules on the person who withdraws the consent of this report.
 
-    Who withdraws has proved no more than that report. A pause shows nothing and ends
-    with a newer consent, so it reaches all rules that may be about the same person.
+    The person has proved that this report is about them, and no more. A pause shows
+    nothing and ends with a newer consent, so it reaches all rules that may
+    be about them.
     """
     rules = Person.of(report).find().rules
     pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])

@@ -194,7 +194,7 @@ class Person:
                 row
                 for row in self._carrying(new)
                 if row.pk not in reports
-                # Not those whose number a correction has replaced.
+                # A report stays out if a correction has replaced the number.
                 and (row.subject_id in new or not new.isdisjoint(row.subject_ids))
             ]
             names = names or {row.subject_name for row in rows}

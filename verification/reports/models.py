@@ -252,7 +252,7 @@ class Report(models.Model):
 
     @property
     def requested_reuse(self) -> bool | None:
-        """What the request says of reuse; None if it leaves it out."""
+        """The `reuse` of the request, or None if the request leaves it out."""
         if self.reuse_requested:
             return True
         return None if self.reuse else False

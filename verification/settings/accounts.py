@@ -62,7 +62,7 @@ MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 # The challenge of any page can be answered at the login, where a passkey counts as both
-# factors: a key that was stolen must never do without its PIN or fingerprint.
+# factors. So a key asks for its PIN or fingerprint each time: a thief has neither.
 MFA_WEBAUTHN_USER_VERIFICATION = "required"
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_FORMS = {
