@@ -14,6 +14,7 @@ from tests.world.decisions import (
     Officer,
     create_ready_report,
     decide,
+    deciding_api,
     demand_second,
 )
 from tests.world.notices import (
@@ -480,6 +481,22 @@ def test_decline_that_counts_gets_a_case_when_its_findings_change(
     assert not Case.objects.filter(closed_at=None).exists()
     told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
     assert (told.recipient, told.context["isDecidedAnew"]) == (EMAIL, True)
+
+
+def test_key_only_proposes_after_a_correction(
+    api: Api, officer: Officer, second: Officer, report_id: str
+):
+    key = deciding_api(api)
+    declined = decide(key, report_id, OTHER)
+    correct(api, report_id)
+
+    proposal = decide(key, report_id, OTHER, replaces=declined["id"])
+
+    assert proposal["state"] == "PENDING"
+    second.confirm(Decision.objects.get(pk=proposal["id"]))
+    # A person has decided on the present findings.
+    again = decide(key, report_id, {"status": "APPROVED"}, replaces=proposal["id"])
+    assert again["state"] == "FINAL"
 
 
 def test_review_stops_the_clock(api: Api, officer: Officer, report_id: str):

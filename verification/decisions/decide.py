@@ -11,7 +11,8 @@ then a member may take it back, and a new decision replaces it.
 
 A decision rests on the completed results of its time (`Decision.result_ids`). When they
 change, by a correction, a re-run or a retry, a proposal and a decline that waits are
-taken back, and a decision that counts gets a case: `take_back_outdated`.
+taken back, and a decision that counts gets a case: `take_back_outdated`. A key or a
+policy only proposes then, until a person has decided anew.
 
 Each verb locks the report first, and then reads the member: the role may have changed
 since the page was shown.
@@ -187,7 +188,11 @@ def decide(
     reasons = _read_reasons(report, new)
     at = now()
     rule = rule_of(report.workspace)
-    needs_second = as_proposal or rule.applies_to(new.status, report.risk_score)
+    needs_second = (
+        as_proposal
+        or rule.applies_to(new.status, report.risk_score)
+        or (maker.key is not None and _is_for_a_person(report, new))
+    )
     last = report.decisions.aggregate(last=Max("number"))["last"] or 0
     content = {
         "note": new.note or None,
@@ -227,6 +232,22 @@ def decide(
         if decision.not_on_bureau:
             audit.record("decision.not-on-bureau", maker.actor, decision)
     return decision
+
+
+def _is_for_a_person(report: Report, new: NewDecision) -> bool:
+    """Return whether findings changed since a decision, and nobody has decided anew."""
+    review, counted = (
+        DecisionStatus.REVIEW,
+        {DecisionState.FINAL, DecisionState.WAITING},
+    )
+    made = [one for one in report.decisions.all() if one.status != review]
+    outdated = [one for one in made if is_outdated(one)]
+    by_people = (
+        one.state in counted and (one.made_by_user or one.second_by_user)
+        for one in made
+        if one not in outdated
+    )
+    return new.status != review and bool(outdated) and not any(by_people)
 
 
 @dataclass(frozen=True, slots=True)
