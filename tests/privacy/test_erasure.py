@@ -65,6 +65,7 @@ from verification.privacy.erasure import (
 )
 from verification.privacy.erasure import request_erasure as ask
 from verification.privacy.holds import hold
+from verification.privacy.joins import ask_to_join
 from verification.privacy.models import (
     Correction,
     Erasure,
@@ -72,7 +73,7 @@ from verification.privacy.models import (
     Origin,
     SubjectRequest,
 )
-from verification.privacy.people import fill_further_ids
+from verification.privacy.people import Proof, fill_further_ids
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
 from verification.providers.base import Unavailable
@@ -252,6 +253,22 @@ def test_person_does_not_erase_somebody_whose_number_a_client_mistyped(api: Api)
     assert asked.rule_ids == [UUID(mine)]
     left = Rule.objects.values_list("pk", flat=True)
     assert {str(pk) for pk in left} == {*strangers}
+
+
+def test_person_leaves_requests_of_others_with_the_number(api: Api):
+    victim, thief = api.create(
+        person(email="wanjiku@kamau.test"), person(email="thief@kamau.test")
+    )
+    ask_to_join(Proof.of(Report.objects.get(pk=victim["id"])))
+
+    asked = ask(thief["id"], Origin.SUBJECT, requested_by="subject")
+    erase_person(str(asked.pk))
+
+    request = SubjectRequest.objects.get(report=victim["id"])
+    assert request.details == {"address": "wanjiku@kamau.test"}
+    erase(api, victim["id"])
+    request.refresh_from_db()
+    assert request.details is None
 
 
 def test_wider_erasure_does_not_wait_for_that_of_a_person(api: Api):

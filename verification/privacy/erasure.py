@@ -397,12 +397,16 @@ def _end(erasure_id: UUID) -> None:
     erasure.ended_at, erasure.sweep_at = at, at + SWEEP_DELAYS[0]
     certificates.certify(erasure, at)
     erasure.save()
-    # Requests that name the person and no report.
-    SubjectRequest.objects.filter(
+    # Requests that name the person and no report. A visitor of a link has not proved to
+    # be the person of other reports with the number.
+    requests = SubjectRequest.objects.filter(
         workspace=request.workspace_id,
         environment=request.environment,
         subject_id__in=_subject_ids(request),
-    ).update(details=None)
+    )
+    if request.origin == Origin.SUBJECT:
+        requests = requests.filter(Q(report=None) | Q(report__in=erasure.report_ids))
+    requests.update(details=None)
     with suppress(AlreadyAnswered):
         answer_request(request, Outcome.DONE)
     schedule_job(refresh_statistics)
