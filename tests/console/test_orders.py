@@ -699,6 +699,7 @@ def test_draft_without_consent_says_what_it_waits_for(admin):
     report = Report.objects.get()
     page = admin.page("reports-detail", report=report.pk)
     assert "It names no consent yet. Edit it to add one." in page
+    assert "<dt>Consent</dt><dd>It comes later.</dd>" in page
     told = admin.messages_after("reports-launch", {}, report=report.pk)
     assert told == ["It names no consent yet. Edit it to add one."]
 

@@ -1,9 +1,10 @@
 import io
 import re
 
+import pytest
 from pypdf import PdfReader
 
-from tests.world.clients import HOSTED, Api, company, person
+from tests.world.clients import HOSTED, NOT_OBTAINED, Api, company, person
 from tests.world.packages import by_package, create_package
 from verification.reports.models import Report
 
@@ -101,3 +102,17 @@ def test_document_names_the_package(api: Api):
     report = api.create(by_package())
     text = " ".join(page_texts(api, report["id"]))
     assert "Package Loan application" in text
+
+
+@pytest.mark.parametrize(
+    ("consent", "said"),
+    [(None, "The draft names none yet."), (NOT_OBTAINED, "Not obtained yet.")],
+)
+def test_document_of_a_draft_says_that_its_consent_is_missing(api: Api, consent, said):
+    draft = api.create({**person(), "consent": consent}, draft=True)
+
+    text = " ".join(page_texts(api, draft["id"]))
+
+    assert said in text
+    assert "None of these checks needs" not in text
+    assert "Attested by" not in text

@@ -11,6 +11,7 @@ from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from verification.checks.events import consent_status_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.links import AccessNotSendable, send_access_link
@@ -136,6 +137,8 @@ def _render_report(
         "corrections": found.corrections.select_related("request").order_by("id"),
         "results": [result_context(result, found) for result in results],
         "consent": consent,
+        # A draft may name none, although its checks need one.
+        "consent_status": consent_status_of(found),
         "reason": reason_of(consent) if consent else None,
         "payment": getattr(found, "payment", None),
         "messages_sent": [describe_message(m) for m in client_messages(found)],

@@ -11,9 +11,10 @@ import segno
 from django.conf import settings
 
 from verification import links
+from verification.checks.events import consent_status_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
-from verification.consents.models import Consent
+from verification.consents.models import Consent, ConsentStatus
 from verification.decisions.models import DecisionState, DecisionStatus, MakerKind
 from verification.documents import pdf
 from verification.reports.models import Report, ReportStatus, SubjectType
@@ -186,9 +187,14 @@ def _consent(report: Report) -> list[list[str]]:
     if report.reference:
         rows.append(["Reference", one_line(report.reference)])
     if consent is None:
-        return [*rows, ["Consent", "None of these checks needs the subject's consent."]]
+        text = "None of these checks needs the subject's consent."
+        if consent_status_of(report) == ConsentStatus.PENDING:
+            text = "The draft names none yet."
+        return [*rows, ["Consent", text]]
     if consent.mode == Consent.Mode.SERVICE_HOSTED:
         text = f"{consent.status.capitalize()}, asked by {settings.OPERATOR_NAME}"
+    elif consent.status == ConsentStatus.PENDING:
+        text = "Not obtained yet."
     else:
         text = f"Attested by {report.workspace.requester.name}"
     rows.append(["Consent", text])
