@@ -499,6 +499,21 @@ def test_key_only_proposes_after_a_correction(
     assert again["state"] == "FINAL"
 
 
+def test_key_only_proposes_while_a_review_by_a_person_is_open(
+    api: Api, second: Officer, report_id: str
+):
+    declined = decline_by_policy(api, report_id)
+    request_review(deliver().pk)
+
+    proposal = decide(deciding_api(api), report_id, OTHER, replaces=str(declined.pk))
+
+    assert proposal["state"] == "PENDING"
+    assert Case.objects.get().closed_at is None
+    second.confirm(Decision.objects.get(pk=proposal["id"]))
+    answer_reviews(report_id)
+    assert SubjectRequest.objects.get(kind="REVIEW").outcome == "DONE"
+
+
 def test_review_stops_the_clock(api: Api, officer: Officer, report_id: str):
     wait(1, api)
     first = decline_by_policy(api, report_id)

@@ -235,7 +235,15 @@ def decide(
 
 
 def _is_for_a_person(report: Report, new: NewDecision) -> bool:
-    """Return whether findings changed since a decision, and nobody has decided anew."""
+    """Return whether a person has to decide: a key only proposes then.
+
+    Findings changed since a decision and nobody has decided anew, or the subject has
+    asked for a review by a person.
+    """
+    if new.status == DecisionStatus.REVIEW:
+        return False
+    if report.notices.filter(review_asked_at__isnull=False, reviewed_at=None).exists():
+        return True
     review, counted = (
         DecisionStatus.REVIEW,
         {DecisionState.FINAL, DecisionState.WAITING},
@@ -247,7 +255,7 @@ def _is_for_a_person(report: Report, new: NewDecision) -> bool:
         for one in made
         if one not in outdated
     )
-    return new.status != review and bool(outdated) and not any(by_people)
+    return bool(outdated) and not any(by_people)
 
 
 @dataclass(frozen=True, slots=True)
