@@ -142,10 +142,17 @@ class Receiver:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop()
-        # asyncio has no public list of connections in their handshake.
-        for transport in list(self._loop._transports.values()):
-            transport.abort()
-        await asyncio.sleep(0.02)
+        # The last client may be about to be accepted, or in its handshake, of which
+        # asyncio has no public list. An open socket would fail a later test.
+        accepting = asyncio.all_tasks() - {asyncio.current_task()}
+        while not all(task.done() for task in accepting) or self._open_transports():
+            for transport in self._open_transports():
+                transport.abort()
+            await asyncio.sleep(0.001)
+
+    def _open_transports(self) -> list[Any]:
+        transports = list(self._loop._transports.values())
+        return [one for one in transports if one._sock is not None]
 
     def script(self, received: Received) -> Script:
         script = self.scripts.get(received.path, Script())
