@@ -616,5 +616,5 @@ def test_page_costs_few_statements(
     visitor = found_for(api, ask)
     api.create(person(dateOfBirth="1990-03-27"))
 
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(22):
         visitor.get()

@@ -127,6 +127,7 @@ COLUMNS_WITHOUT_MARK = {
     "privacy_correctiondocument.file": "a random name",
     "reports_report.risk_level": "a code",
     "reports_report.subject_id": "a keyed hash",
+    "reports_searchentry.further_ids": "keyed hashes",
     "reports_searchentry.terms": "keyed hashes",
 }
 WITHOUT_TEXT = (
