@@ -261,6 +261,8 @@ def test_large_documents_need_less_than_the_limits():
 @pytest.mark.timeout(180)
 def test_hostile_files_do_not_grow_the_web_process(owner, monkeypatch):
     monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 100_000)
+    # On a busy machine the processor seconds take longer than the usual limit.
+    monkeypatch.setattr(inspection, "WALL_SECONDS", 120)
     owner.post("golive-company", COMPANY)
     heavy = files.pdf_of_many_objects(b"<</A" + b"<<>>/A" * 18 + b" 0>>")
     light = [
