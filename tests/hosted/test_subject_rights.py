@@ -155,7 +155,7 @@ def test_pages_are_small(subject: Visitor, name: str, language: str):
 
 @pytest.fixture
 def victim(paying_api: Api) -> Any:
-    """A report and a rule without an address: who has the ID card knows the rest."""
+    """A report and a rule without an address, about the holder of a stolen ID card."""
     report = paying_api.create(person(**BORN))["id"]
     create_rule(paying_api, subject=person(**BORN)["subject"])
     paying_api.work()
@@ -164,7 +164,7 @@ def victim(paying_api: Api) -> Any:
 
 @pytest.fixture
 def thief(live_ask: Any, victim: Report) -> Visitor:
-    """The same person, ordered again with the thief's own address."""
+    """A visitor of a second report about the victim, with the thief's address."""
     visitor: Visitor = live_ask(subject={"email": "thief@kamau.test"})
     visitor.enter()
     assert visitor.grant().status_code == 303

@@ -1,7 +1,7 @@
 """Text of spreadsheets that write one byte for each letter: Windows (1252) or old Macs.
 
-Nothing in such a file says which of the two it is. What is not sure becomes UNREADABLE,
-so that no name is ordered that nobody wrote.
+Nothing in such a file says which of the two it is. A letter that is not sure becomes
+UNREADABLE, so that no wrong name is ordered.
 """
 
 from __future__ import annotations

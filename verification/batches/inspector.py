@@ -39,7 +39,7 @@ CPU_SECONDS = 2
 # texts has 300,000, and its styles a few thousand.
 MAX_TAGS = 2_000_000
 MAX_TAGS_OF = {"xl/styles.xml": 100_000, "xl/workbook.xml": 100_000}
-# Lines of other sheets in which something is looked for
+# The first lines of other sheets, which tell whether a sheet is empty
 FIRST_LINES = 100
 # Spreadsheets keep 15 digits of a number, and write zeros for the rest.
 EXACT_DIGITS = 15

@@ -122,7 +122,7 @@ def _list(folder: str) -> tuple[list[str], list[str]]:
 
 
 def _row_id(name: str) -> UUID | None:
-    """Return the id of the erasure or run of the file, or None if it has none."""
+    """Return the id of the erasure or run in the name of the file, or None."""
     stem = name.rpartition("/")[2].removesuffix(SUFFIX)
     with suppress(ValueError):
         return UUID(stem.removeprefix(RETENTION))

@@ -2,8 +2,8 @@
 
 The client sees such a finding, as it says that the number is not the subject's. The
 subject sees that the number belongs to somebody else, and can dispute it, but not whose
-it is and what the source says about them. When the holder of the number is erased, what
-the subject sees is all that stays.
+it is and what the source says about them. After an erasure of the holder, only the
+subject's view of the finding stays.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def strangers_results(results: Iterable[CheckResult], report: Report) -> set[UUI
 
 
 def without_stranger(finding: dict[str, Any]) -> dict[str, Any]:
-    """Return the finding without what it says about the holder of the number."""
+    """Return the finding without the details of the holder of the number."""
     evidence = finding.get("evidence") or {}
     flags = finding.get("flags") or ()
     return {
