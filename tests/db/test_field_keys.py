@@ -1,18 +1,23 @@
 """A process that lacks a key of the database gets no connection, and says which."""
 
 import io
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
+import requests
 from django.conf import settings as configured
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
 from tests.configuration.test_refusals_to_start import database_url, refusal
+from tests.web.test_health import wait_until_it_answers
+from tests.world.service import free_port
 from verification.backoffice.models import KeyProbe, ensure_probe
 from verification.db import encryption
 from verification.db.encryption import key_id_of
@@ -91,6 +96,35 @@ def test_readyz_says_that_the_keys_are_refused(keys: Any, client: Client):
     answer = client.get("/readyz")
 
     assert (answer.status_code, answer.json()["database"]) == (503, "refuses the keys")
+
+
+def test_web_server_with_other_keys_runs_and_says_why(
+    keys: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+):
+    name = connection.settings_dict["NAME"]
+    monkeypatch.setenv("DATABASE_URL", database_url("postgres", name))
+    monkeypatch.setenv("FIELD_KEYS", f"k7:{b64encode(NEW).decode()}")
+    monkeypatch.setenv("LOOKUP_KEY", b64encode(configured.LOOKUP_KEY[-1]).decode())
+    monkeypatch.setenv("PORT", str(port := free_port()))
+    monkeypatch.setenv("DEBUG", "True")
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "verification.settings")
+    command = [sys.executable, "-m", "verification.web.server"]
+    url, log = f"http://127.0.0.1:{port}", tmp_path / "log"
+
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command, cwd=configured.BASE_DIR, stderr=output) as server,
+    ):
+        try:
+            assert wait_until_it_answers(f"{url}/healthz")
+            ready = requests.get(f"{url}/readyz", timeout=9)
+            page = requests.get(f"{url}/c/{'a' * 32}", timeout=9)
+        finally:
+            server.terminate()
+
+    assert (ready.status_code, ready.json()["database"]) == (503, "refuses the keys")
+    assert page.status_code == 503
+    assert log.read_text().count("FIELD_KEYS lacks the key k1") == 1
 
 
 def test_command_with_another_key_is_refused_in_one_sentence(keys: Any, tmp_path: Any):

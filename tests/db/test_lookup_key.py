@@ -1,9 +1,6 @@
 """Replacing LOOKUP_KEY: `rehash` updates the stored hashes and changes no more."""
 
 import io
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -13,7 +10,6 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from cryptography.exceptions import InvalidTag
 from django.apps import apps
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -296,25 +292,6 @@ def test_role_without_select_gets_no_connection(made_with_the_key: None):
 
         assert other.connection is None
         cursor.execute("DROP ROLE blind")
-
-
-def test_web_server_with_another_key_does_not_start(
-    made_with_the_key: None, tmp_path: Any
-):
-    done = subprocess.run(
-        [sys.executable, "-m", "verification.web.server"],
-        cwd=settings.BASE_DIR,
-        env={k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
-        | {"DEBUG": "True", "PORT": "0", "DATA_DIR": str(tmp_path)}
-        | {"DATABASE_URL": database_url("postgres", connection.settings_dict["NAME"])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-    assert done.returncode == 1
-    assert done.stderr.endswith("run: verification rehash\n")
 
 
 def test_command_with_another_key_is_refused_in_one_sentence(

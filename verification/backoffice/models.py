@@ -29,7 +29,7 @@ from verification.db.encryption import (
     keyed_hashes,
 )
 from verification.db.ids import uuid7
-from verification.db.startup import DatabaseRefused, RightsMissing
+from verification.db.startup import KeysRefused, RightsMissing
 
 KEYS = """
 SELECT
@@ -173,14 +173,14 @@ def was_in_use(keys: int, at: datetime) -> bool:
 
 
 def _refuse_wrong_key(connection: Any, **more: object) -> None:
-    """Raise DatabaseRefused if the database has other keys, or RightsMissing."""
+    """Raise KeysRefused if the database has other keys, or RightsMissing."""
     role = connection.connection.info.user
     try:
         with connection.cursor() as cursor:
             cursor.execute(KEYS)
             fingerprint, probe = cursor.fetchone()
         if fingerprint and bytes(fingerprint) != fingerprints()[-1]:
-            raise DatabaseRefused(OTHER_KEY)
+            raise KeysRefused(OTHER_KEY)
         if probe:
             _open_probe(bytes(probe))
     except ProgrammingError as e:
@@ -200,6 +200,6 @@ def _open_probe(sealed: bytes) -> None:
     try:
         KeyProbe._meta.get_field("value").open(sealed, 1)
     except UnknownKey:
-        raise DatabaseRefused(MISSING_KEY.format(key_id_of(sealed))) from None
+        raise KeysRefused(MISSING_KEY.format(key_id_of(sealed))) from None
     except InvalidTag:
-        raise DatabaseRefused(WRONG_KEY.format(key_id_of(sealed))) from None
+        raise KeysRefused(WRONG_KEY.format(key_id_of(sealed))) from None

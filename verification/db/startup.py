@@ -53,6 +53,10 @@ class DatabaseRefused(OperationalError):
     """The database answers but cannot be used; the text says why."""
 
 
+class KeysRefused(DatabaseRefused):
+    """The database was written with other keys than those of this process."""
+
+
 class RightsMissing(DatabaseRefused):
     """The role may not read the tables, as after a restore."""
 

@@ -79,7 +79,7 @@ def _away(e: DatabaseError) -> dict[str, str]:
     others = dict.fromkeys(READINESS_PARTS, UNKNOWN_WITHOUT_DATABASE)
     if isinstance(e, startup.RightsMissing):
         return others | {"database": "refuses the role"}
-    refuses = isinstance(e, startup.DatabaseRefused)
+    refuses = isinstance(e, startup.KeysRefused)
     return others | {"database": "refuses the keys" if refuses else "away"}
 
 

@@ -6,6 +6,7 @@ a killed one is replaced at once.
 """
 
 import errno
+import logging
 import os
 import socket
 import sys
@@ -29,12 +30,15 @@ from prometheus_client import values
 from verification.db.base import name_sessions
 from verification.db.startup import (
     DatabaseRefused,
+    KeysRefused,
+    RightsMissing,
     refuse_transaction_pooler,
     require_schema,
 )
 from verification.jobs.processes import bind_children_to_parent
 from verification.values import clock
 
+logger = logging.getLogger(__name__)
 APPLICATION = "verification.asgi"
 HOST = "127.0.0.1"
 LOOPBACK = {HOST, "::1", "localhost"}
@@ -152,10 +156,16 @@ def _serve(gate: int | None) -> None:
 
 
 def _check_database() -> None:
-    """Exit if the database refuses this service; continue if it is unreachable."""
+    """Exit if this version cannot run on the database; continue if it is unreachable.
+
+    With wrong keys or a role without rights the server runs as well: every connection
+    is refused, so that requests get 503, and `/readyz` tells monitoring why.
+    """
     try:
         require_schema()
         refuse_transaction_pooler(settings.DATABASE_URL)
+    except (KeysRefused, RightsMissing) as e:
+        logger.error(str(e))
     except DatabaseRefused as e:
         sys.exit(str(e))
     except OperationalError:
