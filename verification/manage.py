@@ -9,8 +9,8 @@ from verification.db import embedded
 
 def main() -> None:
     """Run a management command; refusals are one sentence that says what to do."""
-    if sys.argv[1:] == ["--version"]:
-        # Django would tell its own.
+    if sys.argv[1:] in (["--version"], ["version"]):
+        # Django would print its own.
         print(__version__)  # noqa: T201
         return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "verification.settings")

@@ -10,6 +10,7 @@ import psutil
 import psycopg
 import pytest
 
+from tests.world.folders import open_to_server
 from verification.db import embedded
 from verification.db.embedded import EmbeddedServerError
 
@@ -30,6 +31,7 @@ sys.stdin.read()
 def tmp_path():
     # Each start of pytest closes its folder to other users, the server's among them.
     with TemporaryDirectory() as name:
+        open_to_server(Path(name))
         yield Path(name)
 
 
@@ -232,6 +234,17 @@ def test_server_settings_are_safe(folder):
     assert settings["synchronous_commit"] == "on"
     assert settings["jit"] == "off"
     assert settings["listen_addresses"] == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone has another user")
+def test_closed_folder_above_the_data_is_refused_and_stays_closed(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+
+    with pytest.raises(EmbeddedServerError, match=f"{closed}; set DATA_DIR to a fold"):
+        embedded.start(closed / "data")
+
+    assert closed.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("argv", [["help"], ["migrate", "--help"], ["--version"], []])

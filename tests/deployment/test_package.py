@@ -20,6 +20,7 @@ import verification
 from tests.configuration.test_refusals_to_start import database_url
 from tests.configuration.test_secrets import GIVEN
 from tests.world.service import free_port
+from verification.manage import main
 
 ROOT = settings.BASE_DIR
 UNRELEASED = "\n## [Unreleased]"
@@ -62,6 +63,17 @@ def test_version_is_the_same_everywhere():
     assert changelog.split(section)[1].split("\n## ")[0].strip()
     for name, text in files.items():
         assert set(NAMED.findall(text)) == {version}, name
+
+
+@pytest.mark.parametrize("argument", ["version", "--version"])
+def test_command_prints_the_version_of_the_service(
+    argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["verification", argument])
+
+    main()
+
+    assert capsys.readouterr().out == f"{verification.__version__}\n"
 
 
 def test_wheel_holds_every_file_of_the_packages(tmp_path):

@@ -23,6 +23,7 @@ from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.service.conftest import Client
 from tests.service.test_paid_calls import assert_nothing_was_paid_twice
 from tests.world.clients import person
+from tests.world.folders import open_to_server
 from tests.world.machines import (
     PORT,
     DatabaseServer,
@@ -31,7 +32,6 @@ from tests.world.machines import (
     database_folder,
     missing_tools,
 )
-from verification.db import embedded
 from verification.db.ids import uuid7
 
 pytestmark = [
@@ -136,7 +136,7 @@ class Machines:
     def await_standby(self, names: str) -> None:
         """Let commits wait for standbys of these names; setting it commits nothing."""
         # Another session of pytest that begins closes the folder.
-        embedded.open_for_server_user(self.primary.folder.parent)
+        open_to_server(self.primary.folder.parent)
         with self.primary.connect() as server:
             server.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
             server.execute("SELECT pg_reload_conf()")

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.service.conftest import Client
 from tests.world.clients import person
+from tests.world.folders import open_to_server
 from tests.world.service import ROLE, STOP_SECONDS, Service, free_port
 from verification.backups.checks import check_databases
 from verification.db import embedded
@@ -43,7 +44,7 @@ def pooled(service: Service, tmp_path: Path) -> Iterator[Callable[[str], str]]:
     server = conninfo_to_dict(service.database_url)
     user: dict[str, Any] = {}
     if os.geteuid() == 0:
-        embedded.open_for_server_user(tmp_path)
+        open_to_server(tmp_path)
         user_id, group_id = embedded.server_ids()
         user = {"user": user_id, "group": group_id, "extra_groups": []}
     running = []

@@ -22,6 +22,7 @@ from typing import Any, Self
 import psutil
 import psycopg
 
+from tests.world.folders import open_to_server
 from tests.world.service import Service, end_family
 from verification.db import embedded
 from verification.settings.connections import primary_url
@@ -236,6 +237,7 @@ class DatabaseServer:
 
 def database_folder(parent: Path, name: str) -> Path:
     """Make a folder that PostgreSQL's own user can use."""
+    open_to_server(parent)
     embedded.open_for_server_user(parent)
     folder = parent / name
     folder.mkdir(mode=0o700)

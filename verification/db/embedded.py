@@ -413,14 +413,43 @@ def _prepare_socket_dir(data_dir: Path) -> None:
 
 
 def open_for_server_user(data_dir: Path) -> None:
-    """PostgreSQL refuses to run as root: let its own user reach data and programs."""
+    """Let PostgreSQL's own user reach data and programs, as it refuses to run as root.
+
+    Raises EmbeddedServerError if a folder above them is closed to that user: whom those
+    folders admit is not ours to decide.
+    """
     _make_server_user()
     bin = programs()
-    for folder in {data_dir, *data_dir.parents, *bin.parents}:
-        _allow_others(folder, stat.S_IXOTH)
-    for path in bin.parent.rglob("*"):
+    _allow_others(data_dir, stat.S_IXOTH)
+    for path in (bin.parent, *bin.parent.rglob("*")):
         if not path.is_symlink():
             _allow_others(path, stat.S_IROTH | (path.stat().st_mode & 0o100) >> 6)
+    _require_passage(bin, "move the service")
+    _require_passage(data_dir, "set DATA_DIR to a folder")
+
+
+def _require_passage(folder: Path, remedy: str) -> None:
+    if _can_pass(folder):
+        return
+    closed = next(f for f in (*folder.parents[::-1], folder) if not _can_pass(f))
+    raise EmbeddedServerError(
+        f"PostgreSQL does not run as root, and its own user {SERVER_USER} may not pass "
+        f"the folder {closed}; {remedy} elsewhere, start as another user, or set "
+        "DATABASE_URL."
+    )
+
+
+def _can_pass(folder: Path) -> bool:
+    user, group = server_ids()
+    done = subprocess.run(  # noqa: S603
+        ["test", "-x", folder],  # noqa: S607
+        user=user,
+        group=group,
+        extra_groups=[],
+        cwd="/",
+        check=False,
+    )
+    return done.returncode == 0
 
 
 def _allow_others(path: Path, bits: int) -> None:
