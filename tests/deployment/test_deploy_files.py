@@ -39,6 +39,7 @@ from verification.jobs.cluster import GRACE_SECONDS
 from verification.settings.secrets import field_keys, lookup_key, secret_key
 
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+OF_THE_SERVICE = ("web1", "web2", "jobs", "setup", "backup")
 ADDRESS = (DEPLOY / "address.env").read_text()
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 UNITS = sorted((DEPLOY / "systemd").glob("verification-*.*"))
@@ -99,14 +100,14 @@ def test_image_runs_as_a_user_with_run_time_dependencies_alone():
 
 
 def test_containers_have_no_rights_and_secrets_in_files():
-    for name in ("web", "jobs", "setup", "backup", "proxy"):
+    for name in (*OF_THE_SERVICE, "proxy"):
         service = COMPOSE["services"][name]
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
     database = COMPOSE["services"]["database"]
     assert database["security_opt"] == ["no-new-privileges:true"]
-    for name in ("web", "jobs", "setup", "backup"):
+    for name in OF_THE_SERVICE:
         held = {entry["target"] for entry in COMPOSE["services"][name]["secrets"]}
         assert held == {
             f"/etc/verification/secrets/{name}"
@@ -134,21 +135,38 @@ def test_service_reads_the_address_too():
     command = (DEPLOY / "verification").read_text()
 
     assert read == re.findall(r"^\. (.*)$", command, re.MULTILINE) == files
-    for name in ("web", "jobs", "setup", "backup"):
+    for name in OF_THE_SERVICE:
         assert COMPOSE["services"][name]["env_file"] == ENV_FILES
 
 
 def test_containers_keep_few_logs_and_have_time_to_stop():
-    seconds = {"jobs": 45, "web": 20, "database": 60}
+    seconds = {"jobs": 45, "web1": 20, "web2": 20, "database": 60}
     for name, service in COMPOSE["services"].items():
         assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
         least = seconds.get(name, 0)
         assert int(service.get("stop_grace_period", "10s")[:-1]) >= least, name
 
 
-def test_backup_of_compose_does_not_migrate():
-    assert COMPOSE["services"]["backup"]["depends_on"].keys() == {"database"}
-    assert "setup" not in COMPOSE["services"]["database"].get("depends_on", {})
+def test_containers_have_limits_of_memory_and_processes():
+    for name, service in COMPOSE["services"].items():
+        assert service.keys() >= {"mem_limit", "pids_limit"}, name
+
+
+def test_no_command_in_a_container_migrates_first():
+    for name in OF_THE_SERVICE:
+        needs = COMPOSE["services"][name]["depends_on"]
+        assert needs == {"database": {"condition": "service_healthy"}}, name
+    assert "depends_on" not in COMPOSE["services"]["database"]
+    # So they try again until the tables are there.
+    restarts = [COMPOSE["services"][name]["restart"] for name in OF_THE_SERVICE]
+    assert restarts == [*["unless-stopped"] * 3, "on-failure", "no"]
+
+
+def test_containers_listen_where_the_proxy_looks_whatever_the_files_say():
+    image = dict(re.findall(r"^    (HOST|PORT)=(\S+)", CONTAINERFILE, re.MULTILINE))
+    assert image.keys() == {"HOST", "PORT"}
+    for name in OF_THE_SERVICE:
+        assert COMPOSE["services"][name]["environment"].items() >= image.items(), name
 
 
 def test_pages_run_backups_where_their_volume_is():
