@@ -164,7 +164,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_document_is_refused_whole_when_the_disk_is_full(owner, small_disk):
+def test_document_is_refused_whole_when_the_disk_is_full(owner, small_disk, caplog):
     owner.post("golive-company", COMPANY)
     owner.http.raise_request_exception = False
     filler = small_disk / "filler"
@@ -174,6 +174,7 @@ def test_document_is_refused_whole_when_the_disk_is_full(owner, small_disk):
     refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
 
     assert (refused.status_code, refused["Retry-After"]) == (503, "60")
+    assert "a document was not stored: No space left on device" in caplog.messages
     assert list(small_disk.iterdir()) == [filler]
     assert not Document.objects.exists()
     filler.unlink()

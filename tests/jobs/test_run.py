@@ -16,7 +16,7 @@ from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import psutil
 import psycopg
@@ -38,6 +38,7 @@ from verification.reports.models import ReportStatus
 # The whole service is started and stopped.
 pytestmark = pytest.mark.slow
 
+TOKEN = "a-token-of-32-characters-and-more"
 SECONDS_TO_START = 90
 SECONDS_TO_RECOVER = 15
 OTHER_SESSIONS = """SELECT count(*) FROM pg_stat_activity
@@ -412,8 +413,9 @@ def small_disk() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(240)
-def test_service_goes_on_after_a_full_disk(small_disk: Path):
-    run = Run(small_disk)
+def test_service_goes_on_after_a_full_disk(small_disk: Path, tmp_path: Path):
+    run = Run(small_disk, METRICS_TOKEN=TOKEN)
+    run.errors = tmp_path / "errors"
     filler = small_disk / "filler"
     fill = ["dd", "if=/dev/zero", f"of={filler}", "bs=64k", "oflag=append"]
     fill += ["conv=notrunc", "status=none"]
@@ -421,7 +423,7 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path):
         url, key = _service(run.start())
         order = ORDER.read_bytes()
         accepted = [_answer(url, key, order)["reports"][0]["id"]]
-        refused = 0
+        refused, is_named = 0, False
         deadline = time.monotonic() + 60
         while refused < 20:
             # Again and again, because the database removes files, too.
@@ -433,10 +435,13 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path):
                 assert answer.status_code == 503, f"{answer.text}\n{run.output()}"
                 assert int(answer.headers["Retry-After"]) > 0
                 refused += 1
+                is_named = is_named or _names_full_disk(url)
                 if refused == 5:
                     run.kill_database()
             assert time.monotonic() < deadline, run.output()
 
+        assert is_named
+        assert "the disk of the database is full" in run.errors.read_text()
         filler.unlink()
         deadline = time.monotonic() + 60
         while _ordered(url, key).status_code != 201:
@@ -448,6 +453,16 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path):
         assert run.interrupt() == 0
     finally:
         run.kill()
+
+
+def _names_full_disk(url: str) -> bool:
+    """Return whether `/readyz` names it, and `/metrics` goes on with all figures."""
+    ready = requests.get(urljoin(url, "/readyz"), timeout=10).json()
+    if ready["database"] != "disk full":
+        return False
+    header = {"Authorization": f"Bearer {TOKEN}"}
+    figures = requests.get(urljoin(url, "/metrics"), headers=header, timeout=10).text
+    return "verification_queue_due" in figures
 
 
 def _ordered(url: str, key: str) -> requests.Response:

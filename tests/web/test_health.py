@@ -1,7 +1,8 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.test import Client
 
 import verification
 from tests.api.test_problems import unreachable_database as unreachable_database
+from tests.world.relay import Relay
 from tests.world.service import free_port
 from verification.db import startup
 from verification.web import health
@@ -131,43 +133,88 @@ def test_service_is_not_ready_without_a_database(
 
 
 @pytest.mark.django_db
-def test_second_readyz_costs_six_statements(
+def test_second_readyz_costs_seven_statements(
     client: Client, django_assert_num_queries: Any
 ) -> None:
     record_heartbeat(0)
     get_readyz(client)
 
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         get_readyz(client)
+
+
+@pytest.fixture
+def serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], AbstractContextManager[str]]:
+    """Start a web server with this database, and return its address."""
+
+    @contextmanager
+    def start(database_url: str) -> Iterator[str]:
+        monkeypatch.setenv("DATABASE_URL", database_url)
+        monkeypatch.setenv("LOG_LEVEL", "WARNING")
+        monkeypatch.setenv("PORT", str(port := free_port()))
+        command = [sys.executable, "-m", "verification.web.server"]
+        with (
+            (tmp_path / "log").open("w") as output,
+            subprocess.Popen(
+                command, cwd=settings.BASE_DIR, stdout=output, stderr=output
+            ) as server,
+        ):
+            try:
+                assert wait_until_it_answers(f"http://127.0.0.1:{port}/healthz")
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                server.terminate()
+        assert server.returncode == 0
+
+    return start
 
 
 @pytest.mark.parametrize("processors", [1, 2])
 def test_web_server_starts_without_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Any, processors: int
 ) -> None:
     # Python imports this file first.
     machine = f"import os; os.cpu_count = lambda: {processors}"
     (tmp_path / "sitecustomize.py").write_text(machine)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/away")
-    monkeypatch.setenv("LOG_LEVEL", "WARNING")
-    monkeypatch.setenv("PORT", str(port := free_port()))
-    command = [sys.executable, "-m", "verification.web.server"]
-    log = tmp_path / "log"
 
-    with (
-        log.open("w") as output,
-        subprocess.Popen(
-            command, cwd=settings.BASE_DIR, stdout=output, stderr=output
-        ) as server,
-    ):
-        answers = wait_until_it_answers(f"http://127.0.0.1:{port}/healthz")
-        written = log.read_text()
-        server.terminate()
+    with serve("postgresql://127.0.0.1:1/away"):
+        written = (tmp_path / "log").read_text()
 
-    assert answers
     assert written == ""
-    assert server.returncode == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readyz_answers_within_three_seconds_when_the_network_is_cut(
+    monkeypatch: pytest.MonkeyPatch, serve: Any
+) -> None:
+    monkeypatch.setenv("WEB_WORKERS", "1")
+    name, folder = connection.settings_dict["NAME"], connection.settings_dict["HOST"]
+
+    def ask() -> tuple[float, str]:
+        began = time.monotonic()
+        answer = requests.get(f"{url}/readyz", timeout=9)
+        assert answer.status_code == 503
+        return time.monotonic() - began, answer.json()["database"]
+
+    with Relay(folder) as relay:
+        address = f"postgresql://postgres@127.0.0.1:{relay.port}/{name}"
+        with serve(address) as url:
+            assert ask()[1] == "ok"
+            before = relay.connections
+            relay.cut()
+            answers = [ask() for _ in range(3)]
+            # The first query hangs, and the others begin none.
+            connected = relay.connections - before
+            relay.mend()
+            while ask()[1] != "ok":
+                time.sleep(0.1)
+
+    assert [text for _, text in answers] == ["does not answer"] * 3
+    assert max(seconds for seconds, _ in answers) < 3.5
+    assert connected == 0
 
 
 def wait_until_it_answers(url: str) -> bool:

@@ -10,12 +10,14 @@ chosen statements each time they run, and `read_page` reads one page of a list.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import psycopg
@@ -35,6 +37,7 @@ from verification.values import clock
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
+logger = logging.getLogger(__name__)
 Row = TypeVar("Row")
 
 # Set by a statement and not by the connection's `options`, which PgBouncer refuses or
@@ -53,6 +56,9 @@ SESSION_SETTINGS = {
 # The server has become a standby, or has ended a transaction that was idle or too long.
 # PostgreSQL counts these among the errors of the program.
 LOST_SESSION = {"25006", "25P03", "25P04"}
+DISK_FULL = "53100"
+# While the disk stays full, each process says so this often.
+DISK_FULL_PAUSE = 300
 RECONNECT_PAUSE = 0.5
 # A clock that was set wrong is noticed within this time.
 CLOCK_SECONDS = 10
@@ -95,12 +101,20 @@ def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
     return ResultPage(found, total)
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether a statement failed because the disk of the database is full."""
+    return getattr(error.__cause__, "sqlstate", None) == DISK_FULL
+
+
 class _ErrorWrapper(DatabaseErrorWrapper):
-    """Translates errors of psycopg to Django's."""
+    """Translates errors of psycopg to Django's, and logs that the disk is full."""
 
     wrapper: DatabaseWrapper
+    _said_at = -inf
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if getattr(exc_value, "sqlstate", None) == DISK_FULL:
+            self._say_disk_is_full()
         is_lost = getattr(exc_value, "sqlstate", None) in LOST_SESSION
         if is_lost and self.wrapper.connection:
             self.wrapper.errors_occurred = True
@@ -110,6 +124,12 @@ class _ErrorWrapper(DatabaseErrorWrapper):
                 traceback
             ) from exc_value
         super().__exit__(exc_type, exc_value, traceback)
+
+    @classmethod
+    def _say_disk_is_full(cls) -> None:
+        if time.monotonic() > cls._said_at + DISK_FULL_PAUSE:
+            cls._said_at = time.monotonic()
+            logger.error("the disk of the database is full: writes fail")
 
 
 class DatabaseFeatures(features.DatabaseFeatures):

@@ -60,7 +60,9 @@ def store(content: bytes) -> StoredFile:
     try:
         saved = _storage().save(name, ContentFile(sealed))
     except Exception as e:
-        logger.error("a document was not stored: %s", type(e).__name__)
+        # Such as "No space left on device".
+        why = getattr(e, "strerror", None) or type(e).__name__
+        logger.error("a document was not stored: %s", why)
         delete_file(name)
         raise StorageUnavailable from e
     if saved != name:

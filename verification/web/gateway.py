@@ -70,10 +70,12 @@ BRIEF_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 LIVENESS_PATH = "/healthz"
-# Monitoring gets an answer while the service is overloaded.
-WATCHER_PATHS = {"/readyz", "/metrics"}
+# Monitoring gets an answer while the service is overloaded, and within so many seconds
+# while the database does not answer: before a monitor gives up.
+WATCHER_PATHS = {"/readyz": 3, "/metrics": 8}
 MAX_WATCHERS = 16
-# The key in the environ under which `RefusalMiddleware` finds the problem's code.
+# The key in the environ under which `RefusalMiddleware` finds the problem's code. A
+# refused watcher gets an answer without the database.
 REFUSAL = "verification.refusal"
 # The key in the environ of a request whose body is larger than its limit. The body is
 # not there, and CONTENT_LENGTH says that it is too large.
@@ -193,13 +195,23 @@ class Gateway:
         return limit if isinstance(limit, BodyLimit) else await self.threads.run(limit)
 
     async def _serve(self, environ: Environ) -> Response:
-        if environ["PATH_INFO"] == LIVENESS_PATH:
-            threads = self.reserve_thread
-        elif environ["PATH_INFO"] in WATCHER_PATHS:
-            threads = self.watcher_thread
-        else:
-            threads = self.threads
+        path = environ["PATH_INFO"]
+        if path in WATCHER_PATHS:
+            return await self._serve_watcher(environ, WATCHER_PATHS[path])
+        threads = self.reserve_thread if path == LIVENESS_PATH else self.threads
         return await threads.run(lambda: self._answer(environ))
+
+    async def _serve_watcher(self, environ: Environ, seconds: float) -> Response:
+        """Answer within these seconds, or raise _RequestRefused.
+
+        The thread waits on for the database. Later requests wait for it in their turn,
+        so that a database that hangs gets no more queries.
+        """
+        work = self.watcher_thread.run(lambda: self._answer(environ))
+        try:
+            return await asyncio.wait_for(asyncio.shield(work), seconds)
+        except TimeoutError:
+            raise _RequestRefused("overloaded") from None
 
     async def _refuse(self, environ: Environ, code: str) -> Response:
         most = MAX_OVERLOAD_REFUSALS if code == "overloaded" else MAX_REFUSALS

@@ -5,24 +5,32 @@ from __future__ import annotations
 from functools import cache
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError, connection
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from verification.db import startup
+from verification.db.base import is_disk_full
 from verification.db.standbys import writes_waiting_seconds
 from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
 from verification.payments.models import REFUND_REVIEW_FLAGS, Checkout
 from verification.privacy.models import SubjectRequest
+from verification.web import gateway
 
 UNKNOWN_WITHOUT_DATABASE = "not known without the database"
 # No commit succeeds after a synchronous standby is lost: a healthy one takes
 # milliseconds.
 WRITES_WAIT_SECONDS = 5
 READINESS_PARTS = ("database", "migrations", "jobs")
+# Writes a temporary file of half a megabyte on the disk of the database, which fails if
+# that is full. Reading goes on then, and so do updates that find room in their page.
+WRITE_FILE = """
+SELECT count(*) FROM set_config('work_mem', '64kB', true) AS memory,
+    generate_series(1, 20000 + 0 * length(memory))
+"""
 
 
 @never_cache
@@ -35,7 +43,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Return figures of the service, or 503 with the part that is not ready."""
-    parts, age = read_readiness()
+    parts, age = read_readiness(request)
     in_doubt = refunds = unopened = overdue = None
     # The tables exist once the migrations are applied.
     if parts["migrations"] == "ok":
@@ -65,8 +73,16 @@ def readyz(request: HttpRequest) -> HttpResponse:
     )
 
 
-def read_readiness() -> tuple[dict[str, str], float | None]:
+def is_late_watcher(request: HttpRequest) -> bool:
+    """Return whether a monitor's request has waited too long for the database."""
+    is_late = request.META.get(gateway.REFUSAL) == "overloaded"
+    return is_late and request.path_info in gateway.WATCHER_PATHS
+
+
+def read_readiness(request: HttpRequest) -> tuple[dict[str, str], float | None]:
     """Return each of READINESS_PARTS, "ok" or why not, and the heartbeat's age."""
+    if is_late_watcher(request):
+        return _unknown("does not answer"), None
     try:
         parts = {"database": _writes(), "migrations": _migrations()}
         age = queue.heartbeat_age_seconds() if parts["migrations"] == "ok" else None
@@ -76,15 +92,28 @@ def read_readiness() -> tuple[dict[str, str], float | None]:
 
 
 def _away(e: DatabaseError) -> dict[str, str]:
-    others = dict.fromkeys(READINESS_PARTS, UNKNOWN_WITHOUT_DATABASE)
     if isinstance(e, startup.RightsMissing):
-        return others | {"database": "refuses the role"}
+        return _unknown("refuses the role")
     refuses = isinstance(e, startup.KeysRefused)
-    return others | {"database": "refuses the keys" if refuses else "away"}
+    return _unknown("refuses the keys" if refuses else "away")
+
+
+def _unknown(database: str) -> dict[str, str]:
+    others = dict.fromkeys(READINESS_PARTS, UNKNOWN_WITHOUT_DATABASE)
+    return others | {"database": database}
 
 
 def _writes() -> str:
-    return "ok" if writes_waiting_seconds() <= WRITES_WAIT_SECONDS else "writes wait"
+    if writes_waiting_seconds() > WRITES_WAIT_SECONDS:
+        return "writes wait"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(WRITE_FILE)
+    except OperationalError as e:
+        if is_disk_full(e):
+            return "disk full"
+        raise
+    return "ok"
 
 
 def _migrations() -> str:

@@ -53,6 +53,7 @@ from verification.web.bodies import (
     USER_PATHS,
     page_limit,
 )
+from verification.web.health import is_late_watcher
 from verification.web.request import is_api, request_id
 from workspaces import keys
 from workspaces.models import Environment
@@ -302,7 +303,7 @@ class RefusalMiddleware(_Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         code = request.META.get(gateway.REFUSAL)
-        if code is None:
+        if code is None or is_late_watcher(request):
             return self.get_response(request)
         problem = Problem(code)
         if is_api(request):
