@@ -97,10 +97,30 @@ def test_each_alert_leads_to_its_section_of_the_runbooks():
 
     assert sections == names
     for rule in RULES:
-        anchor = rule["alert"].lower()
-        assert rule["annotations"]["runbook"] == f"docs/runbooks.md#{anchor}"
+        link = f"{{{{ $externalURL }}}}/user/runbooks.html#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == link
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_page_of_prometheus_has_the_sections_and_their_links(tmp_path: Path):
+    if not shutil.which("pandoc"):
+        pytest.skip("pandoc is not installed (Debian has it)")
+    text = OPERATIONS.split("### Runbooks at a click")[1]
+    script = text.split("```sh\n")[1].split("```")[0]
+    install, *rest = script.replace("/etc/prometheus", str(tmp_path)).splitlines()
+
+    subprocess.run(["sh", "-ec", "\n".join(rest)], cwd=ROOT / "docs", check=True)
+
+    assert install.startswith("apt-get install")
+    page = (tmp_path / "user" / "runbooks.html").read_text()
+    for rule in RULES:
+        assert f'id="{rule["alert"].lower()}"' in page
+    linked = set(re.findall(r'href="([\w-]+\.html)', page))
+    assert "operations.html" in linked
+    assert linked <= {file.name for file in (tmp_path / "user").iterdir()}
+    assert '.md"' not in page
+    assert ".md#" not in page
 
 
 def test_each_section_of_the_runbooks_says_what_to_do():
