@@ -157,6 +157,7 @@ class DatabaseServer:
         self.machine = machine
         self.folder = folder
         self.url = f"postgresql://postgres@{machine.address}:{PORT}/postgres"
+        self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def create(self) -> None:
@@ -192,6 +193,7 @@ class DatabaseServer:
         options = SETTINGS | more
         command = [
             *("setpriv", "--pdeathsig=KILL", *_server_user()),
+            *("env", *(f"{name}={value}" for name, value in self.environment.items())),
             *(str(embedded.programs() / "postgres"), "-D", str(self.folder)),
             *(f"--{name}={value}" for name, value in options.items()),
         ]

@@ -243,7 +243,7 @@ class WakeUpBroker(Broker):
         conn = self._connection()
         if not self._settled:
             # Other clusters take the jobs of a cluster without a heartbeat.
-            conn.execute(queue.WRITE_HEARTBEAT, [cluster_name()])
+            queue.write_heartbeat(conn.cursor())
             conn.execute(TAKE_BACK, [cluster_name()])
             self._settled = True
         conn.execute(PULL_SCHEDULES)

@@ -19,18 +19,20 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import import_module
+from math import ceil
 from typing import Any, TypeVar
 from uuid import UUID
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
 from verification.db.bulk_insert import Rows
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.processes import SharedFlag
+from verification.values import clock
 from verification.values.clock import now
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -58,13 +60,27 @@ UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 BEAT = "verification.jobs.queue.beat"
 
 # A beat does not wait for the standby: one that a failover loses is written again a
-# second later, and work flows while commits wait.
+# second later, and work flows while commits wait. Returns the time, and by how many
+# seconds the latest beat so far is later.
 WRITE_HEARTBEAT = """
+WITH before AS (SELECT max(beat_at) AS latest FROM jobs_heartbeat)
 INSERT INTO jobs_heartbeat (cluster, beat_at)
 SELECT %s, statement_timestamp()
 WHERE set_config('synchronous_commit', 'off', true) = 'off'
 ON CONFLICT (cluster) DO UPDATE SET beat_at = excluded.beat_at
+RETURNING beat_at,
+    coalesce(extract(epoch FROM (SELECT latest FROM before) - beat_at), 0)::float
 """
+# So that one step is noticed once, and the beats of dead clusters get old.
+END_FUTURE_BEATS = """
+UPDATE jobs_heartbeat SET beat_at = statement_timestamp()
+WHERE beat_at > statement_timestamp()
+"""
+# A clock that was set back by less is not noticed in the times that work waits.
+LEAST_STEP_SECONDS = 5
+MEND_DUE_TIMES = "verification.jobs.clock_steps.mend_due_times"
+# One every five seconds, for longer than a process takes to read the clock again.
+MENDING_RUNS = 5
 
 logger = logging.getLogger(__name__)
 # Set when this process's cluster is about to stop.
@@ -249,19 +265,37 @@ def beat() -> bool:
         _written_at = time.monotonic()
         try:
             with connection.cursor() as cursor:
-                cursor.execute(WRITE_HEARTBEAT, [cluster_name()])
+                write_heartbeat(cursor)
         except DatabaseError as e:
             logger.warning("heartbeat not written: %s", type(e).__name__)
     return not stopping.is_set()
 
 
+def write_heartbeat(cursor: Any) -> None:
+    """Record that the cluster works; mend due times if the clock was set back."""
+    cursor.execute(WRITE_HEARTBEAT, [cluster_name()])
+    at, step = cursor.fetchone()
+    clock.compare(at)
+    if step >= LEAST_STEP_SECONDS:
+        logger.warning("the database's clock was set back by %.0f s", step)
+        cursor.execute(END_FUTURE_BEATS)
+        arguments = json.dumps([ceil(step), MENDING_RUNS])
+        cursor.execute(ENQUEUE, [MEND_DUE_TIMES, arguments, None])
+
+
 def count_working_clusters() -> int:
     """Return in how many clusters work flowed within `WORKING_SECONDS`."""
     since = Now() - timedelta(seconds=WORKING_SECONDS)
-    return Heartbeat.objects.filter(beat_at__gt=since).count()
+    return _past_beats().filter(beat_at__gt=since).count()
 
 
 def heartbeat_age_seconds() -> float | None:
     """Return the age of the newest heartbeat of all clusters, or None."""
-    age = Heartbeat.objects.aggregate(age=Now() - Max("beat_at"))["age"]
+    age = _past_beats().aggregate(age=Now() - Max("beat_at"))["age"]
     return None if age is None else max(0.0, age.total_seconds())
+
+
+def _past_beats() -> QuerySet[Heartbeat]:
+    """Return the beats without those before the clock was set back."""
+    ahead = Now() + timedelta(seconds=LEAST_STEP_SECONDS)
+    return Heartbeat.objects.filter(beat_at__lte=ahead)
