@@ -46,7 +46,8 @@ UNITS = sorted((DEPLOY / "systemd").glob("verification-*.*"))
 SECRETS = {cell.split("`")[1] for cell, _, _ in ROWS if cell.endswith("*secret*")}
 ENV_FILES = ["address.env", "verification.env"]
 DATABASE_SECRETS = {"database_password", "superuser_password"}
-KNOWN = DOCUMENTED | {f"{name}_FILE" for name in SECRETS}
+# WEB_SERVERS is for Caddy alone.
+KNOWN = DOCUMENTED | {f"{name}_FILE" for name in SECRETS} | {"WEB_SERVERS"}
 # Variables of Python, the shell and PostgreSQL's image
 FOREIGN = re.compile(r"PATH|PYTHON\w+|POSTGRES_\w+")
 
@@ -292,7 +293,7 @@ def machine(tmp_path: Path) -> Path:
         "opt/verification/bin/verification-web",
     ):
         _make_program(tmp_path / program)
-    for program in ("bin/sh", "usr/bin/find"):
+    for program in ("bin/sh", "usr/bin/env", "usr/bin/find"):
         _make_program(tmp_path / program)
     return tmp_path
 
@@ -361,6 +362,21 @@ def test_jobs_may_end_before_they_are_killed():
     assert int(seconds) >= GRACE_SECONDS + 5
     compose = COMPOSE["services"]["jobs"]["stop_grace_period"]
     assert int(compose.removesuffix("s")) >= GRACE_SECONDS + 5
+
+
+def test_proxies_know_the_web_servers_that_the_pages_start():
+    pages = "".join(
+        page.read_text() for page in (settings.BASE_DIR / "docs").glob("*.md")
+    )
+    ports = set(re.findall(r"verification-web@(\d+)", pages))
+    nginx, caddy = ((DEPLOY / n).read_text() for n in ("nginx.conf", "Caddyfile"))
+
+    assert (
+        ports == set(re.findall(r"server 127.0.0.1:(\d+)", nginx)) == {"8000", "8001"}
+    )
+    assert set(re.findall(r"\{\$WEB_SERVERS:(.*?)\}", caddy)) == {
+        "127.0.0.1:8000 127.0.0.1:8001"
+    }
 
 
 def test_systemd_finds_the_services_confined(machine: Path):
@@ -461,17 +477,17 @@ def test_missing_proxy_skips_its_test_and_leaves_no_folder(
 
 
 @pytest.mark.parametrize("kind", [Nginx, Caddy])
-def test_example_of_the_proxies_asks_each_web_server_for_its_figures(
+def test_proxies_ask_each_web_server_for_its_figures(
     kind: type[WebProxy], machines: list[int]
 ):
     first, second = machines
     with kind(first, second) as proxy:
         answers = [
             requests.get(f"{proxy.url}{path}", timeout=10).text
-            for path in ("/metrics", "/metrics/web2")
+            for path in ("/metrics/web1", "/metrics/web2", "/metrics")
         ]
 
-    assert answers == [f"{first} /metrics", f"{second} /metrics"]
+    assert answers == [f"{port} /metrics" for port in (first, second, first)]
 
 
 SETTINGS_FILE = (DEPLOY / "verification.env").read_text()

@@ -70,7 +70,7 @@ def test_orders_of_the_page_work_as_far_as_sources_exist(
 def test_page_names_existing_files_and_commands():
     files = {name for block in BLOCKS for name in SOURCE.findall(block)}
     systemctl = " ".join(re.findall(r"^systemctl .*", "".join(BLOCKS), re.MULTILINE))
-    units = re.findall(r"verification-[a-z-]+(?:\.timer)?", systemctl)
+    units = re.findall(r"verification-[a-z-]+@?(?:\.timer)?", systemctl)
     commands = re.findall(
         r"^(?:.*\$\()?verification (\w+)", "".join(BLOCKS), re.MULTILINE
     )

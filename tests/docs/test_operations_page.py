@@ -124,7 +124,7 @@ def test_role_section_gives_web_and_jobs_an_address_of_their_own(
         "DATABASE_URL=",
         "DATABASE_URL_FILE=/etc/verification/secrets/service_url",
     ]
-    for unit in ("web", "jobs"):
+    for unit in ("web@", "jobs"):
         folder = etc / f"systemd/system/verification-{unit}.service.d"
         # systemd reads the files in the order of their names.
         assert (folder / "role.conf").name > "hardening.conf"

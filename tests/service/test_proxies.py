@@ -1,25 +1,34 @@
-"""nginx and Caddy in front of a web server that restarts."""
+"""nginx and Caddy in front of web servers that restart."""
 
 import json
+import random
+import subprocess
 import threading
 import time
 from contextlib import ExitStack
+from typing import Self
 
 import pytest
 import requests
+from django.conf import settings
 
 from tests.service.conftest import Client
 from tests.world.clients import person
-from tests.world.service import Service
+from tests.world.service import READY_SECONDS, Service, end_family
 from tests.world.web_proxies import DEPLOY, Caddy, Nginx, WebProxy
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MEDIA_TYPE
 from verification.db.ids import uuid7
+from verification.jobs.processes import parent_death_hook
 
 pytestmark = pytest.mark.slow
 
 AWAY_SECONDS = 1.5
 MORE_SECONDS = 40
+# Nobody gets one of these by chance while a web server is away.
+FIXED_PORTS = range(20_000, 32_000)
+# As in the unit of the web servers
+DRAIN_SECONDS, PROBE_SECONDS = 5, 2
 
 
 class Orders(threading.Thread):
@@ -79,6 +88,7 @@ class Reads(threading.Thread):
 def test_orders_during_a_restart_get_201_or_503_with_retry_after(
     service: Service, unlimited_client: Client
 ):
+    before = count_reports(service, unlimited_client)
     with ExitStack() as exits:
         nginx, caddy = (
             exits.enter_context(kind(service.port)) for kind in (Nginx, Caddy)
@@ -114,17 +124,80 @@ def test_orders_during_a_restart_get_201_or_503_with_retry_after(
                 assert_problem(answer)
     # Requests without a body wait for the web server.
     assert reads.statuses == {200}
-    with service.connect() as connection:
-        stored = connection.execute(
-            "SELECT count(*) FROM reports_report WHERE workspace_id = %s",
-            [unlimited_client.workspace],
-        ).fetchone()
-    assert stored == (sum(len(order.created) for order in orders),)
+    stored = count_reports(service, unlimited_client) - before
+    assert stored == sum(len(order.created) for order in orders)
     for page in pages:
         assert page.status_code == 503
         assert int(page.headers["Retry-After"]) > 0
         assert page.headers["Content-Type"].startswith("text/html")
         assert page.text == (DEPLOY / "away.html").read_text()
+
+
+class WebServers:
+    """Two web servers of the service on ports of their own, as the units run them."""
+
+    def __init__(self, service: Service) -> None:
+        self.ports = random.sample(FIXED_PORTS, 2)
+        self._service = service
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        for port in self.ports:
+            self.start(port)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process in self._processes.values():
+            end_family(process, kill=True)
+
+    def start(self, port: int) -> None:
+        self._processes[port] = subprocess.Popen(
+            self._service.command("-m", "verification.web.server"),
+            cwd=settings.BASE_DIR,
+            env=self._service.environment
+            | {"PORT": str(port), "WEB_DRAIN_SECONDS": str(DRAIN_SECONDS)},
+            preexec_fn=parent_death_hook(),
+        )
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                requests.get(f"http://127.0.0.1:{port}/healthz", timeout=5)
+                return
+            except requests.ConnectionError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+    def restart(self, port: int) -> None:
+        end_family(self._processes[port], kill=False)
+        self.start(port)
+
+
+@pytest.mark.timeout(300, func_only=True)
+def test_restart_of_one_web_server_after_the_other_refuses_no_order(
+    service: Service, unlimited_client: Client
+):
+    with ExitStack() as exits:
+        servers = exits.enter_context(WebServers(service))
+        proxies = [exits.enter_context(kind(*servers.ports)) for kind in (Nginx, Caddy)]
+        orders = [Orders(proxy, unlimited_client.key) for proxy in proxies]
+        reads = [Reads(proxy) for proxy in proxies]
+        threads = [*orders, *reads]
+        for thread in threads:
+            thread.start()
+        for port in servers.ports:
+            # A proxy that asks each second has noticed the start of the other one.
+            time.sleep(PROBE_SECONDS)
+            wait_for_more_created(orders)
+            servers.restart(port)
+        wait_for_more_created(orders)
+        for thread in threads:
+            thread.stopping = True
+        for thread in threads:
+            thread.join(90)
+
+    assert [order.failures for order in orders] == [[], []]
+    assert [order.statuses() for order in orders] == [{201}, {201}]
+    assert [read.statuses for read in reads] == [{200}, {200}]
 
 
 @pytest.mark.parametrize("kind", [Nginx, Caddy])
@@ -137,6 +210,15 @@ def test_answer_to_a_large_body_without_a_key_comes_through_a_proxy(service, kin
         ]
 
     assert {answer.status_code for answer in answers} == {401}
+
+
+def count_reports(service: Service, client: Client) -> int:
+    with service.connect() as connection:
+        (number,) = connection.execute(
+            "SELECT count(*) FROM reports_report WHERE workspace_id = %s",
+            [client.workspace],
+        ).fetchone() or (0,)
+    return int(number)
 
 
 def wait_for_more_created(orders: list[Orders]) -> None:

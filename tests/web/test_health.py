@@ -18,7 +18,8 @@ from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.world.relay import Relay
 from tests.world.service import free_port
 from verification.db import startup
-from verification.web import health
+from verification.jobs.processes import SharedFlag
+from verification.web import gateway, health
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,26 @@ def test_healthz_answers_without_the_database(client: Client) -> None:
     assert response.status_code == 200
     assert response.json() == {"status": "ok", "version": verification.__version__}
     assert "no-store" in response["Cache-Control"]
+
+
+def test_healthz_of_a_stopping_web_server_is_503(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = SharedFlag()
+    monkeypatch.setattr(gateway, "stopping", flag)
+    flag.set()
+
+    response = client.get("/healthz")
+
+    assert response.status_code == 503
+    assert response.json()["status"] == "stopping"
+
+
+def test_healthz_answers_probes_by_any_host_name(client: Client, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = ["reports.example.com"]
+
+    assert client.get("/healthz", headers={"Host": "web1:8000"}).status_code == 200
+    assert client.get("/", headers={"Host": "web1:8000"}).status_code == 400
 
 
 @pytest.mark.django_db

@@ -45,9 +45,8 @@ class WebProxy:
         self.folder = Path(self._place.name)
         self.folder.chmod(0o755)
         self._log = ""
-        self.upstream = upstream
-        # The port of a second web server, as in the examples of the files
-        self.second = second
+        # The ports of the web servers
+        self.upstreams = [upstream] if second is None else [upstream, second]
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         shutil.copy(DEPLOY / "away.html", self.folder)
@@ -87,14 +86,6 @@ class WebProxy:
         self._log = self.log()
         self._place.cleanup()
 
-    def with_second(self, text: str) -> str:
-        """Return the file's text, with its example if there is a second web server."""
-        if self.second is None:
-            return text
-        marks = r"^(\s+)#(?=location|@|reverse_proxy|    |\t|\})"
-        text = re.sub(marks, r"\1", text, flags=re.MULTILINE)
-        return text.replace("10.0.0.2:8000", f"127.0.0.1:{self.second}")
-
     def variables(self) -> dict[str, str]:
         return {}
 
@@ -106,10 +97,12 @@ class WebProxy:
 class Nginx(WebProxy):
     def command(self) -> list[str]:
         site = nginx_site(self.folder, f"127.0.0.1:{self.port}")
-        site = site.replace("127.0.0.1:8000", f"127.0.0.1:{self.upstream}")
+        first, last = self.upstreams[0], self.upstreams[-1]
+        site = site.replace("127.0.0.1:8000", f"127.0.0.1:{first}")
+        site = site.replace("127.0.0.1:8001", f"127.0.0.1:{last}")
         # Only here is the name of the site an address.
         site = re.sub(r"server_name reports\S+;", "server_name 127.0.0.1;", site)
-        return nginx_command(self.folder, self.with_second(site))
+        return nginx_command(self.folder, site)
 
 
 class Caddy(WebProxy):
@@ -117,13 +110,13 @@ class Caddy(WebProxy):
         text = (DEPLOY / "Caddyfile").read_text().replace(INSTALLED, str(self.folder))
         # On a busy machine the web server needs longer to restart.
         text = text.replace("lb_try_duration 15s", "lb_try_duration 60s")
-        text = self.with_second(text)
         options = f"{{\n\tadmin off\n\thttp_port {free_port()}\n"
         (self.folder / "Caddyfile").write_text(text.replace("{\n", options, 1))
         return [required("caddy"), "run", "--config", str(self.folder / "Caddyfile")]
 
     def variables(self) -> dict[str, str]:
-        return {"BASE_URL": self.url, "PORT": str(self.upstream)}
+        servers = " ".join(f"127.0.0.1:{port}" for port in self.upstreams)
+        return {"BASE_URL": self.url, "WEB_SERVERS": servers}
 
 
 def nginx_site(folder: Path, address: str) -> str:

@@ -156,7 +156,7 @@ MIDDLEWARE = [
     "verification.web.middleware.StaticMiddleware",
     "verification.web.middleware.LocalTimeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    "verification.web.middleware.HostMiddleware",
     "verification.web.middleware.FormMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -412,6 +412,8 @@ JOB_PACKAGES = {"verification", "workspaces", "webhooks", "monitoring"}
 WEB_WORKERS = process_count(
     "WEB_WORKERS", env.int("WEB_WORKERS", min(2, os.cpu_count() or 1))
 )
+# The seconds in which `/healthz` says 503 before the web server stops.
+WEB_DRAIN_SECONDS = env.int("WEB_DRAIN_SECONDS", 0)
 Q_CLUSTER = {
     "name": "verification",
     "broker_class": "verification.jobs.broker.WakeUpBroker",

@@ -31,6 +31,8 @@ from math import inf
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from verification.jobs.processes import SharedFlag
+
 THREADS = 8
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it, up to
 # MAX_BODY_SECONDS: time for a document of 10 MB over a line of 18 KB/s.
@@ -80,6 +82,9 @@ REFUSAL = "verification.refusal"
 # The key in the environ of a request whose body is larger than its limit. The body is
 # not there, and CONTENT_LENGTH says that it is too large.
 UNREAD = "verification.unread"
+
+# Set when the web server is about to stop; `/healthz` of all its processes says so.
+stopping = SharedFlag()
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]

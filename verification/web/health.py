@@ -36,7 +36,12 @@ SELECT count(*) FROM set_config('work_mem', '64kB', true) AS memory,
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"status": "ok", "version": settings.VERSION})
+    """Return 503 while the web server drains: a proxy then sends requests to others."""
+    status = "stopping" if gateway.stopping.is_set() else "ok"
+    return JsonResponse(
+        {"status": status, "version": settings.VERSION},
+        status=200 if status == "ok" else 503,
+    )
 
 
 @never_cache

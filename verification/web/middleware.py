@@ -28,6 +28,7 @@ from django.http import (
 )
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
+from django.middleware.common import CommonMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.middleware.security import SecurityMiddleware
 from django.urls import is_valid_path
@@ -171,7 +172,8 @@ def _user_id(request: HttpRequest) -> str | None:
 
 
 def _level(request: HttpRequest, response: HttpResponse) -> int:
-    if response.status_code >= 500:
+    # `/healthz` answers 503 while the web server drains.
+    if response.status_code >= 500 and request.path_info != gateway.LIVENESS_PATH:
         return logging.ERROR
     # Load balancers and the service itself request these every few seconds.
     return logging.DEBUG if request.path_info in PROBES else logging.INFO
@@ -190,6 +192,18 @@ class TransportMiddleware(SecurityMiddleware):
         if redirect is not None and is_program:
             return Problem("https-required").response(request)
         return redirect
+
+
+class HostMiddleware(CommonMiddleware):
+    """Refuse other hosts than ALLOWED_HOSTS, except for probes of `/healthz`.
+
+    Proxies and load balancers name a web server by any address that leads to it.
+    """
+
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
+        if request.path_info == gateway.LIVENESS_PATH:
+            return None
+        return super().process_request(request)
 
 
 class PolicyMiddleware(CSPMiddleware):

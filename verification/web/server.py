@@ -21,10 +21,10 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
 from environs import EnvError
-from granian import Granian
 from granian.constants import HTTPModes, Interfaces, RuntimeModes
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
+from granian.server.mp import MPServer
 from prometheus_client import values
 
 from verification.db.base import name_sessions
@@ -37,6 +37,7 @@ from verification.db.startup import (
 )
 from verification.jobs.processes import bind_children_to_parent
 from verification.values import clock
+from verification.web.gateway import stopping
 
 logger = logging.getLogger(__name__)
 APPLICATION = "verification.asgi"
@@ -47,6 +48,21 @@ IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 8
 # A process that was killed a moment ago may still hold its folder and its port.
 RELEASE_SECONDS = 5
+
+
+class WebServer(MPServer):
+    """Granian that tells proxies of its end before it stops."""
+
+    def shutdown(self, exit_code: int = 0) -> None:
+        """Answer 503 at /healthz for WEB_DRAIN_SECONDS, serve meanwhile, then stop.
+
+        A second signal ends the wait.
+        """
+        if settings.WEB_DRAIN_SECONDS and self.interrupt_signal:
+            stopping.set()
+            self.main_loop_interrupt.clear()
+            self.main_loop_interrupt.wait(settings.WEB_DRAIN_SECONDS)
+        super().shutdown(exit_code)
 
 
 def main(gate: int | None = None) -> None:
@@ -130,7 +146,7 @@ def _serve(gate: int | None) -> None:
             pipe.read()
     _check_database()
     require_free_port()
-    Granian(
+    WebServer(
         f"{APPLICATION}:application",
         address=os.environ.get("HOST") or HOST,
         port=settings.PORT,
