@@ -56,7 +56,7 @@ class Acme:
             case 422:
                 raise Refused("ACME_REFUSED", "Acme refused the request.")
             case 503:
-                raise Unavailable("ACME_DOWN", "Acme is down.")
+                raise Unavailable("ACME_DOWN", "Acme is down.", cause="HTTP_503")
             case 500:
                 raise ValueError(f"what is {asked}?")
         return Finding("Found.", body["score"], body.get("details", {}), self.name)

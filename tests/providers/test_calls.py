@@ -5,7 +5,8 @@ import pytest
 
 from tests.providers.checkout_contract import traceback_text
 from tests.world.receiver import Receiver, Script
-from verification.providers.base import ProviderError, Refused, Unavailable
+from verification.outbound.proxy import Proxy
+from verification.providers.base import Cause, ProviderError, Refused, Unavailable
 from verification.providers.http_api import Api, RequestRejected
 
 
@@ -50,31 +51,45 @@ def test_call_puts_parameters_in_the_url(server: Receiver, api: Api):
 HTML = b"<!doctype html><title>Sign in</title>"
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        *(Script(status=s, body=b"{}") for s in (408, 425, 429, 500, 502, 503, 504)),
-        *(Script(status=s, headers={"Location": "/"}) for s in (301, 302, 307)),
+HALF = b'{"id": "half'
+SCRIPTS = {
+    Cause.UNUSABLE_ANSWER: [
         Script(body=HTML),
         Script(status=404, body=HTML),
         Script(body=b""),
-        Script(body=b'{"id": "half'),
-        Script(body=b'{"id": "half', headers={"Content-Length": "99"}, closes=True),
+        Script(body=HALF),
         Script(body=b"\xff\xfe"),
         Script(body=b"[" * 100_000),
         Script(body=b"x" * 3_000_000),
-        Script(cut_after=0),
-        Script(hangs=True),
-        Script(drip=0.1),
     ],
+    Cause.CONNECTION_BROKEN: [
+        Script(body=HALF, headers={"Content-Length": "99"}, closes=True),
+        Script(cut_after=0),
+    ],
+    Cause.TIMEOUT: [Script(hangs=True), Script(drip=0.1)],
+    **{
+        f"HTTP_{status}": [Script(status=status, body=b"{}")]
+        for status in (408, 425, 429, 500, 502, 503, 504)
+    },
+    **{
+        f"HTTP_{status}": [Script(status=status, headers={"Location": "/"})]
+        for status in (301, 302, 307)
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "script"), [(c, script) for c, each in SCRIPTS.items() for script in each]
 )
-def test_temporary_failure_is_unavailable(server: Receiver, api: Api, script: Script):
+def test_temporary_failure_is_unavailable_with_its_cause(
+    server: Receiver, api: Api, script: Script, cause: str
+):
     server.scripts["/"] = script
 
     with pytest.raises(Unavailable) as error:
         api.call("GET", "/")
 
-    assert error.value.code == "SOURCE_UNAVAILABLE"
+    assert (error.value.code, error.value.cause) == ("SOURCE_UNAVAILABLE", cause)
     assert error.value.message.startswith("Acme ")
 
 
@@ -91,11 +106,36 @@ def test_other_4xx_is_rejected_with_its_answer(server: Receiver, api: Api, statu
     )
 
 
-def test_closed_port_is_unavailable():
-    api = Api("Acme", "http://127.0.0.1:1", opened=["127.0.0.1:1"])
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("https://source.invalid", Cause.DNS),
+        ("http://127.0.0.1:1", Cause.CONNECTION_REFUSED),
+        # A port of TLS on which somebody speaks plain HTTP.
+        ("https://127.0.0.1:{port}", Cause.TLS),
+    ],
+)
+def test_missing_connection_is_unavailable_with_its_cause(
+    server: Receiver, url: str, cause: Cause
+):
+    server.scripts["/"] = Script(body=b"plain")
+    url = url.format(port=server.port)
+    api = Api("Acme", url, opened=[url.partition("//")[2]], seconds=5)
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable) as error:
         api.call("GET", "/")
+
+    assert error.value.cause == cause
+    assert not error.value.may_be_charged
+
+
+def test_proxy_that_is_away_is_the_cause(settings: Any):
+    settings.OUTBOUND_PROXY = Proxy("127.0.0.1", 1)
+
+    with pytest.raises(Unavailable) as error:
+        Api("Acme", "https://source.invalid").call("GET", "/")
+
+    assert error.value.cause == Cause.PROXY
 
 
 @pytest.mark.parametrize("opened", [[], ["127.0.0.1:1"]])

@@ -54,6 +54,59 @@ def test_calls_are_counted_by_the_minute(paying_api, two):
     assert SourceMinute.objects.count() <= 4
 
 
+def test_call_keeps_the_cause_and_the_admin_shows_it(paying_api, two, superuser):
+    two.first.answers(DOWN)
+    paying_api.create(*orders(1))
+
+    paying_api.work()
+
+    assert Call.objects.get(source="first").cause == "HTTP_503"
+    assert Call.objects.get(source="second").cause == ""
+    assert "HTTP_503" in read_page(superuser, list_url(Call))
+    assert "HTTP_503" in read_page(superuser, change_url(Source(name="first")))
+
+
+def fail(cause, times=1):
+    """Let a worker of any machine write failures of the source."""
+    tally = Tally()
+    for _ in range(times):
+        tally.note("first", "UNAVAILABLE", 0.1, cause)
+    tally.flush(at_last=True)
+
+
+def test_outage_is_logged_once_for_each_cause_over_all_workers(db, caplog):
+    Source.objects.create(name="first")
+
+    for _ in range(5):
+        fail("DNS")
+        fail("TIMEOUT")
+
+    assert caplog.messages == [
+        "source first does not answer: DNS",
+        "source first does not answer: TIMEOUT",
+    ]
+    caplog.clear()
+    Source.objects.update(failing_since=now() - timedelta(seconds=90))
+    for _ in range(2):
+        count_calls("first", {"ANSWERED": 1})
+    assert caplog.messages == ["source first answers again after 90 s: DNS, TIMEOUT"]
+    fail("DNS")
+    assert caplog.messages[1:] == ["source first does not answer: DNS"]
+
+
+def test_source_that_fails_now_and_then_is_logged_once(db, caplog):
+    Source.objects.create(name="first")
+
+    for _ in range(3):
+        fail("TIMEOUT")
+        count_calls("first", {"ANSWERED": 1})
+
+    assert caplog.messages == ["source first does not answer: TIMEOUT"]
+    Source.objects.update(failed_at=now() - timedelta(seconds=61))
+    count_calls("first", {"ANSWERED": 1})
+    assert "answers again" in caplog.messages[1]
+
+
 def test_counts_of_several_workers_add_up(db):
     for _ in range(3):
         count_calls("first", {"ANSWERED": 10, "UNAVAILABLE": 2})

@@ -55,6 +55,7 @@ from verification.jobs.processes import trim_memory
 from verification.jobs.queue import beat, job, slot
 from verification.providers.base import (
     AnswerPending,
+    Cause,
     ConsentAware,
     Inquiry,
     Provider,
@@ -379,7 +380,8 @@ class CallPool:
     def _count(self, source: str, ended: EndedCheck) -> EndedCheck:
         claimed, outcome = ended
         took = claimed.ended_at - claimed.began_at  # type: ignore[operator]
-        self.tally.note(source, call_end_of(outcome).how, took.total_seconds())
+        end = call_end_of(outcome)
+        self.tally.note(source, end.how, took.total_seconds(), end.cause)
         self.queues.add_room(source)
         return ended
 
@@ -518,7 +520,9 @@ def _outcome_or_fault(
         # The message is not logged, because it may hold data about the subject.
         logger.error("%s raised %s", provider.name, type(e).__name__)
         message = "The source's answer was not understood."
-        fault = Unavailable("SOURCE_ERROR", message, may_be_charged=True)
+        fault = Unavailable(
+            "SOURCE_ERROR", message, may_be_charged=True, cause=Cause.ADAPTER_FAULT
+        )
         return outcome_of_unavailable(fault, claimed, policy)
 
 
@@ -541,7 +545,7 @@ def _call_provider(
     except Unavailable as e:
         return outcome_of_unavailable(e, claimed, policy)
     except ProviderError as e:
-        return Failed(e.code, e.message, retryable=False)
+        return Failed(e.code, e.message, retryable=False, cause=e.cause)
 
 
 def outcome_of_unavailable(
@@ -554,6 +558,7 @@ def outcome_of_unavailable(
     end: dict[str, Any] = {
         "end": CallOutcome.UNAVAILABLE,
         "may_be_charged": e.may_be_charged,
+        "cause": e.cause,
     }
     if claimed.more:
         return Retry(now(), claimed.tries, why=e.code, **end)

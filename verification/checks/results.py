@@ -57,6 +57,7 @@ class Failed:
     retryable: bool
     end: CallOutcome = field(default=CallOutcome.REFUSED, compare=False)
     may_be_charged: bool = field(default=False, compare=False)
+    cause: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Retry:
     end: CallOutcome = field(default=CallOutcome.NOT_YET, compare=False)
     why: str = field(default="", compare=False)
     may_be_charged: bool = field(default=False, compare=False)
+    cause: str = field(default="", compare=False)
     # The source's own id of the inquiry that it has accepted.
     job: str = field(default="", compare=False)
 
@@ -137,10 +139,10 @@ def completed_with(found: Finding, not_told: Sequence[str] = ()) -> Completed:
 def call_end_of(outcome: Outcome) -> EndedCall:
     """Return the end of the call that led to this outcome."""
     match outcome:
-        case Failed(code=code, end=end, may_be_charged=charged):
-            return EndedCall(end, code, charged)
-        case Retry(end=end, why=why, may_be_charged=charged, job=job):
-            return EndedCall(end, why, charged, job)
+        case Failed(code=code, end=end, may_be_charged=charged, cause=cause):
+            return EndedCall(end, code, charged, cause=cause)
+        case Retry(end=end, why=why, may_be_charged=charged, job=job, cause=cause):
+            return EndedCall(end, why, charged, job, cause)
     return EndedCall(CallOutcome.ANSWERED)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -114,12 +115,47 @@ class Finding:
     editions: list[dict[str, Any]] | None = None
 
 
-class ProviderError(Exception):
-    """The check failed. `code` is the failure code that the client sees."""
+class Cause(StrEnum):
+    """Why a source gave no answer that helps, for operators (docs/providers.md).
 
-    def __init__(self, code: str, message: str) -> None:
+    A status of HTTP is a cause of its own, such as HTTP_503 (`http_cause`).
+    """
+
+    # Its name was not resolved.
+    DNS = "DNS"
+    # No connection over TLS: mostly a certificate that is not valid for it.
+    TLS = "TLS"
+    CONNECTION_REFUSED = "CONNECTION_REFUSED"
+    # No route, or another error of the network before a connection was made.
+    UNREACHABLE = "UNREACHABLE"
+    CONNECTION_TIMEOUT = "CONNECTION_TIMEOUT"
+    # It took the request and did not answer in time.
+    TIMEOUT = "TIMEOUT"
+    # The connection ended before the whole answer came.
+    CONNECTION_BROKEN = "CONNECTION_BROKEN"
+    # The operator's own proxy is away or refuses.
+    PROXY = "PROXY"
+    # It answered, and not as its documentation says.
+    UNUSABLE_ANSWER = "UNUSABLE_ANSWER"
+    # A list that we search was not loaded, or not for too long.
+    LIST_TOO_OLD = "LIST_TOO_OLD"
+    # Our adapter raised an exception.
+    ADAPTER_FAULT = "ADAPTER_FAULT"
+
+
+def http_cause(status: int) -> str:
+    return f"HTTP_{status}"
+
+
+class ProviderError(Exception):
+    """The check failed. `code` is the failure code that the client sees.
+
+    `cause` is a `Cause`, a status of HTTP, or "".
+    """
+
+    def __init__(self, code: str, message: str, *, cause: str = "") -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code, self.message, self.cause = code, message, cause
 
 
 class Unavailable(ProviderError):
@@ -130,9 +166,14 @@ class Unavailable(ProviderError):
     """
 
     def __init__(
-        self, code: str, message: str, *, may_be_charged: bool = False
+        self,
+        code: str,
+        message: str,
+        *,
+        may_be_charged: bool = False,
+        cause: str = Cause.UNUSABLE_ANSWER,
     ) -> None:
-        super().__init__(code, message)
+        super().__init__(code, message, cause=cause)
         self.may_be_charged = may_be_charged
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from verification.providers.base import (
     AnswerPending,
+    Cause,
     Finding,
     Flag,
     Inquiry,
@@ -405,5 +406,5 @@ def pending_error(
     takes longer than MAX_WAIT.
     """
     if now - inquiry.asked_at > MAX_WAIT:
-        return Unavailable("SOURCE_UNAVAILABLE", late)
+        return Unavailable("SOURCE_UNAVAILABLE", late, cause=Cause.TIMEOUT)
     return AnswerPending(now + timedelta(seconds=seconds))

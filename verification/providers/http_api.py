@@ -34,16 +34,23 @@ from hashlib import sha256
 from typing import Any, ClassVar, Self
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+)
 
 from verification.outbound import client
 from verification.outbound.targets import Blocked
 from verification.providers.base import (
+    Cause,
     Provider,
     Refused,
     Subject,
     Unavailable,
     covers_subject,
+    http_cause,
 )
 
 logger = logging.getLogger(__name__)
@@ -65,7 +72,7 @@ class RequestRejected(Refused):
         text = f"answered with status {status}" + (f" {code}" if known else "")
         if why:
             text = f"{why} (status {status})"
-        super().__init__(REFUSED, f"{source} {text}.")
+        super().__init__(REFUSED, f"{source} {text}.", cause=http_cause(status))
         self.status, self.answer = status, answer
 
 
@@ -153,8 +160,8 @@ class Api:
         """Return the JSON of a 2xx. Raises Unavailable or RequestRejected."""
         status = reply.status
         if 300 <= status < 400 or status >= 500 or status in RETRYABLE_STATUSES:
-            why = f"answered with status {status}"
-            raise unavailable_error(self.source, why, may_be_charged=False)
+            why, cause = f"answered with status {status}", http_cause(status)
+            raise unavailable_error(self.source, why, may_be_charged=False, cause=cause)
         try:
             answer = parser.loads(reply.body)
         except (ValueError, RecursionError):
@@ -184,9 +191,9 @@ class Api:
             answer = self.call(method, path, **sent)
         except RequestRejected as e:
             why = f"does not take the credentials (status {e.status})"
-            raise refused_error(self.source, why) from None
+            raise refused_error(self.source, why, http_cause(e.status)) from None
         except Unavailable as e:
-            raise Unavailable(e.code, e.message) from None
+            raise Unavailable(e.code, e.message, cause=e.cause) from None
         token = answer.get(member) if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
             why = "answered without a token"
@@ -265,16 +272,36 @@ def to_provider_error(source: str, e: BaseException) -> Unavailable | Refused:
     """Return the error to raise for a call that ended without an answer."""
     if isinstance(e, Blocked):
         return Refused(REFUSED, f"{source} may not be called: {e}")
-    why = "could not be reached, or broke off"
-    if isinstance(_reason(e), client.NoTunnel):
+    why, cause = "could not be reached, or broke off", _network_cause(e)
+    if cause == Cause.PROXY:
         why = "could not be reached through the operator's proxy"
     if isinstance(e, requests.Timeout):
         why = "did not answer in time"
-    if isinstance(e, requests.exceptions.SSLError):
+    if cause == Cause.TLS:
         why = "showed a certificate that is not valid for it"
-    if isinstance(e, client.TooLarge):
+    if cause == Cause.UNUSABLE_ANSWER:
         why = "answered with too much"
-    return unavailable_error(source, why, may_be_charged=_was_sent(e))
+    return unavailable_error(source, why, may_be_charged=_was_sent(e), cause=cause)
+
+
+def _network_cause(e: BaseException) -> Cause:
+    reason = _reason(e)
+    if isinstance(e, client.TooLarge):
+        return Cause.UNUSABLE_ANSWER
+    if isinstance(e, requests.exceptions.SSLError):
+        return Cause.TLS
+    if isinstance(reason, client.NoTunnel):
+        return Cause.PROXY
+    if isinstance(reason, NameResolutionError):
+        return Cause.DNS
+    if isinstance(reason, NewConnectionError):
+        is_refused = isinstance(reason.__cause__, ConnectionRefusedError)
+        return Cause.CONNECTION_REFUSED if is_refused else Cause.UNREACHABLE
+    if isinstance(reason, ConnectTimeoutError):
+        return Cause.CONNECTION_TIMEOUT
+    if isinstance(e, requests.Timeout | TimeoutError):
+        return Cause.TIMEOUT
+    return Cause.CONNECTION_BROKEN
 
 
 def _was_sent(e: BaseException) -> bool:
@@ -292,15 +319,19 @@ def _reason(e: BaseException) -> object:
 
 
 def unavailable_error(
-    source: str, why: str, *, may_be_charged: bool = True
+    source: str,
+    why: str,
+    *,
+    may_be_charged: bool = True,
+    cause: str = Cause.UNUSABLE_ANSWER,
 ) -> Unavailable:
     """Make the error. By default the source may charge for an unreadable answer."""
     text = f"{source} {why}."
-    return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged)
+    return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged, cause=cause)
 
 
-def refused_error(source: str, why: str) -> Refused:
-    return Refused(REFUSED, f"{source} {why}.")
+def refused_error(source: str, why: str, cause: str = "") -> Refused:
+    return Refused(REFUSED, f"{source} {why}.", cause=cause)
 
 
 class Record(dict[str, Any]):

@@ -15,7 +15,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from verification.providers.base import Finding, Inquiry, Provider, Subject, Unavailable
+from verification.providers.base import (
+    Cause,
+    Finding,
+    Inquiry,
+    Provider,
+    Subject,
+    Unavailable,
+)
 from verification.providers.findings import is_company, stated_name
 from verification.providers.http_api import (
     Api,
@@ -112,7 +119,9 @@ class OpenSanctions(Provider):
         edition = self._catalogue[1]
         if edition.age > self._age:
             why = f"has an index that is {edition.age.days} days old"
-            raise unavailable_error(SOURCE, why, may_be_charged=False)
+            raise unavailable_error(
+                SOURCE, why, may_be_charged=False, cause=Cause.LIST_TOO_OLD
+            )
         return edition
 
     def _datasets(self) -> Record:
@@ -121,7 +130,7 @@ class OpenSanctions(Provider):
             reply = self._api.fetch("GET", "/catalog")
             return Record() if reply.status == 404 else self._api.read_object(reply)
         except Unavailable as e:
-            raise Unavailable(e.code, e.message) from None
+            raise Unavailable(e.code, e.message, cause=e.cause) from None
 
 
 def _query(subject: Subject) -> dict[str, Any]:

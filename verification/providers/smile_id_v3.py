@@ -37,6 +37,7 @@ from verification.providers.base import (
     AnswerPending,
     BadSignature,
     Callback,
+    Cause,
     ConsentEvidence,
     Finding,
     Inquiry,
@@ -240,7 +241,8 @@ class SmileIdV3(Provider):
         if status in {"error", "not_found"}:
             return unavailable_error(SOURCE, f"ended the job with status {status}")
         if now() - begun.at > MAX_WAIT:
-            return unavailable_error(SOURCE, "did not call back in time")
+            why = "did not call back in time"
+            return unavailable_error(SOURCE, why, cause=Cause.TIMEOUT)
         if status in {"clear", "block", "attention"}:
             self._call_back_again(begun.job)
         return _answer_pending(begun.job)

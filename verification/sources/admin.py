@@ -14,7 +14,15 @@ from verification.values.local_time import format_nairobi
 class SourceAdmin(ReadOnlyAdmin):
     """All sources that were ever called, with the figures of the last hour."""
 
-    list_display = ["name", "state", "calls", "success_rate", "median", "percentile_95"]
+    list_display = [
+        "name",
+        "state",
+        "causes_text",
+        "calls",
+        "success_rate",
+        "median",
+        "percentile_95",
+    ]
     search_ids = ()
     search_exact = ("name",)
     ordering = ["name"]
@@ -30,9 +38,19 @@ class SourceAdmin(ReadOnlyAdmin):
         "rests",
         "probed_at",
         "answered_at",
+        "failing_since",
+        "failed_at",
+        "causes_text",
         "free_at",
     ]
-    readonly_fields = ["state", "calls", "success_rate", "median", "percentile_95"]
+    readonly_fields = [
+        "state",
+        "calls",
+        "success_rate",
+        "median",
+        "percentile_95",
+        "causes_text",
+    ]
 
     @admin.display(description="State")
     def state(self, source):
@@ -43,6 +61,10 @@ class SourceAdmin(ReadOnlyAdmin):
         if source.resting_until > now():
             return f"rests until {format_nairobi(source.resting_until)}"
         return "is being tried"
+
+    @admin.display(description="Why it does not answer")
+    def causes_text(self, source):
+        return ", ".join(source.causes) or "-"
 
     @admin.display(description="Calls in the last hour")
     def calls(self, source):
@@ -95,6 +117,7 @@ class CallAdmin(ReadOnlyAdmin):
         "check_page",
         "outcome_text",
         "why",
+        "cause",
         "begun_at",
         "settled_at",
     ]
@@ -120,6 +143,7 @@ class CallAdmin(ReadOnlyAdmin):
         "ended_at",
         "outcome_text",
         "why",
+        "cause",
         "may_be_charged",
         "called_back_at",
         "settled_at",

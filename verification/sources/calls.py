@@ -42,9 +42,9 @@ REST_CHECK_INTERVAL = timedelta(minutes=1)
 
 END_CALLS = """
 UPDATE sources_call SET "end" = u.how, why = u.why, may_be_charged = u.charged,
-    job = u.job, ended_at = %s
-FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[])
-    AS u(id, how, why, charged, job)
+    job = u.job, cause = u.cause, ended_at = %s
+FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[], %s::text[])
+    AS u(id, how, why, charged, job, cause)
 WHERE sources_call.id = u.id AND "end" = ''
 RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
 """
@@ -146,6 +146,8 @@ class EndedCall:
     may_be_charged: bool = False
     # The source's own id of the inquiry that it has accepted.
     job: str = ""
+    # A `Cause`, or a status of HTTP.
+    cause: str = ""
 
 
 def end_calls(calls: Mapping[UUID, EndedCall], at: datetime) -> list[UUID]:
@@ -154,7 +156,9 @@ def end_calls(calls: Mapping[UUID, EndedCall], at: datetime) -> list[UUID]:
     Returns the checks that have no answer yet, and whose source has called back since
     the call began.
     """
-    ended = [(str(e.how), e.why, e.may_be_charged, e.job) for e in calls.values()]
+    ended = [
+        (str(e.how), e.why, e.may_be_charged, e.job, e.cause) for e in calls.values()
+    ]
     with connection.cursor() as cursor:
         cursor.execute(
             END_CALLS, [at, list(calls), *map(list, zip(*ended, strict=True))]

@@ -3,10 +3,15 @@
 A worker adds up its calls and writes the sums once a second, and immediately when a
 source begins to fail or to answer again. So no page reads single calls. If a worker
 dies, only these figures lack its last second.
+
+The row of a source says whether it fails. The worker that writes the first failure of
+an outage logs it, and so does the one that writes a further cause or the end: there is
+one line for each, however many workers and machines call the source.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -14,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django.core.cache import cache
 from django.db import connection, transaction
@@ -27,6 +32,7 @@ from verification.settings.providers import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
 from verification.values.clock import now
 
+logger = logging.getLogger(__name__)
 Status = Literal["AVAILABLE", "DEGRADED", "UNAVAILABLE"]
 # Upper bounds in milliseconds, each a quarter above the one before. A slower answer
 # counts as the last bound. A percentile is wrong by half a step at most.
@@ -37,6 +43,9 @@ FLUSH_SECONDS = 1.0
 MIN_SUCCESS_RATE = 0.95
 # The success rate of fewer calls than this does not count.
 MIN_CALLS = 10
+# An outage in which the breaker did not open ends with an answer so long after the last
+# failure: a source that fails now and then would fill the log.
+OUTAGE_PAUSE = timedelta(minutes=1)
 CACHE_SECONDS = 15
 CACHE_KEY = "sources:states"
 
@@ -54,9 +63,12 @@ ON CONFLICT (source, minute) DO UPDATE SET
     )
 """
 COUNT_FAILURES = f"""
-UPDATE sources_source SET probed_at = NULL, {breaker.COUNT_FAILURES}
+UPDATE sources_source SET probed_at = NULL, failed_at = %(at)s,
+    failing_since = COALESCE(failing_since, %(at)s), causes = causes || %(new)s,
+    {breaker.COUNT_FAILURES}
 WHERE name = %(name)s
 """  # noqa: S608
+NOT_FAILING: dict[str, Any] = {"failing_since": None, "failed_at": None, "causes": []}
 PURGE = """
 DELETE FROM sources_sourceminute WHERE id IN (
     SELECT id FROM sources_sourceminute WHERE minute < %(before)s LIMIT %(limit)s
@@ -73,16 +85,18 @@ class Tally:
         self._known: set[str] = set()
         self._flush_at = 0.0
 
-    def note(self, source: str, end: str, seconds: float) -> None:
+    def note(self, source: str, end: str, seconds: float, cause: str = "") -> None:
         """Count a call that has just ended with this `CallOutcome`."""
         tally = self._sources[source]
         tally.ends[end] += 1
         if end == CallOutcome.UNAVAILABLE:
             tally.failures += 1
+            tally.causes.add(cause)
             self._failing.add(source)
             self._flush_at = 0.0
             return
         tally.has_answered, tally.failures = True, 0
+        tally.causes.clear()
         if end == CallOutcome.ANSWERED:
             tally.took[bisect_left(BOUNDS, seconds * 1000)] += 1
         if source in self._failing or source not in self._known:
@@ -95,28 +109,56 @@ class Tally:
         self._flush_at = time.monotonic() + FLUSH_SECONDS
         tallies, self._sources = self._sources, defaultdict(_SourceTally)
         at = now()
+        lines: list[str] = []
         with transaction.atomic():
             # Sorted, so that two workers never deadlock.
             for name in sorted(tallies):
-                self._write(name, tallies[name], at)
+                lines += self._write(name, tallies[name], at)
+        for line in lines:
+            logger.warning(line)
         self._known |= set(tallies)
 
-    def _write(self, name: str, tally: _SourceTally, at: datetime) -> None:
+    def _write(self, name: str, tally: _SourceTally, at: datetime) -> list[str]:
+        """Write the sums; return the lines to log once they are committed."""
         counted = CallOutcome.ANSWERED, CallOutcome.REFUSED, CallOutcome.UNAVAILABLE
         ends = [tally.ends[outcome] for outcome in counted]
         with connection.cursor() as cursor:
             cursor.execute(ADD_MINUTE, [name, at, *ends, tally.took])
+        lines: list[str] = []
+        rows = Source.objects.filter(name=name)
+        source = rows.select_for_update().first() or Source(name=name, causes=[])
         if tally.has_answered:
-            Source.objects.filter(name=name).update(
-                **breaker.CLOSED, probed_at=None, answered_at=at
-            )
+            changes: dict[str, Any] = breaker.CLOSED | {
+                "probed_at": None,
+                "answered_at": at,
+            }
+            if _has_outage_ended(source, at):
+                lines.append(_describe_outage(source, at))
+                changes |= NOT_FAILING
+                source.causes = []
+            rows.update(**changes)
             self._failing.discard(name)
         if tally.failures:
+            new = sorted(tally.causes - set(source.causes))
+            lines += [f"source {name} does not answer: {cause}" for cause in new]
+            values: dict[str, Any] = {"name": name, "at": at, "new": new}
             with connection.cursor() as cursor:
-                cursor.execute(
-                    COUNT_FAILURES, {"name": name, "failures": tally.failures, "at": at}
-                )
+                cursor.execute(COUNT_FAILURES, values | {"failures": tally.failures})
             self._failing.add(name)
+        return lines
+
+
+def _has_outage_ended(source: Source, at: datetime) -> bool:
+    """Return whether the source failed until now, and an answer at `at` ends that."""
+    if source.failed_at is None:
+        return False
+    return source.resting_until is not None or source.failed_at < at - OUTAGE_PAUSE
+
+
+def _describe_outage(source: Source, at: datetime) -> str:
+    seconds = (at - (source.failing_since or at)).total_seconds()
+    causes = ", ".join(source.causes)
+    return f"source {source.name} answers again after {seconds:.0f} s: {causes}"
 
 
 @dataclass(slots=True)
@@ -125,6 +167,7 @@ class _SourceTally:
     took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     # The failures since the last answer.
     failures: int = 0
+    causes: set[str] = field(default_factory=set)
     has_answered: bool = False
 
 

@@ -26,6 +26,11 @@ class Source(models.Model):
     answered_at = models.DateTimeField(null=True)
     # The earliest time of the next call, if the calls a minute are limited.
     free_at = models.DateTimeField(null=True)
+    # The outage that goes on (`health.Tally`): its first and last failure, and the
+    # causes so far.
+    failing_since = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    causes = ArrayField(models.CharField(max_length=20), db_default=[])
 
     def __str__(self) -> str:
         return self.name
@@ -71,6 +76,8 @@ class Call(models.Model):
     )
     # The failure code of a call without an answer.
     why = models.CharField(max_length=40, blank=True, db_default="")
+    # Why: a `providers.base.Cause`, or a status of HTTP such as HTTP_503.
+    cause = models.CharField(max_length=20, blank=True, db_default="")
     # True if the source did not answer and may charge for the call.
     may_be_charged = models.BooleanField(default=False, db_default=False)
     # The source's own id of the inquiry, if it has one.

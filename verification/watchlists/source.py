@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from verification.providers.base import (
+    Cause,
     Finding,
     Inquiry,
     NotTold,
@@ -77,10 +78,10 @@ class WatchLists:
         for name in self._lists:
             if name not in found:
                 why = f"The {name} list has not been loaded in this installation."
-                raise Unavailable(UNAVAILABLE, why)
+                raise Unavailable(UNAVAILABLE, why, cause=Cause.LIST_TOO_OLD)
             if found[name].confirmed_at < oldest:
                 why = f"The {name} list of this installation is too old."
-                raise Unavailable(UNAVAILABLE, why)
+                raise Unavailable(UNAVAILABLE, why, cause=Cause.LIST_TOO_OLD)
         return [found[name] for name in self._lists]
 
     def _hits(
