@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.checks.conftest import paying_api as paying_api
+from tests.checks.source import DOWN
 from tests.notifications.messages import email_message, enqueue
 from tests.sources.test_health import count_calls
 from tests.sources.test_routes import rests
@@ -23,6 +24,7 @@ from tests.sources.two import orders
 from tests.sources.two import two as two
 from tests.world.clients import person
 from tests.world.deliveries import configure_receiver, record_delivery
+from tests.world.employer import create_reference
 from tests.world.service import free_port
 from verification.checks.models import CheckResult
 from verification.jobs.models import Heartbeat, Job
@@ -30,8 +32,9 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 from verification.payments.alerts import count_failed_opening
 from verification.payments.audit import audit_nightly
+from verification.reports.models import StatusChange
 from verification.sources.models import Call
-from verification.web.metrics import JOBS, QUEUES, count_messages
+from verification.web.metrics import JOBS, QUEUES, UNFINISHED, count_messages
 from workspaces.models import Workspace
 
 HOUR = timedelta(hours=1)
@@ -260,6 +263,52 @@ def test_metrics_count_checks_that_wait_for_a_source(api, client, token):
     assert read["verification_queue_age_seconds", ("queue", "checks")] >= 3600
 
 
+def unfinished(client):
+    """Return the number of unfinished reports of production, and their age."""
+    read = samples(client.get("/metrics", **TOKEN).text)
+    production = ("environment", "production")
+    assert read["verification_reports_unfinished", ("environment", "sandbox")] == 0
+    return (
+        read["verification_reports_unfinished", production],
+        read["verification_reports_unfinished_age_seconds", production],
+    )
+
+
+def test_metrics_count_reports_that_hang_at_a_source(paying_api, two, client, token):
+    two.set_route("first")
+    two.first.answers((202, {"askAt": (now() + HOUR).isoformat()}), DOWN)
+    # This source has announced its answer.
+    paying_api.create(*orders(1))
+    paying_api.work()
+    assert unfinished(client) == (0, 0)
+
+    hanging = paying_api.create(*orders(1))
+    paying_api.work()
+    with connection.cursor() as cursor:
+        # The table is append-only.
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        StatusChange.objects.update(created_at=now() - HOUR)
+        cursor.execute("SET LOCAL session_replication_role = origin")
+    CheckResult.objects.update(next_attempt_at=now() + HOUR)
+
+    number, age = unfinished(client)
+    read = samples(client.get("/metrics", **TOKEN).text)
+    assert (number, age // 60) == (1, 60)
+    assert read["verification_queue_due", ("queue", "checks")] == 0
+    Workspace.objects.update(suspended_at=now(), suspension_reason="An audit")
+    assert unfinished(client) == (0, 0)
+    Workspace.objects.update(suspended_at=None, suspension_reason="")
+    assert paying_api.post(f"/reports/{hanging['id']}/cancel").status_code == 200
+    assert unfinished(client) == (0, 0)
+
+
+def test_metrics_count_no_report_that_waits_for_a_person(paying_api, client, token):
+    reference = create_reference(paying_api)
+    assert reference.report.status == "RUNNING"
+
+    assert unfinished(client) == (0, 0)
+
+
 def test_metrics_show_connections_and_standbys(client, token, db, standby):
     read = samples(client.get("/metrics", **TOKEN).content.decode())
 
@@ -351,7 +400,7 @@ def test_metrics_tell_that_the_database_is_away(client, token, unreachable_datab
     assert not any(name == "verification_queue_due" for name, *_ in read)
 
 
-@pytest.mark.parametrize("query", [QUEUES, JOBS])
+@pytest.mark.parametrize("query", [QUEUES, JOBS, UNFINISHED])
 def test_figures_of_queues_need_no_whole_table(db, query):
     with connection.cursor() as cursor:
         # An index is used if there is one, however small the tables are.
@@ -360,6 +409,7 @@ def test_figures_of_queues_need_no_whole_table(db, query):
         plan = "\n".join(line for (line,) in cursor.fetchall())
         plan += count_messages().explain()
 
-    for table in ("checks_checkresult", "notifications_notification", "jobs_job"):
+    tables = ("checks_checkresult", "notifications_notification", "jobs_job")
+    for table in (*tables, "reports_report", "reports_statuschange"):
         assert f"Seq Scan on {table}" not in plan
     assert "Seq Scan on webhooks_delivery" not in plan

@@ -50,6 +50,7 @@ from verification.sources.health import Health, health_by_source
 from verification.sources.models import Source
 from verification.values.clock import now
 from verification.web.health import READINESS_PARTS, read_readiness
+from workspaces.models import Environment
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,33 @@ WHERE d.next_attempt_at <= statement_timestamp() AND c.enabled
 UNION ALL
 SELECT 'jobs', count(*), max(statement_timestamp() - due_at) FROM jobs_job
 WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
+"""
+# Reports that run, from the partial index of these, without those whose open checks all
+# wait for a referee, or for an answer that their source has announced.
+UNFINISHED = """
+SELECT r.environment, count(*), max(statement_timestamp() - began.at)
+FROM reports_report r
+JOIN workspaces_workspace w ON w.id = r.workspace_id AND w.suspended_at IS NULL
+CROSS JOIN LATERAL (
+    SELECT max(created_at) AS at FROM reports_statuschange
+    WHERE report_id = r.id AND target = 'RUNNING' AND source <> target
+) AS began
+CROSS JOIN LATERAL (
+    SELECT bool_and(
+        EXISTS (
+            SELECT FROM references_reference
+            WHERE result_id = c.id AND attempt = c.attempt AND status = 'PENDING'
+        ) OR coalesce((
+            SELECT "end" FROM sources_call
+            WHERE result_id = c.id ORDER BY id DESC LIMIT 1
+        ) = 'NOT_YET', false)
+    ) AS by_others
+    FROM checks_checkresult c
+    WHERE c.report_id = r.id AND c.revision = 0 AND c.status IN ('PENDING', 'RUNNING')
+) AS waits
+WHERE r.status IN ('RUNNING', 'PARTIAL') AND r.completed_at IS NULL
+    AND waits.by_others IS NOT TRUE
+GROUP BY 1
 """
 JOBS = """
 SELECT
@@ -199,6 +227,7 @@ class DatabaseCollector(Collector):
 
 def _database_figures() -> Iterator[Metric]:
     yield from _queue_families()
+    yield from _report_families()
     yield from _payment_families()
     yield from _source_families()
     yield from _request_families()
@@ -239,6 +268,26 @@ def _queue_families() -> Iterator[Metric]:
     yield _gauge("job_clusters_expected", text, settings.EXPECTED_JOB_CLUSTERS)
     text = "Checks that the engine gave up within a day."
     yield _gauge("checks_given_up", text, count_given_up(timedelta(days=1)))
+
+
+def _report_families() -> Iterator[Metric]:
+    number = _gauges(
+        "reports_unfinished",
+        "Reports that run and wait for no person and no announced answer.",
+        "environment",
+    )
+    age = _gauges(
+        "reports_unfinished_age_seconds", "How long the oldest runs.", "environment"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(UNFINISHED)
+        found = {name: (count, oldest) for name, count, oldest in cursor.fetchall()}
+    for environment in Environment.values:
+        count, oldest = found.get(environment, (0, None))
+        number.add_metric([environment], count)
+        seconds = oldest.total_seconds() if oldest else 0
+        age.add_metric([environment], max(0, seconds))
+    yield from (number, age)
 
 
 def count_messages() -> QuerySet[Notification, Any]:
