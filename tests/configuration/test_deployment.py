@@ -320,6 +320,17 @@ def test_log_of_the_database_with_personal_data_is_named(
     assert [one.id for one in check_role(["default"])] == ["deploy.W018", "deploy.W021"]
 
 
+def test_more_connections_than_the_server_allows_are_named(own_database: Any):
+    own_database.WEB_WORKERS = 11
+    assert check_databases(["default"]) == []
+
+    own_database.WEB_WORKERS = 12
+
+    (found,) = check_databases(["default"])
+    assert found.id == "deploy.W022"
+    assert "may open 305 connections to PostgreSQL, which allows 297." in found.msg
+
+
 def test_direct_address_of_another_database_is_named(own_database: Any):
     own_database.DATABASE_DIRECT_URL += "?application_name=jobs"
     assert check_databases(["default"]) == []

@@ -28,8 +28,18 @@ from verification.db.standbys import read_standbys
 from verification.outbound.targets import is_allowed_host
 from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
+from verification.web.gateway import STREAM_THREADS, THREADS
 
 CONFIGURATION = "docs/configuration.md"
+# On each machine
+WEB_SERVERS = 2
+# Of each process of a web server. The last two are that of /readyz and /metrics, and that
+# of the records of requests; threads that read files or refuse requests have none.
+WEB_CONNECTIONS = THREADS + STREAM_THREADS + 1 + 1
+# Of a job cluster, beside one for each worker
+JOB_CONNECTIONS = 3
+# Of commands and monitoring
+OTHER_CONNECTIONS = 10
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 SAFE_MODES = {"require", "verify-ca", "verify-full"}
 MIN_TOKEN = 20
@@ -244,7 +254,20 @@ def check_databases(
     if len(set(identities.values())) > 1:
         text = "DATABASE_DIRECT_URL leads to another database than DATABASE_URL."
         found.append(_error("E018", text, "Name the same server and database."))
+    found += _few_connections()
     return found
+
+
+def _few_connections() -> Iterator[CheckMessage]:
+    web = WEB_SERVERS * settings.WEB_WORKERS * WEB_CONNECTIONS
+    most = web + settings.JOB_WORKERS + JOB_CONNECTIONS + OTHER_CONNECTIONS
+    limit = startup.connection_limit(settings.DATABASE_DIRECT_URL)
+    if most > limit:
+        text = (
+            f"The processes of this machine may open {most} connections to PostgreSQL, "
+            f"which allows {limit}."
+        )
+        yield _warning("W022", text, "Raise max_connections, or lower WEB_WORKERS.")
 
 
 def _find_pooler() -> Iterator[CheckMessage]:

@@ -152,6 +152,16 @@ def logs_values(url: str) -> bool:
     return bool(row and row[0])
 
 
+def connection_limit(url: str) -> int:
+    """Return how many connections the server allows to roles that are no superusers."""
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
+        row = client.execute(
+            "SELECT current_setting('max_connections')::int"
+            " - current_setting('superuser_reserved_connections')::int"
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
 def _server_process(client: psycopg.Connection[Any]) -> int:
     row = client.execute("SELECT pg_backend_pid()").fetchone()
     return int(row[0]) if row else 0
