@@ -21,10 +21,8 @@ from tests.accounts.visitor import create_user, is_logged_in, log_in
 from tests.configuration.test_refusals_to_start import database_url
 from tests.world import staff
 from verification.db import embedded
-from verification.web.gateway import STREAM_THREADS, THREADS
 
 PAGE = (settings.BASE_DIR / "docs" / "operations.md").read_text()
-RUNBOOKS = (settings.BASE_DIR / "docs" / "runbooks.md").read_text()
 SHELL = re.compile(r'^verification shell -c "\n(.*?)"$', re.MULTILINE | re.DOTALL)
 REPLACE_ADDRESS, REMOVE_FACTOR = SHELL.findall(PAGE)
 
@@ -139,16 +137,3 @@ def test_role_section_gives_web_and_jobs_an_address_of_their_own(
         monitors = "SELECT pg_has_role(%s, 'pg_monitor', 'USAGE')"
         assert owner.execute(secret_set, [role]).fetchone() == (True,)
         assert owner.execute(monitors, [role]).fetchone() == (True,)
-        quiet = "SELECT rolconfig FROM pg_roles WHERE rolname = %s"
-        assert owner.execute(quiet, [role]).fetchone() == (
-            ["log_error_verbosity=terse", "log_min_error_statement=panic"],
-        )
-
-
-def test_pages_tell_how_many_connections_a_web_process_has() -> None:
-    # One more for /readyz and /metrics, and one for records of requests. The threads
-    # that read files and that refuse requests have none.
-    most = THREADS + STREAM_THREADS + 1 + 1
-
-    assert f"has up to {most} connections for each of its `WEB_WORKERS`" in PAGE
-    assert f"process uses up to {most}," in " ".join(RUNBOOKS.split())

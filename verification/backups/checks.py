@@ -33,8 +33,8 @@ from verification.web.gateway import STREAM_THREADS, THREADS
 CONFIGURATION = "docs/configuration.md"
 # On each machine
 WEB_SERVERS = 2
-# Of each process of a web server. The last two are that of /readyz and /metrics, and that
-# of the records of requests; threads that read files or refuse requests have none.
+# Of each process of a web server. The last two are for /readyz and /metrics, and for
+# records of requests; threads that read files or refuse requests have none.
 WEB_CONNECTIONS = THREADS + STREAM_THREADS + 1 + 1
 # Of a job cluster, beside one for each worker
 JOB_CONNECTIONS = 3

@@ -125,7 +125,11 @@ SELECT
         - current_setting('superuser_reserved_connections')::int,
     (SELECT coalesce(extract(epoch FROM max(statement_timestamp() - xact_start)), 0)
         FROM pg_stat_activity
-        WHERE datname = current_database() AND backend_type LIKE 'client%')
+        WHERE datname = current_database() AND backend_type LIKE 'client%'),
+    (SELECT CASE current_setting('archive_mode') WHEN 'off' THEN 0 ELSE
+        extract(epoch FROM statement_timestamp()
+            - coalesce(last_archived_time, pg_postmaster_start_time())) END
+        FROM pg_stat_archiver)
 """
 INSTALLED = """
 SELECT extract(epoch FROM statement_timestamp() - min(applied)) FROM django_migrations
@@ -430,7 +434,7 @@ def _database_families() -> Iterator[Metric]:
         for state, number in cursor.fetchall():
             states.add_metric([state], number)
         cursor.execute(DATABASE)
-        size, used, limit, oldest = cursor.fetchone()
+        size, used, limit, oldest, archived = cursor.fetchone()
     for one in standbys:
         seconds.add_metric([one.name], one.lag_seconds)
         if one.lag_bytes is not None:
@@ -443,6 +447,8 @@ def _database_families() -> Iterator[Metric]:
     yield _gauge("database_size_bytes", "The size of the database.", size)
     text = "How long the oldest transaction is open."
     yield _gauge("database_oldest_transaction_seconds", text, float(oldest))
+    text = "How long ago a file of the write-ahead log was archived; 0 without archive."
+    yield _gauge("database_archive_age_seconds", text, float(archived))
     text = "How long a commit has waited for a synchronous standby."
     yield _gauge("database_writes_waiting_seconds", text, writes_waiting_seconds())
     number = sum(one.number for one in standbys)
