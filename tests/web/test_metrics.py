@@ -34,6 +34,7 @@ from verification.payments.alerts import count_failed_opening
 from verification.payments.audit import audit_nightly
 from verification.reports.models import Report
 from verification.sources.models import Call
+from verification.web.gateway import REFUSAL
 from verification.web.metrics import JOBS, QUEUES, UNFINISHED, count_messages
 from workspaces.models import Workspace
 
@@ -394,6 +395,17 @@ def test_metrics_tell_that_the_database_is_away(client, token, unreachable_datab
     assert answer.status_code == 200
     assert read["verification_ready", ("part", "database")] == 0
     assert not any(name == "verification_queue_due" for name, *_ in read)
+
+
+def test_metrics_that_wait_too_long_are_answered_without_the_database(
+    client, token, db, django_assert_num_queries
+):
+    with django_assert_num_queries(0):
+        answer = client.get("/metrics", **TOKEN, **{REFUSAL: "overloaded"})
+
+    read = samples(answer.content.decode())
+    assert answer.status_code == 200
+    assert read["verification_ready", ("part", "database")] == 0
 
 
 @pytest.mark.parametrize("query", [QUEUES, JOBS, UNFINISHED])
