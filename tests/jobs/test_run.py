@@ -28,7 +28,6 @@ from django.utils.timezone import now
 from tests.fakes.metropol import PRIVATE, PUBLIC
 from tests.fakes.metropol import metropol as metropol
 from tests.world.clients import person
-from tests.world.folders import open_to_server
 from tests.world.service import free_port
 from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
@@ -50,7 +49,6 @@ class Run:
 
     def __init__(self, folder: Path, demo: str = "0", **variables: str) -> None:
         kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
-        open_to_server(folder)
         self.data = folder / "data"
         self._environment = kept | {
             "DEBUG": "True",

@@ -23,7 +23,6 @@ from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.service.conftest import Client
 from tests.service.test_paid_calls import assert_nothing_was_paid_twice
 from tests.world.clients import person
-from tests.world.folders import open_to_server
 from tests.world.machines import (
     PORT,
     DatabaseServer,
@@ -135,8 +134,6 @@ class Machines:
 
     def await_standby(self, names: str) -> None:
         """Let commits wait for standbys of these names; setting it commits nothing."""
-        # Another session of pytest that begins closes the folder.
-        open_to_server(self.primary.folder.parent)
         with self.primary.connect() as server:
             server.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
             server.execute("SELECT pg_reload_conf()")

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,12 +15,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.service.conftest import Client
 from tests.world.clients import person
-from tests.world.folders import open_to_server
 from tests.world.service import ROLE, STOP_SECONDS, Service, free_port
 from verification.backups.checks import check_databases
 from verification.db import embedded
 from verification.db.startup import find_pooler
-from verification.jobs.processes import parent_death_hook
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin") or ""
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="needs PgBouncer")
@@ -42,11 +39,6 @@ default_pool_size = 60
 def pooled(service: Service, tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Start a PgBouncer, and return the database's URL by way of it."""
     server = conninfo_to_dict(service.database_url)
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        open_to_server(tmp_path)
-        user_id, group_id = embedded.server_ids()
-        user = {"user": user_id, "group": group_id, "extra_groups": []}
     running = []
 
     def start(mode: str) -> str:
@@ -55,12 +47,11 @@ def pooled(service: Service, tmp_path: Path) -> Iterator[Callable[[str], str]]:
         values = {"port": 5432, **server, "password": password, "role": ROLE}
         file = tmp_path / "pgbouncer.ini"
         file.write_text(CONFIGURATION.format(listen_port=port, mode=mode, **values))
+        command = ["setpriv", "--pdeathsig=KILL", PROGRAM, str(file)]
         bouncer = subprocess.Popen(
-            [PROGRAM, str(file)],
+            embedded.as_server_user(command) if os.geteuid() == 0 else command,
             cwd="/",
             stderr=subprocess.DEVNULL,
-            preexec_fn=parent_death_hook(),
-            **user,
         )
         running.append(bouncer)
         url = f"postgresql://{ROLE}@127.0.0.1:{port}/{server['dbname']}"

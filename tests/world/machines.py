@@ -22,7 +22,6 @@ from typing import Any, Self
 import psutil
 import psycopg
 
-from tests.world.folders import open_to_server
 from tests.world.service import Service, end_family
 from verification.db import embedded
 from verification.settings.connections import primary_url
@@ -192,14 +191,17 @@ class DatabaseServer:
     def start(self, **more: str) -> None:
         options = SETTINGS | more
         command = [
-            *("setpriv", "--pdeathsig=KILL", *_server_user()),
+            *("setpriv", "--pdeathsig=KILL"),
             *("env", *(f"{name}={value}" for name, value in self.environment.items())),
             *(str(embedded.programs() / "postgres"), "-D", str(self.folder)),
             *(f"--{name}={value}" for name, value in options.items()),
         ]
         with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(
-                self.machine.inside(*command), cwd="/", stdout=log, stderr=log
+                self.machine.inside(*embedded.as_server_user(command)),
+                cwd="/",
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + READY_SECONDS
         while True:
@@ -228,7 +230,7 @@ class DatabaseServer:
     def _run(self, program: str, *arguments: object) -> None:
         command = [str(embedded.programs() / program), *map(str, arguments)]
         done = subprocess.run(
-            self.machine.inside("setpriv", *_server_user(), *command),
+            self.machine.inside(*embedded.as_server_user(command)),
             cwd="/",
             capture_output=True,
             text=True,
@@ -239,17 +241,11 @@ class DatabaseServer:
 
 def database_folder(parent: Path, name: str) -> Path:
     """Make a folder that PostgreSQL's own user can use."""
-    open_to_server(parent)
     embedded.open_for_server_user(parent)
     folder = parent / name
     folder.mkdir(mode=0o700)
     os.chown(folder, *embedded.server_ids())
     return folder
-
-
-def _server_user() -> list[str]:
-    user, group = embedded.server_ids()
-    return [f"--reuid={user}", f"--regid={group}", "--clear-groups"]
 
 
 def _ip(*arguments: str, check: bool = True) -> bool:
