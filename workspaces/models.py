@@ -538,7 +538,13 @@ class LedgerEntry(models.Model):
         ]
         indexes = [
             # The statement of an account, newest first.
-            models.Index(fields=["account", "-created_at", "-id"], name="statement")
+            models.Index(fields=["account", "-created_at", "-id"], name="statement"),
+            # For the audit: what moved the balance by a checkout.
+            models.Index(
+                fields=["checkout_id"],
+                condition=Q(checkout_id__isnull=False),
+                name="entries_of_a_checkout",
+            ),
         ]
 
     def __str__(self) -> str:

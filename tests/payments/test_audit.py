@@ -1,4 +1,4 @@
-"""Each rule of the audit finds the rows that break it."""
+"""Each rule of the audit finds the rows that break it, by the command and at night."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -8,7 +8,8 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from tests.fakes.paystack import paystack as paystack
-from tests.workspaces.test_commands import differences, execute, run
+from tests.workspaces.test_commands import differences as find_by_command
+from tests.workspaces.test_commands import execute, run
 from tests.world.clients import Api
 from tests.world.payments import candidate_item, end_checkout, open_page
 from tests.world.refunds import (
@@ -21,8 +22,11 @@ from tests.world.refunds import (
 )
 from tests.world.refunds import paystack_api as paystack_api
 from verification.checks.models import CheckResult
-from verification.payments.audit import audit_nightly
+from verification.jobs.models import Job
+from verification.payments import audit
+from verification.payments.audit import audit_nightly, continue_audit
 from verification.payments.models import (
+    AuditWalk,
     Checkout,
     LedgerAudit,
     OperatorAlert,
@@ -63,6 +67,38 @@ def busy(api: Api, settings) -> Api:
     reject_refund(create_refund(create_paid_top_up(api, 700)).pk, by=WANGARI)
     send_waiting_refunds()
     return api
+
+
+@pytest.fixture(autouse=True)
+def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "SLICE_CHANGES", 3)
+    # These tests commit nothing late.
+    monkeypatch.setattr(audit, "OVERLAP", timedelta(0))
+
+
+def differences() -> list[str]:
+    """Return what the command, the walk through new rows and the round find alike."""
+    found = find_by_command()
+    for walk in AuditWalk.Name.values:
+        AuditWalk.objects.all().delete()
+        assert find_at_night(walk) == found, walk
+    AuditWalk.objects.all().delete()
+    return found
+
+
+def find_at_night(walk: str) -> list[str]:
+    """Audit at night; this walk compares rows, and the other one has none left."""
+    others = AuditWalk.objects.exclude(name=walk)
+    at = now()
+    others.update(since=at, read_to=at, until=at)
+    for name in set(AuditWalk.Name.values) - {walk}:
+        if not others.exists():
+            AuditWalk.objects.create(name=name, since=at, read_to=at, until=at)
+    audit_nightly()
+    found = AuditWalk.objects.get(name="NIGHT").differences
+    newest = LedgerAudit.objects.latest("made_at")
+    assert newest.differences == len(found)
+    return sorted(f"{kind} {fault}" for kind, _, fault in found)
 
 
 def report_checkout(**wanted: object) -> Checkout:
@@ -417,3 +453,88 @@ def test_nightly_audit_alerts_the_operators_of_a_difference(busy: Api):
     (alert,) = OperatorAlert.objects.filter(kind="LEDGER")
     assert alert.message.startswith("Differences: 1.")
     assert str(busy.account.pk) in alert.message
+
+
+def test_nightly_audit_goes_on_where_a_job_ended(busy: Api, monkeypatch):
+    monkeypatch.setattr(audit, "JOB_SECONDS", -1)
+    execute("UPDATE payments_checkout SET refunded = 99 WHERE refunded = 100")
+
+    audit_nightly()
+    # A second one does not begin while one is under way.
+    audit_nightly()
+    slices = 2
+    while Job.objects.filter(function__endswith="continue_audit").delete()[0]:
+        assert not LedgerAudit.objects.exists()
+        continue_audit()
+        slices += 1
+
+    assert slices > 5
+    assert LedgerAudit.objects.get().differences == 1
+
+
+def test_night_compares_old_rows_that_have_changed(busy: Api):
+    assert find_at_night("NIGHT") == []
+    old = report_checkout(refunded=0)
+
+    create_refund(old, 50)
+    Checkout.objects.filter(pk=old.pk).update(refunded=49)
+
+    assert find_at_night("NIGHT") == [
+        "checkout has given back 49.00 but its refunds make 50.00"
+    ]
+
+
+def test_old_row_that_was_changed_without_a_trace_is_found_by_the_round(busy: Api):
+    assert find_at_night("NIGHT") == []
+    execute("UPDATE payments_checkout SET refunded = 99 WHERE refunded = 100")
+
+    assert find_at_night("NIGHT") == []
+    assert find_at_night("ROUND") == [
+        "checkout has given back 99.00 but its refunds make 100.00"
+    ]
+
+
+def test_difference_is_counted_each_night_until_it_is_mended(busy: Api):
+    execute("UPDATE payments_checkout SET refunded = 99 WHERE refunded = 100")
+    found = find_at_night("ROUND")
+
+    assert len(found) == 1
+    assert find_at_night("NIGHT") == found
+    execute("UPDATE payments_checkout SET refunded = 100 WHERE refunded = 99")
+    assert find_at_night("NIGHT") == []
+
+
+def test_balance_is_compared_with_totals_of_earlier_nights(busy: Api):
+    account = busy.account.pk
+    audit_nightly()
+    # The entries that the totals have are gone, and not the balance that they made.
+    execute("DELETE FROM workspaces_ledgerentry WHERE kind = 'CHARGE'")
+    Account.objects.filter(pk=account).update(balance=F("balance") + 1)
+
+    assert any(f.startswith("account has balance") for f in find_at_night("NIGHT"))
+
+
+def test_entry_of_a_slow_clock_makes_no_difference(busy: Api):
+    audit_nightly()
+    create_paid_top_up(busy, 900)
+    # As from a machine whose clock is a day slow
+    execute(
+        "UPDATE workspaces_ledgerentry SET id = ("
+        "SELECT overlay(min(id::text) placing '00' from 1 for 2)::uuid"
+        " FROM workspaces_ledgerentry) WHERE amount = 900"
+    )
+
+    assert find_at_night("NIGHT") == []
+    assert find_at_night("NIGHT") == []
+
+
+def test_audit_says_since_when_all_rows_were_compared(busy: Api):
+    began = now()
+    audit_nightly()
+    first = LedgerAudit.objects.latest("made_at")
+    find_at_night("NIGHT")
+
+    second = LedgerAudit.objects.latest("made_at")
+    assert first.since == audit.BEGINNING
+    assert second.since > began
+    assert second.all_since >= first.all_since >= began

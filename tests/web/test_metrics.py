@@ -232,6 +232,7 @@ def test_metrics_show_the_last_audit_of_the_ledger(api, client, token):
 
     assert read["verification_ledger_differences",] == 0
     assert read["verification_ledger_audit_age_seconds",] < 60
+    assert read["verification_ledger_all_audited_seconds",] < 60
 
 
 def test_metrics_show_running_and_given_up_jobs_and_live_clusters(client, token, db):

@@ -714,9 +714,13 @@ class OperatorAlert(models.Model):
 
 
 class LedgerAudit(models.Model):
-    """The outcome of one nightly audit of the ledger."""
+    """The outcome of one audit of the ledger."""
 
     differences = models.PositiveIntegerField()
+    # Everything that was made or changed since then was compared.
+    since = models.DateTimeField(null=True, editable=False)
+    # Everything was compared at some time since then; null if not all was yet.
+    all_since = models.DateTimeField(null=True, editable=False)
     made_at = models.DateTimeField(default=now, editable=False, db_index=True)
 
     class Meta:
@@ -724,6 +728,65 @@ class LedgerAudit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.differences} differences"
+
+
+class AuditWalk(models.Model):
+    """How far the audit of the ledger has come; see `payments.audit`."""
+
+    class Name(models.TextChoices):
+        NIGHT = "NIGHT", "What came since the last night"
+        ROUND = "ROUND", "All rows, over as many nights as it takes"
+
+    name = models.CharField(max_length=5, choices=Name, primary_key=True)
+    # What was made or changed before is compared.
+    read_to = models.DateTimeField()
+    # The times at which the walk begins and ends. The end is null between two walks.
+    since = models.DateTimeField(null=True)
+    until = models.DateTimeField(null=True)
+    # Lists of kind, id and fault.
+    found = models.JSONField(default=list)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} until {self.read_to}"
+
+    @property
+    def is_complete(self) -> bool:
+        return self.until is None or self.read_to >= self.until
+
+    @property
+    def differences(self) -> list[tuple[str, UUID, str]]:
+        return [(kind, UUID(pk), fault) for kind, pk, fault in self.found]
+
+    def begin(self, until: datetime) -> None:
+        self.since, self.until = self.read_to, until
+        self.save()
+
+    def remember(self, differences: list[tuple[str, UUID, str]]) -> None:
+        self.found = [[kind, str(pk), fault] for kind, pk, fault in differences]
+
+
+class AuditTotal(models.Model):
+    """The sum of an account's entries that a walk has passed."""
+
+    walk = models.ForeignKey(
+        AuditWalk, models.CASCADE, related_name="totals", db_index=False
+    )
+    account_id = models.UUIDField()
+    total = models.DecimalField(max_digits=20, decimal_places=2)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(
+                fields=["walk", "account_id"], name="an_account_has_a_total_in_a_walk"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.total} of {self.account_id}"
 
 
 class ReconciliationProgress(models.Model):

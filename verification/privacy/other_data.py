@@ -128,6 +128,9 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "notifications_sandboxaddress": {
         ACCOUNTS: "channel address address_hash code_hash",
     },
+    "payments_audittotal": {CODES: "walk_id"},
+    # Kinds and ids of rows, and what is wrong with their amounts.
+    "payments_auditwalk": {CODES: "name found"},
     "payments_checkout": {
         CODES: (
             "environment provider kind status currency url session failure "

@@ -358,6 +358,10 @@ def _payment_families() -> Iterator[Metric]:
         yield _gauge("ledger_differences", text, audit.differences)
         age = (now() - audit.made_at).total_seconds()
         yield _gauge("ledger_audit_age_seconds", "How old that audit is.", age)
+        if audit.all_since:
+            text = "Each row was compared within this time."
+            age = (now() - audit.all_since).total_seconds()
+            yield _gauge("ledger_all_audited_seconds", text, age)
 
 
 def _source_families() -> Iterator[Metric]:

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from verification.payments.audit import audit_and_record
+from verification.payments.audit import audit_everything
 
 
 class Command(BaseCommand):
@@ -13,7 +13,7 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = audit_and_record()
+        found = audit_everything()
         for kind, pk, fault in found.differences:
             self.stdout.write(f"{kind} {pk} {fault}")
         if found.differences:
