@@ -538,3 +538,18 @@ def test_audit_says_since_when_all_rows_were_compared(busy: Api):
     assert first.since == audit.BEGINNING
     assert second.since > began
     assert second.all_since >= first.all_since >= began
+
+
+def test_round_goes_on_over_several_nights(busy: Api, monkeypatch):
+    began = now()
+    monkeypatch.setattr(audit, "ROUND_TIME", timedelta(0))
+    audit_nightly()
+    assert LedgerAudit.objects.latest("made_at").all_since is None
+
+    monkeypatch.undo()
+    create_paid_top_up(busy, 900)
+    audit_nightly()
+
+    latest = LedgerAudit.objects.latest("made_at")
+    assert (latest.differences, LedgerAudit.objects.count()) == (0, 2)
+    assert began < latest.all_since < latest.since + timedelta(minutes=16)

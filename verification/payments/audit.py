@@ -131,25 +131,38 @@ def audit_everything() -> Audit:
 @job
 def audit_nightly() -> None:
     """Begin the audit of this night, or go on with one that is under way."""
-    night, round_ = _walks()
-    at = now()
-    with transaction.atomic():
-        if night.until is None:
-            night.begin(at)
-        if round_.until is None:
-            round_.totals.all().delete()
-            round_.read_to = BEGINNING
-            round_.begin(at)
-    continue_audit()
+    _continue(begins=True)
 
 
 @job
 def continue_audit() -> None:
     """Go on with the audit of the night for `JOB_SECONDS`."""
+    _continue(begins=False)
+
+
+def _continue(*, begins: bool) -> None:
     with advisory_lock("audit of the ledger") as is_mine:
-        is_left = is_mine and not _audit_until(time.monotonic() + JOB_SECONDS)
-    if is_left:
+        if not is_mine:
+            return
+        if begins:
+            _begin(now())
+        is_done = _audit_until(time.monotonic() + JOB_SECONDS)
+    if not is_done:
         schedule_job(continue_audit)
+
+
+def _begin(at: datetime) -> None:
+    night, round_ = _walks()
+    with transaction.atomic():
+        if round_.until is None:
+            round_.totals.all().delete()
+            round_.read_to, round_.since, round_.until = BEGINNING, at, at
+        if night.until is None:
+            night.since, night.until = night.read_to, at
+            # So the entries that a round of several nights has not summed up are few.
+            round_.until = at
+        night.save()
+        round_.save()
 
 
 def _audit_until(stop_at: float) -> bool:
@@ -210,7 +223,7 @@ def _end_night(night: AuditWalk, round_: AuditWalk) -> None:
         for walk in ended:
             cursor.execute(RENEW_TOTALS, {"accounts": list(unequal), **_settled(walk)})
     last = LedgerAudit.objects.order_by("-made_at").first()
-    all_since = round_.until if round_ in ended else last.all_since if last else None
+    all_since = round_.since if round_ in ended else last.all_since if last else None
     LedgerAudit.objects.create(
         differences=len(differences), since=night.since, all_since=all_since
     )
@@ -281,7 +294,9 @@ def _settled_at(walk: AuditWalk) -> datetime:
     """Return until when the walk's totals have all entries; the next begins there."""
     assert walk.since  # noqa: S101
     assert walk.until  # noqa: S101
-    return max(walk.since, walk.until - OVERLAP)
+    settled = walk.until - OVERLAP
+    # After the clock was set back, a night may end before the one before.
+    return settled if walk.name == AuditWalk.Name.ROUND else max(walk.since, settled)
 
 
 def _settled(walk: AuditWalk) -> dict[str, Any]:

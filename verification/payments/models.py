@@ -740,8 +740,9 @@ class AuditWalk(models.Model):
     name = models.CharField(max_length=5, choices=Name, primary_key=True)
     # What was made or changed before is compared.
     read_to = models.DateTimeField()
-    # The times at which the walk begins and ends. The end is null between two walks.
+    # What a night begins with, and when a round began.
     since = models.DateTimeField(null=True)
+    # What the walk ends with; null between two walks.
     until = models.DateTimeField(null=True)
     # Lists of kind, id and fault.
     found = models.JSONField(default=list)
@@ -759,10 +760,6 @@ class AuditWalk(models.Model):
     @property
     def differences(self) -> list[tuple[str, UUID, str]]:
         return [(kind, UUID(pk), fault) for kind, pk, fault in self.found]
-
-    def begin(self, until: datetime) -> None:
-        self.since, self.until = self.read_to, until
-        self.save()
 
     def remember(self, differences: list[tuple[str, UUID, str]]) -> None:
         self.found = [[kind, str(pk), fault] for kind, pk, fault in differences]
