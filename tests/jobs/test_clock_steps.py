@@ -26,6 +26,7 @@ from verification.jobs.models import Heartbeat, Job
 from verification.notifications import delivery
 from verification.notifications.models import Notification
 from verification.payments import refunds, settlement
+from verification.payments.models import AuditWalk
 from verification.sources.models import Source
 from webhooks import attempts
 from webhooks.models import Delivery
@@ -164,6 +165,14 @@ def test_source_takes_calls_at_once():
     assert seconds_ahead(source.free_at) <= 60
     assert seconds_ahead(source.probed_at) < 1
     assert seconds_ahead(source.resting_until) <= 300
+
+
+def test_audit_reads_again_from_the_time_after_the_step():
+    with before_the_step():
+        AuditWalk.objects.create(name="NIGHT", read_to=now())
+    mend()
+
+    assert AuditWalk.objects.get().read_to <= now()
 
 
 def test_bounds_are_as_long_as_what_they_bound():

@@ -553,3 +553,35 @@ def test_round_goes_on_over_several_nights(busy: Api, monkeypatch):
     latest = LedgerAudit.objects.latest("made_at")
     assert (latest.differences, LedgerAudit.objects.count()) == (0, 2)
     assert began < latest.all_since < latest.since + timedelta(minutes=16)
+
+
+def test_round_ends_where_it_began_though_each_night_has_new_rows(
+    busy: Api, monkeypatch
+):
+    with monkeypatch.context() as short:
+        short.setattr(audit, "ROUND_TIME", timedelta(0))
+        audit_nightly()
+        create_paid_top_up(busy, 900)
+        audit_nightly()
+    round_ = AuditWalk.objects.get(name="ROUND")
+    # The second night has summed up what the round does not read.
+    assert [total.total for total in round_.totals.all()] == [900]
+    assert round_.until == round_.since
+    audit_nightly()
+
+    assert LedgerAudit.objects.latest("made_at").all_since == round_.since
+    assert AuditWalk.objects.get(name="ROUND").until is None
+
+
+def test_rows_made_after_the_clock_went_back_in_a_night_are_compared(busy: Api):
+    audit_nightly()
+    # The night began before that.
+    ahead = now() + timedelta(hours=2)
+    AuditWalk.objects.filter(name="NIGHT").update(since=F("read_to"), until=ahead)
+    audit_nightly()
+    old = create_paid_checkout(busy)
+    Checkout.objects.filter(pk=old.pk).update(refunded=1)
+
+    assert find_at_night("NIGHT") == [
+        "checkout has given back 1.00 but its refunds make 0"
+    ]

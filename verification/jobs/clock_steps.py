@@ -44,6 +44,7 @@ BOUNDS = [
     ("sources_source", "free_at", 60),
     ("sources_source", "probed_at", 0),
     ("figures_progress", "read_to", 0),
+    ("payments_auditwalk", "read_to", 0),
     ("workspaces_messagewindow", "told_until", 0),
     ("workspaces_messagewindow", "rests_until", 600),
 ]

@@ -115,7 +115,7 @@ def audit_everything() -> Audit:
     at = now()
     found: list[Difference] = []
     for start, stop in _slices(BEGINNING, END):
-        found += _compare(start, stop)
+        found = _distinct([*found, *_compare(start, stop)])
     found += _compare_accounts(None)
     differences = _distinct(found)
     with transaction.atomic(), connection.cursor() as cursor:
@@ -154,15 +154,13 @@ def _continue(*, begins: bool) -> None:
 def _begin(at: datetime) -> None:
     night, round_ = _walks()
     with transaction.atomic():
-        if round_.until is None:
-            round_.totals.all().delete()
-            round_.read_to, round_.since, round_.until = BEGINNING, at, at
         if night.until is None:
             night.since, night.until = night.read_to, at
-            # So the entries that a round of several nights has not summed up are few.
-            round_.until = at
-        night.save()
-        round_.save()
+            night.save()
+        if round_.until is None:
+            round_.totals.all().delete()
+            round_.read_to, round_.since, round_.until = BEGINNING, at, night.until
+            round_.save()
 
 
 def _audit_until(stop_at: float) -> bool:
@@ -179,7 +177,10 @@ def _audit_until(stop_at: float) -> bool:
         if walk is None or (walk is round_ and not has_time):
             _end_night(night, round_)
             return True
-        _walk_on(walk)
+        # A round ends with the rows of its first night. Later nights add newer entries
+        # to its totals.
+        is_later = walk is night and (round_.until or night.until) < night.until
+        _walk_on(walk, [night, round_] if is_later else [walk])
         if not beat() or time.monotonic() > stop_at:
             return False
 
@@ -193,14 +194,18 @@ def _walks() -> tuple[AuditWalk, AuditWalk]:
 
 
 @transaction.atomic
-def _walk_on(walk: AuditWalk) -> None:
-    """Compare the next slice, and remember that together with what was found."""
+def _walk_on(walk: AuditWalk, summed: Sequence[AuditWalk]) -> None:
+    """Compare the next slice, and remember that together with what was found.
+
+    Its entries are added to the totals of the walks `summed`.
+    """
     assert walk.until  # noqa: S101
     start, stop = next(_slices(walk.read_to, walk.until))
     walk.remember(_distinct([*walk.differences, *_compare(start, stop)]))
     with connection.cursor() as cursor:
         bounds = _ids_between(start, min(stop, _settled_at(walk)))
-        cursor.execute(ADD_TOTALS, {"walk": walk.pk, **bounds})
+        for one in summed:
+            cursor.execute(ADD_TOTALS, {"walk": one.pk, **bounds})
     walk.read_to = stop
     walk.save()
 
@@ -213,15 +218,18 @@ def _end_night(night: AuditWalk, round_: AuditWalk) -> None:
     known = {pk for walk in (night, round_) for _, pk, _ in walk.differences}
     found = _compare(BEGINNING, BEGINNING, [*known, *_overdue(night.since)])
     unequal: set[UUID] = set()
+    # The totals of all walks have the entries before this id.
+    first = first_id_at(_settled_at(night))
     with connection.cursor() as cursor:
         for walk in ended:
-            cursor.execute(UNEQUAL_ACCOUNTS, _settled(walk))
+            cursor.execute(UNEQUAL_ACCOUNTS, {"walk": walk.pk, "first": first})
             unequal |= {pk for (pk,) in cursor.fetchall()}
     found += _compare_accounts(list(unequal))
     differences = _distinct(found)
+    values: dict[str, Any] = {"accounts": list(unequal), "first": first}
     with connection.cursor() as cursor:
         for walk in ended:
-            cursor.execute(RENEW_TOTALS, {"accounts": list(unequal), **_settled(walk)})
+            cursor.execute(RENEW_TOTALS, {"walk": walk.pk, **values})
     last = LedgerAudit.objects.order_by("-made_at").first()
     all_since = round_.since if round_ in ended else last.all_since if last else None
     LedgerAudit.objects.create(
@@ -230,7 +238,9 @@ def _end_night(night: AuditWalk, round_: AuditWalk) -> None:
     night.remember(differences)
     round_.remember([])
     for walk in ended:
-        walk.read_to, walk.until = _settled_at(walk), None
+        # After the clock was set back, new rows have ids of times that were read.
+        walk.read_to = min(_settled_at(walk), now() - OVERLAP)
+        walk.until = None
     night.save()
     round_.save()
     if differences:
@@ -297,11 +307,6 @@ def _settled_at(walk: AuditWalk) -> datetime:
     settled = walk.until - OVERLAP
     # After the clock was set back, a night may end before the one before.
     return settled if walk.name == AuditWalk.Name.ROUND else max(walk.since, settled)
-
-
-def _settled(walk: AuditWalk) -> dict[str, Any]:
-    """Return the walk and the first id that its totals do not have."""
-    return {"walk": walk.pk, "first": first_id_at(_settled_at(walk))}
 
 
 def _distinct(differences: Iterable[Difference]) -> list[Difference]:
