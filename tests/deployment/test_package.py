@@ -29,16 +29,15 @@ NAMED = re.compile(r"verification[_-]report[_-]service[-:](\d+\.\d+\.\d+)")
 PIN = re.compile(r"^([a-z0-9._-]+)(?:\[[a-z0-9,]+\])?==([^ ]+)", re.MULTILINE)
 
 
-def build_wheel(folder: Path) -> Path:
+def build_wheel(folder: Path, source: Path = ROOT) -> Path:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
+        cwd=source,
         env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
         capture_output=True,
         check=True,
     )
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    return max(folder.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)
 
 
 def pins(lock: str) -> dict[str, str]:
