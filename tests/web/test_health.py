@@ -1,5 +1,7 @@
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -153,6 +155,32 @@ def test_service_is_not_ready_without_a_database(
     assert (status, body["database"]) == (503, "away")
 
 
+class FullServer(socketserver.StreamRequestHandler):
+    """Refuses a session as PostgreSQL does that cannot write the session's file."""
+
+    def handle(self) -> None:
+        self.rfile.read(int.from_bytes(self.rfile.read(4)) - 4)
+        text = "could not write init file: No space left on device"
+        fields = f"SFATAL\0VFATAL\0C53100\0M{text}\0\0".encode()
+        self.wfile.write(b"E" + (len(fields) + 4).to_bytes(4) + fields)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readyz_names_the_full_disk_of_a_server_that_refuses_sessions(
+    client: Client, unreachable_database: None
+) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), FullServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = connection.settings_dict
+        where["PORT"] = str(server.server_address[1])
+        plain = {"sslmode": "disable", "gssencmode": "disable"}
+        where["OPTIONS"] = where["OPTIONS"] | plain
+        status, body = get_readyz(client)
+        server.shutdown()
+
+    assert (status, body["database"]) == (503, "disk full")
+
+
 @pytest.mark.django_db
 def test_second_readyz_costs_seven_statements(
     client: Client, django_assert_num_queries: Any
@@ -238,11 +266,11 @@ def test_readyz_answers_within_three_seconds_when_the_network_is_cut(
     assert connected == 0
 
 
-def wait_until_it_answers(url: str) -> bool:
+def wait_until_it_answers(url: str, status: int = 200) -> bool:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            return requests.get(url, timeout=5).status_code == 200
+            return requests.get(url, timeout=5).status_code == status
         except requests.ConnectionError:
             time.sleep(0.1)
     return False

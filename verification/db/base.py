@@ -57,6 +57,9 @@ SESSION_SETTINGS = {
 # PostgreSQL counts these among the errors of the program.
 LOST_SESSION = {"25006", "25P03", "25P04"}
 DISK_FULL = "53100"
+# A server that has no room for a file that each new session writes refuses connections,
+# which come without an SQLSTATE.
+NO_ROOM = "No space left on device"
 # While the disk stays full, each process says so this often.
 DISK_FULL_PAUSE = 300
 RECONNECT_PAUSE = 0.5
@@ -102,8 +105,14 @@ def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Return whether a statement failed because the disk of the database is full."""
-    return getattr(error.__cause__, "sqlstate", None) == DISK_FULL
+    """Return whether a statement or a connection failed for want of disk space."""
+    return _is_disk_full(error.__cause__)
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return error.sqlstate == DISK_FULL or NO_ROOM in str(error)
 
 
 class _ErrorWrapper(DatabaseErrorWrapper):
@@ -113,7 +122,7 @@ class _ErrorWrapper(DatabaseErrorWrapper):
     _said_at = -inf
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        if getattr(exc_value, "sqlstate", None) == DISK_FULL:
+        if _is_disk_full(exc_value):
             self._say_disk_is_full()
         is_lost = getattr(exc_value, "sqlstate", None) in LOST_SESSION
         if is_lost and self.wrapper.connection:

@@ -99,6 +99,8 @@ def read_readiness(request: HttpRequest) -> tuple[dict[str, str], float | None]:
 def _away(e: DatabaseError) -> dict[str, str]:
     if isinstance(e, startup.RightsMissing):
         return _unknown("refuses the role")
+    if is_disk_full(e):
+        return _unknown("disk full")
     refuses = isinstance(e, startup.KeysRefused)
     return _unknown("refuses the keys" if refuses else "away")
 
