@@ -98,7 +98,7 @@ def test_readyz_says_that_the_keys_are_refused(keys: Any, client: Client):
     assert (answer.status_code, answer.json()["database"]) == (503, "refuses the keys")
 
 
-def test_web_server_with_other_keys_runs_and_says_why(
+def test_web_server_with_other_keys_says_so_and_lets_proxies_leave_it_out(
     keys: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     name = connection.settings_dict["NAME"]
@@ -116,12 +116,14 @@ def test_web_server_with_other_keys_runs_and_says_why(
         subprocess.Popen(command, cwd=configured.BASE_DIR, stderr=output) as server,
     ):
         try:
-            assert wait_until_it_answers(f"{url}/healthz")
+            assert wait_until_it_answers(f"{url}/healthz", 503)
+            health = requests.get(f"{url}/healthz", timeout=9)
             ready = requests.get(f"{url}/readyz", timeout=9)
             page = requests.get(f"{url}/c/{'a' * 32}", timeout=9)
         finally:
             server.terminate()
 
+    assert health.json()["status"] == "refuses the keys"
     assert (ready.status_code, ready.json()["database"]) == (503, "refuses the keys")
     assert page.status_code == 503
     assert log.read_text().count("FIELD_KEYS lacks the key k1") == 1

@@ -85,6 +85,8 @@ UNREAD = "verification.unread"
 
 # Set when the web server is about to stop; `/healthz` of all its processes says so.
 stopping = SharedFlag()
+# Set when the web server started with keys that the database refuses.
+keys_refused = SharedFlag()
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -36,8 +36,13 @@ SELECT count(*) FROM set_config('work_mem', '64kB', true) AS memory,
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Return 503 while the web server drains: a proxy then sends requests to others."""
+    """Return 503 if a proxy should send requests to other web servers.
+
+    This one drains, or started with keys that the database refuses.
+    """
     status = "stopping" if gateway.stopping.is_set() else "ok"
+    if gateway.keys_refused.is_set():
+        status = "refuses the keys"
     return JsonResponse(
         {"status": status, "version": settings.VERSION},
         status=200 if status == "ok" else 503,

@@ -37,7 +37,7 @@ from verification.db.startup import (
 )
 from verification.jobs.processes import bind_children_to_parent
 from verification.values import clock
-from verification.web.gateway import stopping
+from verification.web.gateway import keys_refused, stopping
 
 logger = logging.getLogger(__name__)
 APPLICATION = "verification.asgi"
@@ -175,13 +175,16 @@ def _check_database() -> None:
     """Exit if this version cannot run on the database; continue if it is unreachable.
 
     With wrong keys or a role without rights the server runs as well: every connection
-    is refused, so that requests get 503, and `/readyz` tells monitoring why.
+    is refused, so that requests get 503, and `/readyz` tells monitoring why. With wrong
+    keys `/healthz` is 503, too: another web server may still have the right ones.
     """
     try:
         require_schema()
         refuse_transaction_pooler(settings.DATABASE_URL)
     except (KeysRefused, RightsMissing) as e:
         logger.error(str(e))
+        if isinstance(e, KeysRefused):
+            keys_refused.set()
     except DatabaseRefused as e:
         sys.exit(str(e))
     except OperationalError:
