@@ -66,7 +66,11 @@ SCRIPTS = {
         Script(body=HALF, headers={"Content-Length": "99"}, closes=True),
         Script(cut_after=0),
     ],
-    Cause.TIMEOUT: [Script(hangs=True), Script(drip=0.1)],
+    Cause.TIMEOUT: [
+        Script(hangs=True),
+        Script(drip=0.1),
+        Script(body=HALF, headers={"Content-Length": "99"}),
+    ],
     **{
         f"HTTP_{status}": [Script(status=status, body=b"{}")]
         for status in (408, 425, 429, 500, 502, 503, 504)

@@ -39,6 +39,7 @@ from urllib3.exceptions import (
     HTTPError,
     NameResolutionError,
     NewConnectionError,
+    ReadTimeoutError,
 )
 
 from verification.outbound import client
@@ -275,7 +276,7 @@ def to_provider_error(source: str, e: BaseException) -> Unavailable | Refused:
     why, cause = "could not be reached, or broke off", _network_cause(e)
     if cause == Cause.PROXY:
         why = "could not be reached through the operator's proxy"
-    if isinstance(e, requests.Timeout):
+    if cause in {Cause.TIMEOUT, Cause.CONNECTION_TIMEOUT}:
         why = "did not answer in time"
     if cause == Cause.TLS:
         why = "showed a certificate that is not valid for it"
@@ -299,7 +300,10 @@ def _network_cause(e: BaseException) -> Cause:
         return Cause.CONNECTION_REFUSED if is_refused else Cause.UNREACHABLE
     if isinstance(reason, ConnectTimeoutError):
         return Cause.CONNECTION_TIMEOUT
-    if isinstance(e, requests.Timeout | TimeoutError):
+    # `requests` makes this a ConnectionError if the rest of an answer is late.
+    if isinstance(e, requests.Timeout | TimeoutError) or isinstance(
+        reason, ReadTimeoutError
+    ):
         return Cause.TIMEOUT
     return Cause.CONNECTION_BROKEN
 

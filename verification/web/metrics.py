@@ -81,13 +81,21 @@ WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
 """
 # Reports that run and have not moved for longest, without those whose open checks all
 # wait for a referee, or for an answer that their source has announced. The limit bounds
-# the time of a scrape: with 10,000 of a million reports it takes half a second.
+# the time of a scrape: with 10,000 of a million reports it takes half a second. The
+# oldest may all wait for referees, so half are the newest that the alert is about.
 UNFINISHED = """
 SELECT r.environment, count(*), max(statement_timestamp() - r.updated_at)
 FROM (
-    SELECT id, workspace_id, environment, updated_at FROM reports_report
-    WHERE status IN ('RUNNING', 'PARTIAL') AND completed_at IS NULL
-    ORDER BY updated_at LIMIT 10000
+    (
+        SELECT id, workspace_id, environment, updated_at FROM reports_report
+        WHERE status IN ('RUNNING', 'PARTIAL') AND completed_at IS NULL
+        ORDER BY updated_at LIMIT %(limit)s
+    ) UNION (
+        SELECT id, workspace_id, environment, updated_at FROM reports_report
+        WHERE status IN ('RUNNING', 'PARTIAL') AND completed_at IS NULL
+            AND updated_at < statement_timestamp() - interval '10 minutes'
+        ORDER BY updated_at DESC LIMIT %(limit)s
+    )
 ) AS r
 JOIN workspaces_workspace w ON w.id = r.workspace_id AND w.suspended_at IS NULL
 CROSS JOIN LATERAL (
@@ -106,6 +114,7 @@ CROSS JOIN LATERAL (
 WHERE waits.by_others IS NOT TRUE
 GROUP BY 1
 """
+UNFINISHED_LIMIT = 5000
 JOBS = """
 SELECT
     (SELECT count(*) FROM jobs_job WHERE gave_up_at IS NULL AND claimed_by <> ''),
@@ -286,7 +295,7 @@ def _report_families() -> Iterator[Metric]:
         "environment",
     )
     with connection.cursor() as cursor:
-        cursor.execute(UNFINISHED)
+        cursor.execute(UNFINISHED, {"limit": UNFINISHED_LIMIT})
         found = {name: (count, oldest) for name, count, oldest in cursor.fetchall()}
     for environment in Environment.values:
         count, oldest = found.get(environment, (0, None))
