@@ -26,11 +26,12 @@ def test_clock_that_is_wrong_is_corrected(minutes: int, following: None, caplog:
     assert f"clock is {-60 * minutes:+} s off the database's" in caplog.text
 
 
-def test_clock_that_was_set_right_is_used_again(following: None):
+def test_clock_that_was_set_right_is_used_again(following: None, caplog: Any):
     clock.compare(datetime.now(UTC) + timedelta(minutes=5))
     clock.compare(datetime.now(UTC) + timedelta(milliseconds=300))
 
     assert off_by() == pytest.approx(0, abs=0.1)
+    assert caplog.messages[-1].endswith("agrees with the database's again")
 
 
 def test_commands_and_tests_keep_their_own_clock():

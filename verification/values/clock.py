@@ -33,7 +33,9 @@ def compare(database_time: datetime) -> None:
     # The answer was under way for a while, so `now` is never ahead of the database.
     behind = database_time - datetime.now(UTC)
     correction = behind if abs(behind) > TOLERANCE else timedelta(0)
-    if abs(correction - _correction) > TOLERANCE:
+    if _correction and not correction:
+        logger.warning("this machine's clock agrees with the database's again")
+    elif abs(correction - _correction) > TOLERANCE:
         logger.warning(
             "this machine's clock is %+.0f s off the database's, which counts",
             -behind.total_seconds(),
