@@ -1,7 +1,7 @@
 """Mend the times of waiting work after the database's clock was set back.
 
 The first heartbeat after that is earlier than the one before (`queue.write_heartbeat`).
-What is due within the step was due already by the clock before it, so it is due now.
+Rows that are due within the step were due by the clock before it, so they are due now.
 Leases, rests and limits end no later than they can by the clock after the step. Retries
 that were to come later than the step wait longer by the step.
 
@@ -61,8 +61,8 @@ UPDATE {table} SET {column} = {time}{more} WHERE ctid = ANY(ARRAY(
 @job
 def mend_due_times(step_seconds: int, runs_left: int) -> None:
     """Mend the times that are too late since the clock went back by this much."""
-    # What the later runs look for is close to the time before the step. Retries of
-    # after the step keep their times.
+    # Later runs look for times close to the clock before the step. Retries of after the
+    # step keep their times.
     is_first = runs_left == MENDING_RUNS
     window = {
         "from": 0 if is_first else max(0, step_seconds - MARGIN_SECONDS),

@@ -5,11 +5,12 @@ a slice in each transaction: rows that were made or changed in a slice of time, 
 rows that a rule compares them with. So it needs little memory, and a killed job goes on
 where it was.
 
-`manage.py audit_ledger` walks through all rows. The job of the night walks through what
-came since the last one (NIGHT), and then, for up to `ROUND_TIME`, through older rows
-(ROUND): in a small database through all of them, in a large one a part each night, from
-where it stopped the night before. Each walk sums up the entries of each account on its
-way, so no night reads old entries again to compare a balance.
+`manage.py audit_ledger` walks through all rows. The job of the night walks through rows
+that were created or changed since the last night (NIGHT). Then, until `ROUND_TIME` is
+over, it walks through the older rows (ROUND): in a small database through all of them,
+in a large one through a part each night, from where it stopped the night before. Each
+walk sums up the entries of each account on its way, so no night reads old entries again
+to compare a balance.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ def _walks() -> tuple[AuditWalk, AuditWalk]:
 
 @transaction.atomic
 def _walk_on(walk: AuditWalk, summed: Sequence[AuditWalk]) -> None:
-    """Compare the next slice, and remember that together with what was found.
+    """Compare the next slice; save progress and differences in one transaction.
 
     Its entries are added to the totals of the walks `summed`.
     """
@@ -257,7 +258,7 @@ def _slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime
             bounds = first_id_at(start), first_id_at(end), SLICE_CHANGES
             cursor.execute(SLICE_END, bounds)
             row = cursor.fetchone()
-        # Of changes in the same millisecond there may be more.
+        # One millisecond may have more changes than a slice.
         least = start + timedelta(milliseconds=1)
         stop = min(end, max(least, time_of_id(row[0]))) if row else end
         yield start, stop
@@ -267,7 +268,7 @@ def _slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime
 def _compare(
     start: datetime, stop: datetime, known: Sequence[UUID] = ()
 ) -> list[Difference]:
-    """Compare what was made or changed between these times, and the known rows."""
+    """Compare rows created or changed between these times, and the known rows."""
     window = {"start": start, "stop": stop, "known": list(known)}
     touched = _select(TOUCHED, {**window, **_ids_between(start, stop)})[0]
     values = dict(zip(("reports", "checkouts", "entries"), touched, strict=True))
@@ -275,7 +276,7 @@ def _compare(
 
 
 def _compare_accounts(accounts: Sequence[UUID] | None) -> list[Difference]:
-    """Recompute the balances of these accounts, or of all, and compare what is few."""
+    """Compare balances of these accounts, or of all, and the other rows of ACCOUNTS."""
     return _select(ACCOUNTS, {"accounts": accounts, "limit": MAX_SHOWN})
 
 

@@ -2,12 +2,12 @@
 
 `TOUCHED` selects the reports, checkouts and entries of a slice of the audit, and
 `DIFFERENCES` compares them, in one statement and so in one snapshot: work under way
-raises no false difference. `ACCOUNTS` has the rules for rows
-that are few: accounts, top-ups and entries by hand.
+raises no false difference. `ACCOUNTS` has the rules for few rows: accounts, top-ups and
+entries by hand.
 """
 
-# What was made or changed between two moments, by the times in the ids, and what is
-# named by `known`: the rows of earlier differences. Checkouts lead to their reports and
+# Rows that were created or changed between two times, by the times in their ids, and
+# the rows of earlier differences (`known`). Checkouts lead to their reports, and
 # reports to their checkouts and entries, so that each rule sees all rows that it needs.
 TOUCHED = """
 WITH new_entries AS MATERIALIZED (

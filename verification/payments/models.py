@@ -731,18 +731,18 @@ class LedgerAudit(models.Model):
 
 
 class AuditWalk(models.Model):
-    """How far the audit of the ledger has come; see `payments.audit`."""
+    """The progress of the audit of the ledger; see `payments.audit`."""
 
     class Name(models.TextChoices):
         NIGHT = "NIGHT", "What came since the last night"
         ROUND = "ROUND", "All rows, over as many nights as it takes"
 
     name = models.CharField(max_length=5, choices=Name, primary_key=True)
-    # What was made or changed before is compared.
+    # Rows that were created or changed before this time are compared.
     read_to = models.DateTimeField()
-    # What a night begins with, and when a round began.
+    # The first time that a night compares; the time at which a round began.
     since = models.DateTimeField(null=True)
-    # What the walk ends with; null between two walks.
+    # The time at which the walk ends; null between two walks.
     until = models.DateTimeField(null=True)
     # Lists of kind, id and fault.
     found = models.JSONField(default=list)
