@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,11 @@ def test_database_goes_back_to_the_moment_before_a_wrong_command(
         *("--target-action=promote", "restore"),
     )
     cluster.control("start")
+    # It may be read before it has read the log.
+    deadline = time.monotonic() + 30
+    while cluster.ask("SELECT pg_is_in_recovery()") == (True,):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
     assert cluster.ask("SELECT id FROM orders") == (1,)
     # Only with the key can the repository be read.
