@@ -321,10 +321,10 @@ def test_log_of_the_database_with_personal_data_is_named(
 
 
 def test_more_connections_than_the_server_allows_are_named(own_database: Any):
-    own_database.WEB_WORKERS = 11
+    own_database.WEB_WORKERS = 10
     assert check_databases(["default"]) == []
 
-    own_database.WEB_WORKERS = 12
+    own_database.WEB_WORKERS = 11
 
     (found,) = check_databases(["default"])
     assert found.id == "deploy.W022"

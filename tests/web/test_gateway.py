@@ -356,6 +356,28 @@ def test_watchers_are_answered_when_no_thread_is_free(path):
     assert run(watch()) == (200, b"")
 
 
+def test_readyz_is_answered_while_figures_are_read():
+    reads = threading.Event()
+    ended = threading.Event()
+
+    def application(environ, start_response):
+        if environ["PATH_INFO"] == "/metrics":
+            reads.set()
+            ended.wait(10)
+        return echo(environ, start_response)
+
+    async def watch():
+        gate = make_gate(application)
+        figures = asyncio.create_task(send_request(gate, path="/metrics", method="GET"))
+        await asyncio.to_thread(reads.wait, 10)
+        answer = await send_request(gate, path="/readyz", method="GET")
+        ended.set()
+        await figures
+        return answer
+
+    assert run(watch()) == (200, b"")
+
+
 def test_refusals_that_are_slow_end_in_answers():
     def slow(environ, start_response):
         time.sleep(0.2)

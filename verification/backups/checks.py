@@ -28,14 +28,14 @@ from verification.db.standbys import read_standbys
 from verification.outbound.targets import is_allowed_host
 from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
-from verification.web.gateway import STREAM_THREADS, THREADS
+from verification.web.gateway import STREAM_THREADS, THREADS, WATCHER_PATHS
 
 CONFIGURATION = "docs/configuration.md"
 # On each machine
 WEB_SERVERS = 2
-# Of each process of a web server. The last two are for /readyz and /metrics, and for
+# Of each process of a web server, with those of /readyz and /metrics, and one for
 # records of requests; threads that read files or refuse requests have none.
-WEB_CONNECTIONS = THREADS + STREAM_THREADS + 1 + 1
+WEB_CONNECTIONS = THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
 # Of a job cluster, beside one for each worker
 JOB_CONNECTIONS = 3
 # Of commands and monitoring

@@ -35,7 +35,7 @@ from verification.values.clock import now
 Difference = tuple[str, UUID, str]
 MAX_SHOWN = 1000
 # About this many changes of reports are in a slice.
-SLICE_CHANGES = 50_000
+SLICE_CHANGES = 20_000
 # A job ends after this, so that others get its worker.
 JOB_SECONDS = 20
 # For old rows, counted from the start of the night's audit.

@@ -165,7 +165,11 @@ class Gateway:
         self.garbage = 0
         self.refusals = 0
         self.threads = _Threads("django", threads, max_waiting, wait_seconds)
-        self.watcher_thread = _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
+        # One each, as a long scrape of the figures must not delay the other.
+        self.watcher_threads = {
+            path: _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
+            for path in WATCHER_PATHS
+        }
         self.stream_threads = ThreadPoolExecutor(STREAM_THREADS, "stream")
         self.file_threads = ThreadPoolExecutor(FILE_THREADS, "file")
         # This thread serves requests that need no database, while the others may wait
@@ -204,19 +208,19 @@ class Gateway:
     async def _serve(self, environ: Environ) -> Response:
         path = environ["PATH_INFO"]
         if path in WATCHER_PATHS:
-            return await self._serve_watcher(environ, WATCHER_PATHS[path])
+            return await self._serve_watcher(environ, path)
         threads = self.reserve_thread if path == LIVENESS_PATH else self.threads
         return await threads.run(lambda: self._answer(environ))
 
-    async def _serve_watcher(self, environ: Environ, seconds: float) -> Response:
-        """Answer within these seconds, or raise _RequestRefused.
+    async def _serve_watcher(self, environ: Environ, path: str) -> Response:
+        """Answer within the seconds of this path, or raise _RequestRefused.
 
         The thread waits on for the database. Later requests wait for it in their turn,
         so that a database that hangs gets no more queries.
         """
-        work = self.watcher_thread.run(lambda: self._answer(environ))
+        work = self.watcher_threads[path].run(lambda: self._answer(environ))
         try:
-            return await asyncio.wait_for(asyncio.shield(work), seconds)
+            return await asyncio.wait_for(asyncio.shield(work), WATCHER_PATHS[path])
         except TimeoutError:
             raise _RequestRefused("overloaded") from None
 
