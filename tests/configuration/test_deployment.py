@@ -328,7 +328,7 @@ def test_more_connections_than_the_server_allows_are_named(own_database: Any):
 
     (found,) = check_databases(["default"])
     assert found.id == "deploy.W022"
-    assert "may open 305 connections to PostgreSQL, which allows 297." in found.msg
+    assert "may open 303 connections to PostgreSQL, which allows 297." in found.msg
 
 
 def test_direct_address_of_another_database_is_named(own_database: Any):
