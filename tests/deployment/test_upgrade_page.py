@@ -57,6 +57,18 @@ while [ ! -e /root/stop ]; do
 done >/root/answers
 """
 
+LOCK = "/run/verification-upgrade.lock"
+JOBS_DROP_IN = "/etc/systemd/system/verification-jobs.service.d/start.conf"
+
+
+def jobs_start_with(program: str) -> str:
+    """Let the jobs start only if this program succeeds, by a drop-in."""
+    return (
+        f"mkdir -p $(dirname {JOBS_DROP_IN})\n"
+        f"printf '[Service]\\nExecStartPre={program}\\n' > {JOBS_DROP_IN}\n"
+        "systemctl daemon-reload"
+    )
+
 
 def page_blocks(text: str, begin: str, end: str) -> str:
     part = text.split(f"\n## {begin}\n")[1].split(f"\n## {end}\n")[0]
@@ -225,11 +237,20 @@ def test_upgrade_from_1_0_0_by_the_page_refuses_no_order(
             wait_for_answers(machine)
             text = (ROOT / "docs/upgrades.md").read_text()
             upgrade, back = page_blocks(text, "Debian", "Containers").split("\n\n")
+            back = f"{BEGIN}VERSION={__version__}\n{back}"
+            locked = f"exec 8>{LOCK}; flock 8; {BEGIN}{upgrade}"
+            busy = machine.run(locked, check=False).stderr
+            machine.run(jobs_start_with("false"))
+            stopped = machine.run(BEGIN + upgrade, check=False).stderr
+            machine.run(jobs_start_with("true"))
+            machine.run(back)
             machine.run(BEGIN + upgrade)
             upgraded = wait_for_answers(machine)
         finally:
             machine.run("touch /root/stop")
 
+    assert "Another upgrade of this machine is running." in busy
+    assert "FAILED at: restart the jobs." in stopped
     assert set(upgraded) == {"201"}
     state = machine.run(
         "readlink /opt/verification; cat /etc/verification/verification.env\n"
@@ -242,8 +263,13 @@ def test_upgrade_from_1_0_0_by_the_page_refuses_no_order(
     assert state.endswith("active\n" * 4)
     assert "\nBASE_URL=" not in state
 
-    machine.run(BEGIN + f"VERSION={__version__}\n{back}")
+    machine.run("echo '# of the operator' >> /etc/verification/verification.env")
+    machine.run(back)
 
+    settings_now = machine.run("cat /etc/verification/verification.env").stdout
+    assert "# of the operator\n" in settings_now
+    assert settings_now.count("\nBASE_URL=https://reports.acacia.co.ke\n") == 1
+    assert "ExecStartPre=true" in machine.run(f"cat {JOBS_DROP_IN}").stdout
     healthz = machine.run("curl -sk https://reports.acacia.co.ke/healthz").stdout
     assert '"version": "1.0.0"' in healthz
 
