@@ -1,5 +1,6 @@
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.world.staff import rows as rows
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
 from verification.db import embedded
+from verification.values import clock
 
 
 class FewServices(LoadScopeScheduling):
@@ -98,3 +100,13 @@ def django_assert_max_num_queries(
     content_types: None, django_assert_max_num_queries: Any
 ) -> Any:
     return django_assert_max_num_queries
+
+
+@pytest.fixture
+def new_minute(time_machine: Any) -> None:
+    """Move the clock to the start of a minute, as limits count in minutes of the clock.
+
+    On a busy machine a test could otherwise end in another minute than it began.
+    """
+    next_minute = clock.now() + timedelta(minutes=1)
+    time_machine.move_to(next_minute.replace(second=0, microsecond=0))

@@ -170,6 +170,7 @@ def test_action_without_a_declaration_cannot_be_used(client: Client) -> None:
         client.get("/api/v1/unscoped", headers=bearer(text))
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_wrong_keys_are_limited_by_address_and_valid_keys_work(
     client: Client, settings: Any
 ) -> None:
@@ -184,6 +185,7 @@ def test_wrong_keys_are_limited_by_address_and_valid_keys_work(
     assert ask(client, f"Bearer {text}").status_code == 200
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_forwarded_address_counts_only_from_a_trusted_proxy(
     client: Client, settings: Any
 ) -> None:

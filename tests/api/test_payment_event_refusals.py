@@ -110,6 +110,7 @@ def test_event_of_an_unconfigured_provider_is_refused(db: None):
         assert_refused(post_event(b"{}", fake.sign(b"{}")), 401, "invalid-signature")
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_guessed_signatures_are_limited_and_true_events_are_not(
     taker: CheckoutServer, live_api: Api, settings: Any
 ):

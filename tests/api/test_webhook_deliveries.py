@@ -39,6 +39,7 @@ def test_test_event_is_queued(api: Api):
     assert list_delivery_ids(api, event="webhook.test") == [body["id"]]
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_test_events_over_the_limit_get_retry_after(api: Api):
     configure_receiver(api.workspace)
     for _ in range(5):

@@ -175,6 +175,7 @@ def test_visitor_of_a_locked_link_can_ask_the_client_for_another(api, ask):
     assert api.report(visitor.report_id)["status"] == "FAILED"
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_network_with_too_many_tries_waits(ask, settings):
     visitor = ask()
     visitor.open()

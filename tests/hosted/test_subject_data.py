@@ -602,6 +602,7 @@ def test_downloads_need_the_proof(granted: Visitor):
         assert (answer.status_code, answer["Location"]) == (303, granted.page)
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_downloads_are_limited(granted: Visitor):
     granted.see_data()
 

