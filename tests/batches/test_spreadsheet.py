@@ -16,7 +16,7 @@ from verification.batches.spreadsheet import (
     read_sheet,
     write_sheet,
 )
-from verification.golive.inspection import MAX_BYTES, Fault, Unacceptable
+from verification.files.inspection import MAX_BYTES, Fault, Unacceptable
 
 ROWS = (["Full name", "ID number"], ["Wanjikũ Kamau", "01234567"])
 NAMES = [["Full name"], ["Zoë Kamau"]]

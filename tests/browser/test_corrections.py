@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.people import log_in, make_member
 from tests.browser.test_consent import confirm, link_of, sees, sign, wait_for
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from tests.browser.test_console import SHOWN, order, typed
 from tests.fakes.smile_id import KEY, PARTNER
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.fakes.smtp import MailServer
-from tests.golive import files
+from tests.files import samples as files
 from tests.golive.applications import COMPANY
 from tests.world.clients import company
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import PHONE
 from tests.browser.test_consent import confirm, link_of, sees
 from tests.browser.test_subject_data import grant
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 
 pytestmark = pytest.mark.slow
 

@@ -6,14 +6,14 @@ from html import unescape
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 from tests.world.brands import HOST, logo, picture, save_brand
 from tests.world.clients import approve_workspace
 from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.console import brand as brand_pages
-from verification.golive import inspection
-from verification.golive.inspection import DOCUMENTS
+from verification.files import inspection
+from verification.files.inspection import DOCUMENTS
 from verification.reports.models import Report
 from workspaces.brands import bar_brand
 from workspaces.models import Brand

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 from tests.world.clients import Api
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import (
@@ -15,8 +15,8 @@ from tests.world.corrections import (
 )
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
-from verification.golive.inspection import InspectedFile
-from verification.golive.uploads import UploadedFile
+from verification.files.inspection import InspectedFile
+from verification.files.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.privacy.corrections import (
     notify_reviewers,

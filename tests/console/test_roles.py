@@ -7,8 +7,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 
+from tests.files.samples import pdf
 from tests.golive.applications import draft
-from tests.golive.files import pdf
 from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import STATEMENT
@@ -22,8 +22,8 @@ from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
 from verification.db.ids import uuid7
-from verification.golive.inspection import InspectedFile
-from verification.golive.uploads import UploadedFile
+from verification.files.inspection import InspectedFile
+from verification.files.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.privacy.corrections import open_correction
 from verification.privacy.joins import ask_to_join, joins

@@ -24,7 +24,7 @@ TEMPLATES = [
 ]
 MODULES = [
     path
-    for app in ("console", "accounts", "golive")
+    for app in ("console", "accounts", "files")
     for path in Path(settings.BASE_DIR, "verification", app).glob("*.py")
 ]
 IN_CODE = re.compile(

@@ -6,13 +6,13 @@ def test_something(api):
 
 from django.contrib.auth.models import User
 
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
 from verification.checks.engine import run_due_checks
+from verification.files.inspection import InspectedFile
 from verification.golive import applications, decisions
 from verification.golive.applications import ActingUser
-from verification.golive.inspection import InspectedFile
 from verification.golive.models import Application, DocumentKind
 from workspaces.models import Member
 

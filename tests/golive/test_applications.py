@@ -13,6 +13,8 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client, override_settings
 from django.urls import reverse
 
+from tests.files.samples import pdf, photo_with_place, picture, sent
+from tests.files.samples import sent as file
 from tests.golive.applications import (
     COMPANY,
     DETAILS,
@@ -24,18 +26,17 @@ from tests.golive.applications import (
     reviewer,
     submitted,
 )
-from tests.golive.files import pdf, photo_with_place, picture, sent
-from tests.golive.files import sent as file
 from tests.world.clients import approve_workspace
 from verification.backoffice.models import AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.console import golive
 from verification.console.forms import DOCUMENT_LABELS
-from verification.golive import applications, decisions, inspection
-from verification.golive.documents import read_content
-from verification.golive.inspection import DOCUMENTS, Fault
+from verification.files import inspection
+from verification.files.inspection import DOCUMENTS, Fault
+from verification.files.storage import read_content
+from verification.files.uploads import FAULT_MESSAGES
+from verification.golive import applications, decisions
 from verification.golive.models import Application, Document, DocumentKind
-from verification.golive.uploads import FAULT_MESSAGES
 from verification.reports.models import Report
 from verification.settings import STORAGES
 from workspaces.create import OPERATOR_ID

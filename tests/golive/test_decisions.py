@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils.timezone import now
 
+from tests.files.samples import pdf
 from tests.golive.applications import (
     NAME,
     PDF,
@@ -21,7 +22,6 @@ from tests.golive.applications import (
     reviewer,
     submitted,
 )
-from tests.golive.files import pdf
 from tests.world.clients import person
 from tests.world.members import create_member
 from tests.world.staff import (

@@ -12,7 +12,7 @@ from tests.hosted.test_pages import PAGE_BYTES
 from tests.world.brands import ADDRESS, HOST, logo, save_brand
 from tests.world.clients import approve_workspace, erase
 from tests.world.payer import create_payer, poll_providers
-from verification.golive.inspection import inspect_logo
+from verification.files.inspection import inspect_logo
 from verification.notifications.models import Kind, Notification
 from verification.notifications.templates import write_email
 from workspaces.brands import bar_brand

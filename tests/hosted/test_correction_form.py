@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 from pypdf import PdfReader
 
-from tests.golive.files import pdf, picture
+from tests.files.samples import pdf, picture
 from tests.hosted.test_subject_data import data_page, grant
 from tests.world.clients import Api, person
 from tests.world.corrections import MISTYPED, REASON, RIGHT, reviewer
@@ -18,10 +18,10 @@ from tests.world.subject import Visitor, visible_text
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
 from verification.checks.models import CheckResult
-from verification.golive import inspection
+from verification.files import inspection
+from verification.files.inspection import MAX_BYTES
+from verification.files.storage import read_content
 from verification.golive.applications import ActingUser
-from verification.golive.documents import read_content
-from verification.golive.inspection import MAX_BYTES
 from verification.privacy.corrections import confirm, rerun, take
 from verification.privacy.models import Correction
 from verification.privacy.personal_data import erase_reports

@@ -24,7 +24,7 @@ from pypdf import PdfReader
 
 from verification.console.sandbox import render_message
 from verification.db.encryption import EncryptedJSONField
-from verification.golive.documents import read_content
+from verification.files.storage import read_content
 from verification.golive.models import Document
 from verification.notifications.models import Notification
 from verification.privacy.models import CorrectionDocument

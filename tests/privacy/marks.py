@@ -32,7 +32,7 @@ from tests.fakes.prembly import FakePrembly
 from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id_v3 import FakeSmileIdV3
 from tests.fakes.stripe import FakeStripe
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 from tests.privacy.canaries import Canaries
 from tests.world.brands import HOST, save_brand
 from tests.world.clients import ATTESTED, HOSTED, Api
@@ -52,7 +52,7 @@ from verification.checks.models import CheckDefinition, CheckResult
 from verification.console.batches import OpenUpload, place_batch, store_upload
 from verification.console.orders import Choice
 from verification.decisions import notices
-from verification.golive.inspection import inspect
+from verification.files.inspection import inspect
 from verification.notifications.delivery import send_due_notifications
 from verification.privacy.corrections import (
     Statement,

@@ -13,7 +13,7 @@ from pypdf import PdfReader
 from monitoring.models import Alert, Baseline
 from tests.checks.conftest import paying_api as paying_api
 from tests.console.conftest import owner as owner
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 from tests.hosted.conftest import ask as ask
 from tests.world.clients import ATTESTED, Api, erase, person, request_erasure
 from tests.world.corrections import (
@@ -40,10 +40,10 @@ from verification.checks.models import CheckResult
 from verification.checks.queue import claim
 from verification.checks.results import Completed, record_outcomes
 from verification.db.ids import uuid7
+from verification.files.inspection import inspect
+from verification.files.storage import read_content
+from verification.files.uploads import UploadedFile
 from verification.golive.applications import ActingUser
-from verification.golive.documents import read_content
-from verification.golive.inspection import inspect
-from verification.golive.uploads import UploadedFile
 from verification.notifications.models import Notification
 from verification.payments.messages import build_receipt
 from verification.privacy import corrections

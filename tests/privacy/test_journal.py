@@ -19,7 +19,7 @@ from monitoring.models import Rule
 from tests.fakes.buckets import FakeBucket
 from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
-from tests.golive.files import pdf
+from tests.files.samples import pdf
 from tests.world.clients import Api, erase, person, request_erasure
 from tests.world.corrections import (
     MISTYPED,
@@ -32,7 +32,7 @@ from tests.world.corrections import (
 from tests.world.rules import create_rule
 from verification.backups.archive import copy_documents, restore_documents
 from verification.checks.models import CheckResult
-from verification.golive.documents import store
+from verification.files.storage import store
 from verification.privacy import erasure as erasures
 from verification.privacy import journal
 from verification.privacy.corrections import correct, rerun, take, withdraw

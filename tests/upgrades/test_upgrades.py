@@ -21,7 +21,7 @@ from tests.configuration.test_refusals_to_start import database_url
 from tests.upgrades.dumps import FOLDER, SUFFIX, UNUSED, manage
 from tests.world.clients import Api, person
 from verification.db.startup import count_unapplied_migrations, parse_version
-from verification.golive.documents import read_content
+from verification.files.storage import read_content
 from verification.golive.models import Document
 from verification.privacy.models import CorrectionDocument
 from workspaces.models import Workspace

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from tests.world.members import create_member
-from verification.golive.inspection import inspect_logo
+from verification.files.inspection import inspect_logo
 from workspaces.brands import NewBrand, change_brand
 from workspaces.models import Brand, Role, Workspace
 

@@ -26,7 +26,7 @@ from verification.batches.cells import (
     Workbook,
 )
 from verification.batches.encodings import UNREADABLE, decode_single_bytes
-from verification.golive.inspection import (
+from verification.files.inspection import (
     MAX_BYTES,
     Fault,
     Inspector,
@@ -35,7 +35,7 @@ from verification.golive.inspection import (
 )
 from verification.values.formats import FORMULA_PREFIXES, escape_formula
 
-WORKBOOKS = Inspector("verification.batches.inspector")
+WORKBOOKS = Inspector("verification.batches.workbooks")
 CSV, XLSX = "csv", "xlsx"
 MEDIA_TYPES = {
     CSV: "text/csv; charset=utf-8",

@@ -62,7 +62,7 @@ from verification.console.orders import (
     same_subject_reports,
 )
 from verification.console.report_actions import blocker_texts
-from verification.golive.uploads import status_of
+from verification.files.uploads import status_of
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel

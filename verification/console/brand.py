@@ -22,7 +22,7 @@ from verification.console.base import (
     too_often,
     with_retry_after,
 )
-from verification.golive.uploads import status_of
+from verification.files.uploads import status_of
 from verification.hosted.brand import context_of
 from verification.hosted.consent_page import preview_context
 from verification.values.public_text import TextFault

@@ -19,7 +19,7 @@ from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.console.reports import result_context
 from verification.db.base import read_page
 from verification.documents.report import as_text, humanise_name
-from verification.golive.documents import download
+from verification.files.storage import download
 from verification.privacy import corrections, joins
 from verification.privacy.corrections import CorrectionRefused, Obstacle
 from verification.privacy.disclosures import record_disclosures

@@ -53,10 +53,8 @@ from verification.decisions.rules import (
     words_for,
 )
 from verification.figures.summary import Days
-from verification.golive.applications import can_be_checked
-from verification.golive.inspection import Fault
-from verification.golive.models import Application, DocumentKind
-from verification.golive.uploads import (
+from verification.files.inspection import Fault
+from verification.files.uploads import (
     ACCEPTED,
     ACCEPTED_LOGOS,
     FAULT_MESSAGES,
@@ -65,6 +63,8 @@ from verification.golive.uploads import (
     read_logo,
     read_upload,
 )
+from verification.golive.applications import can_be_checked
+from verification.golive.models import Application, DocumentKind
 from verification.notifications.models import Channel
 from verification.outbound.targets import Blocked, check_url
 from verification.privacy.models import CorrectionStatus, Outcome

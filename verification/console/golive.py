@@ -21,11 +21,11 @@ from verification.console.base import (
     with_retry_after,
 )
 from verification.console.templatetags.console import slug
+from verification.files.storage import download
+from verification.files.uploads import status_of
 from verification.golive import applications
 from verification.golive.applications import InvalidTransition, newest_application
-from verification.golive.documents import download
 from verification.golive.models import Application, Document, DocumentKind, Status
-from verification.golive.uploads import status_of
 from verification.reports.request import InvalidRequest
 from workspaces import rate_limits
 from workspaces.members import Permission

@@ -32,9 +32,9 @@ from verification.console.orders import (
     is_package_offered,
     path_in_item,
 )
-from verification.golive.inspection import Busy, Unacceptable
-from verification.golive.inspection import Fault as FileFault
-from verification.golive.uploads import BUSY, BUSY_MESSAGE
+from verification.files.inspection import Busy, Unacceptable
+from verification.files.inspection import Fault as FileFault
+from verification.files.uploads import BUSY, BUSY_MESSAGE
 from verification.payments.registry import accepts_payments
 from verification.reports.models import PaymentMode, SubjectType
 from verification.reports.pricing import price_of_package

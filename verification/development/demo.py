@@ -58,9 +58,9 @@ from verification.development.pages import (
     OWNER,
     make_person,
 )
+from verification.files.inspection import PNG, InspectedFile
 from verification.golive import applications
 from verification.golive.applications import ActingUser
-from verification.golive.inspection import PNG, InspectedFile
 from verification.golive.models import DocumentKind, Status
 from verification.payments import checkouts
 from verification.payments.alerts import raise_review_flag

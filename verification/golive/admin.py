@@ -20,9 +20,9 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import ReasonForm, dialog
 from verification.checks.models import CheckResult, ResultStatus
+from verification.files.storage import download
 from verification.golive import decisions, names
 from verification.golive.applications import COMPANY_CHECK, ActingUser
-from verification.golive.documents import download
 from verification.golive.models import (
     WAITING,
     Application,

@@ -15,9 +15,8 @@ from django.db import transaction
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.checks.models import ResultStatus
-from verification.golive import documents
-from verification.golive.documents import StoredFile
-from verification.golive.inspection import InspectedFile
+from verification.files.inspection import InspectedFile
+from verification.files.storage import StoredFile, delete_unused, store
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.reports.create import create_reports
 from verification.reports.models import Report
@@ -147,13 +146,13 @@ def upload_document(
 ) -> Document:
     """Store a document in place of the one of its kind. Raises NotEditable."""
     require_permission(member, Permission.GO_LIVE)
-    stored = documents.store(file.content)
+    stored = store(file.content)
     try:
         with transaction.atomic():
             document = _replace_document(member, kind, name, file, stored)
             _record("document-handed-in", by, document.application, kind)
     except BaseException:
-        documents.delete_unused(stored.name)
+        delete_unused(stored.name, Document)
         raise
     return document
 
@@ -201,7 +200,7 @@ def _replace_document(
         raise NotEditable
     replaced = application.documents.filter(kind=kind)
     for file_name in replaced.values_list("file", flat=True):
-        transaction.on_commit(partial(documents.delete_unused, file_name))
+        transaction.on_commit(partial(delete_unused, file_name, Document))
     replaced.delete()
     return Document.objects.create(
         application=application,

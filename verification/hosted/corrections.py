@@ -13,7 +13,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.golive.uploads import ACCEPTED, status_of
+from verification.files.uploads import ACCEPTED, status_of
 from verification.hosted import forms, subject_data_page
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.finding_words import summary_text

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from verification.consents.decisions import is_signature
 from verification.consents.models import DATE_OF_BIRTH, KRA_PIN, REGISTRATION_NUMBER
-from verification.golive.uploads import UploadedFile, read_upload
+from verification.files.uploads import UploadedFile, read_upload
 from verification.notifications.models import Channel
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.corrections import MAX_DOCUMENTS

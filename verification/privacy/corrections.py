@@ -40,10 +40,9 @@ from verification.db.bulk_insert import insert
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import take_back_outdated
 from verification.decisions.policies import schedule_policy
-from verification.golive import documents
+from verification.files.storage import StoredFile, delete_unused, store
+from verification.files.uploads import UploadedFile
 from verification.golive.applications import ActingUser
-from verification.golive.documents import StoredFile
-from verification.golive.uploads import UploadedFile
 from verification.jobs.queue import job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -180,11 +179,11 @@ def open_correction(
     stored: list[tuple[UploadedFile, StoredFile]] = []
     try:
         for file in files:
-            stored.append((file, documents.store(file.file.content)))
+            stored.append((file, store(file.file.content)))
         return _open(report_id, result_id, statement, stored)
     except BaseException:
         for _, sealed in stored:
-            documents.delete_unused(sealed.name, CorrectionDocument)
+            delete_unused(sealed.name, CorrectionDocument)
         raise
 
 

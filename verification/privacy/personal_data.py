@@ -26,7 +26,7 @@ from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.decisions.models import Case, CaseNote, Decision, NoticeFact
-from verification.golive.documents import delete_file
+from verification.files.storage import delete_file
 from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
 from verification.notifications.models import Notification

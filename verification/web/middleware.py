@@ -44,7 +44,7 @@ from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MemberError, Problem, validation_failed
 from verification.api.urls import nearest_address
 from verification.console import base as console
-from verification.golive.documents import StorageUnavailable
+from verification.files.storage import StorageUnavailable
 from verification.hosted import pages as hosted
 from verification.values.local_time import NAIROBI
 from verification.web import gateway, metrics, pages, request_records, static_files

@@ -26,8 +26,8 @@ from verification.backoffice.widgets import (
     table,
 )
 from verification.documents.report import as_text, humanise_name
+from verification.files.storage import download
 from verification.golive.admin import ReviewAdmin
-from verification.golive.documents import download
 from verification.privacy.admin.retention import RowsOfReportsAdmin
 from verification.privacy.corrections import (
     CorrectionRefused,

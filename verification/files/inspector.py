@@ -1,6 +1,6 @@
 """The process that inspects one file, within limits of memory and time.
 
-    python -m verification.golive.inspector application/pdf <cr12.pdf
+    python -m verification.files.inspector application/pdf <cr12.pdf
 
 Its answer is the redrawn picture, which has only the visible pixels. A PDF is stored
 unchanged, because many are signed. After `image/png;logo` it is a PNG of the size that
@@ -28,7 +28,7 @@ from pypdf.generic import (
     StreamObject,
 )
 
-from verification.golive.inspection import (
+from verification.files.inspection import (
     AS_LOGO,
     JPEG,
     PDF,

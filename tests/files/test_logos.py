@@ -6,16 +6,16 @@ import zlib
 import pytest
 from PIL import Image, PngImagePlugin
 
-from tests.golive.files import pdf
-from tests.golive.files import picture as plain
+from tests.files.samples import pdf
+from tests.files.samples import picture as plain
 from tests.world.brands import picture
-from verification.golive.inspection import (
+from verification.files.inspection import (
     MAX_LOGO_BYTES,
     Fault,
     Unacceptable,
     inspect_logo,
 )
-from verification.golive.inspector import LOGO_BOX, MAX_LOGO_OUTPUT
+from verification.files.inspector import LOGO_BOX, MAX_LOGO_OUTPUT
 
 SCRIPT = b"<script>alert(document.domain)</script>"
 

@@ -1,4 +1,4 @@
-"""Documents that people upload: the scan for viruses, and the sealed storage.
+"""The sealed storage of uploaded files.
 
 Django's storage `documents` holds the files, and no URL serves it. Each file has a
 random name and its own key, which is sealed in the document's row. The storage alone,
@@ -10,32 +10,24 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
-import time
 from base64 import b64decode, b64encode
-from contextlib import closing
 from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db.models import Model
 from django.http import HttpResponse
 
-from verification.golive.models import Document
+from verification.files.inspection import JPEG, PDF, PNG
 
 logger = logging.getLogger(__name__)
 NONCE_BYTES = 12
 # 150 random bits. Letters only: the log filter would mask digits as ID numbers.
 NAME_LETTERS = 32
-EXTENSIONS: dict[str, str] = {
-    Document.ContentType.PDF: "pdf",
-    Document.ContentType.JPEG: "jpg",
-    Document.ContentType.PNG: "png",
-}
+EXTENSIONS = {PDF: "pdf", JPEG: "jpg", PNG: "png"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +93,7 @@ def download(document: SealedDocument, name: str) -> HttpResponse:
     )
 
 
-def delete_unused(name: str, model: type[Model] = Document) -> None:
+def delete_unused(name: str, model: type[Model]) -> None:
     """Delete a file that no row names. If that fails, the file left is unreadable."""
     if not model._default_manager.filter(file=name).exists():
         delete_file(name)
@@ -116,62 +108,3 @@ def delete_file(name: str) -> None:
 
 def _storage() -> Storage:
     return storages["documents"]
-
-
-SCAN_SECONDS = 15
-SCAN_CHUNK_BYTES = 64 * 1024
-# Bytes of an answer: one line that ends with a NUL.
-MAX_SCAN_ANSWER_BYTES = 4096
-
-
-class ScannerUnavailable(Exception):
-    """The scanner gave no answer about the file."""
-
-
-def is_infected(content: bytes) -> bool:
-    """Return whether ClamAV finds malware; False if the setting CLAMAV is empty.
-
-    Sends its daemon the command INSTREAM. Raises ScannerUnavailable.
-    https://docs.clamav.net/manual/Usage/Scanning.html#clamd
-    """
-    if not settings.CLAMAV:
-        return False
-    end = time.monotonic() + SCAN_SECONDS
-    try:
-        with closing(socket.create_connection(settings.CLAMAV, SCAN_SECONDS)) as daemon:
-            _send_to_scanner(daemon, b"zINSTREAM\0", end)
-            for start in range(0, len(content), SCAN_CHUNK_BYTES):
-                piece = content[start : start + SCAN_CHUNK_BYTES]
-                _send_to_scanner(daemon, len(piece).to_bytes(4) + piece, end)
-            _send_to_scanner(daemon, bytes(4), end)
-            answer = _read_scan_answer(daemon, end)
-    except OSError:
-        raise ScannerUnavailable from None
-    if answer.endswith(" FOUND"):
-        return True
-    if answer.endswith(" OK"):
-        return False
-    raise ScannerUnavailable
-
-
-def _send_to_scanner(daemon: socket.socket, piece: bytes, end: float) -> None:
-    daemon.settimeout(_remaining_seconds(end))
-    daemon.sendall(piece)
-
-
-def _remaining_seconds(end: float) -> float:
-    remaining = end - time.monotonic()
-    if remaining <= 0:
-        raise TimeoutError
-    return remaining
-
-
-def _read_scan_answer(daemon: socket.socket, end: float) -> str:
-    answer = b""
-    while not answer.endswith(b"\0") and len(answer) < MAX_SCAN_ANSWER_BYTES:
-        daemon.settimeout(_remaining_seconds(end))
-        piece = daemon.recv(MAX_SCAN_ANSWER_BYTES)
-        if not piece:
-            break
-        answer += piece
-    return answer.rstrip(b"\0").decode(errors="replace")

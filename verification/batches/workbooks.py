@@ -1,6 +1,6 @@
 """The process that reads one XLSX workbook, within limits of memory and time.
 
-    python -m verification.batches.inspector xlsx <applicants.xlsx
+    python -m verification.batches.workbooks xlsx <applicants.xlsx
 
 Its answer is the JSON of the lines of the first sheet that is not hidden: the number of
 each, and its cells as pairs of a text and a kind of `cells`; and of what else a
@@ -29,7 +29,7 @@ from verification.batches.cells import (
     MOMENT_FORMAT,
     Kind,
 )
-from verification.golive.inspection import Fault, Unacceptable, answer_within_limits
+from verification.files.inspection import Fault, Unacceptable, answer_within_limits
 
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 MAX_PARTS = 1000

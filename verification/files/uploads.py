@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from verification.golive.inspection import (
+from verification.files.inspection import (
     MAX_BYTES,
     MAX_LOGO_BYTES,
     Busy,

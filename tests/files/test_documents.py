@@ -17,11 +17,11 @@ from environs import Env
 
 from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
+from tests.files.samples import pdf, picture
 from tests.golive.applications import draft
-from tests.golive.files import pdf, picture
-from verification.golive import documents
-from verification.golive.documents import delete_unused, read_content, store
-from verification.golive.inspection import Busy, Fault, Unacceptable, inspect
+from verification.files import scanner
+from verification.files.inspection import Busy, Fault, Unacceptable, inspect
+from verification.files.storage import delete_unused, read_content, store
 from verification.golive.models import Document
 from verification.settings.connections import scanner_address
 
@@ -38,7 +38,7 @@ def test_bucket_holds_only_sealed_files(in_bucket, db):
     assert b"%PDF" not in sealed
     assert in_bucket.headers[0]["x-amz-acl"] == "private"
     assert read_content(document(stored)) == pdf()
-    delete_unused(stored.name)
+    delete_unused(stored.name, Document)
     assert in_bucket.objects == {}
 
 
@@ -46,7 +46,7 @@ def test_failed_deletion_does_not_stop_the_member(in_bucket, db, caplog):
     stored = store(pdf())
     in_bucket.keeps_all = True
 
-    delete_unused(stored.name)
+    delete_unused(stored.name, Document)
 
     assert f"document {stored.name} is left in the storage" in caplog.text
 
@@ -54,7 +54,7 @@ def test_failed_deletion_does_not_stop_the_member(in_bucket, db, caplog):
 def test_file_stays_while_a_row_names_it(owner):
     found = draft(owner.member).documents.get(kind="CR12")
 
-    delete_unused(found.file)
+    delete_unused(found.file, Document)
 
     assert read_content(found) == pdf()
 
@@ -94,7 +94,7 @@ class Daemon(socketserver.StreamRequestHandler):
 
 
 @pytest.fixture
-def scanner(settings: Any) -> Iterator[Any]:
+def clamav(settings: Any) -> Iterator[Any]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Daemon) as server:
         server.seen, server.answer = [], b""
         threading.Thread(target=server.serve_forever, args=[0.02]).start()
@@ -103,26 +103,26 @@ def scanner(settings: Any) -> Iterator[Any]:
         server.shutdown()
 
 
-def test_infected_document_is_refused(scanner: Any):
+def test_infected_document_is_refused(clamav: Any):
     with pytest.raises(Unacceptable) as refused:
         inspect("id.png", "image/png", picture("PNG") + EICAR)
 
     assert refused.value.fault == Fault.INFECTED
 
 
-def test_scanner_gets_the_original_file(scanner: Any):
+def test_scanner_gets_the_original_file(clamav: Any):
     sent = picture("PNG", mode="RGBA")
 
     assert inspect("id.png", "image/png", sent).content != sent
 
-    assert scanner.seen == [sent]
+    assert clamav.seen == [sent]
 
 
 @pytest.mark.parametrize(
     "answer", [b"INSTREAM size limit exceeded. ERROR\0", b"stream: ", b"x" * 5000]
 )
-def test_document_is_refused_without_an_answer(scanner: Any, answer: bytes):
-    scanner.answer = answer
+def test_document_is_refused_without_an_answer(clamav: Any, answer: bytes):
+    clamav.answer = answer
 
     with pytest.raises(Busy):
         inspect("cr12.pdf", "application/pdf", pdf())
@@ -137,7 +137,7 @@ def test_document_is_refused_while_the_scanner_is_down(settings: Any):
 
 
 def test_hanging_scanner_times_out(monkeypatch: Any, settings: Any):
-    monkeypatch.setattr(documents, "SCAN_SECONDS", 0.3)
+    monkeypatch.setattr(scanner, "SCAN_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.CLAMAV = silent.getsockname()
         begun = time.monotonic()

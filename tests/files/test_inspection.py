@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 from pypdf import PdfReader
 
-from tests.golive import files
+from tests.files import samples as files
+from tests.files.samples import pdf, picture
 from tests.golive.applications import COMPANY
-from tests.golive.files import pdf, picture
 from verification.batches.spreadsheet import WORKBOOKS
 from verification.console import golive
-from verification.golive import inspection
-from verification.golive.inspection import (
+from verification.files import inspection
+from verification.files.inspection import (
     DOCUMENTS,
     MAX_BYTES,
     Busy,
@@ -23,7 +23,7 @@ from verification.golive.inspection import (
     Unacceptable,
     inspect,
 )
-from verification.golive.uploads import FAULT_MESSAGES
+from verification.files.uploads import FAULT_MESSAGES
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 ZIP = b"PK\x03\x04" + b"\0" * 200

@@ -8,7 +8,7 @@ without metadata and hidden data.
 
 A separate process reads the file (`inspector`), because a few kilobytes can unpack to
 hundreds of megabytes. A machine runs each `Inspector` for one file at a time: this one
-and that of workbooks (`batches.inspector`), which delays no document.
+and that of workbooks (`batches.workbooks`), which delays no document.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore, Event, Timer
+
+from verification.files.scanner import ScannerUnavailable, is_infected
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_LOGO_BYTES = 1024 * 1024
@@ -152,14 +154,11 @@ class Inspector:
             yield
 
 
-DOCUMENTS = Inspector("verification.golive.inspector")
+DOCUMENTS = Inspector("verification.files.inspector")
 
 
 def refuse_infected(content: bytes) -> None:
     """Raise Unacceptable if the scanner finds malware, and Busy if it is down."""
-    # Imported here: the inspector process has no Django settings.
-    from verification.golive.documents import ScannerUnavailable, is_infected
-
     try:
         if is_infected(content):
             raise Unacceptable(Fault.INFECTED)
