@@ -8,6 +8,9 @@ BIN := .venv/bin
 READY := .venv/installed
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
+# Even where the environment says otherwise: each process would compile it all again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test test-slow check release bench format openapi dump lock
 
 help: ## list these commands

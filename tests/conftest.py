@@ -1,13 +1,9 @@
-import os
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.apps import apps
-from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
-from django.db import connection
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.world.clients import another_api as another_api
@@ -15,14 +11,14 @@ from tests.world.clients import api as api
 from tests.world.clients import live_api as live_api
 from tests.world.clients import live_source as live_source
 from tests.world.clients import workspace as workspace
-from tests.world.flush import django_db_setup as django_db_setup
+from tests.world.database import database_server as database_server
+from tests.world.database import django_db_setup as django_db_setup
 from tests.world.service import SERVED
 from tests.world.service import service as service
 from tests.world.staff import admin_client as admin_client
 from tests.world.staff import rows as rows
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
-from verification.db import embedded
 from verification.values import clock
 
 
@@ -47,39 +43,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "service" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
-
-
-@pytest.fixture(scope="session")
-def database_server() -> Iterator[None]:
-    """The server of DATABASE_URL, or the embedded one for as long as it is used."""
-    if os.environ.get("DATABASE_URL"):
-        yield
-        return
-    embedded.acquire(settings.DATA_DIR)
-    yield
-    embedded.release(settings.DATA_DIR)
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(
-    database_server: None, django_db_modify_db_settings_parallel_suffix: None
-) -> None:
-    """Called by pytest-django before it makes the test database."""
-    drop = connection.creation._destroy_test_db
-
-    def destroy_test_db(name: str, verbosity: int) -> None:
-        # A busy disk takes longer than any statement of the service may.
-        type(connection).session_settings = {"statement_timeout": "0"}
-        with connection.creation._nodb_cursor() as cursor:
-            # Threads of a live server, and Playwright's loop, leave theirs open.
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = %s AND pid <> pg_backend_pid()",
-                [name],
-            )
-        drop(name, verbosity)
-
-    connection.creation._destroy_test_db = destroy_test_db
 
 
 @pytest.fixture

@@ -5,9 +5,6 @@ type and permission and writes the roles anew. This deletes rows where there are
 Tables that `migrate` fills get their rows back if the test has changed them.
 """
 
-from typing import Any
-
-import pytest
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
 from django.test import TransactionTestCase
@@ -35,9 +32,9 @@ END $$
 """
 
 
-@pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
+def install_flush() -> None:
+    """Replace Django's flush by one that restores the rows which are there now."""
+    with connection.cursor() as cursor:
         cursor.execute(TABLES)
         tables = [name for (name,) in cursor.fetchall()]
         filled = {name: rows for name in tables if (rows := read_rows(name))}

@@ -31,7 +31,7 @@ import pytest
 from django.conf import settings
 from psycopg import sql
 
-from verification.db import embedded
+from tests.world.database import create_database, database_url
 from verification.jobs.processes import parent_death_hook
 
 NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
@@ -61,7 +61,7 @@ class Service:
         self._log = folder / "service.log"
         self.environment = os.environ | {
             "DJANGO_SETTINGS_MODULE": "tests.world.service_settings",
-            "DATABASE_URL": _database_url(DATABASE, ROLE),
+            "DATABASE_URL": _role_url(),
             "DATA_DIR": str(folder),
             "PORT": str(self.port),
             "BASE_URL": self.url,
@@ -110,7 +110,7 @@ class Service:
     @property
     def database_url(self) -> str:
         """The database's URL for the owner of its tables."""
-        return _database_url(DATABASE)
+        return database_url(DATABASE)
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.database_url, autocommit=True)
@@ -237,22 +237,18 @@ def end_family(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
         time.sleep(0.02)
 
 
-def _database_url(name: str, role: str = "") -> str:
-    url = urlsplit(os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR))
-    if role:
-        _, _, host = url.netloc.rpartition("@")
-        password = f":{url.password}" if url.password else ""
-        url = url._replace(netloc=f"{role}{password}@{host}")
-    return url._replace(path=f"/{name}").geturl()
+def _role_url() -> str:
+    url = urlsplit(database_url(DATABASE))
+    _, _, host = url.netloc.rpartition("@")
+    password = f":{url.password}" if url.password else ""
+    return url._replace(netloc=f"{ROLE}{password}@{host}").geturl()
 
 
 def _make_database() -> None:
-    url = os.environ.get("DATABASE_URL") or embedded.url(settings.DATA_DIR)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {DATABASE}")
+    create_database(DATABASE)
+    password = sql.Literal(urlsplit(database_url(DATABASE)).password or "")
+    with psycopg.connect(database_url(DATABASE), autocommit=True) as connection:
         connection.execute(f"DROP ROLE IF EXISTS {ROLE}")
-        password = sql.Literal(urlsplit(url).password or "")
         connection.execute(
             sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
                 sql.Identifier(ROLE), password
@@ -268,7 +264,6 @@ def service(
     assert asking.startswith(SERVED), f"SERVED lacks {asking}"
     _make_database()
     service = Service(tmp_path_factory.mktemp("live"))
-    service.manage("migrate", "--verbosity=0")
     service.manage("grant_rights", ROLE)
     service.manage("setup_checks")
     service.manage("setup_schedules")
