@@ -31,7 +31,7 @@ from monitoring.models import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import insert
 from verification.documents.report import as_text, humanise_name
-from verification.jobs.claims import sweep
+from verification.jobs.claims import sweep, together_or_alone
 from verification.jobs.queue import job
 from verification.reports.models import RiskLevel
 from verification.values.clock import now
@@ -94,9 +94,15 @@ def compare_runs(*report_ids: str) -> None:
     """
     ids = [UUID(report_id) for report_id in report_ids]
     batches = range(0, len(ids), BATCH_SIZE)
-    failed = sum(_compare_all(ids[start : start + BATCH_SIZE]) for start in batches)
+    failed = [
+        one
+        for start in batches
+        for one in together_or_alone(
+            "comparison of runs", _compare, ids[start : start + BATCH_SIZE]
+        )
+    ]
     if failed:
-        raise ComparisonFailed(f"{failed} of {len(ids)}")
+        raise ComparisonFailed(f"{len(failed)} of {len(ids)}")
 
 
 @job
@@ -115,30 +121,6 @@ def compare_lost_runs() -> None:
 
 def _compare_run(run_id: UUID) -> None:
     _compare([Run.objects.values_list("report_id", flat=True).get(pk=run_id)])
-
-
-def _compare_all(report_ids: Sequence[UUID]) -> int:
-    """Compare runs in one transaction, or one by one; return how many failed."""
-    try:
-        _compare(report_ids)
-    except Exception as e:
-        logger.warning(
-            "batch of %s runs failed (%s); comparing them one by one",
-            len(report_ids),
-            type(e).__name__,
-        )
-        return sum(not _compare_alone(report_id) for report_id in report_ids)
-    return 0
-
-
-def _compare_alone(report_id: UUID) -> bool:
-    try:
-        _compare([report_id])
-    except Exception as e:
-        # The message is left out, because it may hold data about the subject.
-        logger.error("run of report %s not compared: %s", report_id, type(e).__name__)
-        return False
-    return True
 
 
 @transaction.atomic

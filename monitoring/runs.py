@@ -14,6 +14,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
@@ -21,7 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, connection, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from monitoring.models import (
     PauseReason,
@@ -44,7 +45,7 @@ from monitoring.rules import (
 from verification.checks.packages import packages_of
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
-from verification.jobs.claims import execute_in_batches
+from verification.jobs.claims import execute_in_batches, together_or_alone
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
 from verification.reports.request import Catalogue, Order, catalogue
@@ -238,15 +239,19 @@ def _run_row(
 @job
 def launch_due_runs() -> None:
     """Launch the runs of all rules that are due."""
-    busy = False
     stop_at = time.monotonic() + JOB_SECONDS
     for ids in _due_ids():
-        busy = _launch(ids) < len(ids) or busy
+        for rule_id, error in together_or_alone(
+            "launch of runs", _launch, ids, alone=_launch_alone
+        ):
+            _defer(rule_id, type(error).__name__)
         if not beat() or time.monotonic() > stop_at:
             ensure_job_by(launch_due_runs, now())
             return
-    # Other workers have locked some of them.
-    ensure_job_by(launch_due_runs, now() + BUSY_DELAY if busy else _next_launch_at())
+    launch_at, at = _active_rules().aggregate(first=Min("launch_at"))["first"], now()
+    # A rule that is still due is locked by another worker.
+    is_busy = launch_at and launch_at <= at
+    ensure_job_by(launch_due_runs, at + BUSY_DELAY if is_busy else launch_at)
 
 
 @job
@@ -269,45 +274,8 @@ def _due_ids() -> Iterator[list[UUID]]:
         )
 
 
-def _next_launch_at() -> datetime | None:
-    coming = _active_rules().filter(launch_at__gt=now()).order_by("launch_at")
-    return coming.values_list("launch_at", flat=True).first()
-
-
 def _active_rules() -> QuerySet[Rule]:
     return Rule.objects.filter(status=RuleStatus.ACTIVE)
-
-
-def _launch(ids: Sequence[UUID]) -> int:
-    """Launch the rules in one transaction, or one by one if that fails.
-
-    Returns how many were locked.
-    """
-    try:
-        return _launch_together(ids)
-    except Exception as e:
-        logger.warning(
-            "batch of %s runs failed (%s); launching them one by one",
-            len(ids),
-            type(e).__name__,
-        )
-        return sum(_launch_alone(rule_id) for rule_id in ids)
-
-
-def _launch_alone(rule_id: UUID) -> int:
-    try:
-        return _launch_together([rule_id])
-    except InsufficientBalance:
-        # The balance was spent after `_can_pay`; the next launch pauses the rule.
-        return 0
-    except Exception as e:
-        # The message is left out, because it may hold personal data.
-        logger.error("rule %s could not be run: %s", rule_id, type(e).__name__)
-        if not connection.in_atomic_block:
-            # The next rule opens another connection if this one is lost.
-            connection.close_if_unusable_or_obsolete()
-        _defer(rule_id, type(e).__name__)
-        return 1
 
 
 def _defer(rule_id: UUID, error: str) -> None:
@@ -320,8 +288,8 @@ def _defer(rule_id: UUID, error: str) -> None:
 
 
 @transaction.atomic
-def _launch_together(ids: Sequence[UUID]) -> int:
-    """Lock these rules and launch their runs. Returns how many rules were locked.
+def _launch(ids: Sequence[UUID]) -> None:
+    """Lock these rules and launch their runs.
 
     There is no claim with a lease, because a run, its charge and the rule's next time
     are one transaction, and the lock holds as long.
@@ -334,7 +302,7 @@ def _launch_together(ids: Sequence[UUID]) -> int:
     )
     found = sorted(locked, key=lambda rule: rule.next_run_at)
     rules, suspended = _partition(found, lambda rule: not rule.workspace.is_suspended)
-    count = len(rules) + _defer_suspended(suspended)
+    _defer_suspended(suspended)
     definitions, at = catalogue(), now()
     accounts = accounts_of(rules)
     able, blocked = _partition(
@@ -348,20 +316,25 @@ def _launch_together(ids: Sequence[UUID]) -> int:
             DueRun(rule, rule.next_run_at, _next_run_after(rule, at)) for rule in paid
         ]
         launch_runs(runs, accounts, definitions, at, ACTOR)
-    return count
 
 
-def _defer_suspended(rules: Sequence[Rule]) -> int:
-    """Put off rules of suspended workspaces; return how many."""
+def _launch_alone(rule_id: UUID) -> None:
+    # The balance was spent after `_can_pay`: the next launch pauses the rule.
+    with suppress(InsufficientBalance):
+        _launch([rule_id])
+
+
+def _defer_suspended(rules: Sequence[Rule]) -> None:
+    """Put off the rules whose workspace is suspended still."""
     if not rules:
-        return 0
+        return
     # Locked, so that a resume at the same time finds the rules that are put off here.
     still = Workspace.objects.select_for_update(no_key=True).filter(
         pk__in={rule.workspace_id for rule in rules}, suspended_at__isnull=False
     )
     workspaces = set(still.order_by("pk").values_list("pk", flat=True))
     ids = [rule.pk for rule in rules if rule.workspace_id in workspaces]
-    return Rule.objects.filter(pk__in=ids).update(put_off_until=now() + SUSPENDED_DELAY)
+    Rule.objects.filter(pk__in=ids).update(put_off_until=now() + SUSPENDED_DELAY)
 
 
 def _partition(

@@ -9,7 +9,6 @@ would take the room of other receivers.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,15 +21,13 @@ from django.db import connection, transaction
 
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
-from verification.jobs.claims import claim_sql, column_list
+from verification.jobs.claims import claim_sql, column_list, together_or_alone
 from verification.jobs.queue import ensure_job_by
 from verification.values.clock import now
 from webhooks import health
 from webhooks.configuration import SEND_DUE
 from webhooks.models import Attempt, Configuration, DeliveryStatus, Event
 from webhooks.sender import Answer
-
-logger = logging.getLogger(__name__)
 
 # Requests under way to one receiver from one sender.
 MAX_CONCURRENT_REQUESTS = 10
@@ -237,27 +234,9 @@ def record_attempts(ended: Sequence[EndedAttempt]) -> None:
 
     A delivery whose attempt is not recorded is sent again when its lease ends.
     """
-    if not ended:
-        return
-    try:
-        _record(ended)
-    except Exception as e:
-        # The message is left out, because it may hold the receiver's answer.
-        logger.warning(
-            "batch of %s attempts failed (%s); recording them one by one",
-            len(ended),
-            type(e).__name__,
-        )
-        for one in ended:
-            _record_alone(one)
-
-
-def _record_alone(one: EndedAttempt) -> None:
-    try:
-        _record([one])
-    except Exception as e:
-        event_id, error = one[0].event.pk, type(e).__name__
-        logger.error("attempt of %s could not be recorded: %s", event_id, error)
+    together_or_alone(
+        "recording of attempts", _record, ended, key=lambda one: one[0].event.pk
+    )
 
 
 @transaction.atomic

@@ -161,7 +161,7 @@ def test_failed_recording_is_logged_without_the_message(api, log_lines):
     record_outcomes([(claimed, secret)], definitions())
 
     logged = str(log_lines())
-    assert f"check {claimed.result_id} could not be recorded: DataError" in logged
+    assert f"recording of checks: {claimed.result_id} failed: DataError" in logged
     assert "Wanjiku" not in logged
 
 

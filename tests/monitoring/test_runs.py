@@ -274,7 +274,8 @@ def test_workspace_resumed_during_the_launch_is_not_put_off(api: Api, monkeypatc
     # The workspace was suspended when the rules were locked.
     monkeypatch.setattr(Workspace, "is_suspended", True)
 
-    assert monitoring_runs._launch([made.pk]) == 0
+    monitoring_runs._launch([made.pk])
+
     assert made_anew(made).put_off_until is None
 
 
@@ -326,7 +327,8 @@ def test_rule_deleted_during_the_launch_is_skipped(api: Api):
     ids = [gone.pk, well.pk]
     gone.delete()
 
-    assert monitoring_runs._launch(ids) == 1
+    monitoring_runs._launch(ids)
+
     assert Run.objects.get().rule_id == well.pk
 
 

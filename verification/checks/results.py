@@ -21,6 +21,7 @@ from verification.checks.queue import Claim
 from verification.consents.models import ConsentStatus
 from verification.db.base import reconnect
 from verification.db.bulk_insert import Rows, insert
+from verification.jobs.claims import together_or_alone
 from verification.jobs.queue import job_row
 from verification.providers.base import Finding
 from verification.reports.models import PaymentMode, Report, ReportStatus, RiskLevel
@@ -153,22 +154,13 @@ def record_outcomes(ended: Sequence[EndedCheck], definitions: Definitions) -> No
     gives it up. While the database is away the outcomes wait for it: an answer that is
     not recorded may have to be paid for again.
     """
-    if not ended:
-        return
-    try:
-        _record_when_back(ended, definitions)
-    except Exception as e:
-        # The messages are not logged: they may hold what a source said of the subject.
-        name, count = type(e).__name__, len(ended)
-        logger.warning(
-            "batch of %s results failed (%s); recording them one by one", count, name
-        )
-        for claimed, outcome in ended:
-            try:
-                _record([(claimed, outcome)], definitions)
-            except Exception as e:
-                name, check = type(e).__name__, claimed.result_id
-                logger.error("check %s could not be recorded: %s", check, name)
+    together_or_alone(
+        "recording of checks",
+        lambda together: _record_when_back(together, definitions),
+        ended,
+        key=lambda one: one[0].result_id,
+        alone=lambda one: _record([one], definitions),
+    )
 
 
 def _record_when_back(ended: Sequence[EndedCheck], definitions: Definitions) -> None:

@@ -15,7 +15,7 @@ cluster is about to stop; the next run goes on with the rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from verification.jobs.queue import JobOrPath, beat, ensure_job_by
 
 logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Model)
+T = TypeVar("T")
 # The ids that one statement reads, and the rows that one step changes.
 PAGE_SIZE = 200
 BATCH_SIZE = 2_000
@@ -112,9 +113,46 @@ def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
             # The message is left out, because it may hold personal data.
             name, why = due.model._meta.label, type(e).__name__
             logger.error("%s %s is left for the next run: %s", name, pk, why)
-            if not connection.in_atomic_block:
-                # The next row opens another connection if this one is lost.
-                connection.close_if_unusable_or_obsolete()
+            _leave_lost_connection()
+
+
+def together_or_alone(
+    what: str,
+    verb: Callable[[Sequence[T]], object],
+    rows: Sequence[T],
+    *,
+    key: Callable[[T], object] = str,
+    alone: Callable[[T], object] | None = None,
+) -> list[tuple[T, Exception]]:
+    """Call the verb with all rows; if that fails, with each, so that others go on.
+
+    The verb opens its own transaction. `what` and the key of a row are logged, `alone`
+    replaces the verb for one row. Returns the rows that failed alone.
+    """
+    if not rows:
+        return []
+    try:
+        verb(rows)
+        return []
+    except Exception as e:
+        # No message of an error is logged, because it may hold personal data.
+        count, why = len(rows), type(e).__name__
+        logger.warning("%s: batch of %s failed (%s); one by one now", what, count, why)
+    failed = []
+    for row in rows:
+        try:
+            alone(row) if alone else verb([row])
+        except Exception as e:
+            failed.append((row, e))
+            logger.error("%s: %s failed: %s", what, key(row), type(e).__name__)
+            _leave_lost_connection()
+    return failed
+
+
+def _leave_lost_connection() -> None:
+    """Let the next row open another connection if this one is lost."""
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
 
 
 def _ids(due: QuerySet[Any]) -> Iterator[Any]:
