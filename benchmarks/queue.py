@@ -11,14 +11,14 @@ from benchmarks.figures import Figure, bench, timed
 from benchmarks.lists import use_filled
 from benchmarks.names import RARE
 from benchmarks.service import DATABASE, Service
-from verification.decisions.models import Case
-from verification.decisions.queue import (
+from verification.decisions.case_list import (
     Holder,
     QueueFilters,
     Wait,
     count_cases,
     list_cases,
 )
+from verification.decisions.models import Case
 from workspaces.models import Member, Role
 
 PAGE = 20

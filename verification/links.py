@@ -3,7 +3,7 @@
 A token is 22 base62 characters (131 bits) of a keyed hash over purpose, row and
 generation. The tables of consents, payments and references hold its SHA-256, by which
 the page finds the row. Other links have no digest: their token may also come from the
-LOOKUP_KEY that was in use on the day of the row. `reports.links` renews links.
+LOOKUP_KEY that was in use on the day of the row. `reports.hosted_links` renews links.
 """
 
 from __future__ import annotations

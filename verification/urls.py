@@ -38,7 +38,7 @@ urlpatterns = [
     path("metrics", metrics.metrics, name="metrics"),
 ]
 if settings.DEBUG:
-    urlpatterns.append(path("dev/", include("verification.development.pages")))
+    urlpatterns.append(path("dev/", include("verification.development.local_pages")))
 # `ProblemMiddleware` turns the error pages of the API into problems.
 handler400 = "verification.web.pages.bad_request"
 handler403 = "verification.web.pages.forbidden"

@@ -36,7 +36,7 @@ from verification.accounts.models import (
 from verification.backoffice.approvals import NOT_SECOND_PERSON
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import SUPERUSER, is_superuser, write_roles
-from verification.development.pages import STAFF, make_person
+from verification.development.local_pages import STAFF, make_person
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from workspaces.models import Member

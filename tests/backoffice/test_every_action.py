@@ -60,8 +60,8 @@ from verification.accounts.models import Colleague
 from verification.backoffice.approvals import StaffActor
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
-from verification.consents.decisions import grant
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import grant
 from verification.db.ids import uuid7
 from verification.decisions.models import Decision
 from verification.golive import names

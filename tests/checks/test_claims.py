@@ -18,8 +18,8 @@ from tests.checks.engine import (
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
 from tests.world.threads import run_at_once
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import Retry, record_outcomes
 from webhooks.models import Event
 

@@ -12,8 +12,8 @@ from tests.checks.engine import ledger_totals, only_result, work_until_done
 from tests.checks.source import CLEAR
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.queue import claim
 from verification.consents.models import Consent
 from webhooks.models import Event
 

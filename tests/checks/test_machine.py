@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 from tests.checks.engine import definitions, work_until_done
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
+from verification.checks.due_checks import claim
 from verification.checks.engine import call_provider
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
 from verification.providers.registry import route_for
 from verification.reports.models import Report

@@ -11,8 +11,7 @@ from tests.checks.engine import only_result
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import Api, person
 from verification.checks import engine
-from verification.checks.models import CheckResult
-from verification.checks.queue import (
+from verification.checks.due_checks import (
     MAX_SMALL_REQUEST,
     RUN_DUE,
     TURN_INTERVAL,
@@ -20,6 +19,7 @@ from verification.checks.queue import (
     claim,
     wake_up,
 )
+from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.jobs.models import Job
 

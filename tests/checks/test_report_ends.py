@@ -2,8 +2,8 @@ import pytest
 
 from tests.checks.engine import FAILED, definitions, found, work_until_done
 from tests.world.clients import person
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import Cancelled, Retry, record_outcomes
 from webhooks.models import Event
 

@@ -16,11 +16,11 @@ from tests.checks.engine import (
     work_until_done,
 )
 from tests.world.clients import HOSTED, person
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import ENGINE, Completed, Failed, record_outcomes
-from verification.consents.decisions import Evidence, grant, withdraw
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import Evidence, grant, withdraw
 from verification.reports.models import StatusChange
 from webhooks.models import Event
 from workspaces.models import Account, LedgerEntry

@@ -9,9 +9,9 @@ from tests.checks.engine import ledger_totals, only_result, work_until_done
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
+from verification.checks.due_checks import claim
 from verification.checks.engine import MIN_POLL_INTERVAL, call_provider
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import Failed, Retry
 from verification.providers.base import Unavailable
 from verification.reports.models import Report

@@ -11,8 +11,8 @@ from tests.documents.test_consent_receipts import pdf_text
 from tests.world.clients import HOSTED, Api, person
 from tests.world.staff import change_url, list_url, log_in, read_page, reveal
 from tests.world.subject import Visitor, visible_text
-from verification.consents.decisions import grant
 from verification.consents.models import Consent, ConsentRecord
+from verification.consents.subject_decisions import grant
 from verification.documents.receipts import consent_receipt_pdf
 from verification.links import consent_url
 from verification.notifications.models import Notification

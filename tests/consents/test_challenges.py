@@ -9,9 +9,9 @@ from django.utils.timezone import now
 from tests.consents.test_decisions import EVIDENCE
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import EMPLOYMENT
-from verification.consents.decisions import grant
 from verification.consents.links import LinkLocked, answer_challenge, remind_subjects
 from verification.consents.models import Consent, challenge_for_consent
+from verification.consents.subject_decisions import grant
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 

@@ -13,7 +13,9 @@ from django.utils.timezone import now
 from tests.world.clients import HOSTED, Api, company, person
 from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
-from verification.consents.decisions import (
+from verification.consents.links import consent_links, expire_consents
+from verification.consents.models import Consent, ConsentRecord
+from verification.consents.subject_decisions import (
     ConsentClosed,
     Evidence,
     NotSigned,
@@ -22,8 +24,6 @@ from verification.consents.decisions import (
     grant,
     withdraw,
 )
-from verification.consents.links import consent_links, expire_consents
-from verification.consents.models import Consent, ConsentRecord
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.ledger import top_up

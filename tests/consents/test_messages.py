@@ -16,9 +16,9 @@ from tests.world.clients import (
     person,
 )
 from tests.world.orders import EMPLOYMENT
-from verification.consents.decisions import decline, grant, withdraw
 from verification.consents.links import remind_subjects
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import decline, grant, withdraw
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
 

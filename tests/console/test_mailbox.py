@@ -13,9 +13,9 @@ from tests.world.clients import HOSTED, Api, person
 from tests.world.console import ConsoleVisitor
 from tests.world.subject import Visitor as Subject
 from tests.world.subject import visible_text
-from verification.console import sandbox
+from verification.console import sandbox_pages
 from verification.console.templatetags.console import linked
-from verification.development import pages as development_mail
+from verification.development import local_pages as development_mail
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import THIRD_PARTY_KINDS, Kind, Notification
 from verification.reports.models import Report
@@ -201,7 +201,7 @@ def test_development_page_needs_debug(db, client):
 
 
 def test_every_kind_of_message_to_people_has_words():
-    assert set(sandbox.KINDS) == THIRD_PARTY_KINDS
+    assert set(sandbox_pages.KINDS) == THIRD_PARTY_KINDS
 
 
 def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):

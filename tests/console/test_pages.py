@@ -17,8 +17,8 @@ from tests.world.members import (
 from tests.world.orders import create_report_with_status
 from tests.world.rules import raise_alert, store_rule
 from verification.checks.models import CheckDefinition, ResultStatus
-from verification.consents.decisions import Evidence, decline
 from verification.consents.models import Consent, ConsentStatus
+from verification.consents.subject_decisions import Evidence, decline
 from verification.console.words import WORDS, Topic
 from verification.console.workspace import CLOSED_REASON
 from verification.decisions.models import DecisionStatus

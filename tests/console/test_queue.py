@@ -20,8 +20,8 @@ from tests.world.decisions import (
     set_service_level,
 )
 from tests.world.packages import by_package, create_package
+from verification.decisions.case_list import MAX_COUNT
 from verification.decisions.models import Case, CaseNote
-from verification.decisions.queue import MAX_COUNT
 from verification.privacy.models import Disclosure
 from verification.values.clock import now
 from workspaces.models import Member, Role, Workspace
@@ -104,7 +104,7 @@ def test_filters_find_cases(owner, admin, api: Api):
 
 
 def test_long_queue_turns_pages_by_key(owner, api: Api, monkeypatch):
-    monkeypatch.setattr("verification.console.queue.PAGE_SIZE", 2)
+    monkeypatch.setattr("verification.console.case_pages.PAGE_SIZE", 2)
     numbers = [f"1111111{n}" for n in range(5)]
     reports = [create_case(api, number) for number in numbers]
     # Equal times keep an order, too.
@@ -287,7 +287,7 @@ def test_overview_counts_overdue_decisions(owner, api: Api, monkeypatch):
     assert re.search(r"Overdue decisions</a></dt><dd>\s*1\s*</dd>", html)
     assert f"{owner.url('queue')}?overdue=on" in html
 
-    monkeypatch.setattr("verification.decisions.queue.MAX_COUNT", 0)
+    monkeypatch.setattr("verification.decisions.case_list.MAX_COUNT", 0)
     monkeypatch.setattr("verification.console.home.MAX_COUNT", 0)
     assert "more than 0" in owner.page("dashboard")
     assert MAX_COUNT == 1_000

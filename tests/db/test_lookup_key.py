@@ -23,8 +23,8 @@ from tests.world.rules import create_rule
 from verification import links
 from verification.accounts.management.commands import rehash as command
 from verification.backoffice.models import LookupKey, fingerprints
-from verification.consents.decisions import digest_of
 from verification.consents.models import ConsentRecord
+from verification.consents.subject_decisions import digest_of
 from verification.db.encryption import EncryptedJSONField, KeyedHashField, keyed_hash
 from verification.db.startup import DatabaseRefused, RightsMissing
 from verification.notifications.models import Block, Notification

@@ -41,10 +41,10 @@ from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.consents.decisions import Evidence
-from verification.consents.decisions import decline as decline_of_subject
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import Evidence
+from verification.consents.subject_decisions import decline as decline_of_subject
 from verification.console.policy import why_of
 from verification.decisions import policies
 from verification.decisions.cases import open_cases

@@ -31,6 +31,7 @@ from verification.checks.models import CheckResult
 from verification.checks.results import OPEN_CASES
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent
+from verification.decisions.case_list import Holder, QueueFilters, Wait, list_cases
 from verification.decisions.cases import (
     CaseObstacle,
     CaseRefused,
@@ -40,7 +41,6 @@ from verification.decisions.cases import (
 )
 from verification.decisions.decide import withdraw
 from verification.decisions.models import Case, CaseCause, CaseNote, Decision
-from verification.decisions.queue import Holder, QueueFilters, Wait, list_cases
 from verification.jobs.models import Job
 from verification.privacy import corrections
 from verification.privacy.models import Origin

@@ -19,7 +19,7 @@ from verification.development.demo import (
     demo_workspace,
     fill,
 )
-from verification.development.pages import APPLICANT, OWNER, STAFF, make_person
+from verification.development.local_pages import APPLICANT, OWNER, STAFF, make_person
 from verification.golive.models import Application
 from verification.payments.models import Checkout
 from verification.reports.models import Report, StatusChange

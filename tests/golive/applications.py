@@ -11,7 +11,7 @@ from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
 from verification.checks.engine import run_due_checks
 from verification.files.inspection import InspectedFile
-from verification.golive import applications, decisions
+from verification.golive import applications, review
 from verification.golive.applications import ActingUser
 from verification.golive.models import Application, DocumentKind
 from workspaces.models import Member
@@ -78,4 +78,4 @@ def in_review(member: Member, **details: str) -> Application:
     """Create an application in review whose check has run."""
     application = submitted(member, **details)
     run_due_checks()
-    return decisions.take(application.pk, by(reviewer()))
+    return review.take(application.pk, by(reviewer()))

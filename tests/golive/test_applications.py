@@ -35,7 +35,7 @@ from verification.files import inspection
 from verification.files.inspection import DOCUMENTS, Fault
 from verification.files.storage import read_content
 from verification.files.uploads import FAULT_MESSAGES
-from verification.golive import applications, decisions
+from verification.golive import applications, review
 from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
 from verification.settings import STORAGES
@@ -375,7 +375,7 @@ def test_database_refuses_edits_of_a_submitted_application(owner):
 
 def test_rejected_application_is_corrected_and_submitted_again(owner):
     first = in_review(owner.member)
-    decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")
+    review.reject(first.pk, by(reviewer()), "The CR12 is of last year")
     assert "The CR12 is of last year" in owner.page("golive")
     assert "rejected" in owner.page("dashboard", "production")
 
@@ -474,10 +474,10 @@ def test_page_shows_each_status_in_both_languages(owner, language):
     assert is_shown(said[1])
     application = applications.submit(owner.member, by(owner.member.user))
     assert is_shown(said[2])
-    decisions.take(application.pk, by(reviewer()))
+    review.take(application.pk, by(reviewer()))
     assert is_shown(said[3])
     run_due_checks()
-    decisions.approve(application.pk, by(reviewer()))
+    review.approve(application.pk, by(reviewer()))
     assert is_shown(said[4])
 
 
@@ -494,8 +494,8 @@ def test_verbs_of_members_are_recorded(owner):
     owner.post("golive-submit", {"confirmed": "on"})
     run_due_checks()
     first = Application.objects.get()
-    decisions.take(first.pk, by(reviewer()))
-    decisions.reject(first.pk, by(reviewer()), "The CR12 is of last year")
+    review.take(first.pk, by(reviewer()))
+    review.reject(first.pk, by(reviewer()), "The CR12 is of last year")
     for _ in range(2):
         owner.post("golive-again")
 

@@ -37,7 +37,7 @@ from verification.backoffice.models import ActorKind, AuditEvent
 from verification.backoffice.roles import SUPERUSER
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
-from verification.golive import applications, decisions
+from verification.golive import applications, review
 from verification.golive.applications import InvalidTransition
 from verification.golive.models import Application, DocumentKind
 from verification.notifications.delivery import send_due_notifications
@@ -118,7 +118,7 @@ def test_approval_gives_the_owner_a_key(owner, admin, office):
 @pytest.mark.parametrize("verb", ["take", "approve", "reject"])
 def test_stale_dialog_explains_the_present_status(owner, admin, office, verb):
     application = in_review(admin.member)
-    decisions.approve(application.pk, by(reviewer()))
+    review.approve(application.pk, by(reviewer()))
     before = events(application)
 
     answer = act(office, verb, application, reason="Late")
@@ -131,7 +131,7 @@ def test_stale_dialog_explains_the_present_status(owner, admin, office, verb):
 def test_other_owners_and_the_submitter_get_no_key(owner, admin):
     create_member(owner.workspace, "OWNER", "second")
     application = in_review(admin.member)
-    decisions.approve(application.pk, by(reviewer()))
+    review.approve(application.pk, by(reviewer()))
 
     letters = {letter.to[0]: letter for letter in sent_mails()}
 
@@ -141,7 +141,7 @@ def test_other_owners_and_the_submitter_get_no_key(owner, admin):
 
 
 def test_mail_is_in_both_languages(owner):
-    decisions.approve(in_review(owner.member).pk, by(reviewer()))
+    review.approve(in_review(owner.member).pk, by(reviewer()))
 
     (letter,) = sent_mails()
 
@@ -151,7 +151,7 @@ def test_mail_is_in_both_languages(owner):
 
 
 def test_key_is_stored_nowhere_once_its_mail_is_sent(owner):
-    decisions.approve(in_review(owner.member).pk, by(reviewer()))
+    review.approve(in_review(owner.member).pk, by(reviewer()))
     message = Notification.objects.get(kind=Kind.GO_LIVE_KEY)
     raw = Notification.objects.filter(pk=message.pk).extra(select={"raw": "context"})
     text = message.context["key"]
@@ -168,7 +168,7 @@ def test_key_is_stored_nowhere_once_its_mail_is_sent(owner):
 
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED"])
 def test_undelivered_key_is_purged_and_can_be_replaced(owner, status):
-    decisions.approve(in_review(owner.member).pk, by(reviewer()))
+    review.approve(in_review(owner.member).pk, by(reviewer()))
     message = Notification.objects.filter(kind=Kind.GO_LIVE_KEY)
 
     # A trigger clears the key, so that updates in SQL do, too.
@@ -241,11 +241,11 @@ def test_failed_check_is_retried_and_prevents_approval(
 @pytest.mark.parametrize("verb", ["approve", "reject", "take"])
 def test_application_is_decided_once_and_in_order(owner, verb):
     application = in_review(owner.member)
-    decisions.approve(application.pk, by(reviewer()))
+    review.approve(application.pk, by(reviewer()))
     again = {
-        "approve": lambda: decisions.approve(application.pk, by(reviewer())),
-        "reject": lambda: decisions.reject(application.pk, by(reviewer()), "No"),
-        "take": lambda: decisions.take(application.pk, by(reviewer())),
+        "approve": lambda: review.approve(application.pk, by(reviewer())),
+        "reject": lambda: review.reject(application.pk, by(reviewer()), "No"),
+        "take": lambda: review.take(application.pk, by(reviewer())),
     }
 
     with pytest.raises(InvalidTransition):
@@ -260,7 +260,7 @@ def test_two_approvals_at_once_make_one_key(owner):
     application = in_review(owner.member)
     people = [reviewer("one"), reviewer("two")]
 
-    done = run_at_once(2, lambda n: decisions.approve(application.pk, by(people[n])))
+    done = run_at_once(2, lambda n: review.approve(application.pk, by(people[n])))
 
     assert sorted(type(each).__name__ for each in done) == [
         "Application",
@@ -276,9 +276,9 @@ def test_members_do_not_decide_on_their_own_workspace(owner, role):
     insider = staff(SUPERUSER, "insider")
     user = User.objects.get(username="insider")
     mine = Member.objects.create(workspace=owner.workspace, user=user, role=role)
-    refused = str(decisions.OwnWorkspace())
+    refused = str(review.OwnWorkspace())
     assert told(act(insider, "take", application))[-1] == refused
-    decisions.take(application.pk, by(reviewer()))
+    review.take(application.pk, by(reviewer()))
 
     assert told(act(insider, "approve", application))[-1] == refused
     assert told(act(insider, "reject", application, reason="x"))[-1] == refused
@@ -293,8 +293,8 @@ def test_suspended_workspace_is_not_approved(owner):
     application = in_review(owner.member)
     owner.workspace.suspend("Looked at")
 
-    with pytest.raises(decisions.DecisionRefused, match="suspended"):
-        decisions.approve(application.pk, by(reviewer()))
+    with pytest.raises(review.DecisionRefused, match="suspended"):
+        review.approve(application.pk, by(reviewer()))
 
 
 def test_database_refuses_what_the_verbs_refuse(owner):
@@ -359,7 +359,7 @@ def test_opening_a_dialog_and_a_form_from_elsewhere_change_nothing(owner, verb):
     application = submitted(owner.member)
     if verb in {"approve", "reject"}:
         run_due_checks()
-        decisions.take(application.pk, by(reviewer()))
+        review.take(application.pk, by(reviewer()))
     before = status_of(application)
     url = change_url(application).replace("/change/", f"/{verb}/")
     user = User.objects.create_user("grace", is_staff=True)
@@ -424,7 +424,7 @@ def test_document_of_another_application_is_not_found(owner, stranger, office):
 
 def test_list_of_waiting_applications_is_exact(owner, stranger, office):
     waits, decided = submitted(owner.member), in_review(stranger.member)
-    decisions.reject(decided.pk, by(reviewer()), "No")
+    review.reject(decided.pk, by(reviewer()), "No")
 
     found = listed_ids(office, Application, waits="staff")
 
@@ -470,14 +470,14 @@ def test_insiders_do_not_decide(owner, insider):
     run_due_checks()
     user = insider(owner.member, colleague)
 
-    with pytest.raises(decisions.OwnWorkspace):
-        decisions.take(application.pk, by(user))
-    decisions.take(application.pk, by(reviewer()))
+    with pytest.raises(review.OwnWorkspace):
+        review.take(application.pk, by(user))
+    review.take(application.pk, by(reviewer()))
     for decide in (
-        lambda: decisions.approve(application.pk, by(user)),
-        lambda: decisions.reject(application.pk, by(user), "No"),
+        lambda: review.approve(application.pk, by(user)),
+        lambda: review.reject(application.pk, by(user), "No"),
     ):
-        with pytest.raises(decisions.OwnWorkspace):
+        with pytest.raises(review.OwnWorkspace):
             decide()
 
     assert not ApiKey.objects.filter(environment="production").exists()

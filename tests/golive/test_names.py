@@ -14,7 +14,7 @@ from tests.world.staff import change_url as change_url
 from tests.world.staff import log_in, press_button, read_page
 from tests.world.subject import Visitor, visible_text
 from verification.backoffice.models import AuditEvent
-from verification.golive import applications, decisions, names
+from verification.golive import applications, names, review
 from verification.golive.models import NameChange
 from verification.notifications.delivery import send_due_notifications
 from workspaces.create import operator_account
@@ -43,7 +43,7 @@ def test_approval_shows_the_legal_name_and_the_contact_that_were_reviewed(owner)
     Workspace.objects.update(name="Central Bank of Kenya")
     application = in_review(owner.member, tradingName="Acacia Loans")
 
-    decisions.approve(application.pk, by(reviewer()))
+    review.approve(application.pk, by(reviewer()))
 
     workspace = Workspace.objects.get(pk=owner.workspace.pk)
     requester = workspace.requester
@@ -204,7 +204,7 @@ def test_members_do_not_decide_on_their_own_name_change(approved):
     cousin = User.objects.get(email="cousin@people.test")
 
     for insider in (approved.member.user, cousin):
-        with pytest.raises(decisions.OwnWorkspace):
+        with pytest.raises(review.OwnWorkspace):
             names.approve_name_change(change.pk, by(insider))
     assert name_now(approved) == "Acacia Lenders Limited"
 

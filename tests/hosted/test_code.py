@@ -30,7 +30,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, is_sendable
 from verification.notifications.recipients import block
-from verification.reports.links import RESEND_INTERVAL
+from verification.reports.hosted_links import RESEND_INTERVAL
 from workspaces.create import create_workspace
 from workspaces.models import Member
 

@@ -14,7 +14,7 @@ from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
-from verification.hosted.pages import VisitCookie
+from verification.hosted.hosted_pages import VisitCookie
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block

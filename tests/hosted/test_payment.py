@@ -33,7 +33,7 @@ from verification.payments.refunds import (
     resolve_review_flags,
     send_refunds,
 )
-from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import MIN_POLL_INTERVAL
 from verification.providers.payment_provider import (
     CheckoutState,

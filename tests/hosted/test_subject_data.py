@@ -28,7 +28,7 @@ from verification.privacy.models import Correction, Origin, RequestKind
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
 from verification.providers import kra, metropol, prembly, screening
-from verification.reports.links import RESEND_INTERVAL
+from verification.reports.hosted_links import RESEND_INTERVAL
 from verification.reports.models import Report
 from verification.values.local_time import format_nairobi
 from workspaces.models import Workspace

@@ -17,8 +17,8 @@ from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.notifications.templates import write_email
 from verification.payments.links import expire_payments, payment_links
-from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment
+from verification.payments.payer_messages import payer_of
 from verification.payments.refunds import send_refunds
 
 pytestmark = pytest.mark.django_db

@@ -21,8 +21,8 @@ from tests.world.rules import (
 )
 from tests.world.staff import run_action
 from verification.checks.models import CheckDefinition
-from verification.consents.decisions import Evidence, grant, withdraw
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import Evidence, grant, withdraw
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
@@ -141,7 +141,7 @@ def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeyp
     def fails(*_: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("verification.consents.decisions.end_report", fails)
+    monkeypatch.setattr("verification.consents.subject_decisions.end_report", fails)
     with pytest.raises(RuntimeError):
         withdrawn(api)
 

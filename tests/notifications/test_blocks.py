@@ -23,7 +23,7 @@ from tests.world.employer import create_reference as request_reference
 from tests.world.orders import PAYER
 from tests.world.subject import Visitor, visible_text
 from verification import links
-from verification.hosted.pages import DOTS
+from verification.hosted.hosted_pages import DOTS
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import (
     BILINGUAL,

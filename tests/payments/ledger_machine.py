@@ -36,9 +36,9 @@ from tests.checks.engine import definitions, work_until_done
 from tests.world.clients import Api, person
 from tests.world.clock import let_time_pass
 from verification.checks.catalogue import CATALOGUE
+from verification.checks.due_checks import Claim, claim
 from verification.checks.engine import call_provider
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.queue import Claim, claim
 from verification.checks.results import record_outcomes
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry

@@ -19,8 +19,8 @@ from tests.world.payments import (
 from tests.world.refunds import GRACE
 from verification import links
 from verification.backoffice.approvals import StaffActor
-from verification.consents.decisions import grant
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import grant
 from verification.notifications.models import BILINGUAL, Notification
 from verification.payments.checkouts import (
     REUSE_WINDOW,

@@ -34,7 +34,7 @@ from verification.payments.checkouts import (
 from verification.payments.models import Checkout, Payment, SandboxCheckout
 from verification.payments.refunds import POLL_JOB
 from verification.payments.registry import _live, provider_named
-from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import (
     MIN_POLL_INTERVAL,
     poll_due_checkouts,

@@ -22,7 +22,7 @@ from verification.payments.models import (
     SandboxCheckout,
 )
 from verification.payments.refunds import send_refunds
-from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import poll_due_checkouts, poll_now
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report

@@ -44,7 +44,7 @@ from verification.payments.refunds import (
     resolve_review_flags,
     unfinished_part,
 )
-from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 

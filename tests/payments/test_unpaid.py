@@ -17,8 +17,8 @@ from tests.world.payments import (
     pay_report,
     payment_of,
 )
-from verification.consents.decisions import grant, withdraw
 from verification.consents.models import Consent
+from verification.consents.subject_decisions import grant, withdraw
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
 from verification.payments.links import expire_payments, remind_payers

@@ -22,7 +22,8 @@ from django.core.files.storage import storages
 from django.db import connection
 from pypdf import PdfReader
 
-from verification.console.sandbox import render_message
+from verification.accounts.sessions import SessionStore
+from verification.console.sandbox_pages import render_message
 from verification.db.encryption import EncryptedJSONField
 from verification.files.storage import read_content
 from verification.golive.models import Document
@@ -147,7 +148,7 @@ def texts(model: Any, column: str, value: Any, row: dict[str, Any]) -> Iterator[
     if not isinstance(value, bytes | memoryview):
         yield value if isinstance(value, str) else str(value)
         if model is not None and column == "session_data":
-            yield str(model.get_session_store_class()().decode(value))
+            yield str(SessionStore().decode(value))
         return
     value = bytes(value)
     yield value.decode("latin-1")

@@ -35,9 +35,9 @@ from tests.world.threads import run_at_once
 from verification import links
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
+from verification.checks.due_checks import claim
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import Completed, record_outcomes
 from verification.db.ids import uuid7
 from verification.files.inspection import inspect
@@ -45,7 +45,7 @@ from verification.files.storage import read_content
 from verification.files.uploads import UploadedFile
 from verification.golive.applications import ActingUser
 from verification.notifications.models import Notification
-from verification.payments.messages import build_receipt
+from verification.payments.payer_messages import build_receipt
 from verification.privacy import corrections
 from verification.privacy.access import load_reports
 from verification.privacy.corrections import (

@@ -41,8 +41,8 @@ from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
 from verification.batches.cells import Cell, Line, Sheet
 from verification.batches.models import Batch, Upload
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import Failed, Retry, record_outcomes
 from verification.console.batches import store_upload
 from verification.console.orders import Choice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.providers.checkout_contract import CheckoutContract
-from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
+from verification.payments.sandbox_provider import SandboxProvider, end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState
 
 

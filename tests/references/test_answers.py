@@ -29,7 +29,7 @@ from verification.references.requests import (
     reference_links,
     remind_and_expire_references,
 )
-from verification.reports.links import ResendTooSoon
+from verification.reports.hosted_links import ResendTooSoon
 from webhooks.events import envelope
 from webhooks.models import Event
 

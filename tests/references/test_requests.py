@@ -19,8 +19,8 @@ from tests.world.employer import (
 )
 from verification import links
 from verification.checks import engine
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification

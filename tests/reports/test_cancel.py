@@ -11,8 +11,8 @@ from tests.world.orders import (
 )
 from tests.world.payments import pay_report
 from tests.world.threads import run_at_once
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition
-from verification.checks.queue import claim
 from verification.checks.results import Cancelled, Completed, Failed, record_outcomes
 
 CHARGED = ("CHARGE", -50, 1)

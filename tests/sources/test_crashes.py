@@ -11,6 +11,7 @@ from tests.checks.engine import definitions, ledger_totals, only_result
 from tests.checks.source import CLEAR
 from tests.sources.two import calls, orders
 from tests.world.clock import let_time_pass
+from verification.checks.due_checks import claim
 from verification.checks.engine import (
     SourceQueues,
     admit_calls,
@@ -18,7 +19,6 @@ from verification.checks.engine import (
     find_route,
 )
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.checks.results import record_outcomes
 from verification.sources.models import Call
 

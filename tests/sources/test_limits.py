@@ -10,9 +10,9 @@ from tests.checks.source import CLEAR, DOWN, route_all_checks
 from tests.sources.two import calls, orders
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
+from verification.checks.due_checks import claim
 from verification.checks.engine import SourceQueues
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.providers import registry
 from verification.settings.providers import Limit
 from verification.sources.models import Call, Source

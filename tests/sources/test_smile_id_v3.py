@@ -25,6 +25,7 @@ from tests.world.clients import person
 from tests.world.clock import let_time_pass
 from verification.checks import callbacks
 from verification.checks.callbacks import erase_unread_answers
+from verification.checks.due_checks import claim
 from verification.checks.engine import (
     SourceQueues,
     add_consent,
@@ -33,7 +34,6 @@ from verification.checks.engine import (
     find_route,
 )
 from verification.checks.models import CheckResult
-from verification.checks.queue import claim
 from verification.providers import registry
 from verification.providers.base import AnswerPending
 from verification.settings.providers import Limit

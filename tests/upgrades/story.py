@@ -64,8 +64,8 @@ from verification.db.ids import uuid7
 from verification.decisions.cases import open_case
 from verification.decisions.models import CaseCause, NoticeRule
 from verification.figures.daily import count_changed_days, mark_changed_days
-from verification.golive.decisions import approve
 from verification.golive.names import request_name_change
+from verification.golive.review import approve
 from verification.notifications.models import Block, RefusedAddress
 from verification.notifications.recipients import block
 from verification.payments.alerts import record_alert

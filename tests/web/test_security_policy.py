@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.views.debug import technical_500_response
 
-from verification.development.pages import ReporterFilter
+from verification.development.local_pages import ReporterFilter
 
 PATHS = ["/", "/nowhere", "/api/v1/reports", "/api/v1/nowhere", "/healthz", "/admin/"]
 HEADERS = ["X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy"]

@@ -16,7 +16,7 @@ from tests.world.clients import Api, person
 from verification.payments.checkouts import open_at_provider, open_checkout
 from verification.payments.models import Checkout, Payment, SandboxCheckout
 from verification.payments.registry import _live
-from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import poll_due_checkouts, poll_now
 from verification.providers.payment_provider import CheckoutState
 

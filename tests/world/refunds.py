@@ -21,7 +21,7 @@ from verification.payments import registry
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Refund
 from verification.payments.refunds import request_refund, send_refunds
-from verification.payments.sandbox import end_sandbox_checkout
+from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState
 
 GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib.auth.models import User, UserManager
 from django.contrib.sessions.base_session import AbstractBaseSession
@@ -47,12 +47,6 @@ class Session(AbstractBaseSession):
 
     class Meta(AbstractBaseSession.Meta):
         default_permissions = ()
-
-    @classmethod
-    def get_session_store_class(cls) -> Any:
-        from verification.accounts.sessions import SessionStore
-
-        return SessionStore
 
 
 class WrongCodes(models.Model):

@@ -27,6 +27,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from verification.accounts import lockout
+from verification.accounts.models import Session
 from verification.db.encryption import UnknownKey, keyed_hash, seal, unseal
 from verification.jobs.queue import job
 from verification.values.clock import now
@@ -71,8 +72,6 @@ class SessionStore(db.SessionStore):
 
     @classmethod
     def get_model_class(cls) -> type[AbstractBaseSession]:
-        from verification.accounts.models import Session
-
         return Session
 
     def create_model_instance(self, data: dict[str, Any]) -> AbstractBaseSession:

@@ -38,13 +38,13 @@ from verification.payments.registry import accepts_payments
 from verification.privacy.certificates import NotEnded
 from verification.privacy.erasure import ErasureHeld, ReportErased
 from verification.privacy.models import Correction, Erasure
+from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.idempotency import (
     AnswerErased,
     IdempotencyKeyReused,
     InvalidIdempotencyKey,
     RequestInProgress,
 )
-from verification.reports.links import ResendTooSoon
 from verification.reports.models import Report
 from verification.reports.request import MAX_FAULTS, InvalidRequest
 from verification.reports.status import (

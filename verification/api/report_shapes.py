@@ -15,13 +15,13 @@ from verification.api.content import PageQuery
 from verification.api.operations import PageEnvelope
 from verification.checks.events import consent_status_of
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.messages import access_link
 from verification.consents.models import (
     DECIDED_STATUSES,
     Consent,
     ConsentStatus,
     reason_of,
 )
+from verification.consents.subject_messages import access_link
 from verification.decisions.decide import (
     NewDecision,
     names_of,

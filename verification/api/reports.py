@@ -56,8 +56,8 @@ from verification.privacy.objections import object_to_use
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
+from verification.reports.hosted_links import client_messages
 from verification.reports.launch import launch, quote_lines, retry
-from verification.reports.links import client_messages
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import quote, total
 from verification.reports.queries import list_reports

@@ -13,6 +13,7 @@ from verification.backoffice.model_admin import (
     choice_filter,
 )
 from verification.backoffice.widgets import json_block
+from verification.checks.due_checks import GAVE_UP
 from verification.checks.models import (
     CheckDefinition,
     CheckPackage,
@@ -24,7 +25,6 @@ from verification.checks.packages import (
     check_choices,
     find_package_faults,
 )
-from verification.checks.queue import GAVE_UP
 from verification.values.clock import now
 
 

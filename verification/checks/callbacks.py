@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from verification.checks.due_checks import wake_up
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.queue import wake_up
 from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job
 from verification.providers.base import Callback

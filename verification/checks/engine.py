@@ -25,8 +25,7 @@ from django.conf import settings
 from django.db import connection
 
 from verification import tracing
-from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.queue import (
+from verification.checks.due_checks import (
     GAVE_UP,
     Claim,
     claim,
@@ -34,6 +33,7 @@ from verification.checks.queue import (
     schedule_next_run,
     wake_up,
 )
+from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.results import (
     RECONNECT_SECONDS,
     Cancelled,

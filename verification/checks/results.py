@@ -15,9 +15,9 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 
+from verification.checks.due_checks import Claim
 from verification.checks.events import check_body, check_event, report_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.checks.queue import Claim
 from verification.consents.models import ConsentStatus
 from verification.db.base import reconnect
 from verification.db.bulk_insert import Rows, insert

@@ -2,15 +2,15 @@ from django.contrib import admin
 
 from verification.backoffice.audit import MAX_REASON_LENGTH
 from verification.backoffice.model_admin import ReadOnlyAdmin, confirmation_page
-from verification.consents.decisions import (
+from verification.consents.links import consent_links
+from verification.consents.models import Consent, ConsentRecord
+from verification.consents.subject_decisions import (
     CONFIRMED_BY_STAFF,
     ConsentClosed,
     Evidence,
     digest_of,
     withdraw,
 )
-from verification.consents.links import consent_links
-from verification.consents.models import Consent, ConsentRecord
 from verification.reports.admin import HostedLinkAdmin
 from verification.web.request import client_address, user_agent
 

@@ -1,7 +1,7 @@
 """Links to the consent page: their life, challenge, codes and locks.
 
-`reports.links` says how a link lives. A challenge asks for a detail of the subject that
-the report has. A code shows that the visitor reads the subject's messages.
+`reports.hosted_links` says how a link lives. A challenge asks for a detail of the
+subject that the report has. A code shows that the visitor reads the subject's messages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,6 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from verification.checks.events import consent_status_of
-from verification.consents.decisions import record_expiry
-from verification.consents.messages import (
-    access_link,
-    cancel_consent_requests,
-    code_channels,
-    consent_code,
-    consent_lock_message,
-    consent_reminder,
-    consent_request,
-    is_reachable,
-)
 from verification.consents.models import (
     DATE_OF_BIRTH,
     DECIDED_STATUSES,
@@ -34,6 +23,17 @@ from verification.consents.models import (
     ConsentStatus,
     expected_answers,
     reason_of,
+)
+from verification.consents.subject_decisions import record_expiry
+from verification.consents.subject_messages import (
+    access_link,
+    cancel_consent_requests,
+    code_channels,
+    consent_code,
+    consent_lock_message,
+    consent_reminder,
+    consent_request,
+    is_reachable,
 )
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
@@ -45,7 +45,7 @@ from verification.notifications.outbox import (
     notify,
     notify_within_limits,
 )
-from verification.reports.links import (
+from verification.reports.hosted_links import (
     ClientLinks,
     NotRenewable,
     code_cause,

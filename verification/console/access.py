@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from verification.backoffice import audit
 from verification.console import forms
 from verification.console.base import Place, dashboard_url, member_required
-from verification.console.sandbox import with_messages
+from verification.console.sandbox_pages import with_messages
 from verification.web.pages import private_page
 from workspaces import keys, members
 from workspaces.members import Permission

@@ -16,12 +16,12 @@ from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
 from verification.db.base import read_page
 from verification.decisions import notices
+from verification.decisions.case_list import MAX_COUNT
 from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
 from verification.decisions.notices import NoticeObstacle, NoticeRefused
-from verification.decisions.queue import MAX_COUNT
 from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Language
-from verification.reports.links import ResendTooSoon
+from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.models import Report
 from workspaces.members import Permission
 

@@ -24,7 +24,8 @@ from verification.api.exports import MAX_DAYS, Period, PeriodTooLong
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.checks.models import CheckPackage
 from verification.console.words import Topic, choices_of
-from verification.decisions import queue
+from verification.decisions import case_list
+from verification.decisions.case_list import Holder, Wait
 from verification.decisions.decide import NewDecision
 from verification.decisions.models import (
     CODE_PATTERN,
@@ -39,7 +40,6 @@ from verification.decisions.models import (
     SecondMemberRule,
 )
 from verification.decisions.notices import MAX_NAME_LENGTH
-from verification.decisions.queue import Holder, Wait
 from verification.decisions.rules import (
     MAX_CONDITIONS,
     MAX_NUMBER,
@@ -586,9 +586,9 @@ class QueueFilters(forms.Form):
         super().__init__(typed)
         self.fields["package"].choices = [*ALL_CHOICE, *packages]  # type: ignore[attr-defined]
 
-    def filters(self) -> queue.QueueFilters:
+    def filters(self) -> case_list.QueueFilters:
         typed = self.cleaned_data
-        return queue.QueueFilters(
+        return case_list.QueueFilters(
             search=typed["search"] or None,
             holder=Holder(typed["holder"]) if typed["holder"] else None,
             overdue=typed["overdue"],

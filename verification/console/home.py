@@ -15,7 +15,7 @@ from monitoring.models import alerts_of
 from verification.console.base import Place, dashboard_url, member_required
 from verification.console.decline_notices import count_to_hand_over
 from verification.decisions import policies
-from verification.decisions.queue import MAX_COUNT, count_cases
+from verification.decisions.case_list import MAX_COUNT, count_cases
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import RuleContext, catalogue, find_faults
 from verification.web.pages import private_page

@@ -30,6 +30,7 @@ from verification.payments.models import Payment
 from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
 from verification.reports.drafts import as_item, edit_draft
+from verification.reports.hosted_links import NotRenewable
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.launch import (
     check_retryable,
@@ -38,7 +39,6 @@ from verification.reports.launch import (
     find_launch_faults,
     launch_blockers,
 )
-from verification.reports.links import NotRenewable
 from verification.reports.models import (
     NAME_PARTS,
     PaymentMode,

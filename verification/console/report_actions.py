@@ -33,7 +33,7 @@ from verification.console.orders import (
 from verification.payments.links import payment_links
 from verification.reports.cancel import UNCALLED
 from verification.reports.cancel import cancel as cancel_report
-from verification.reports.links import NotRenewable, ResendTooSoon
+from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.request import InvalidRequest
 from verification.reports.status import (

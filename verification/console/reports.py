@@ -25,7 +25,8 @@ from verification.console.base import (
     names_of_actors,
 )
 from verification.console.batches import batch_of
-from verification.console.decisions import (
+from verification.console.case_pages import case_context
+from verification.console.decision_pages import (
     REFUSALS,
     SENT_BEFORE,
     decision_context,
@@ -35,9 +36,8 @@ from verification.console.decisions import (
     outcome_of,
 )
 from verification.console.orders import LABELS, PERSON_NAME
-from verification.console.queue import case_context
 from verification.console.report_actions import action_context
-from verification.console.sandbox import describe_message
+from verification.console.sandbox_pages import describe_message
 from verification.console.words import WORDS, Topic
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, ReportDecisionRefused
@@ -46,7 +46,7 @@ from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
-from verification.reports.links import ResendTooSoon, client_messages
+from verification.reports.hosted_links import ResendTooSoon, client_messages
 from verification.reports.models import Report, StatusChange
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import InvalidRequest

@@ -35,8 +35,8 @@ from verification.consents.links import (
     opens_data,
     renew_access_link,
 )
-from verification.consents.messages import messages_to
 from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
+from verification.consents.subject_messages import messages_to
 from verification.decisions.models import (
     AdverseNotice,
     Decision,
@@ -61,7 +61,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.notifications.sms import sms_is_configured
-from verification.reports.links import RESEND_INTERVAL, require_resend_interval
+from verification.reports.hosted_links import RESEND_INTERVAL, require_resend_interval
 from verification.reports.models import Report
 from verification.reports.status import lock_report, record_note
 from verification.values.clock import now

@@ -40,10 +40,9 @@ from verification.backoffice.models import ActorKind, AuditEvent
 from verification.batches.models import Batch
 from verification.batches.spreadsheet import CSV, read_sheet, write_sheet
 from verification.checks.models import CheckPackage, CheckResult
-from verification.consents import decisions
-from verification.consents.decisions import Evidence, digest_of
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
+from verification.consents.subject_decisions import Evidence, decline, digest_of, grant
 from verification.console.batches import OpenUpload, place_batch, store_upload
 from verification.console.orders import Choice
 from verification.db import embedded
@@ -52,7 +51,7 @@ from verification.decisions.decide import Maker, NewDecision, decide
 from verification.decisions.findings import decidable_reports
 from verification.decisions.models import DecisionStatus
 from verification.decisions.notices import credit_results
-from verification.development.pages import (
+from verification.development.local_pages import (
     ADDRESSES,
     APPLICANT,
     OWNER,
@@ -66,7 +65,7 @@ from verification.payments import checkouts
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, Payment, ReviewFlag
 from verification.payments.provider_events import record_provider_event
-from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
+from verification.payments.sandbox_provider import SandboxProvider, end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
@@ -376,10 +375,10 @@ class Demo:
                 user_agent="Mozilla/5.0 (demo)",
             )
             if number < 3:
-                decisions.grant(consent.pk, consent.generation, evidence)
+                grant(consent.pk, consent.generation, evidence)
             else:
                 reason = "I have not asked for a loan."
-                decisions.decline(consent.pk, consent.generation, evidence, reason)
+                decline(consent.pk, consent.generation, evidence, reason)
 
     def pay(self) -> None:
         """Let three subjects pay, and open a dispute about one payment."""

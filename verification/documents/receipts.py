@@ -14,8 +14,8 @@ from django.utils.translation import gettext
 from verification.consents.models import REASON_CODES, ConsentRecord
 from verification.consents.notices import check_headings
 from verification.documents import pdf
-from verification.payments.messages import receipt_of
 from verification.payments.models import Checkout
+from verification.payments.payer_messages import receipt_of
 from verification.payments.registry import LABELS
 from verification.references.models import Reference
 from verification.reports.models import Report, SubjectType

@@ -21,7 +21,7 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import ReasonForm, dialog
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.storage import download
-from verification.golive import decisions, names
+from verification.golive import names, review
 from verification.golive.applications import COMPANY_CHECK, ActingUser
 from verification.golive.models import (
     WAITING,
@@ -153,7 +153,7 @@ class ApplicationAdmin(ReviewAdmin):
     )
     def take(self, request, form, object_id):
         done = "It is in review."
-        return self.decide(request, object_id, decisions.take, done)
+        return self.decide(request, object_id, review.take, done)
 
     @action(
         description="Approve",
@@ -170,7 +170,7 @@ class ApplicationAdmin(ReviewAdmin):
     )
     def approve(self, request, form, object_id):
         done = "It is approved; the key is sent."
-        return self.decide(request, object_id, decisions.approve, done)
+        return self.decide(request, object_id, review.approve, done)
 
     @action(
         description="Reject",
@@ -188,7 +188,7 @@ class ApplicationAdmin(ReviewAdmin):
     def reject(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
         done = "It is rejected; they are told."
-        return self.decide(request, object_id, decisions.reject, done, reason)
+        return self.decide(request, object_id, review.reject, done, reason)
 
     @action(
         description="Check again",
@@ -202,7 +202,7 @@ class ApplicationAdmin(ReviewAdmin):
     )
     def check_again(self, request, form, object_id):
         done = "The company is checked again."
-        return self.decide(request, object_id, decisions.check_again, done)
+        return self.decide(request, object_id, review.check_again, done)
 
 
 @admin.register(NameChange)

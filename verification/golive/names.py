@@ -9,8 +9,8 @@ from django.db import transaction
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.golive.applications import ActingUser
-from verification.golive.decisions import notify_name_decided, require_outsider
 from verification.golive.models import NameChange
+from verification.golive.review import notify_name_decided, require_outsider
 from verification.values.clock import now
 from workspaces.members import Permission, require_permission
 from workspaces.models import Member, Workspace

@@ -8,7 +8,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.hosted.pages import client_context, hosted, initials, render_page
+from verification.hosted.hosted_pages import (
+    client_context,
+    hosted,
+    initials,
+    render_page,
+)
 from verification.privacy.certificates import published_keys
 from verification.reports.models import Report
 from workspaces.models import Environment

@@ -13,7 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from verification import links
-from verification.hosted.pages import client_context, hosted, render_page, see_other
+from verification.hosted.hosted_pages import (
+    client_context,
+    hosted,
+    render_page,
+    see_other,
+)
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
     Block,

@@ -9,9 +9,8 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from verification.consents import decisions
+from verification.consents import subject_decisions as decisions
 from verification.consents.links import consent_links
-from verification.consents.messages import addresses_of, link_channels
 from verification.consents.models import (
     NO_CHALLENGE,
     NOT_ME,
@@ -22,6 +21,7 @@ from verification.consents.models import (
     challenge_for_consent,
 )
 from verification.consents.notices import Notice
+from verification.consents.subject_messages import addresses_of, link_channels
 from verification.documents.receipts import consent_receipt_pdf
 from verification.hosted import consent_page, forms
 from verification.hosted.blocks import block_page
@@ -32,7 +32,7 @@ from verification.hosted.consent_page import (
     notice_of,
     pages,
 )
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     pdf_response,
     render_page,
     require_rate,
@@ -123,7 +123,12 @@ def withdraw(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return pages.redirect(visited.consent.pk)
     notice = notice_of(visited.consent)
     return _decide_with_reason(
-        request, visited, "withdraw", decisions.withdraw, notice, notice.withdrawal
+        request,
+        visited,
+        "withdraw",
+        decisions.withdraw,
+        notice,
+        notice.withdrawal,
     )
 
 

@@ -16,7 +16,6 @@ from django.utils.translation import gettext as _
 
 from verification import links
 from verification.checks.models import ResultStatus
-from verification.consents.decisions import ConsentClosed
 from verification.consents.links import (
     ACCESSIBLE_STATUSES,
     TRIES,
@@ -26,7 +25,6 @@ from verification.consents.links import (
     is_code_valid,
     opens_data,
 )
-from verification.consents.messages import CONTACT_MEMBERS, code_channels, is_reachable
 from verification.consents.models import (
     Consent,
     ConsentRecord,
@@ -36,10 +34,16 @@ from verification.consents.models import (
     is_under_age,
 )
 from verification.consents.notices import Notice, notice_for, timezone_of
+from verification.consents.subject_decisions import ConsentClosed
+from verification.consents.subject_messages import (
+    CONTACT_MEMBERS,
+    code_channels,
+    is_reachable,
+)
 from verification.db.encryption import keyed_hash
 from verification.hosted import forms
 from verification.hosted.brand import return_context
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
     client_context,
@@ -49,9 +53,9 @@ from verification.hosted.pages import (
 from verification.hosted.payment_page import format_money
 from verification.notifications.models import Channel, Kind
 from verification.payments.checkouts import closed_reason
-from verification.payments.messages import payer_of
+from verification.payments.payer_messages import payer_of
 from verification.reports.create import blocked_check_reason
-from verification.reports.links import start_period
+from verification.reports.hosted_links import start_period
 from verification.reports.models import (
     PaymentMode,
     Report,

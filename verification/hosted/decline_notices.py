@@ -30,7 +30,7 @@ from verification.decisions.models import (
 )
 from verification.documents.decline_notice import notice_pdf
 from verification.hosted.consent_page import OpenConsent
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     pdf_response,
     render_page,
     require_rate,

@@ -11,8 +11,8 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
-from verification.consents.decisions import is_signature
 from verification.consents.models import DATE_OF_BIRTH, KRA_PIN, REGISTRATION_NUMBER
+from verification.consents.subject_decisions import is_signature
 from verification.files.uploads import UploadedFile, read_upload
 from verification.notifications.models import Channel
 from verification.notifications.sms import sms_is_configured

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from verification.db.encryption import keyed_hash
 from verification.hosted import forms
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     ASK_OR_DO,
     RateLimited,
     hosted,

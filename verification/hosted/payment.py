@@ -15,13 +15,13 @@ from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
-from verification.consents.messages import addresses_of
+from verification.consents.subject_messages import addresses_of
 from verification.documents.receipts import payment_receipt_pdf
 from verification.hosted import payment_page
 from verification.hosted.blocks import block_page
 from verification.hosted.brand import return_context
 from verification.hosted.forms import PhoneForm
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
     pdf_response,
@@ -38,8 +38,8 @@ from verification.hosted.payment_page import (
 )
 from verification.payments import checkouts as payment_checkouts
 from verification.payments.links import PaymentNotRenewable, payment_links
-from verification.payments.messages import payer_of
 from verification.payments.models import Checkout, Payment, PaymentStatus, ReviewFlag
+from verification.payments.payer_messages import payer_of
 from verification.payments.refunds import abandon_payment
 from verification.payments.registry import NoPaymentProvider
 from verification.values.clock import now

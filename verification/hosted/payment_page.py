@@ -24,8 +24,8 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.checks.models import ordered_results
-from verification.consents.messages import is_reachable
-from verification.hosted.pages import (
+from verification.consents.subject_messages import is_reachable
+from verification.hosted.hosted_pages import (
     View,
     client_context,
     hosted,
@@ -36,7 +36,6 @@ from verification.hosted.pages import (
 from verification.notifications.models import Kind
 from verification.payments.checkouts import SOURCES_CHANGED, closed_reason
 from verification.payments.links import payment_links
-from verification.payments.messages import payer_of, receipt_of
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -45,6 +44,7 @@ from verification.payments.models import (
     PaymentStatus,
     RefundStatus,
 )
+from verification.payments.payer_messages import payer_of, receipt_of
 from verification.payments.refunds import is_left_to_staff, unfinished_part
 from verification.payments.registry import (
     LABELS,
@@ -170,7 +170,7 @@ CHECKS = (
     _("Credit bureau company report"),
     _("Sanctions and watch lists"),
 )
-# Item on a receipt of a top-up, from `payments.messages`, for the translators.
+# Item on a receipt of a top-up, from `payments.payer_messages`, for the translators.
 RECEIPT_ITEMS = (_("Top-up of the balance"),)
 # Methods of the provider's page -> their names in a sentence.
 PAYMENT_METHODS = {

@@ -12,12 +12,12 @@ from verification.consents.links import (
     is_code_valid,
     send_code,
 )
-from verification.consents.messages import code_channels
 from verification.consents.models import Consent, challenge_for_consent
+from verification.consents.subject_messages import code_channels
 from verification.hosted import forms
 from verification.hosted.consent_page import ConsentPages, OpenConsent, Stage
-from verification.hosted.pages import require_rate
-from verification.reports.links import ResendTooSoon
+from verification.hosted.hosted_pages import require_rate
+from verification.reports.hosted_links import ResendTooSoon
 from verification.values.clock import now
 from verification.web.request import client_address
 from workspaces import rate_limits

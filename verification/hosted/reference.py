@@ -21,7 +21,7 @@ from verification.checks.events import consent_status_of
 from verification.documents.receipts import reference_receipt_pdf
 from verification.hosted.blocks import block_page
 from verification.hosted.forms import ReasonForm, TextField, parse_number
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
     client_context,

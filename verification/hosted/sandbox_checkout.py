@@ -17,12 +17,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from verification.db.ids import uuid7
-from verification.hosted.pages import hosted, render_page, see_other
+from verification.hosted.hosted_pages import hosted, render_page, see_other
 from verification.hosted.payment_page import format_money
 from verification.payments import checkouts
 from verification.payments.models import Checkout, SandboxCheckout
 from verification.payments.provider_events import record_provider_event
-from verification.payments.sandbox import SandboxProvider, end_sandbox_checkout
+from verification.payments.sandbox_provider import SandboxProvider, end_sandbox_checkout
 from verification.providers.payment_provider import (
     CheckoutState,
     PromptFailure,

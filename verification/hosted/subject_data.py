@@ -18,8 +18,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from verification.consents.links import ACCESSIBLE_STATUSES, opens_data
-from verification.consents.messages import code_channels
 from verification.consents.models import Consent, challenge_for_consent
+from verification.consents.subject_messages import code_channels
 from verification.documents.pdf import render_document
 from verification.hosted import consent_page, subject_data_page
 from verification.hosted.consent_page import (
@@ -29,7 +29,7 @@ from verification.hosted.consent_page import (
     Stage,
     Visit,
 )
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     VisitedView,
     client_context,
     pdf_response,

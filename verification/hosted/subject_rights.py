@@ -12,7 +12,12 @@ from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from verification.hosted.consent_page import OpenConsent
-from verification.hosted.pages import ASK_OR_DO, pdf_response, render_page, see_other
+from verification.hosted.hosted_pages import (
+    ASK_OR_DO,
+    pdf_response,
+    render_page,
+    see_other,
+)
 from verification.hosted.subject_data import (
     data_context,
     data_required,

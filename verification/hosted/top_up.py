@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.hosted import payment_page
-from verification.hosted.pages import (
+from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
     hosted,

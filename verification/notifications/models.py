@@ -15,7 +15,7 @@ from verification.db.ids import uuid7
 class Kind(models.TextChoices):
     """The messages; each has its templates in `templates/notifications/`."""
 
-    # To the subject; from `consents.messages`
+    # To the subject; from `consents.subject_messages`
     CONSENT_REQUEST = "CONSENT_REQUEST"
     CONSENT_REMINDER = "CONSENT_REMINDER"
     CONSENT_LOCKED = "CONSENT_LOCKED"
@@ -29,7 +29,7 @@ class Kind(models.TextChoices):
     REFERENCE_REQUEST = "REFERENCE_REQUEST"
     REFERENCE_REMINDER = "REFERENCE_REMINDER"
     REFERENCE_RECEIPT = "REFERENCE_RECEIPT"
-    # To the payer; from `payments.messages`
+    # To the payer; from `payments.payer_messages`
     PAYMENT_REQUEST = "PAYMENT_REQUEST"
     PAYMENT_REMINDER = "PAYMENT_REMINDER"
     PAYMENT_SHORT = "PAYMENT_SHORT"
@@ -39,8 +39,8 @@ class Kind(models.TextChoices):
     PAYMENT_TROUBLE = "PAYMENT_TROUBLE"
     # To the data protection officer and to owners; from `privacy.requests`
     REQUESTS_DUE = "REQUESTS_DUE"
-    # To the owner; from `payments.messages`, `workspaces.ledger`, `monitoring.pauses`,
-    # `reports.links` and `webhooks.health`
+    # To the owner; from `payments.payer_messages`, `workspaces.ledger`,
+    # `monitoring.pauses`, `reports.hosted_links` and `webhooks.health`
     TOP_UP_RECEIPT = "TOP_UP_RECEIPT"
     TOP_UP_REFUNDED = "TOP_UP_REFUNDED"
     LOW_BALANCE = "LOW_BALANCE"
@@ -59,7 +59,7 @@ class Kind(models.TextChoices):
     ACCOUNT_EXISTS = "ACCOUNT_EXISTS"
     ACCOUNT_RESET = "ACCOUNT_RESET"
     ACCOUNT_CHANGED = "ACCOUNT_CHANGED"
-    # To owners and the requester; from `golive.decisions`
+    # To owners and the requester; from `golive.review`
     GO_LIVE_KEY = "GO_LIVE_KEY"
     GO_LIVE_APPROVED = "GO_LIVE_APPROVED"
     GO_LIVE_REJECTED = "GO_LIVE_REJECTED"

@@ -24,7 +24,6 @@ from verification.db.encryption import keyed_hash
 from verification.notifications.models import Channel
 from verification.notifications.recipients import active_blocks, count_today
 from verification.payments.alerts import count_failed_opening
-from verification.payments.messages import payer_of
 from verification.payments.models import (
     Checkout,
     CheckoutKind,
@@ -33,6 +32,7 @@ from verification.payments.models import (
     PaymentStatus,
     ReviewFlag,
 )
+from verification.payments.payer_messages import payer_of
 from verification.payments.refunds import REFUSED_CONSENTS, provider_message
 from verification.payments.registry import (
     NoPaymentProvider,

@@ -1,4 +1,4 @@
-"""Links to the payment page; `reports.links` says how a link lives."""
+"""Links to the payment page; `reports.hosted_links` says how a link lives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from verification.consents.messages import is_reachable
+from verification.consents.subject_messages import is_reachable
 from verification.jobs.queue import job
 from verification.notifications.models import Kind
 from verification.notifications.outbox import OutgoingMessage
@@ -17,22 +17,22 @@ from verification.payments.checkouts import (
     SOURCES_CHANGED,
     closed_reason,
 )
-from verification.payments.messages import (
-    cancel_payment_requests,
-    payer_of,
-    payment_reminder,
-    payment_request,
-)
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
     Payment,
     PaymentStatus,
 )
+from verification.payments.payer_messages import (
+    cancel_payment_requests,
+    payer_of,
+    payment_reminder,
+    payment_request,
+)
 from verification.payments.refunds import refund_parts
 from verification.reports.cancel import fail_report
 from verification.reports.create import blocked_check_reason
-from verification.reports.links import ClientLinks, NotRenewable
+from verification.reports.hosted_links import ClientLinks, NotRenewable
 from verification.reports.models import Report, ReportStatus
 from verification.values.clock import now
 

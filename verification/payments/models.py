@@ -215,7 +215,7 @@ class Checkout(models.Model):
     paid_currency = models.CharField(max_length=3, blank=True)
     # The provider's id of the money, which a refund names.
     transaction = models.CharField(max_length=255, blank=True)
-    # The contents of the payer's receipt (`payments.messages.Receipt`).
+    # The contents of the payer's receipt (`payments.payer_messages.Receipt`).
     receipt = EncryptedJSONField(null=True)
     # True if this money pays the report or tops up the account. `counted_amount` is the
     # amount that does; the surplus is refunded.

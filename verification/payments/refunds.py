@@ -40,7 +40,6 @@ from verification.payments.alerts import (
     raise_review_flag,
 )
 from verification.payments.disputes import lock_checkout, release_held_money
-from verification.payments.messages import refund_notice, top_up_refund_notice
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -52,6 +51,7 @@ from verification.payments.models import (
     RefundStatus,
     ReviewFlag,
 )
+from verification.payments.payer_messages import refund_notice, top_up_refund_notice
 from verification.payments.registry import provider_named
 from verification.providers.base import ProviderError, Unavailable
 from verification.providers.payment_provider import (

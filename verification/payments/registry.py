@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.utils.module_loading import import_string
 
-from verification.payments.sandbox import SandboxProvider
+from verification.payments.sandbox_provider import SandboxProvider
 from verification.providers.base import Refused
 from verification.providers.payment_provider import (
     BadSignature,

@@ -25,23 +25,14 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
+from verification.checks.due_checks import schedule_checks
 from verification.checks.events import payment_event
-from verification.checks.queue import schedule_checks
 from verification.db.bulk_insert import insert
 from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import raise_review_flag
 from verification.payments.disputes import record_disputes
-from verification.payments.messages import (
-    build_receipt,
-    build_top_up_receipt,
-    cancel_payment_requests,
-    payer_of,
-    payment_receipt,
-    payment_shortfall,
-    top_up_receipt,
-)
 from verification.payments.models import (
     PROMPT_LIFETIME,
     Checkout,
@@ -52,6 +43,15 @@ from verification.payments.models import (
     PaymentStatus,
     RefundCause,
     ReviewFlag,
+)
+from verification.payments.payer_messages import (
+    build_receipt,
+    build_top_up_receipt,
+    cancel_payment_requests,
+    payer_of,
+    payment_receipt,
+    payment_shortfall,
+    top_up_receipt,
 )
 from verification.payments.refunds import (
     flag_refunds_elsewhere,

@@ -7,7 +7,7 @@ class PrivacyConfig(AppConfig):
     verbose_name = "Data subjects"
 
     def ready(self) -> None:
-        from verification.consents.decisions import withdrawal_hooks
+        from verification.consents.subject_decisions import withdrawal_hooks
         from verification.privacy.corrections import stop_reruns
         from verification.privacy.objections import newest_objections, pause_rules
         from verification.reports.objections import objection_hooks

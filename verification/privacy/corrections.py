@@ -31,11 +31,11 @@ from verification import links
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.models import ActorKind
+from verification.checks.due_checks import wake_up
 from verification.checks.events import correction_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.checks.queue import wake_up
 from verification.checks.results import refresh_score
-from verification.consents.messages import messages_to
+from verification.consents.subject_messages import messages_to
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import take_back_outdated

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -53,7 +52,6 @@ from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.privacy.requests import (
     AlreadyAnswered,
     answer_request,
-    deadline,
     open_request,
 )
 from verification.privacy.strangers import erase_holder
@@ -436,38 +434,3 @@ def _erase_again(erasure: Erasure, report_ids: Sequence[UUID]) -> None:
     ids = [report.pk for report in reports.order_by("pk")]
     if late := erase_reports(ids, now()):
         logger.warning("erasure %s found late data: %s", erasure.pk, dict(late))
-
-
-@transaction.atomic
-def restore_erasure(entry: dict[str, Any]) -> None:
-    """Enter an erasure of the journal that a restored database lacks.
-
-    It keeps its ids and time. Its job erases what the backup has brought back.
-    """
-    received_at = datetime.fromisoformat(entry["requestedAt"])
-    request, _ = SubjectRequest.objects.get_or_create(
-        pk=UUID(entry["request"]),
-        defaults={
-            "kind": RequestKind.ERASURE,
-            "origin": entry["origin"],
-            "workspace_id": UUID(entry["workspace"]),
-            "environment": entry["environment"],
-            "subject_id": UUID(entry["subject"]),
-            # Files of version 1.0.0 name one number only.
-            "further_ids": list(map(UUID, entry.get("further", []))),
-            "requested_by": "journal",
-            "received_at": received_at,
-            "due_at": deadline(RequestKind.ERASURE, received_at),
-        },
-    )
-    Erasure.objects.get_or_create(
-        pk=UUID(entry["erasure"]),
-        defaults={
-            "request": request,
-            "report_ids": list(map(UUID, entry["reports"])),
-            "rule_ids": list(map(UUID, entry["rules"])),
-            "searched_by": entry.get("searchedBy", []),
-            "found_at": datetime.fromisoformat(entry["foundAt"]),
-            "created_at": received_at,
-        },
-    )

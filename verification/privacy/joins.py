@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from monitoring.models import Rule
 from verification.backoffice import audit
-from verification.consents.messages import addresses_of
+from verification.consents.subject_messages import addresses_of
 from verification.golive.applications import ActingUser
 from verification.notifications.recipients import count_today
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest

@@ -19,8 +19,16 @@ from uuid import UUID
 import orjson
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
+from django.db import transaction
 
-from verification.privacy.models import Erasure, JournalEntry, RetentionRun
+from verification.privacy.models import (
+    Erasure,
+    JournalEntry,
+    RequestKind,
+    RetentionRun,
+    SubjectRequest,
+)
+from verification.privacy.requests import deadline
 from verification.values.local_time import utc_text
 
 FOLDER = "erasures"
@@ -51,6 +59,41 @@ def write_erasure(erasure: Erasure) -> None:
     )
 
 
+@transaction.atomic
+def restore_erasure(entry: dict[str, Any]) -> None:
+    """Enter an erasure of the journal that a restored database lacks.
+
+    It keeps its ids and time. Its job erases what the backup has brought back.
+    """
+    received_at = datetime.fromisoformat(entry["requestedAt"])
+    request, _ = SubjectRequest.objects.get_or_create(
+        pk=UUID(entry["request"]),
+        defaults={
+            "kind": RequestKind.ERASURE,
+            "origin": entry["origin"],
+            "workspace_id": UUID(entry["workspace"]),
+            "environment": entry["environment"],
+            "subject_id": UUID(entry["subject"]),
+            # Files of version 1.0.0 name one number only.
+            "further_ids": list(map(UUID, entry.get("further", []))),
+            "requested_by": "journal",
+            "received_at": received_at,
+            "due_at": deadline(RequestKind.ERASURE, received_at),
+        },
+    )
+    Erasure.objects.get_or_create(
+        pk=UUID(entry["erasure"]),
+        defaults={
+            "request": request,
+            "report_ids": list(map(UUID, entry["reports"])),
+            "rule_ids": list(map(UUID, entry["rules"])),
+            "searched_by": entry.get("searchedBy", []),
+            "found_at": datetime.fromisoformat(entry["foundAt"]),
+            "created_at": received_at,
+        },
+    )
+
+
 def write_retention(run: RetentionRun) -> None:
     """Write the file of a run of the retention: the reports and rules of its claim.
 
@@ -71,6 +114,26 @@ def write_retention(run: RetentionRun) -> None:
             "scopes": [],
         },
     )
+
+
+def restore_run(entry: dict[str, Any]) -> RetentionRun:
+    """Return the run of a file of the journal, which a restored database lacks.
+
+    It claims what the run has erased, whatever holds it in the backup.
+    """
+    run, _ = RetentionRun.objects.get_or_create(
+        pk=UUID(entry["retention"]),
+        defaults={
+            "workspace_id": UUID(entry["workspace"]),
+            "environment": entry["environment"],
+            "before": datetime.fromisoformat(entry["before"]),
+            "report_count": len(entry["reports"]),
+            "report_ids": list(map(UUID, entry["reports"])),
+            "rule_ids": list(map(UUID, entry["rules"])),
+            "created_at": datetime.fromisoformat(entry["at"]),
+        },
+    )
+    return run
 
 
 def unknown_names() -> list[str]:

@@ -27,7 +27,7 @@ from verification.notifications.recipients import address_hash, count_today
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.people import carrying
 from verification.privacy.requests import answer_request, open_request
-from verification.reports.links import ResendTooSoon
+from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.models import Report, person_identities, subject_id
 from verification.reports.status import SUBJECT_ACTOR, locked_reports
 from verification.values.formats import one_line

@@ -19,7 +19,7 @@ from django.db.models import Q
 from monitoring.pauses import pause_for_objection, pause_for_withdrawal
 from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
-from verification.consents.decisions import STOPPABLE_STATUSES
+from verification.consents.subject_decisions import STOPPABLE_STATUSES
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import close_cases
 from verification.decisions.decide import take_back_outdated

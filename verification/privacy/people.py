@@ -20,8 +20,8 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from monitoring.models import Rule
-from verification.consents.decisions import ACCEPTED_LIKENESSES
-from verification.consents.messages import CONTACT_MEMBERS, addresses_of
+from verification.consents.subject_decisions import ACCEPTED_LIKENESSES
+from verification.consents.subject_messages import CONTACT_MEMBERS, addresses_of
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import beat, job
 from verification.notifications.models import Channel

@@ -16,14 +16,12 @@ from verification.privacy import journal
 from verification.privacy.erasure import (
     erase_person,
     finish_erasures,
-    restore_erasure,
 )
 from verification.privacy.retention import (
     Cutoff,
     erase_before,
     finish_open_runs,
     finish_runs,
-    restore_run,
 )
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
@@ -68,11 +66,11 @@ def _carry_out(name: str) -> None:
         if workspace is None:
             continue
         if "erasure" in part:
-            restore_erasure(part)
+            journal.restore_erasure(part)
             erase_person(part["erasure"])
         elif "retention" in part:
             _restore_days(workspace, part)
-            finish_runs([restore_run(part)])
+            finish_runs([journal.restore_run(part)])
         else:
             _erase_scope(workspace, part)
             _restore_days(workspace, part)

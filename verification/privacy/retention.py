@@ -180,26 +180,6 @@ def _open_runs() -> QuerySet[RetentionRun]:
     return left.select_related("workspace").order_by("pk")
 
 
-def restore_run(entry: dict[str, Any]) -> RetentionRun:
-    """Return the run of a file of the journal, which a restored database lacks.
-
-    It claims what the run has erased, whatever holds it in the backup.
-    """
-    run, _ = RetentionRun.objects.get_or_create(
-        pk=UUID(entry["retention"]),
-        defaults={
-            "workspace_id": UUID(entry["workspace"]),
-            "environment": entry["environment"],
-            "before": datetime.fromisoformat(entry["before"]),
-            "report_count": len(entry["reports"]),
-            "report_ids": list(map(UUID, entry["reports"])),
-            "rule_ids": list(map(UUID, entry["rules"])),
-            "created_at": datetime.fromisoformat(entry["at"]),
-        },
-    )
-    return run
-
-
 def is_claimed(report: Report) -> bool:
     """Return whether the retention is about to erase a report that is locked."""
     return RetentionRun.objects.filter(report_ids__contains=[report.pk]).exists()

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from verification.consents.messages import messages_to
 from verification.consents.models import Consent
+from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import open_case
 from verification.decisions.decide import successor_of
 from verification.decisions.models import (

@@ -7,7 +7,7 @@ from verification.references.requests import (
     reference_links,
 )
 from verification.reports.admin import HostedLinkAdmin
-from verification.reports.links import ResendTooSoon
+from verification.reports.hosted_links import ResendTooSoon
 
 
 @admin.register(Reference)

@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from verification import links
+from verification.checks.due_checks import Claim, wake_up
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.queue import Claim, wake_up
 from verification.checks.results import (
     Cancelled,
     Failed,
@@ -30,7 +30,7 @@ from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.providers.referee import compare_employment
 from verification.references.models import Reference, ReferenceStatus
-from verification.reports.links import (
+from verification.reports.hosted_links import (
     HostedLinks,
     make_link,
     reminder_cause,

@@ -10,11 +10,11 @@ from django.db.models import Q
 
 from verification.checks.events import consent_status_of, report_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.messages import cancel_consent_requests
+from verification.consents.subject_messages import cancel_consent_requests
 from verification.db.bulk_insert import insert
 from verification.decisions.cases import close_cases
-from verification.payments.messages import cancel_payment_requests
 from verification.payments.models import PaymentStatus
+from verification.payments.payer_messages import cancel_payment_requests
 from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
 from verification.references.requests import close_references

@@ -15,18 +15,18 @@ from uuid import UUID
 from django.db import transaction
 
 from verification import tracing
+from verification.checks.due_checks import assign_turns, wake_up_row
 from verification.checks.events import consent_status, report_event
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.queue import assign_turns, wake_up_row
-from verification.consents.messages import consent_request
 from verification.consents.models import Consent, ConsentStatus
+from verification.consents.subject_messages import consent_request
 from verification.db.bulk_insert import Row, Rows, insert, insert_and_update
 from verification.db.ids import uuid7
 from verification.notifications import outbox
 from verification.notifications.outbox import OutgoingMessage, notification_rows
-from verification.payments.messages import payment_request
 from verification.payments.models import Payment, PaymentStatus
-from verification.reports.links import make_link
+from verification.payments.payer_messages import payment_request
+from verification.reports.hosted_links import make_link
 from verification.reports.models import (
     PaymentMode,
     Report,

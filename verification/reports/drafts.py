@@ -14,11 +14,13 @@ from django.db import transaction
 
 from verification.checks.models import CheckResult
 from verification.checks.packages import package_of
-from verification.consents.messages import cancel_consent_requests, consent_request
 from verification.consents.models import Consent
+from verification.consents.subject_messages import (
+    cancel_consent_requests,
+    consent_request,
+)
 from verification.db.bulk_insert import Rows, insert
 from verification.notifications.outbox import notify
-from verification.payments.messages import cancel_payment_requests, payment_request
 from verification.payments.models import (
     Checkout,
     Payment,
@@ -26,6 +28,10 @@ from verification.payments.models import (
     Refund,
     RefundCause,
     RefundStatus,
+)
+from verification.payments.payer_messages import (
+    cancel_payment_requests,
+    payment_request,
 )
 from verification.payments.refunds import refund_parts, refund_surplus
 from verification.payments.settlement import close_checkouts

@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, prefetch_related_objects
 
+from verification.checks.due_checks import assign_turns, wake_up
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.packages import packages_of
-from verification.checks.queue import assign_turns, wake_up
 from verification.checks.results import CHECK_ENDED
 from verification.consents.models import Consent, ConsentStatus
 from verification.db.bulk_insert import insert

@@ -170,7 +170,9 @@ MIDDLEWARE = [
 ROOT_URLCONF = "verification.urls"
 WSGI_APPLICATION = "verification.wsgi.application"
 if DEBUG:
-    DEFAULT_EXCEPTION_REPORTER_FILTER = "verification.development.pages.ReporterFilter"
+    DEFAULT_EXCEPTION_REPORTER_FILTER = (
+        "verification.development.local_pages.ReporterFilter"
+    )
 APPEND_SLASH = False
 
 TEMPLATES = [

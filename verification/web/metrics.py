@@ -36,7 +36,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from verification.backups.models import Backup, RestoreDrill
-from verification.checks.queue import count_given_up
+from verification.checks.due_checks import count_given_up
 from verification.db.standbys import read_standbys, writes_waiting_seconds
 from verification.jobs.queue import count_working_clusters
 from verification.notifications.delivery import waiting_notifications

@@ -45,7 +45,7 @@ from verification.api.problems import MemberError, Problem, validation_failed
 from verification.api.urls import nearest_address
 from verification.console import base as console
 from verification.files.storage import StorageUnavailable
-from verification.hosted import pages as hosted
+from verification.hosted import hosted_pages as hosted
 from verification.values.local_time import NAIROBI
 from verification.web import gateway, metrics, pages, request_records, static_files
 from verification.web.bodies import (

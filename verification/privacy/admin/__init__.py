@@ -1,5 +1,10 @@
 """Admin pages of privacy, a module for each topic; Django imports this one."""
 
-from verification.privacy.admin import corrections, erasures, requests, retention
+from verification.privacy.admin import (
+    correction_admin,
+    erasure_admin,
+    request_admin,
+    retention_admin,
+)
 
-__all__ = ["corrections", "erasures", "requests", "retention"]
+__all__ = ["correction_admin", "erasure_admin", "request_admin", "retention_admin"]

@@ -5,7 +5,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from verification.development.demo import demo_workspace, require_embedded_server
-from verification.development.pages import OWNER, STAFF, login_url, make_person
+from verification.development.local_pages import OWNER, STAFF, login_url, make_person
 from workspaces import keys
 from workspaces.models import Environment, Workspace
 

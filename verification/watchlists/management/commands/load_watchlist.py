@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
 
 from verification.values.clock import now
-from verification.watchlists.formats import (
+from verification.watchlists.list_formats import (
     FORMATS,
     Entry,
     FileHeader,

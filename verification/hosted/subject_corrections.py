@@ -17,7 +17,12 @@ from verification.files.uploads import ACCEPTED, status_of
 from verification.hosted import forms, subject_data_page
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.finding_words import summary_text
-from verification.hosted.pages import ASK_OR_DO, render_page, require_rate, see_other
+from verification.hosted.hosted_pages import (
+    ASK_OR_DO,
+    render_page,
+    require_rate,
+    see_other,
+)
 from verification.hosted.subject_data import (
     data_context,
     proof_of,

@@ -29,7 +29,7 @@ from django.views.debug import SafeExceptionReporterFilter
 from django.views.decorators.http import require_safe
 
 from verification.console.base import PAGE_SIZE, Page, page_number
-from verification.console.sandbox import describe_message, render_message
+from verification.console.sandbox_pages import describe_message, render_message
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import Notification
 from verification.web.pages import View, private_page

@@ -17,9 +17,8 @@ from uuid import UUID
 import orjson
 from django.db import transaction
 
+from verification.checks.due_checks import schedule_checks
 from verification.checks.models import ResultStatus
-from verification.checks.queue import schedule_checks
-from verification.consents.messages import cancel_consent_requests, consent_receipt
 from verification.consents.models import (
     NOT_ME,
     UNDER_AGE,
@@ -28,11 +27,15 @@ from verification.consents.models import (
     ConsentStatus,
     is_under_age,
 )
+from verification.consents.subject_messages import (
+    cancel_consent_requests,
+    consent_receipt,
+)
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
 from verification.notifications.outbox import notify
-from verification.payments.messages import payment_request
 from verification.payments.models import Payment
+from verification.payments.payer_messages import payment_request
 from verification.providers.name_comparison import (
     names_alike,
     normalize_spelling,
@@ -41,7 +44,7 @@ from verification.providers.name_comparison import (
 )
 from verification.reports.cancel import end_report, fail_report
 from verification.reports.create import blocked_check_reason
-from verification.reports.links import start_period
+from verification.reports.hosted_links import start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
     SUBJECT_ACTOR,

@@ -28,7 +28,7 @@ from verification.backoffice.widgets import (
 from verification.documents.report import as_text, humanise_name
 from verification.files.storage import download
 from verification.golive.admin import ReviewAdmin
-from verification.privacy.admin.retention import RowsOfReportsAdmin
+from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
 from verification.privacy.corrections import (
     CorrectionRefused,
     confirm,

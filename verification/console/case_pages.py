@@ -23,15 +23,15 @@ from verification.console.base import (
 )
 from verification.console.decline_notices import count_to_hand_over
 from verification.decisions import cases as verbs
-from verification.decisions.cases import CaseObstacle, CaseRefused
-from verification.decisions.models import Case, CaseCause, CaseNote
-from verification.decisions.queue import (
+from verification.decisions.case_list import (
     MAX_COUNT,
     Holder,
     QueueFilters,
     count_cases,
     list_cases,
 )
+from verification.decisions.cases import CaseObstacle, CaseRefused
+from verification.decisions.models import Case, CaseCause, CaseNote
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.models import Report

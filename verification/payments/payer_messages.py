@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from verification import links
 from verification.checks.models import CheckResult, ResultStatus, ordered_results
-from verification.consents.messages import messages_to
+from verification.consents.subject_messages import messages_to
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
@@ -22,7 +22,7 @@ from verification.payments.registry import (
     payment_methods,
     payment_methods_of,
 )
-from verification.reports.links import reminder_cause, request_cause
+from verification.reports.hosted_links import reminder_cause, request_cause
 from verification.reports.models import PaymentMode, Report
 from verification.values.local_time import utc_text
 from workspaces.models import Account, Environment

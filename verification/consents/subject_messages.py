@@ -23,7 +23,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, cancel, is_sendable
 from verification.notifications.sms import sms_is_configured
-from verification.reports.links import (
+from verification.reports.hosted_links import (
     code_cause,
     locked_cause,
     reminder_cause,
