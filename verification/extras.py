@@ -31,7 +31,7 @@ def missing_extra(name: str) -> str:
     reason, instead = NEEDS[name]
     return (
         f"{reason} and the extra `{name}` is not installed; {instead}, or install the "
-        "extra as docs/configuration.md says."
+        "extra as docs/operator/configuration.md says."
     )
 
 

@@ -31,7 +31,7 @@ def main() -> None:
     except (ImproperlyConfigured, NotSupportedError) as e:
         sys.exit(str(e))
     except EnvError as e:
-        sys.exit(f"{e} docs/configuration.md says what it may be.")
+        sys.exit(f"{e} docs/operator/configuration.md says what it may be.")
     except OperationalError as e:
         if explanation := startup.explain_error(e):
             sys.exit(explanation)

@@ -9,7 +9,7 @@ from tests.providers.test_sandbox import EVERY_CHECK, ask, subject_of
 from verification.checks.catalogue import CATALOGUE, Entry
 from verification.reports.models import RiskLevel
 
-PAGE = (Path(__file__).parents[2] / "docs" / "checks.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "client" / "checks.md").read_text("utf-8")
 
 
 def part_of(entry: Entry) -> str:

@@ -144,7 +144,7 @@ def test_each_lack_is_named_with_its_variable_and_page(
     assert found.id == f"deploy.{id}"
     named = f"{found.msg} {found.hint}"
     assert re.search(WORDS.get(name, name), named)
-    assert "docs/configuration.md" in found.hint
+    assert "docs/operator/configuration.md" in found.hint
 
 
 def test_shipped_files_are_refused_until_they_are_edited():

@@ -172,7 +172,7 @@ def test_containers_listen_where_the_proxy_looks_whatever_the_files_say():
 
 def test_pages_run_backups_where_their_volume_is():
     found = set()
-    for page in (settings.BASE_DIR / "docs").glob("*.md"):
+    for page in (settings.BASE_DIR / "docs").rglob("*.md"):
         run_in = r"docker compose run --rm (?:-T )?(\w+)([^`|\n]*)"
         for name, command in re.findall(run_in, page.read_text()):
             volumes = COMPOSE["services"][name]["volumes"]
@@ -362,7 +362,7 @@ def test_jobs_may_end_before_they_are_killed():
 
 def test_proxies_know_the_web_servers_that_the_pages_start():
     pages = "".join(
-        page.read_text() for page in (settings.BASE_DIR / "docs").glob("*.md")
+        page.read_text() for page in (settings.BASE_DIR / "docs").rglob("*.md")
     )
     ports = set(re.findall(r"verification-web@(\d+)", pages))
     nginx, caddy = ((DEPLOY / n).read_text() for n in ("nginx.conf", "Caddyfile"))
@@ -487,7 +487,7 @@ def test_proxies_ask_each_web_server_for_its_figures(
 
 
 SETTINGS_FILE = (DEPLOY / "verification.env").read_text()
-# What docs/configuration.md says of a line in the file of settings
+# What docs/operator/configuration.md says of a line in the file of settings
 LINE = re.compile(
     r"[A-Z][A-Z0-9_]*=(?:[\w.,:/@%+=-]*|'[^']*'|\"[^\"$`\\]*\")", re.ASCII
 )
@@ -548,7 +548,7 @@ def test_settings_file_means_the_same_to_all_that_read_it(tmp_path: Path, text: 
 
 
 def test_page_states_the_characters_that_need_no_quotes():
-    page = (settings.BASE_DIR / "docs" / "configuration.md").read_text()
+    page = (settings.BASE_DIR / "docs" / "operator" / "configuration.md").read_text()
     characters = "letters, digits and `_.,:/@%+=-`"
 
     assert characters in page

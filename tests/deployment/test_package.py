@@ -50,8 +50,8 @@ def test_version_is_the_same_everywhere():
     names = (
         "deploy/Containerfile",
         "deploy/compose.yaml",
-        "docs/installation.md",
-        "docs/releases.md",
+        "docs/operator/installation.md",
+        "docs/operator/releases.md",
     )
     files = {name: (ROOT / name).read_text() for name in names}
 

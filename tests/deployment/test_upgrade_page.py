@@ -1,4 +1,4 @@
-"""The upgrade from 1.0.0 as `docs/upgrades.md` says it, on a machine of its own.
+"""The upgrade from 1.0.0 by `docs/operator/upgrades.md`, on a machine of its own.
 
 The machine is this one's tree with a layer of its own on top, booted by systemd-nspawn
 without any network. 1.0.0 is installed by the page of 1.0.0.
@@ -235,7 +235,7 @@ def test_upgrade_from_1_0_0_by_the_page_refuses_no_order(
         orders.stdin.close()
         try:
             wait_for_answers(machine)
-            text = (ROOT / "docs/upgrades.md").read_text()
+            text = (ROOT / "docs/operator/upgrades.md").read_text()
             upgrade, back = page_blocks(text, "Debian", "Containers").split("\n\n")
             back = f"{BEGIN}VERSION={__version__}\n{back}"
             locked = f"exec 8>{LOCK}; flock 8; {BEGIN}{upgrade}"

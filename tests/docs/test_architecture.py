@@ -1,4 +1,4 @@
-"""`docs/architecture.md` names existing files, functions and packages."""
+"""`docs/engineer/architecture.md` names existing files, functions and packages."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "engineer" / "architecture.md").read_text("utf-8")
 NAMED = re.compile(r"`([\w/]+\.(?:py|md|toml))`(?:[ ]`(\w+)`(?: and `(\w+)`)?)?")
 FOLDERS = re.compile(r"`([\w/]+/)`")
 TOP = ("docs", "monitoring", "templates", "tests", "webhooks", "workspaces")

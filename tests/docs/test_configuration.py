@@ -6,7 +6,7 @@ from django.conf import settings
 
 from verification.settings.providers import checks_by_source
 
-PAGE = (settings.BASE_DIR / "docs" / "configuration.md").read_text()
+PAGE = (settings.BASE_DIR / "docs" / "operator" / "configuration.md").read_text()
 ROWS = re.findall(r"^\| (`[A-Z].*?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
 NAMES = [name for cell, _, _ in ROWS for name in re.findall(r"`([A-Z_0-9]+)`", cell)]
 DOCUMENTED = set(NAMES)

@@ -1,4 +1,4 @@
-"""The queries of `docs/data-protection.md` find who is affected by a breach."""
+"""The queries of `docs/operator/data-protection.md` find who a breach affects."""
 
 import re
 from datetime import timedelta
@@ -23,7 +23,7 @@ from verification.privacy.retention import erase_expired_reports
 from webhooks.models import Attempt, Event
 
 pytestmark = pytest.mark.django_db
-PAGE = (settings.BASE_DIR / "docs" / "data-protection.md").read_text()
+PAGE = (settings.BASE_DIR / "docs" / "operator" / "data-protection.md").read_text()
 QUERIES = dict(re.findall(r"```sql\n-- (\w+)\n(.*?)```", PAGE, re.DOTALL))
 (SHELL,) = re.findall(r'shell -c "\n(.*?)\n"\n', PAGE, re.DOTALL)
 DAY = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""The commands of `docs/installation.md`, as far as they need no new machine."""
+"""The commands of `docs/operator/installation.md` that need no new machine."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from django.core.management import get_commands
 from tests.docs.guides import read_guide
 from tests.world.service import Service
 
-PAGE = read_guide("docs/installation.md")
+PAGE = read_guide("docs/operator/installation.md")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 SANDBOX, LIVE = (block for block in BLOCKS if "curl $BASE_URL/api" in block)
 SOURCE = re.compile(r"verification_report_service-[\d.]+/([\w./-]+)")

@@ -1,4 +1,4 @@
-"""All Kiswahili texts follow the vocabulary of `docs/kiswahili.md`."""
+"""All Kiswahili texts follow the vocabulary of `docs/engineer/kiswahili.md`."""
 
 import re
 from collections import defaultdict
@@ -14,7 +14,7 @@ from verification.providers import registry
 from verification.references.answers import FOLDER as REFEREES
 
 ROOT = Path(settings.BASE_DIR)
-GLOSSARY = (ROOT / "docs/kiswahili.md").read_text()
+GLOSSARY = (ROOT / "docs/engineer/kiswahili.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in GLOSSARY.splitlines()

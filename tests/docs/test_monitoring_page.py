@@ -1,4 +1,4 @@
-"""The commands of `docs/monitoring.md` work, and it explains all coded words."""
+"""The commands of `docs/client/monitoring.md` work, and it explains all coded words."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from monitoring.pauses import NOTIFIED_REASONS
 from tests.docs.guides import create_test_key, run_command
 from tests.world.service import Service
 
-PAGE = (settings.BASE_DIR / "docs" / "monitoring.md").read_text()
+PAGE = (settings.BASE_DIR / "docs" / "client" / "monitoring.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 

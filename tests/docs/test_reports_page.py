@@ -1,11 +1,11 @@
-"""The commands of `docs/reports.md` work, and its figures are those of the service."""
+"""The commands of `docs/client/reports.md` work, and its figures are true."""
 
 import re
 
 from tests.docs.guides import create_test_key, read_guide, run_command
 from tests.world.service import Service
 
-PAGE = read_guide("docs/reports.md")
+PAGE = read_guide("docs/client/reports.md")
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 OFFER = "from verification.development.demo import offer_packages as o; o()"
 

@@ -10,7 +10,7 @@ PLACES[EVERYWHERE] |= {"all others"}
 def test_page_lists_all_default_routes():
     rows = [
         [cell.strip() for cell in line.strip("|\n").split("|")]
-        for line in (DOCS / "providers.md").read_text().splitlines()
+        for line in (DOCS / "operator" / "providers.md").read_text().splitlines()
         if line.startswith("| ")
     ]
     listed = {

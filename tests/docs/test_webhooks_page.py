@@ -1,4 +1,4 @@
-"""Compare the examples and rules of `docs/webhooks.md` with the service."""
+"""Compare the examples and rules of `docs/client/webhooks.md` with the service."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ from webhooks.models import Event
 from webhooks.redelivery import TESTS_PER_MINUTE
 from webhooks.sender import sign
 
-PAGE = (settings.BASE_DIR / "docs" / "webhooks.md").read_text()
+PAGE = (settings.BASE_DIR / "docs" / "client" / "webhooks.md").read_text()
 SECTIONS = re.findall(
     r"^### ([a-z.]+)\n\n([^\n]+)\n\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
 )

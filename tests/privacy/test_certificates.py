@@ -19,7 +19,7 @@ from verification.privacy.certificates import certificate_pdf
 from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure, SigningKey
 
-PAGE = Path(settings.BASE_DIR, "docs", "privacy.md").read_text()
+PAGE = Path(settings.BASE_DIR, "docs", "client", "privacy.md").read_text()
 NUMBER = "12345678"
 
 

@@ -228,7 +228,7 @@ def test_sandbox_fills_no_field_that_live_sources_omit(every_source):
 
 
 def test_page_of_checks_lists_the_omitted_fields(every_source):
-    page = (settings.BASE_DIR / "docs" / "checks.md").read_text()
+    page = (settings.BASE_DIR / "docs" / "client" / "checks.md").read_text()
     wanted = [
         f"| {entry.name} | `{one.name}` | "
         + (", ".join(f"`{name}`" for name in one.not_told.get(entry.name, ())) or "-")

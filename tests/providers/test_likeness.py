@@ -62,7 +62,7 @@ def test_another_name_is_never_a_match(kind: str):
 
 @pytest.mark.parametrize("kind", COMPARE)
 def test_confusion_table_is_the_published_one(kind: str):
-    published = (Path(settings.BASE_DIR) / "docs/matching.md").read_text()
+    published = (Path(settings.BASE_DIR) / "docs/engineer/matching.md").read_text()
     for same, verdicts in confusion(kind).items():
         counts = (verdicts[v] for v in ("MATCH", "PARTIAL_MATCH", "NO_MATCH"))
         row = f"| {kind} | {'same' if same else 'different'} | " + " | ".join(

@@ -39,7 +39,7 @@ def test_number_has_another_form(member, country, number):
 
 
 def test_page_about_reports_lists_every_form():
-    page = Path(settings.BASE_DIR, "docs/reports.md").read_text()
+    page = Path(settings.BASE_DIR, "docs/client/reports.md").read_text()
 
     for member, shapes in SHAPES.items():
         for country, shape in shapes.items():

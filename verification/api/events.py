@@ -2,7 +2,7 @@
 
 The OpenAPI document is made from this module. Tests compare it with what the service
 renders (`verification.checks.events`, `monitoring.alerts`, `webhooks.redelivery`) and
-with `docs/webhooks.md`.
+with `docs/client/webhooks.md`.
 """
 
 from __future__ import annotations

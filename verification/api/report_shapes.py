@@ -132,7 +132,7 @@ class CheckFailure(Failure):
 
 class NameComparison(Shape):
     """The likeness of two names, by the rules of one version of the matcher
-    (docs/matching.md)."""
+    (docs/engineer/matching.md)."""
 
     matcher_version: str
     likeness: Likeness

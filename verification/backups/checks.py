@@ -30,7 +30,7 @@ from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
 from verification.web.gateway import STREAM_THREADS, THREADS, WATCHER_PATHS
 
-CONFIGURATION = "docs/configuration.md"
+CONFIGURATION = "docs/operator/configuration.md"
 # On each machine
 WEB_SERVERS = 2
 # Of each process of a web server, with those of /readyz and /metrics, and one for
@@ -198,10 +198,10 @@ def _warnings() -> Iterator[Warning]:
         yield _warning("W006", text, "Run clamd and name its address.")
     if not settings.PROVIDERS:
         text = "No source is configured: production can order no check."
-        yield _warning("W007", text, "docs/providers.md says how to configure one.")
+        yield _warning("W007", text, "docs/operator/providers.md configures one.")
     if not settings.PAYMENT_PROVIDERS:
         text = "No payment provider is configured: only workspaces can pay."
-        yield _warning("W008", text, "docs/payments.md says how to configure one.")
+        yield _warning("W008", text, "docs/client/payments.md says how to set one.")
     if bool(settings.AFRICASTALKING_USERNAME) != bool(settings.AFRICASTALKING_API_KEY):
         text = "One of AFRICASTALKING_USERNAME and AFRICASTALKING_API_KEY is not set."
         yield _warning("W015", text, "Set both, or no SMS is sent.")

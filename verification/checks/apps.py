@@ -16,7 +16,7 @@ from verification.settings.providers import (
     find_sources_on_test_hosts,
 )
 
-HINT = "docs/providers.md says how to configure the sources."
+HINT = "docs/operator/providers.md says how to configure the sources."
 
 
 class ChecksConfig(AppConfig):

@@ -2,7 +2,7 @@
 
 The inputs, output fields and flags of a check belong to the code; each start updates
 them. Its price, texts, freshness and `active` belong to staff, who edit them in the
-admin. `docs/checks.md` describes the fields and flags.
+admin. `docs/client/checks.md` describes the fields and flags.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Access: what a subject sees of their own data, as rows and as JSON.
 
-The JSON is for other programs (portability); docs/consent.md describes its members.
+The JSON is for other programs (portability); docs/client/consent.md describes it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A certificate is a JSON text without personal data. The signature is Ed25519 over its
 exact bytes. Every key that has signed one stays published, so that a certificate can be
-verified for ever: docs/privacy.md says how.
+verified for ever: docs/client/privacy.md says how.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Finding:
 
 
 class Cause(StrEnum):
-    """Why a source gave no answer that helps, for operators (docs/providers.md).
+    """Why a source gave no useful answer, for operators (docs/operator/providers.md).
 
     A status of HTTP is a cause of its own, such as HTTP_503 (`http_cause`).
     """

@@ -4,9 +4,9 @@ An adapter reads a `Person`, a `Taxpayer` or a `Company` out of the answer. The
 functions here compare it with the subject and make the finding: fields, flags and
 score. A record of None means that the register has no such number.
 
-One table has the scores of all checks. `docs/checks.md` has the same scores; a test
-compares both. An incomplete result has no score, because a reader could take it for a
-clean one.
+One table has the scores of all checks. `docs/client/checks.md` has the same scores; a
+test compares both. An incomplete result has no score, because a reader could take it
+for a clean one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Compare names: whether two people wrote the same person, company, employer or job.
 
 `compare_people` and `compare_companies` say how alike two names are, why, and how
-strong that is. `names.toml` holds the words that they know; docs/matching.md explains
-the rules and shows how often they are right. Raise VERSION when a verdict can change.
+strong that is. `names.toml` holds the words that they know; docs/engineer/matching.md
+explains the rules and shows how often they are right. Raise VERSION when a verdict
+can change.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def require_secrets(*, development: bool) -> None:
     verb, each = ("is", missing[0]) if len(missing) == 1 else ("are", "each of them")
     raise ImproperlyConfigured(
         f"{', '.join(missing)} {verb} not set. Set {each}, or NAME_FILE to a file that "
-        "holds it (docs/configuration.md says how to make them), or DEBUG=True for "
-        "development."
+        "holds it (docs/operator/configuration.md says how to make them), or "
+        "DEBUG=True for development."
     )
 
 
@@ -50,7 +50,7 @@ def secret_key(data_dir: Path, *, development: bool) -> str:
     if len(key) < SECRET_KEY_LENGTH and not development:
         raise ImproperlyConfigured(
             f"SECRET_KEY must have at least {SECRET_KEY_LENGTH} characters; "
-            "docs/configuration.md says how to make one."
+            "docs/operator/configuration.md says how to make one."
         )
     return key
 
@@ -119,8 +119,8 @@ def _key_bytes(name: str, encoded: str) -> bytes:
         key = b""
     if len(key) != 32:
         raise ImproperlyConfigured(
-            f"{name} must hold 32 bytes written in base64; docs/configuration.md says "
-            "how to make it."
+            f"{name} must hold 32 bytes written in base64; "
+            "docs/operator/configuration.md says how to make it."
         )
     return key
 

@@ -2,7 +2,7 @@
 
 Lists and clients spell names in many ways. The score therefore ignores the order of
 words, uses one spelling for each name, and compares letters. Another date of birth or
-another country lowers it. docs/checks.md explains the rules and has their figures.
+another country lowers it. docs/client/checks.md has the rules and their figures.
 
 `names_score` compares two names. `name_index.py` finds the entries with a high score
 without comparing all of them.

@@ -92,7 +92,7 @@ class ListEntry(models.Model):
         return self.reference
 
 
-HINT = "docs/providers.md says how names are screened."
+HINT = "docs/operator/providers.md says how names are screened."
 SOURCE_PATH = "verification.watchlists.source.WatchLists"
 
 
