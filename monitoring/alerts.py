@@ -29,14 +29,13 @@ from monitoring.models import (
     locked_rules,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.db.bulk_insert import insert
 from verification.documents.report import as_text, humanise_name
 from verification.jobs.claims import sweep, together_or_alone
 from verification.jobs.queue import job
 from verification.reports.models import RiskLevel
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from webhooks.events import NewEvent, event_rows
+from webhooks.events import NewEvent, record_events
 from webhooks.models import Event
 from workspaces.models import Client
 
@@ -157,7 +156,7 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             alerts.append(_no_answer_alert(rule, run, unanswered, at))
     _write_baselines([baselines[key] for key in moved])
     Alert.objects.bulk_create(alerts)
-    insert(event_rows([_alert_event(a, rules[a.rule_id]) for a in alerts], at))
+    record_events([_alert_event(a, rules[a.rule_id]) for a in alerts], at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
 
 

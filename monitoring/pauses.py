@@ -13,6 +13,7 @@ from monitoring.models import PauseReason, Rule, RuleStatus, lock_rule, locked_r
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
 from verification.checks.packages import package_of
 from verification.db.ids import uuid7
+from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -26,7 +27,6 @@ from workspaces.member_messages import to_members
 from workspaces.models import Client, Environment, MemberMessage, Workspace
 
 # A path, because `runs` imports this module.
-LAUNCH_JOB = "monitoring.runs.launch_due_runs"
 SUBJECT_ACTOR = "subject"
 # Reasons that a resume checks again, because they may still hold.
 RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
@@ -210,7 +210,7 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
         ]
     )
     # Not `ensure_job_by`: a job that waits already may run before the commit.
-    schedule_job(LAUNCH_JOB, at=rule.next_run_at)
+    schedule_job(JobName.LAUNCH_DUE_RUNS, at=rule.next_run_at)
 
 
 def _require_resolved(rule: Rule, definitions: Catalogue) -> None:

@@ -22,10 +22,10 @@ from django.db import connection, transaction
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
 from verification.jobs.claims import claim_sql, column_list, together_or_alone
+from verification.jobs.names import JobName
 from verification.jobs.queue import ensure_job_by
 from verification.values.clock import now
 from webhooks import health
-from webhooks.configuration import SEND_DUE
 from webhooks.models import Attempt, Configuration, DeliveryStatus, Event
 from webhooks.sender import Answer
 
@@ -226,7 +226,7 @@ def schedule_next_run() -> None:
     with connection.cursor() as cursor:
         cursor.execute(NEXT_DUE)
         due = cursor.fetchone()[0]
-    ensure_job_by(SEND_DUE, due)
+    ensure_job_by(JobName.SEND_DELIVERIES, due)
 
 
 def record_attempts(ended: Sequence[EndedAttempt]) -> None:

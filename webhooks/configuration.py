@@ -10,12 +10,12 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from verification.db import breaker
+from verification.jobs.names import JobName
 from verification.jobs.queue import schedule_job
 from verification.values.clock import now
 from webhooks.models import Configuration, DeliveryStatus
 
 # A path, because this module is below `delivery`, which loads the HTTP client.
-SEND_DUE = "webhooks.delivery.send_due_deliveries"
 # For this long the previous secret signs together with the new one.
 SECRET_OVERLAP = timedelta(hours=24)
 HEALTHY_STATE: dict[str, Any] = {
@@ -63,7 +63,7 @@ def configure(
         setattr(configuration, name, value)
     configuration.save()
     if enabled:
-        schedule_job(SEND_DUE)
+        schedule_job(JobName.SEND_DELIVERIES)
     return configuration, found is None
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
-from verification.db.bulk_insert import Rows
+from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
 from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job, notify_on_commit
@@ -63,7 +63,13 @@ def event_rows(events: Iterable[NewEvent], at: datetime) -> Rows:
         }
         for event in events
     ]
-    return Rows(Event, rows, then=notify_on_commit)
+    return Rows(Event, rows)
+
+
+def record_events(events: Iterable[NewEvent], at: datetime) -> None:
+    """Record events in the caller's transaction, and wake the clusters after it."""
+    insert(event_rows(events, at))
+    notify_on_commit()
 
 
 RETENTION = timedelta(days=30)

@@ -10,9 +10,10 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from verification.db.bulk_insert import insert
-from verification.jobs.queue import schedule_job
+from verification.jobs.names import JobName
+from verification.jobs.queue import notify_on_commit, schedule_job
 from verification.values.clock import now
-from webhooks.configuration import SEND_DUE, get_configuration
+from webhooks.configuration import get_configuration
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Configuration, Delivery, DeliveryStatus, Event
 from workspaces import rate_limits
@@ -56,7 +57,7 @@ def redeliver(workspace_id: UUID, environment: str, event_id: UUID) -> Delivery:
     at = now()
     if delivery.leased_until is None or delivery.leased_until <= at:
         deliveries.filter(pk=event_id).update(**_restarted_schedule(configuration, at))
-        schedule_job(SEND_DUE)
+        schedule_job(JobName.SEND_DELIVERIES)
         delivery.refresh_from_db()
     return delivery
 
@@ -100,7 +101,7 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
         created_at__gte=since,
     ).update(**_restarted_schedule(configuration, now()))
     if count:
-        schedule_job(SEND_DUE)
+        schedule_job(JobName.SEND_DELIVERIES)
     return count
 
 
@@ -125,6 +126,7 @@ def _record_test(workspace_id: UUID, environment: str) -> Delivery:
     _get_enabled_configuration(workspace_id, environment)
     rows = event_rows([_test_event(workspace_id, environment)], now())
     insert(rows)
+    notify_on_commit()
     return Delivery.objects.get(pk=rows.records[0]["id"])
 
 

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from verification.db.encryption import keyed_hash
+from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
@@ -27,7 +28,6 @@ from verification.values.local_time import utc_text
 from verification.values.public_text import find_text_fault
 from workspaces.models import Invitation, Member, Role, Workspace
 
-RELEASE_CASES = "verification.decisions.cases.release_cases"
 INVITATION_LIFETIME = timedelta(days=7)
 # An invitation brings a message to any address, so a day has few of them.
 INVITATIONS_PER_DAY, ONE_DAY = 50, timedelta(days=1)
@@ -256,7 +256,7 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
         _require_another_owner(member)
     member.role = role
     member.save(update_fields=["role"])
-    schedule_job(RELEASE_CASES, member.pk)
+    schedule_job(JobName.RELEASE_CASES, member.pk)
 
 
 @transaction.atomic

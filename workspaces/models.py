@@ -17,6 +17,7 @@ from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import time_of_id, uuid7
+from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.values import clock
 from verification.values.formats import one_line
@@ -250,9 +251,9 @@ class Workspace(models.Model):
     def resume(self) -> bool:
         """Accept its keys and run its jobs. Returns False if it is not suspended."""
         # Paths and not functions, because these modules import this one.
-        schedule_job("webhooks.delivery.send_due_deliveries")
-        schedule_job("verification.notifications.delivery.send_due_notifications")
-        schedule_job("monitoring.runs.release_rules", self.pk)
+        schedule_job(JobName.SEND_DELIVERIES)
+        schedule_job(JobName.SEND_NOTIFICATIONS)
+        schedule_job(JobName.RELEASE_RULES, self.pk)
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 
     def _set_suspension(self, suspended: bool, **changes: object) -> bool:

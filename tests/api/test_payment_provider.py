@@ -32,10 +32,11 @@ from tests.world.payments import taker as taker
 from tests.world.refunds import create_refund
 from tests.world.refunds import send_waiting_refunds as send_refunds_now
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.jobs.queue import schedule_job
 from verification.payments import provider_events
 from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
-from verification.payments.refunds import POLL_JOB, send_refunds
+from verification.payments.refunds import send_refunds
 from verification.payments.settlement import poll_due_checkouts
 
 UNKNOWN_ID = "019aa000-0000-7000-8000-000000000000"
@@ -248,8 +249,8 @@ def test_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
 
 def test_each_event_causes_a_poll_of_its_own(taker: CheckoutServer, live_api: Api):
     create_checkout_paid_at_provider(taker, live_api)
-    looks = Job.objects.filter(function=POLL_JOB)
-    schedule_job(POLL_JOB)
+    looks = Job.objects.filter(function=JobName.POLL_DUE_CHECKOUTS)
+    schedule_job(JobName.POLL_DUE_CHECKOUTS)
     before = looks.count()
 
     send_event(taker)

@@ -13,7 +13,6 @@ from tests.world.clients import Api, person
 from verification.checks import engine
 from verification.checks.due_checks import (
     MAX_SMALL_REQUEST,
-    RUN_DUE,
     TURN_INTERVAL,
     assign_turns,
     claim,
@@ -22,6 +21,7 @@ from verification.checks.due_checks import (
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 
 pytestmark = pytest.mark.django_db
 SECOND = timedelta(seconds=1)
@@ -34,7 +34,7 @@ def one_check(api):
 
 
 def wake_ups():
-    jobs = Job.objects.filter(function=RUN_DUE).order_by("due_at")
+    jobs = Job.objects.filter(function=JobName.RUN_DUE_CHECKS).order_by("due_at")
     return list(jobs.values_list("due_at", flat=True))
 
 
@@ -171,7 +171,9 @@ def test_other_jobs_do_not_replace_the_next_run(api, one_check, useless):
     api.work()
 
     at = only_result().next_attempt_at
-    assert Job.objects.filter(function=RUN_DUE, due_at=at, claimed_by="").exists()
+    assert Job.objects.filter(
+        function=JobName.RUN_DUE_CHECKS, due_at=at, claimed_by=""
+    ).exists()
 
 
 def test_run_schedules_no_job_when_no_check_waits(api):

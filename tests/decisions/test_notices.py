@@ -27,7 +27,6 @@ from tests.world.notices import (
 )
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
-from verification.checks.results import REVIEW_DECISIONS
 from verification.decisions import decide as verbs
 from verification.decisions import notices
 from verification.decisions.decide import (
@@ -51,6 +50,7 @@ from verification.decisions.notices import (
     record_outcomes,
 )
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Kind, Notification
 from verification.notifications.recipients import block
@@ -425,7 +425,7 @@ def test_retry_that_completes_checks_ends_a_waiting_decline(
 
     assert Decision.objects.get().state == "WITHDRAWN"
     assert Case.objects.get().cause == "CHANGED"
-    assert Job.objects.get(function=REVIEW_DECISIONS).arguments == [report_id]
+    assert Job.objects.get(function=JobName.REVIEW_DECISIONS).arguments == [report_id]
 
 
 def test_retry_that_fails_again_leaves_a_waiting_decline(api: Api, officer: Officer):

@@ -28,7 +28,6 @@ from tests.world.rules import create_rule, run_rules
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
-from verification.checks.results import OPEN_CASES
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent
 from verification.decisions.case_list import Holder, QueueFilters, Wait, list_cases
@@ -42,6 +41,7 @@ from verification.decisions.cases import (
 from verification.decisions.decide import withdraw
 from verification.decisions.models import Case, CaseCause, CaseNote, Decision
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.privacy import corrections
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
@@ -90,13 +90,13 @@ def test_workspace_without_a_service_level_pays_nothing_for_the_queue(api: Api):
     statements("11111111")
     before = statements("22222222")
     assert not any("case" in sql for sql in before if "decisions_" in sql)
-    assert not Job.objects.filter(function=OPEN_CASES).exists()
+    assert not Job.objects.filter(function=JobName.OPEN_CASES).exists()
 
     set_service_level(api)
     after = statements("33333333")
 
     # The job goes with the events, in one statement.
-    assert Job.objects.filter(function=OPEN_CASES).exists()
+    assert Job.objects.filter(function=JobName.OPEN_CASES).exists()
     assert len(after) <= len(before) + 1, "more than the NOTIFY of the job"
 
 

@@ -23,6 +23,7 @@ from verification.digests import messages
 from verification.jobs import queue
 from verification.jobs.clock_steps import BOUNDS, MARGIN_SECONDS, mend_due_times
 from verification.jobs.models import Heartbeat, Job
+from verification.jobs.names import JobName
 from verification.notifications import delivery
 from verification.notifications.models import Notification
 from verification.payments import refunds, settlement
@@ -46,7 +47,7 @@ def beat() -> list[Job]:
     """Beat once; return the jobs that mend the due times."""
     with connection.cursor() as cursor:
         queue.write_heartbeat(cursor)
-    return list(Job.objects.filter(function=queue.MEND_DUE_TIMES))
+    return list(Job.objects.filter(function=JobName.MEND_DUE_TIMES))
 
 
 def mend() -> None:
@@ -121,7 +122,7 @@ def test_retry_after_the_step_keeps_its_time(api: Api):
         pass
     mend()
     (second,) = Job.objects.filter(
-        function=queue.MEND_DUE_TIMES, arguments__1=queue.MENDING_RUNS - 1
+        function=JobName.MEND_DUE_TIMES, arguments__1=queue.MENDING_RUNS - 1
     )
     assert 4 < seconds_ahead(second.due_at) < 6
     api.create(person())

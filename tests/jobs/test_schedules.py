@@ -1,7 +1,9 @@
+import re
 import threading
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
@@ -9,6 +11,7 @@ from django_q.models import Failure, Schedule
 from django_q.scheduler import scheduler
 
 from verification.jobs.models import Heartbeat, Job
+from verification.jobs.names import JobName
 from verification.jobs.queue import is_job
 from verification.jobs.schedules import FAILURE_RETENTION, SCHEDULES, purge_failures
 
@@ -31,9 +34,22 @@ def test_setup_deletes_removed_schedules(db):
     assert {s.func for s in Schedule.objects.all()} == set(SCHEDULES)
 
 
-@pytest.mark.parametrize("function", SCHEDULES)
-def test_scheduled_function_is_a_job(function):
-    assert is_job(function)
+@pytest.mark.parametrize("name", JobName)
+def test_name_stands_for_a_job(name):
+    assert is_job(name)
+
+
+def test_every_job_has_a_name():
+    paths = set()
+    for package in settings.JOB_PACKAGES - {"tests"}:
+        for file in (settings.BASE_DIR / package).rglob("*.py"):
+            module = ".".join(file.relative_to(settings.BASE_DIR).with_suffix("").parts)
+            found = re.findall(
+                r"^@job\n(?:@.*\n)*def (\w+)", file.read_text(), re.MULTILINE
+            )
+            paths |= {f"{module}.{function}" for function in found}
+
+    assert paths == set(JobName)
 
 
 @pytest.mark.django_db(transaction=True)

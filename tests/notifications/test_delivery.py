@@ -15,6 +15,7 @@ from tests.world.logs import LogLines
 from tests.world.threads import run_at_once
 from verification.db.bulk_insert import insert
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.notifications import delivery
 from verification.notifications.delivery import (
     MAX_ATTEMPTS,
@@ -25,7 +26,6 @@ from verification.notifications.delivery import (
 )
 from verification.notifications.models import Notification, Outcome
 from verification.notifications.outbox import (
-    SEND_DUE,
     NotResendable,
     cancel,
     notification_rows,
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.django_db
 
 
 def jobs() -> Any:
-    return Job.objects.filter(function=SEND_DUE)
+    return Job.objects.filter(function=JobName.SEND_NOTIFICATIONS)
 
 
 def test_message_is_sent_once(mail_server: MailServer):

@@ -26,12 +26,12 @@ from tests.world.refunds import GRACE, create_refund
 from tests.world.refunds import send_waiting_refunds as send_refunds
 from tests.world.staff import superuser as superuser
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.disputes import record_disputes
 from verification.payments.models import Checkout, Dispute, Refund
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refunds import (
-    POLL_JOB,
     NotRefundable,
     record_refund_elsewhere,
     resolve_review_flags,
@@ -198,11 +198,13 @@ def test_dispute_holds_the_money_of_a_refund_that_fails(
 ):
     before = live_api.account.balance
     checkout = dispute_during_refund(taker, live_api, how)
-    Job.objects.filter(function=POLL_JOB).delete()
+    Job.objects.filter(function=JobName.POLL_DUE_CHECKOUTS).delete()
 
     send_refunds()
 
-    assert Job.objects.filter(function=POLL_JOB, due_at__lte=now()).exists()
+    assert Job.objects.filter(
+        function=JobName.POLL_DUE_CHECKOUTS, due_at__lte=now()
+    ).exists()
     poll_due_checkouts()
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.disputed, checkout.refundable) == (0, 500, 0)

@@ -25,6 +25,7 @@ from tests.world.payments import (
 )
 from tests.world.refunds import paystack_api as paystack_api
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.payments import settlement
 from verification.payments.checkouts import (
     CheckoutNotOpened,
@@ -32,7 +33,6 @@ from verification.payments.checkouts import (
     open_checkout,
 )
 from verification.payments.models import Checkout, Payment, SandboxCheckout
-from verification.payments.refunds import POLL_JOB
 from verification.payments.registry import _live, provider_named
 from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import (
@@ -271,7 +271,10 @@ def test_job_waits_for_the_next_poll(api: Api):
 
     poll_due_checkouts()
 
-    assert Job.objects.get(function=POLL_JOB).due_at == checkout.next_poll_at
+    assert (
+        Job.objects.get(function=JobName.POLL_DUE_CHECKOUTS).due_at
+        == checkout.next_poll_at
+    )
 
 
 def test_poll_finds_a_checkout_whose_answer_was_lost(
@@ -383,7 +386,9 @@ def test_return_during_a_poll_causes_another_poll(api: Api, monkeypatch: Any):
         assert (checkout.status, looks(checkout)) == ("OPEN", 0)
         assert checkout.polled_at is not None
         due = checkout.polled_at + MIN_POLL_INTERVAL
-        assert Job.objects.filter(function=POLL_JOB, due_at__lte=due).exists()
+        assert Job.objects.filter(
+            function=JobName.POLL_DUE_CHECKOUTS, due_at__lte=due
+        ).exists()
         clock.shift(MIN_POLL_INTERVAL)
         assert looks(checkout) == 1
 

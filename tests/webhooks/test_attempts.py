@@ -15,11 +15,11 @@ from tests.world.deliveries import (
 )
 from tests.world.receiver import Receiver, Script
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from webhooks.attempts import (
     MAX_CLAIMED,
     MAX_CONCURRENT_REQUESTS,
     RETRY_DELAYS,
-    SEND_DUE,
     ClaimShares,
     claim,
     next_retry_delay,
@@ -109,7 +109,9 @@ def test_delivery_of_a_dead_sender_is_due_when_its_lease_ends(
     Job.objects.all().delete()  # it runs now
     send_due_deliveries()
     assert receiver.received == []
-    assert Job.objects.filter(function=SEND_DUE, due_at__gt=now()).exists()
+    assert Job.objects.filter(
+        function=JobName.SEND_DELIVERIES, due_at__gt=now()
+    ).exists()
     let_time_pass()
     send_due_deliveries()
     assert delivery_statuses() == {"DELIVERED": 1}

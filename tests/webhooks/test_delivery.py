@@ -20,8 +20,9 @@ from tests.world.deliveries import (
 from tests.world.receiver import Receiver, Script
 from verification.db.encryption import _cipher
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from webhooks import attempts, delivery
-from webhooks.attempts import MAX_CONCURRENT_REQUESTS, SEND_DUE, claim, record_attempts
+from webhooks.attempts import MAX_CONCURRENT_REQUESTS, claim, record_attempts
 from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from webhooks.sender import Sender, signing_key
@@ -69,7 +70,7 @@ def test_event_that_is_not_enabled_is_not_delivered(workspace: Workspace):
     Job.objects.all().delete()
     record_events(workspace, name=Event.Name.REPORT_CREATED)
     assert delivery_statuses() == {}
-    assert not Job.objects.filter(function=SEND_DUE).exists()
+    assert not Job.objects.filter(function=JobName.SEND_DELIVERIES).exists()
 
 
 def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
@@ -130,7 +131,7 @@ def test_failed_delivery_is_retried_after_5_seconds(
     delivery = get_delivery(status="RETRYING", status_code=500, failures=1)
     wait = delivery.next_attempt_at - now()
     assert timedelta(seconds=3) < wait < timedelta(seconds=6.1)
-    (job,) = Job.objects.filter(function=SEND_DUE, due_at__gt=now())
+    (job,) = Job.objects.filter(function=JobName.SEND_DELIVERIES, due_at__gt=now())
     assert abs(job.due_at - delivery.next_attempt_at) < timedelta(seconds=0.1)
 
 
@@ -246,7 +247,7 @@ def test_events_of_a_suspended_workspace_wait_until_it_is_resumed(
     assert delivery_statuses() == {"PENDING": 1}
     assert not Job.objects.exists()
     workspace.resume()
-    assert Job.objects.filter(function=SEND_DUE).exists()
+    assert Job.objects.filter(function=JobName.SEND_DELIVERIES).exists()
     send_due_deliveries()
     assert delivery_statuses() == {"DELIVERED": 1}
 

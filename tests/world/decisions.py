@@ -8,12 +8,12 @@ from tests.world.clients import Api, person
 from tests.world.members import create_member
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
-from verification.checks.results import OPEN_CASES
 from verification.decisions import cases
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, NewDecision
 from verification.decisions.models import Case, CaseNote, Decision, SecondMemberRule
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from workspaces.models import Client, Member, Scope, Workspace
 
 # Its last digit gives an adverse result with the score 90 (deceased).
@@ -92,7 +92,7 @@ class Officer:
 
 def open_new_cases() -> None:
     """Run the jobs that put ended reports into the queue."""
-    for row in Job.objects.filter(function=OPEN_CASES):
+    for row in Job.objects.filter(function=JobName.OPEN_CASES):
         cases.open_cases(*row.arguments)
 
 

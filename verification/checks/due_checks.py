@@ -24,6 +24,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.db.bulk_insert import Rows
 from verification.db.ids import first_id_at
 from verification.jobs.claims import claim_sql
+from verification.jobs.names import JobName
 from verification.jobs.queue import ensure_job_by, job_row, schedule_job
 from verification.providers.base import ConsentEvidence, PendingInquiry
 from verification.reports.models import Report
@@ -33,7 +34,6 @@ from verification.values.clock import now
 GAVE_UP = "ENGINE_GAVE_UP"
 # No report waits longer for a person.
 OLDEST_GIVEN_UP = timedelta(days=90)
-RUN_DUE = "verification.checks.engine.run_due_checks"
 # A request with at most this many checks is small.
 MAX_SMALL_REQUEST = 50
 # Each account's share while several accounts wait: 200 checks a second.
@@ -76,12 +76,12 @@ CLAIM_DUE, CLAIM_QUEUED = (
 
 def wake_up(at: datetime | None = None) -> None:
     """Run due checks after the caller's transaction commits, or at this time."""
-    schedule_job(RUN_DUE, at=at)
+    schedule_job(JobName.RUN_DUE_CHECKS, at=at)
 
 
 def wake_up_row(at: datetime) -> Rows:
     """Like `wake_up`, as a row that the caller inserts together with its own."""
-    return job_row(RUN_DUE, at=at)
+    return job_row(JobName.RUN_DUE_CHECKS, at=at)
 
 
 def schedule_checks(report: Report, at: datetime) -> None:
@@ -224,7 +224,7 @@ def schedule_next_run() -> None:
     Every run ends with this. The checks that are left wait for their source or for the
     lease of a worker that may have died. A run that dies before this call runs again.
     """
-    ensure_job_by(RUN_DUE, _next_due_at())
+    ensure_job_by(JobName.RUN_DUE_CHECKS, _next_due_at())
 
 
 def _next_due_at() -> datetime | None:

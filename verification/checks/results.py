@@ -22,7 +22,8 @@ from verification.consents.models import ConsentStatus
 from verification.db.base import reconnect
 from verification.db.bulk_insert import Rows, insert
 from verification.jobs.claims import together_or_alone
-from verification.jobs.queue import job_row
+from verification.jobs.names import JobName
+from verification.jobs.queue import job_row, notify_on_commit, schedule_job
 from verification.providers.base import Finding
 from verification.reports.models import PaymentMode, Report, ReportStatus, RiskLevel
 from verification.reports.status import Transition, apply_transitions, locked_reports
@@ -89,10 +90,6 @@ EndedCheck = tuple[Claim, Outcome]
 Definitions = Mapping[Any, CheckDefinition]
 ENGINE = "engine"
 CHECK_ENDED = "check ended"
-COMPARE = "monitoring.alerts.compare_runs"
-OPEN_CASES = "verification.decisions.cases.open_cases"
-REVIEW_DECISIONS = "verification.decisions.decide.review_decisions"
-RERUN_ENDED = "verification.privacy.corrections.notify_reviewers"
 MAX_DURATION_MS = 2**31 - 1
 # After this the leases of the checks end, and other workers claim them.
 RECONNECT_SECONDS = 45
@@ -191,7 +188,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
         c.result_id for c, o in recorded if c.is_rerun and not isinstance(o, Retry)
     ]
     if ended_reruns:
-        insert(job_row(RERUN_ENDED, *ended_reruns, at=at))
+        schedule_job(JobName.NOTIFY_REVIEWERS, *ended_reruns)
     final = [(c, o) for c, o in recorded if c.report.pk in reports and not c.is_rerun]
     if not final:
         return
@@ -207,6 +204,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
         *_comparisons(summaries.values(), at),
         *_cases(summaries.values(), at),
     )
+    notify_on_commit()
     move_balances(movements)
 
 
@@ -352,7 +350,7 @@ def _accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
 def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
     """Return a job that compares the monitoring runs that have just ended."""
     runs = [s.report.pk for s in summaries if s.event and s.report.monitoring_id]
-    return [job_row(COMPARE, *runs, at=at)] if runs else []
+    return [job_row(JobName.COMPARE_RUNS, *runs, at=at)] if runs else []
 
 
 def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
@@ -370,7 +368,7 @@ def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
         and s.report.monitoring_id is None
         and s.report.workspace.decision_hours is not None
     ]
-    jobs = {REVIEW_DECISIONS: again, OPEN_CASES: ended}
+    jobs = {JobName.REVIEW_DECISIONS: again, JobName.OPEN_CASES: ended}
     return [job_row(name, *pks, at=at) for name, pks in jobs.items() if pks]
 
 

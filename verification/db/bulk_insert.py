@@ -11,7 +11,7 @@ reports.
     )
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter, itemgetter
@@ -41,8 +41,6 @@ class Rows:
 
     model: type[models.Model]
     records: Sequence[Any]
-    # Called after the insert; once, even if several tables name the same function.
-    then: Callable[[], object] | None = None
 
     def read(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Return the names of the attributes to insert, and each record's values."""
@@ -70,7 +68,6 @@ def insert(*tables: Rows) -> None:
     else:
         for rows in filled:
             _copy(rows)
-    _run_callbacks(filled)
 
 
 def insert_and_update(*tables: Rows, last: Update | None) -> None:
@@ -78,14 +75,7 @@ def insert_and_update(*tables: Rows, last: Update | None) -> None:
 
     PostgreSQL runs `last` after the inserts, so that its locks are held only briefly.
     """
-    filled = [rows for rows in tables if rows.records]
-    _insert_together(filled, last)
-    _run_callbacks(filled)
-
-
-def _run_callbacks(tables: Sequence[Rows]) -> None:
-    for call in dict.fromkeys(rows.then for rows in tables if rows.then):
-        call()
+    _insert_together([rows for rows in tables if rows.records], last)
 
 
 def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None:

@@ -34,7 +34,6 @@ from django.db.models import Max
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.checks.events import decision_event
-from verification.db.bulk_insert import insert
 from verification.decisions import notices
 from verification.decisions.cases import (
     close_after_proposal,
@@ -68,7 +67,7 @@ from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import lock_report, locked_reports, record_note
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from webhooks.events import event_rows
+from webhooks.events import record_events
 from workspaces.members import Permission, lock_member
 from workspaces.models import ApiKey, Client, Member
 
@@ -635,7 +634,7 @@ def _record_decision(
     _record_proposal(report, "decided", actor, at)
     stack = list(report.results.values_list("name", "status", "id"))
     event = decision_event(report, stack, decision_members(decision))
-    insert(event_rows([event], at))
+    record_events([event], at)
     if decision.status == DecisionStatus.REVIEW:
         open_case(report, CaseCause.REVIEW)
     else:

@@ -50,6 +50,7 @@ from verification.decisions.models import (
     notice_rule_of,
 )
 from verification.jobs.claims import sweep
+from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import (
     BILINGUAL,
@@ -71,7 +72,6 @@ from workspaces.members import Permission, require_present
 from workspaces.models import Client, Environment, Member
 
 # A path, because the register of requests lies above this package.
-ANSWER_REVIEWS = "verification.privacy.reviews.answer_reviews"
 MAX_ROUNDS = 10
 MAX_NAME_LENGTH = 100
 FRIDAY = 4
@@ -247,7 +247,7 @@ def end_reviews(report: Report, at: datetime) -> None:
         report=report, review_asked_at__isnull=False, reviewed_at=None
     )
     if asked.update(reviewed_at=at):
-        schedule_job(ANSWER_REVIEWS, report.pk)
+        schedule_job(JobName.ANSWER_REVIEWS, report.pk)
 
 
 @transaction.atomic

@@ -23,7 +23,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection
 from django.db.models import Model, QuerySet
 
-from verification.jobs.queue import JobOrPath, beat, ensure_job_by
+from verification.jobs.queue import JobOrName, beat, ensure_job_by
 
 logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Model)
@@ -84,7 +84,7 @@ def column_list(model: type[Model], alias: str) -> str:
     return ", ".join(f"{alias}.{quote(str(field.column))}" for field in fields)
 
 
-def schedule_next_run(job: JobOrPath, waiting: QuerySet[M], column: str) -> None:
+def schedule_next_run(job: JobOrName, waiting: QuerySet[M], column: str) -> None:
     """Run the job again when the next of the waiting rows is due.
 
     Every run of the job ends with this. A row that is left waits for its time, or for

@@ -14,7 +14,8 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import connection
 
-from verification.jobs.queue import MEND_DUE_TIMES, MENDING_RUNS, job, schedule_job
+from verification.jobs.names import JobName
+from verification.jobs.queue import MENDING_RUNS, job, schedule_job
 
 PAUSE = timedelta(seconds=5)
 # A process writes a time of before the step, or one that is later by a lease.
@@ -23,7 +24,10 @@ MARGIN_SECONDS = 120
 # Table -> the column that says when a row is due, and the condition of rows that do not
 # wait
 DUE_TIMES = {
-    "jobs_job": ("due_at", f"claimed_by <> '' OR function = '{MEND_DUE_TIMES}'"),
+    "jobs_job": (
+        "due_at",
+        f"claimed_by <> '' OR function = '{JobName.MEND_DUE_TIMES}'",
+    ),
     "checks_checkresult": ("next_attempt_at", "claims > 0"),
     "webhooks_delivery": ("next_attempt_at", "leased_until IS NOT NULL"),
     "notifications_notification": ("next_attempt_at", "leased_until IS NOT NULL"),

@@ -31,12 +31,13 @@ from django.db.models.functions import Now
 
 from verification.db.bulk_insert import Rows
 from verification.jobs.models import Heartbeat, Job
+from verification.jobs.names import JobName
 from verification.jobs.processes import SharedFlag
 from verification.values import clock
 from verification.values.clock import now
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-JobOrPath = Callable[..., Any] | str
+JobOrName = Callable[..., Any] | JobName
 # The dotted paths of all jobs whose modules are loaded.
 _JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
@@ -78,7 +79,6 @@ WHERE beat_at > statement_timestamp()
 """
 # A clock that was set back by less is not noticed in the times that work waits.
 LEAST_STEP_SECONDS = 5
-MEND_DUE_TIMES = "verification.jobs.clock_steps.mend_due_times"
 # One every five seconds, for longer than a process takes to read the clock again.
 MENDING_RUNS = 5
 
@@ -99,24 +99,24 @@ def job(function: Function) -> Function:
 
 
 def schedule_job(
-    function: JobOrPath, *ids: str | int | UUID, at: datetime | None = None
+    function: JobOrName, *ids: str | int | UUID, at: datetime | None = None
 ) -> None:
     """Run a job soon after the current transaction commits.
 
     If `at` is given, the job runs at that time or up to a second later. Callers in a
-    lower layer, which cannot import the function, pass its dotted path.
+    lower layer, which cannot import the function, pass its name.
     """
     enqueue(function, _arguments(ids), at=at)
 
 
-def job_row(function: JobOrPath, *ids: str | int | UUID, at: datetime) -> Rows:
-    """Like `schedule_job`, as a row that the caller inserts together with its own."""
+def job_row(function: JobOrName, *ids: str | int | UUID, at: datetime) -> Rows:
+    """Like `schedule_job`, as a row for a caller who also calls `notify_on_commit`."""
     row = {
         "function": _require_job(function),
         "arguments": _arguments(ids),
         "due_at": at,
     }
-    return Rows(Job, [row], then=notify_on_commit)
+    return Rows(Job, [row])
 
 
 def _arguments(ids: Sequence[str | int | UUID]) -> list[str | int]:
@@ -143,7 +143,7 @@ def is_job(path: str) -> bool:
 
 
 def enqueue(
-    function: JobOrPath, arguments: Sequence[str | int], *, at: datetime | None = None
+    function: JobOrName, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
     return store_job(_require_job(function), arguments, at=at)
 
@@ -159,7 +159,7 @@ def store_job(
     return job_id
 
 
-def ensure_job_by(function: JobOrPath, due: datetime | None) -> None:
+def ensure_job_by(function: JobOrName, due: datetime | None) -> None:
     """Run a job without ids by this time, unless it will run by then anyway.
 
     A job calls this at its end for the work that is left. It does nothing if
@@ -187,7 +187,7 @@ def notify_on_commit() -> None:
         transaction.on_commit(_notify_clusters, robust=True)
 
 
-def _require_job(function: JobOrPath) -> str:
+def _require_job(function: JobOrName) -> str:
     path = function if isinstance(function, str) else _path(function)
     if not is_job(path):
         raise ValueError(f"{path} is not a function with @job in one of our apps")
@@ -280,7 +280,7 @@ def write_heartbeat(cursor: Any) -> None:
         logger.warning("the database's clock was set back by %.0f s", step)
         cursor.execute(END_FUTURE_BEATS)
         arguments = json.dumps([ceil(step), MENDING_RUNS])
-        cursor.execute(ENQUEUE, [MEND_DUE_TIMES, arguments, None])
+        cursor.execute(ENQUEUE, [JobName.MEND_DUE_TIMES, arguments, None])
 
 
 def count_working_clusters() -> int:

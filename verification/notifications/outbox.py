@@ -22,6 +22,7 @@ from django.utils.translation import get_language
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import execute_in_batches
+from verification.jobs.names import JobName
 from verification.jobs.queue import job, job_row, schedule_job
 from verification.notifications.mailbox import delete_emails_before
 from verification.notifications.models import (
@@ -39,7 +40,6 @@ from verification.notifications.sms import sms_is_configured
 from verification.values.clock import now
 
 # A path, because `delivery` imports this module.
-SEND_DUE = "verification.notifications.delivery.send_due_notifications"
 
 
 class NotResendable(Exception):
@@ -115,7 +115,7 @@ def is_sendable(message: OutgoingMessage) -> bool:
 
 
 def wake_up_row(at: datetime) -> Rows:
-    return job_row(SEND_DUE, at=at)
+    return job_row(JobName.SEND_NOTIFICATIONS, at=at)
 
 
 @transaction.atomic
@@ -130,7 +130,7 @@ def notify(*outgoing: OutgoingMessage) -> None:
     Notification.objects.bulk_create(
         [Notification(**row) for row in rows], ignore_conflicts=True
     )
-    schedule_job(SEND_DUE)
+    schedule_job(JobName.SEND_NOTIFICATIONS)
 
 
 def notify_account_holder(kind: Kind, email: str, **context: str) -> None:
@@ -198,7 +198,7 @@ def send_again(notification: Notification) -> None:
     )
     if not restarted:
         raise NotResendable
-    schedule_job(SEND_DUE)
+    schedule_job(JobName.SEND_NOTIFICATIONS)
 
 
 RETENTION = timedelta(days=30)

@@ -31,6 +31,7 @@ from verification.backoffice.approvals import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
 from verification.jobs.claims import claim_due, schedule_next_run, sweep
+from verification.jobs.names import JobName
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.notifications.outbox import notify
 from verification.payments.alerts import (
@@ -83,7 +84,6 @@ REFUSED_CONSENTS = [
 # Staff's list of unfinished parts holds payments of this time.
 LISTED_FOR = timedelta(days=90)
 # A path, because the module of this job imports this one.
-POLL_JOB = "verification.payments.settlement.poll_due_checkouts"
 # A call to a provider ends well within this time.
 LEASE = timedelta(minutes=2)
 LONGEST_WAIT = timedelta(hours=6)
@@ -395,7 +395,7 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
         # The next poll lets the disputes hold the amount.
         Checkout.objects.filter(pk=checkout.pk).update(next_poll_at=refund.ended_at)
-        schedule_job(POLL_JOB)
+        schedule_job(JobName.POLL_DUE_CHECKOUTS)
     is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
     if (is_rejected_part and not checkout.review_flags) or (
         # An edit has replaced the payment, whose payer pays the whole amount again.

@@ -27,7 +27,6 @@ from django.db.models import Q
 
 from verification.checks.due_checks import schedule_checks
 from verification.checks.events import payment_event
-from verification.db.bulk_insert import insert
 from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job, schedule_job
 from verification.notifications.outbox import notify
@@ -70,7 +69,7 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.settings.providers import PAYMENT_GRACE_DAYS
 from verification.values.clock import now
-from webhooks.events import event_rows
+from webhooks.events import record_events
 from workspaces.ledger import Kind, Movement, record_movements
 from workspaces.models import Account
 
@@ -485,7 +484,7 @@ def _mark_paid(
         )
         schedule_checks(report, at)
     results = report.results.values_list("name", "status", "id")
-    insert(event_rows([payment_event(report, list(results), payment)], at))
+    record_events([payment_event(report, list(results), payment)], at)
     cancel_payment_requests(payment)
     notify(*payment_receipt(report, checkout))
 

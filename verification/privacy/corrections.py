@@ -36,7 +36,6 @@ from verification.checks.events import correction_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.results import refresh_score
 from verification.consents.subject_messages import messages_to
-from verification.db.bulk_insert import insert
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import take_back_outdated
 from verification.decisions.policies import schedule_policy
@@ -87,7 +86,7 @@ from verification.reports.status import (
 from verification.sources.calls import close_calls
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from webhooks.events import event_rows
+from webhooks.events import record_events
 from webhooks.models import Event
 from workspaces.models import Environment
 
@@ -636,7 +635,7 @@ def _record(
     Report.objects.filter(pk=report.pk).update(updated_at=at)
     stack = list(report.results.values_list("name", "status", "id"))
     members = correction_members(correction)
-    insert(event_rows([correction_event(name, report, stack, members)], at))
+    record_events([correction_event(name, report, stack, members)], at)
 
 
 def _receipt(report: Report, correction: Correction) -> list[OutgoingMessage]:

@@ -28,7 +28,6 @@ from monitoring.models import Rule, locked_rules
 from monitoring.pauses import stop_rules
 from verification.batches.models import delete_uploads_about
 from verification.checks.events import erased_event
-from verification.db.bulk_insert import insert
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.notifications.recipients import count_today
@@ -59,7 +58,7 @@ from verification.reports.cancel import end_report
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports, record_note
 from verification.values.clock import now
-from webhooks.events import event_rows
+from webhooks.events import record_events
 from workspaces.ledger import account_of
 from workspaces.models import Client
 
@@ -358,7 +357,7 @@ def _erase_batch(erasure: Erasure) -> int:
     # This transaction ends the batch, so each report has one event.
     origin = erasure.request.origin
     events = [erased_event(report, origin, erasure.pk, at) for report in reports]
-    insert(event_rows(events, at))
+    record_events(events, at)
     return len(ids)
 
 

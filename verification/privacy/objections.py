@@ -20,7 +20,6 @@ from monitoring.pauses import pause_for_objection, pause_for_withdrawal
 from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
 from verification.consents.subject_decisions import STOPPABLE_STATUSES
-from verification.db.bulk_insert import insert
 from verification.decisions.cases import close_cases
 from verification.decisions.decide import take_back_outdated
 from verification.privacy.erasure import ReportErased
@@ -37,7 +36,7 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
 from verification.reports.status import lock_orders, locked_reports, record_note
 from verification.values.clock import now
-from webhooks.events import event_rows
+from webhooks.events import record_events
 from webhooks.models import Event
 from workspaces.ledger import account_of
 from workspaces.models import Client
@@ -196,4 +195,4 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
             report.restricted_at = at
             take_back_outdated(report)
             record_note(report, NOTE, by, at)
-    insert(event_rows([restricted_event(one, origin, at) for one in reports], at))
+    record_events([restricted_event(one, origin, at) for one in reports], at)

@@ -21,7 +21,6 @@ from django.conf import settings
 from django.db import transaction
 
 from verification.checks.events import consent_status_of, reference_event
-from verification.db.bulk_insert import insert
 from verification.notifications.models import BILINGUAL, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.references.models import Reference, ReferenceStatus
@@ -35,7 +34,7 @@ from verification.references.requests import (
 from verification.reports.status import lock_with_report
 from verification.values.clock import now
 from verification.values.formats import one_line
-from webhooks.events import event_rows
+from webhooks.events import record_events
 
 FOLDER = Path(__file__).parent / "texts"
 VERSION = "referee-2026-11"
@@ -121,7 +120,7 @@ def submit(
         submitted_at=at,
         consent_status=consent_status_of(report),
     )
-    insert(event_rows([event], at))
+    record_events([event], at)
     return reference
 
 

@@ -28,7 +28,7 @@ from verification.reports.status import (
 )
 from verification.sources.calls import close_calls
 from verification.values.clock import now
-from webhooks.events import event_rows
+from webhooks.events import record_events
 from webhooks.models import Event
 from workspaces.ledger import Kind, account_of, entries, move_balances
 from workspaces.models import Client
@@ -103,7 +103,7 @@ def fail_report(
         list(stack),
         consent_status=consent_status_of(report),
     )
-    insert(event_rows([event], at))
+    record_events([event], at)
 
 
 def _cancel_payment(report: Report) -> None:

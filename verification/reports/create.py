@@ -22,6 +22,7 @@ from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_messages import consent_request
 from verification.db.bulk_insert import Row, Rows, insert, insert_and_update
 from verification.db.ids import uuid7
+from verification.jobs.queue import notify_on_commit
 from verification.notifications import outbox
 from verification.notifications.outbox import OutgoingMessage, notification_rows
 from verification.payments.models import Payment, PaymentStatus
@@ -139,6 +140,7 @@ def _create_one(client: Client, orders: Sequence[Order]) -> list[NewReport]:
         created = _gather_all(client, orders, batch, at)
         update = balance_update(batch.movements)
         insert_and_update(*batch.rows(at), last=update)
+        notify_on_commit()
     return created
 
 
@@ -157,6 +159,7 @@ def create_batches(
     insert(*batch.rows(at), *(also(created) if also else []))
     # Last, because other orders of these workspaces wait from here until the commit.
     move_balances(batch.movements)
+    notify_on_commit()
     return created
 
 

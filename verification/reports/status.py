@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 
 from verification.consents.models import Consent
 from verification.db.ids import uuid7
+from verification.jobs.names import JobName
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, StatusChange
@@ -38,7 +39,6 @@ ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 # The job decides about a report that ends, if the workspace has an active policy and a
 # check of the report was run. Runs of monitoring have alerts instead. Clusters are not
 # notified: they look for jobs once a second as well.
-APPLY_POLICY = "verification.decisions.policies.apply_policy"
 
 TRANSITION_SQL = f"""
 WITH move AS (
@@ -52,7 +52,7 @@ WITH move AS (
         r.monitoring_id
 ), policies AS (
     INSERT INTO jobs_job (function, arguments, due_at)
-    SELECT '{APPLY_POLICY}', jsonb_build_array(r.id), %s
+    SELECT '{JobName.APPLY_POLICY}', jsonb_build_array(r.id), %s
     FROM moved r JOIN decisions_policyversion p USING (workspace_id, environment)
     WHERE p.state = 'ACTIVE' AND r.completed_at IS NOT NULL AND r.status <> 'CANCELLED'
         AND r.monitoring_id IS NULL
