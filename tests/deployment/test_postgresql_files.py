@@ -49,7 +49,7 @@ def test_postgresql_knows_each_setting():
 
 
 def test_page_and_settings_count_the_same_connections():
-    page = (settings.BASE_DIR / "docs" / "operator" / "operations.md").read_text()
+    page = (settings.BASE_DIR / "docs" / "operator" / "machines.md").read_text()
     runbooks = (settings.BASE_DIR / "docs" / "operator" / "runbooks.md").read_text()
     machine = WEB_SERVERS * 2 * WEB_CONNECTIONS + 4 + JOB_CONNECTIONS
     limit = int(SET["max_connections"])

@@ -32,7 +32,7 @@ RULES: list[dict[str, Any]] = [
     for rule in group["rules"]
 ]
 RUNBOOKS = (ROOT / "docs" / "operator" / "runbooks.md").read_text()
-OPERATIONS = (ROOT / "docs" / "operator" / "operations.md").read_text()
+METRICS = (ROOT / "docs" / "operator" / "metrics.md").read_text()
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text())
 FIGURE = re.compile(r"\bverification_\w+")
 PARTS = ("Means", "People notice", "Look", "Do")
@@ -79,9 +79,7 @@ def test_dashboard_uses_figures_that_exist(printed: set[str]):
 
 
 def test_page_lists_all_figures(printed: set[str]):
-    table = OPERATIONS.split("All names begin with `verification_`:")[1].split("\n\n")[
-        1
-    ]
+    table = METRICS.split("All names begin with `verification_`:")[1].split("\n\n")[1]
     cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
     listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
 
@@ -106,7 +104,7 @@ def test_each_alert_leads_to_its_section_of_the_runbooks():
 def test_page_of_prometheus_has_the_sections_and_their_links(tmp_path: Path):
     if not shutil.which("pandoc"):
         pytest.skip("pandoc is not installed (Debian has it)")
-    text = OPERATIONS.split("### Runbooks at a click")[1]
+    text = METRICS.split("## Runbooks at a click")[1]
     script = text.split("```sh\n")[1].split("```")[0]
     install, *rest = script.replace("/etc/prometheus", str(tmp_path)).splitlines()
 
@@ -117,7 +115,7 @@ def test_page_of_prometheus_has_the_sections_and_their_links(tmp_path: Path):
     for rule in RULES:
         assert f'id="{rule["alert"].lower()}"' in page
     linked = set(re.findall(r'href="([\w-]+\.html)', page))
-    assert "operations.html" in linked
+    assert "metrics.html" in linked
     assert linked <= {file.name for file in (tmp_path / "user").iterdir()}
     assert '.md"' not in page
     assert ".md#" not in page

@@ -42,7 +42,7 @@ OTHER_KEY = (
 )
 MISSING_KEY = (
     "FIELD_KEYS lacks the key {}, which the values of the database need. Add it at the "
-    "end; docs/operator/operations.md says how to rotate the keys."
+    "end; docs/operator/access.md says how to rotate the keys."
 )
 WRONG_KEY = (
     "FIELD_KEYS has another key as {} than the one that the database was written with. "

@@ -53,8 +53,7 @@ WRONG_KEY = (
 class Command(BaseCommand):
     help = (
         "Hashes every keyed hash again with the keys that were added to LOOKUP_KEY, in "
-        "one transaction. Stop the service first; docs/operator/operations.md has the "
-        "steps."
+        "one transaction. Stop the service first; docs/operator/access.md says how."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,4 +1,4 @@
-"""The commands of `docs/operator/operations.md` about staff and the service's role."""
+"""The commands of `docs/operator/access.md` for staff and the service's role work."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from tests.configuration.test_refusals_to_start import database_url
 from tests.world import staff
 from verification.db import embedded
 
-PAGE = (settings.BASE_DIR / "docs" / "operator" / "operations.md").read_text()
+PAGE = (settings.BASE_DIR / "docs" / "operator" / "access.md").read_text()
 SHELL = re.compile(r'^verification shell -c "\n(.*?)"$', re.MULTILINE | re.DOTALL)
 REPLACE_ADDRESS, REMOVE_FACTOR = SHELL.findall(PAGE)
 
