@@ -1,11 +1,13 @@
 # Everything a person types. `make` alone lists it.
 
 # An interpreter of a supported version; PYTHON=... chooses another.
-PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(name) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && echo $(name))))
 BIN := .venv/bin
+# What running needs, and with the tools what testing needs as well.
 READY := .venv/installed
+TOOLS := .venv/tools-installed
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
 # Even where the environment says otherwise: each process would compile it all again.
@@ -20,14 +22,14 @@ run: $(READY) ## run the whole service here; Ctrl-C stops it
 	@DEBUG=True $(BIN)/python manage.py run
 
 # Most tests wait more than they compute: more workers than a small machine has cores.
-test: $(READY) ## run the tests
+test: $(TOOLS) ## run the tests
 	@$(BIN)/python -m pytest -m "not slow" -n 3
 
-test-slow: $(READY) ## run the long tests: in a browser, and of the running service
+test-slow: $(TOOLS) ## run the long tests: in a browser, and of the running service
 	@$(BIN)/python -m pytest -m slow -n 3
 
 check: export DEBUG = True
-check: $(READY) ## check style, types, import layers, migrations and the API schema
+check: $(TOOLS) ## check style, types, import layers, migrations and the API schema
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -42,27 +44,30 @@ check: $(READY) ## check style, types, import layers, migrations and the API sch
 release: check ## build the files of a release in dist
 	@deploy/build-release $(BIN)/python dist
 
-bench: $(READY) ## measure, and print how it compares with the floor
+bench: $(TOOLS) ## measure, and print how it compares with the floor
 	@$(BIN)/python -m benchmarks
 
-format: $(READY) ## put the code into shape
+format: $(TOOLS) ## put the code into shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-openapi: $(READY) ## write docs/openapi.yaml anew
+openapi: $(TOOLS) ## write docs/openapi.yaml anew
 	DEBUG=True $(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
-dump: $(READY) ## write the dump of this version that later versions are tested with
+dump: $(TOOLS) ## write the dump of this version that later versions are tested with
 	@$(BIN)/python -m pytest -q -n 0 tests/upgrades/dumps.py
 
 lock: ## choose versions anew (needs uv)
-	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements.lock
-	$(COMPILE) pyproject.toml --extra bucket --extra otel --extra redis -c requirements.lock -o deploy/requirements.lock
+	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra embedded -c requirements-dev.lock -o requirements.lock
+	$(COMPILE) pyproject.toml --extra bucket --extra otel --extra redis -c requirements-dev.lock -o deploy/requirements.lock
 	$(COMPILE) --group release -o deploy/release.lock
 
 $(READY): requirements.lock
-	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed))
+$(TOOLS): requirements-dev.lock
+$(READY) $(TOOLS):
+	$(if $(PYTHON),,$(error Python 3.11, 3.12, 3.13 or 3.14 is needed))
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Installing into .venv ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "Installing $< into .venv ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r $<
 	@touch $@

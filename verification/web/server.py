@@ -7,6 +7,7 @@ a killed one is replaced at once.
 
 import errno
 import logging
+import multiprocessing
 import os
 import socket
 import sys
@@ -67,6 +68,8 @@ class WebServer(MPServer):
 
 def main(gate: int | None = None) -> None:
     """Serve requests; with a `gate`, wait until that pipe's other end is closed."""
+    # Python 3.14 would start workers that share no memory and outlive this process.
+    multiprocessing.set_start_method("fork", force=True)
     bind_children_to_parent()
     clock.follow_database()
     name_sessions("web")
