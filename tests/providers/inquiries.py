@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from tests.checks.test_checks_page import flags_of
+from tests.checks.test_checks_page import FLAGS
 from verification.checks.catalogue import CATALOGUE
 from verification.providers.base import Finding, Inquiry, Provider
 
@@ -21,15 +21,15 @@ def inquiry(check: str, *, attempt: int = 1, **subject: Any) -> Inquiry:
 def ask(provider: Provider, asked: Inquiry) -> Finding:
     """Ask the provider, and check its finding against the check definition."""
     found = provider.ask(asked)
-    entry, flags = ENTRIES[asked.check], flags_of(ENTRIES[asked.check])
+    entry = ENTRIES[asked.check]
     assert list(found.details) == entry.output_fields
     omitted = provider.not_told.get(asked.check, ())
     assert [found.details[name] for name in omitted] == [None] * len(omitted)
     assert found.response_digest
     assert len(found.response_digest) == 64
     for flag in found.flags:
-        assert flag.severity == flags[flag.code][0]
-    scores = [flags[flag.code][1] for flag in found.flags]
+        assert flag.severity == FLAGS[flag.code][0]
+    scores = [FLAGS[flag.code][1] for flag in found.flags]
     if credit_score := found.details.get("creditScore"):
         scores.append(round(100 * (900 - credit_score) / 700))
     if found.score is not None:

@@ -201,7 +201,7 @@ def _warnings() -> Iterator[Warning]:
         yield _warning("W007", text, "docs/operator/providers.md configures one.")
     if not settings.PAYMENT_PROVIDERS:
         text = "No payment provider is configured: only workspaces can pay."
-        yield _warning("W008", text, "docs/client/payments.md says how to set one.")
+        yield _warning("W008", text, "docs/office/money.md says how to set one.")
     if bool(settings.AFRICASTALKING_USERNAME) != bool(settings.AFRICASTALKING_API_KEY):
         text = "One of AFRICASTALKING_USERNAME and AFRICASTALKING_API_KEY is not set."
         yield _warning("W015", text, "Set both, or no SMS is sent.")

@@ -26,7 +26,7 @@ from verification.providers.payment_provider import (
 )
 from workspaces.models import Environment
 
-HINT = "docs/client/payments.md says how to configure them."
+HINT = "docs/office/money.md says how to configure them."
 # The names that payers know. The sandbox's provider has none.
 LABELS = {"paystack": "Paystack", "stripe": "Stripe"}
 # The header with the signature of each provider's events.

@@ -26,7 +26,7 @@ Answers = Mapping[str, Any]
 
 NAME = "referee"
 CLEAR = 5
-# Flag -> score, severity and message; `docs/client/checks.md` has the same table.
+# Flag -> score, severity and message, as in `docs/client/checks.md`.
 FLAGS: dict[str, tuple[int, Literal["MEDIUM", "HIGH"], str]] = {
     "EMPLOYMENT_NOT_FOUND": (80, "HIGH", "The referee does not know the employment."),
     "EMPLOYER_MISMATCH": (50, "MEDIUM", "The referee names another employer."),
