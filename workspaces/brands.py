@@ -1,8 +1,8 @@
 """Brands: what a client may show of itself on hosted pages and in mails, and where.
 
 - A logo is a redrawn PNG of our own host; the reviewed name stands beside it always.
-- A colour has to stand out on the pages. `palette_of` makes the others from it: of
-  links, of labels on buttons, and those of dark pages.
+- A colour has to be readable on the pages. `light_palette` and `dark_palette` make the
+  others from it.
 - A contact line is plain text without links, and asks for no secrets or money.
 - A return address is https, on the standard port of a host that the workspace lists.
   The list is read again whenever a page shows the link.
@@ -13,11 +13,11 @@ In production a brand is shown only for a workspace that is live.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
@@ -66,7 +66,7 @@ class BrandFault(StrEnum):
 class InvalidBrand(Exception):
     """The brand breaks rules, and nothing was changed.
 
-    `details` explain some of the faults further, such as the nearest colour.
+    `details` explain some of the faults further, such as the contrast of a colour.
     """
 
     def __init__(
@@ -108,24 +108,24 @@ class NewBrand:
 
 def is_visible(colour: str) -> bool:
     """Return whether a button of the colour stands out on a light page."""
-    return colours.stands_out(colour, LIGHT, colours.EDGE_RATIO)
+    return colours.least_contrast(colour, LIGHT) >= colours.EDGE_RATIO
 
 
-def nearest_colour(colour: str) -> str:
-    return colours.nearest(colour, is_visible)
+def light_palette(colour: str) -> Palette:
+    """Return the colours of light pages.
+
+    A colour that was saved by an earlier rule may be too faint for text; links are
+    darker then.
+    """
+    is_readable = colours.least_contrast(colour, LIGHT) >= colours.TEXT_RATIO
+    link = colour if is_readable else colours.mix(colour, colours.BLACK, 0.25)
+    return Palette(colour, colours.label_on(colour), link)
 
 
-@lru_cache(maxsize=256)
-def palette_of(colour: str, backgrounds: tuple[str, ...] = LIGHT) -> Palette:
-    """Return the colours for pages with these backgrounds, nearest to the client's."""
-
-    def has(ratio: float) -> str:
-        return colours.nearest(
-            colour, lambda c: colours.stands_out(c, backgrounds, ratio)
-        )
-
-    button = has(colours.EDGE_RATIO)
-    return Palette(button, colours.label_on(button), has(colours.TEXT_RATIO))
+def dark_palette(colour: str) -> Palette:
+    """Return the colours of dark pages: with so much white, all are readable there."""
+    tint = colours.mix(colour, colours.WHITE, 0.6)
+    return Palette(tint, colours.label_on(tint), tint)
 
 
 def brand_of(workspace: Workspace) -> Brand:
@@ -227,7 +227,7 @@ def change_brand(
     actor = Member.objects.get(pk=member.pk)
     require_permission(actor, Permission.MANAGE_SETTINGS)
     brand = brand_of(workspace)
-    values, faults, details = _read(new)
+    values, faults, details = _read(new, brand.colour)
     if faults:
         raise InvalidBrand(faults, details)
     if brand.is_barred and (logo or new.contact_line or new.contact_line_sw):
@@ -246,13 +246,11 @@ def change_brand(
 
 
 def preview_brand(brand: Brand, new: NewBrand, logo: bytes | None) -> Brand:
-    """Change the brand without saving it, by what is right; a faint colour passes."""
-    values, faults, details = _read(new)
+    """Change the brand without saving it, by what is right."""
+    values, faults, _ = _read(new, brand.colour)
     for name, value in values.items():
         if name not in faults:
             setattr(brand, name, value)
-    if faults.get("colour") == BrandFault.FAINT:
-        brand.colour = details["colour"]
     if logo:
         for name, value in _logo_values(logo).items():
             setattr(brand, name, value)
@@ -260,7 +258,7 @@ def preview_brand(brand: Brand, new: NewBrand, logo: bytes | None) -> Brand:
 
 
 def _read(
-    new: NewBrand,
+    new: NewBrand, present_colour: str
 ) -> tuple[dict[str, Any], dict[str, BrandFault], dict[str, str]]:
     """Return the values of the fields, their faults, and details of some faults."""
     faults: dict[str, BrandFault] = {}
@@ -270,9 +268,12 @@ def _read(
         colour = colours.parse_colour(new.colour)
         if colour is None:
             faults["colour"] = BrandFault.NO_COLOUR
-        elif not is_visible(colour):
-            faults["colour"] = BrandFault.FAINT
-            details["colour"] = nearest_colour(colour)
+        elif colour != present_colour:
+            ratio = colours.least_contrast(colour, LIGHT)
+            if ratio < colours.TEXT_RATIO:
+                faults["colour"] = BrandFault.FAINT
+                # Rounded down, because 4.5 is enough.
+                details["colour"] = f"{math.floor(ratio * 10) / 10}:1"
         values["colour"] = colour or ""
     for name in ("contact_line", "contact_line_sw"):
         line = getattr(new, name)

@@ -4,18 +4,15 @@ from hypothesis import strategies as st
 
 from verification.values.colours import (
     BLACK,
-    EDGE_RATIO,
     TEXT_RATIO,
     WHITE,
     contrast,
     label_on,
-    nearest,
+    mix,
     parse_colour,
-    stands_out,
 )
 
 COLOURS = st.integers(0, 0xFFFFFF).map(lambda number: f"#{number:06x}")
-LIGHT, DARK = ("#ffffff", "#e3f1ef"), ("#0d1514", "#143330")
 
 
 @pytest.mark.parametrize(
@@ -50,25 +47,8 @@ def test_label_is_readable_on_every_colour(colour):
     assert contrast(label_on(colour), colour) >= TEXT_RATIO
 
 
-@given(COLOURS, st.sampled_from([LIGHT, DARK]), st.sampled_from([3.0, 4.5]))
-def test_nearest_colour_passes_on_all_backgrounds(colour, backgrounds, ratio):
-    found = nearest(colour, lambda c: stands_out(c, backgrounds, ratio))
-
-    assert stands_out(found, backgrounds, ratio)
-    assert parse_colour(found) == found
-
-
-def test_colour_that_passes_stays():
-    assert nearest("#0f766e", lambda c: stands_out(c, LIGHT, EDGE_RATIO)) == "#0f766e"
-
-
 @pytest.mark.parametrize(
-    ("colour", "strongest"), [("#43b02a", 1), ("#ff9999", 0), ("#99ccff", 2)]
+    ("share", "mixed"), [(0, "#0f766e"), (0.6, "#9fc8c5"), (1, "#ffffff")]
 )
-def test_nearest_colour_keeps_the_hue(colour, strongest):
-    found = nearest(colour, lambda c: stands_out(c, LIGHT, EDGE_RATIO))
-
-    channels = [int(found[at : at + 2], 16) for at in (1, 3, 5)]
-    assert channels.index(max(channels)) == strongest
-    # And is no darker than it has to be.
-    assert contrast(found, "#e3f1ef") < EDGE_RATIO + 0.1
+def test_colours_are_mixed_by_channel(share, mixed):
+    assert mix("#0f766e", WHITE, share) == mixed

@@ -6,18 +6,24 @@ from uuid import UUID
 import pytest
 from django.contrib.staticfiles import finders
 from django.db import IntegrityError, transaction
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests.world.brands import HOST, logo, save_brand
 from tests.world.clients import approve_workspace
 from tests.world.members import create_member
-from verification.values.colours import EDGE_RATIO, TEXT_RATIO, contrast
+from verification.values.colours import (
+    EDGE_RATIO,
+    TEXT_RATIO,
+    contrast,
+    least_contrast,
+)
 from workspaces import brands
 from workspaces.brands import (
     AddressRefused,
     BrandFault,
     InvalidBrand,
     bar_brand,
-    palette_of,
     read_address,
     return_link,
     shown_brand,
@@ -50,30 +56,42 @@ def test_backgrounds_are_those_of_the_stylesheet():
         assert set(known) == {colours[name] for name in ("card", "back", "soft")}
 
 
-@pytest.mark.parametrize(
-    "colour", ["#000000", "#ffffff", "#ffd100", "#43b02a", "#ff0000", "#0f766e"]
-)
-@pytest.mark.parametrize("backgrounds", [brands.LIGHT, brands.DARK])
-def test_buttons_labels_and_links_are_readable_in_every_colour(colour, backgrounds):
-    palette = palette_of(colour, backgrounds)
+@given(st.integers(0, 0xFFFFFF).map(lambda number: f"#{number:06x}"))
+def test_buttons_labels_and_links_are_readable_in_every_colour(colour):
+    assume(brands.is_visible(colour))
 
-    assert contrast(palette.label, palette.button) >= TEXT_RATIO
-    for background in backgrounds:
-        assert contrast(palette.button, background) >= EDGE_RATIO
+    for palette, backgrounds in (
+        (brands.light_palette(colour), brands.LIGHT),
+        (brands.dark_palette(colour), brands.DARK),
+    ):
+        assert contrast(palette.label, palette.button) >= TEXT_RATIO
+        assert least_contrast(palette.button, backgrounds) >= EDGE_RATIO
         # The outline of what has the focus has this colour, too.
-        assert contrast(palette.link, background) >= TEXT_RATIO
+        assert least_contrast(palette.link, backgrounds) >= TEXT_RATIO
 
 
 def test_colour_is_saved_as_it_was_chosen(workspace):
     assert save_brand(workspace, colour="0A7A3C").colour == "#0a7a3c"
 
 
-@pytest.mark.parametrize("colour", ["#ffffff", "#ffd100", "#99ccff"])
-def test_faint_colour_is_refused_with_the_nearest_that_passes(workspace, colour):
+@pytest.mark.parametrize(
+    ("colour", "ratio"),
+    [("#ffffff", "1.0:1"), ("#ffd100", "1.2:1"), ("#0f7f6e", "4.2:1")],
+)
+def test_faint_colour_is_refused_with_its_contrast(workspace, colour, ratio):
     error = refused(workspace, colour=colour)
 
     assert error.faults == {"colour": BrandFault.FAINT}
-    assert save_brand(workspace, colour=error.details["colour"]).colour
+    assert error.details == {"colour": ratio}
+
+
+def test_faint_colour_of_an_earlier_rule_stays(workspace):
+    save_brand(workspace)
+    Brand.objects.update(colour="#0f7f6e")
+
+    saved = save_brand(workspace, colour="#0f7f6e", contact_line="Kimathi Street 12")
+
+    assert saved.colour == "#0f7f6e"
 
 
 @pytest.mark.parametrize(

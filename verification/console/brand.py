@@ -7,7 +7,7 @@ from base64 import b64encode
 from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.translation import gettext as _
@@ -38,7 +38,7 @@ FAULT_MESSAGES = {
         "Enter six digits or letters from a to f, such as #0f766e"
     ),
     BrandFault.FAINT: gettext_lazy(
-        "Buttons in this colour are too faint. The nearest that passes is %(detail)s"
+        "This colour is too faint: its contrast is %(detail)s and must be 4.5:1"
     ),
     BrandFault.TOO_LONG: gettext_lazy("Use at most 120 characters"),
     BrandFault.LINK: gettext_lazy(
@@ -63,7 +63,6 @@ def edit(place: Place) -> HttpResponse:
         return too_often(place)
     brand = brands.brand_of(place.workspace)
     form = _form(place, brand)
-    nearest = ""
     if form.is_valid():
         typed = form.cleaned_data
         try:
@@ -77,13 +76,12 @@ def edit(place: Place) -> HttpResponse:
                 if changed:
                     place.record("brand.changed", saved, *changed)
         except InvalidBrand as e:
-            nearest = _show_faults(form, e)
+            _show_faults(form, e)
         else:
             return place.to("settings-brand", success=_("Saved."))
     shown = {
         "form": form,
         "brand": brand,
-        "nearest": nearest,
         "is_live": place.workspace.go_live == Workspace.GoLive.APPROVED,
     }
     response = place.render("settings/brand", shown, status=status_of(form))
@@ -145,18 +143,8 @@ def _form(place: Place, brand: Brand) -> forms.BrandForm:
         "return_hosts": "\n".join(brand.return_hosts),
         "return_url": brand.return_url,
     }
-    posted = _posted(place)
-    files = place.request.FILES if posted is not None else None
-    return forms.BrandForm(posted, files, initial=initial)
-
-
-def _posted(place: Place) -> QueryDict | None:
-    """Return the form, with the nearest colour if its button was pressed."""
-    if place.posted is None or "take" not in place.posted:
-        return place.posted
-    posted = place.posted.copy()
-    posted["colour"] = posted.get("take", "")
-    return posted
+    files = place.request.FILES if place.posted is not None else None
+    return forms.BrandForm(place.posted, files, initial=initial)
 
 
 def _draft(brand: Brand, form: forms.BrandForm) -> tuple[Brand, bytes | None]:
@@ -167,12 +155,9 @@ def _draft(brand: Brand, form: forms.BrandForm) -> tuple[Brand, bytes | None]:
         return brands.preview_brand(brand, form.brand, None), None
 
 
-def _show_faults(form: django_forms.Form, error: InvalidBrand) -> str:
-    """Add the errors to the form, and return the nearest colour that passes, or ""."""
+def _show_faults(form: django_forms.Form, error: InvalidBrand) -> None:
     for name, fault in error.faults.items():
         text = FAULT_MESSAGES[fault]
         form.add_error(name, text % {"detail": error.details.get(name, "")})
     if form.files.get("logo") and "logo" not in error.faults:
         form.add_error("logo", _("Choose the file again: a page cannot keep it"))
-    is_faint = error.faults.get("colour") == BrandFault.FAINT
-    return error.details["colour"] if is_faint else ""

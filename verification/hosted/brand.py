@@ -57,7 +57,7 @@ def stylesheet_path(colour: str) -> str:
 
 def stylesheet_of(colour: str) -> str:
     """Return the rules that replace the colours of `hosted.css` on screens."""
-    light, dark = brands.palette_of(colour), brands.palette_of(colour, brands.DARK)
+    light, dark = brands.light_palette(colour), brands.dark_palette(colour)
     return (
         f"@media screen{{:root{{{_properties(light)}}}}}\n"
         f"@media screen and (prefers-color-scheme:dark)"
