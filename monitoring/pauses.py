@@ -17,7 +17,7 @@ from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
-from verification.reports.cancel import end_report
+from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
 from verification.reports.status import locked_reports
@@ -83,7 +83,7 @@ def pause_for_withdrawal(rule_ids: Collection[UUID]) -> None:
     for run in locked_reports().filter(_runs_under_way(rule_ids)).order_by("pk"):
         account = account_of(run.workspace, run.environment)
         client = Client(run.workspace, account, SUBJECT_ACTOR)
-        end_report(client, run, ReportStatus.CANCELLED, "consent withdrawn", at)
+        end_early(client, run, ReportStatus.CANCELLED, "consent withdrawn", at)
 
 
 def pause_for_objection(rule_ids: Collection[UUID]) -> QuerySet[Report]:

@@ -18,10 +18,11 @@ from tests.checks.engine import (
 from tests.world.clients import HOSTED, person
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
-from verification.checks.results import ENGINE, Completed, Failed, record_outcomes
+from verification.checks.results import Completed, Failed, record_outcomes
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence, grant, withdraw
 from verification.reports.models import StatusChange
+from verification.reports.status import ENGINE
 from webhooks.models import Event
 from workspaces.models import Account, LedgerEntry
 

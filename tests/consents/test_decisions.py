@@ -350,7 +350,7 @@ def test_link_that_fails_to_expire_blocks_no_other(api: Api):
         workspace=api.workspace,
         environment="sandbox",
         name="report.failed",
-        cause=f"{bad.report_id}:consent:1",
+        cause=f"{bad.report_id}:{bad.report.results.count()}",
     )
     Consent.objects.update(expires_at=now())
 

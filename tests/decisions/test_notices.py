@@ -428,6 +428,24 @@ def test_retry_that_completes_checks_ends_a_waiting_decline(
     assert Job.objects.get(function=JobName.REVIEW_DECISIONS).arguments == [report_id]
 
 
+@pytest.mark.parametrize("waits", ["decline", "proposal"])
+def test_cancellation_ends_what_waits_for_a_retried_report(
+    api: Api, officer: Officer, waits: str
+):
+    wait(1, api)
+    if waits == "proposal":
+        demand_second(api)
+    report_id = create_failed_report(api)
+    officer.decide(report_id)
+    retry(api, report_id)
+
+    assert api.post(f"/reports/{report_id}/cancel").status_code == 200
+    review_decisions(*Job.objects.get(function=JobName.REVIEW_DECISIONS).arguments)
+
+    assert Decision.objects.get().state in {"WITHDRAWN", "REFUSED"}
+    assert not Case.objects.filter(closed_at=None).exists()
+
+
 def test_retry_that_fails_again_leaves_a_waiting_decline(api: Api, officer: Officer):
     wait(1, api)
     report_id = create_failed_report(api)

@@ -331,6 +331,17 @@ def test_cancelled_report_is_not_shown_to_the_policy(api: Api):
     assert waiting_reports() == []
 
 
+def test_report_that_fails_at_its_gate_is_not_shown_to_the_policy(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    report = api.create({**person(), "consent": HOSTED})["id"]
+    Consent.objects.update(expires_at=now())
+
+    expire_consents()
+
+    assert api.report(report)["status"] == "FAILED"
+    assert waiting_reports() == []
+
+
 def test_run_of_monitoring_is_not_shown_to_the_policy(api: Api, officer: Officer):
     switch_on(api, DECLINE_HIGH)
     create_rule(api)

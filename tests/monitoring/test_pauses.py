@@ -141,7 +141,7 @@ def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeyp
     def fails(*_: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("verification.consents.subject_decisions.end_report", fails)
+    monkeypatch.setattr("verification.consents.subject_decisions.end_early", fails)
     with pytest.raises(RuntimeError):
         withdrawn(api)
 

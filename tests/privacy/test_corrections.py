@@ -250,6 +250,14 @@ def test_rerun_changes_nothing_of_the_report(api: Api):
     assert Event.objects.count() == events
 
 
+def test_rerun_keeps_the_number_of_attempts(api: Api):
+    """By their sum each end of a report has an event of its own."""
+    correction = in_review(api)
+    CheckResult.objects.filter(pk=correction.result_id).update(attempt=2)
+
+    assert run_again(api, correction).attempt == 2
+
+
 def test_rerun_asks_with_the_corrected_details(api: Api):
     correction = in_review(api)
 

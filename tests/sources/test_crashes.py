@@ -177,7 +177,7 @@ def test_worker_that_dies_before_a_call_leaves_no_doubt(paying_api, two):
 def test_answer_is_recorded_with_the_end_of_its_call(paying_api, two, monkeypatch):
     paying_api.create(*orders(1))
     two.first.answers(CLEAR)
-    monkeypatch.setattr("verification.checks.results.update_reports", lambda *a: 1 / 0)
+    monkeypatch.setattr("verification.checks.results.follow_checks", lambda *a: 1 / 0)
 
     paying_api.work()
 

@@ -53,9 +53,9 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of, request_erasure
 from verification.privacy.models import Channel, Correction, Origin
 from verification.privacy.objections import object_to_use
-from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
+from verification.reports.ends import cancel
 from verification.reports.hosted_links import client_messages
 from verification.reports.launch import launch, quote_lines, retry
 from verification.reports.models import Report, ReportStatus

@@ -13,26 +13,24 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection, transaction
-from django.db.models import F
 
 from verification.checks.due_checks import Claim
-from verification.checks.events import check_body, check_event, report_event
+from verification.checks.events import check_body, check_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.consents.models import ConsentStatus
 from verification.db.base import reconnect
-from verification.db.bulk_insert import Rows, insert
+from verification.db.bulk_insert import insert
 from verification.jobs.claims import together_or_alone
 from verification.jobs.names import JobName
-from verification.jobs.queue import job_row, notify_on_commit, schedule_job
+from verification.jobs.queue import notify_on_commit, schedule_job
 from verification.providers.base import Finding
-from verification.reports.models import PaymentMode, Report, ReportStatus, RiskLevel
-from verification.reports.status import Transition, apply_transitions, locked_reports
+from verification.reports.ends import Progress, follow_checks
+from verification.reports.models import PaymentMode, Report, RiskLevel
+from verification.reports.status import ENGINE, locked_reports
 from verification.sources.calls import EndedCall, end_calls, erase_answers
 from verification.sources.models import CallOutcome
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
-from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, entries, move_balances
 from workspaces.models import Account
 
@@ -88,8 +86,6 @@ class Cancelled:
 Outcome = Completed | Failed | Retry | Cancelled
 EndedCheck = tuple[Claim, Outcome]
 Definitions = Mapping[Any, CheckDefinition]
-ENGINE = "engine"
-CHECK_ENDED = "check ended"
 MAX_DURATION_MS = 2**31 - 1
 # After this the leases of the checks end, and other workers claim them.
 RECONNECT_SECONDS = 45
@@ -193,16 +189,14 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     if not final:
         return
     own = {c.report.pk: reports[c.report.pk] for c, _ in final}
-    summaries = update_reports(own, at)
+    progress, report_events, follow_ups = follow_checks(own, at)
     movements = _reversals(final, prices, reports)
     told = [(c, o) for c, o in final if c.report.pk not in erased]
-    events = _check_events(told, summaries, definitions, at)
-    report_events = [s.event for s in summaries.values() if s.event]
+    events = _check_events(told, progress, definitions, at)
     insert(
         entries(movements, at),
         event_rows([*events, *report_events], at),
-        *_comparisons(summaries.values(), at),
-        *_cases(summaries.values(), at),
+        *follow_ups,
     )
     notify_on_commit()
     move_balances(movements)
@@ -347,34 +341,9 @@ def _accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
     return {(workspace, environment): pk for workspace, environment, pk in rows}
 
 
-def _comparisons(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
-    """Return a job that compares the monitoring runs that have just ended."""
-    runs = [s.report.pk for s in summaries if s.event and s.report.monitoring_id]
-    return [job_row(JobName.COMPARE_RUNS, *runs, at=at)] if runs else []
-
-
-def _cases(summaries: Iterable[_ReportSummary], at: datetime) -> list[Rows]:
-    """Return jobs for the decisions about reports that have just ended.
-
-    One job puts them into the queue; runs of monitoring have alerts instead, as with
-    policies. After a retry another job checks the decisions that were made before.
-    """
-    summaries = list(summaries)
-    again = [s.report.pk for s in summaries if s.event and s.runs > len(s.stack)]
-    ended = [
-        s.report.pk
-        for s in summaries
-        if s.event
-        and s.report.monitoring_id is None
-        and s.report.workspace.decision_hours is not None
-    ]
-    jobs = {JobName.REVIEW_DECISIONS: again, JobName.OPEN_CASES: ended}
-    return [job_row(name, *pks, at=at) for name, pks in jobs.items() if pks]
-
-
 def _check_events(
     ended: Iterable[EndedCheck],
-    summaries: Mapping[UUID, _ReportSummary],
+    progress: Mapping[UUID, Progress],
     definitions: Definitions,
     at: datetime,
 ) -> list[NewEvent]:
@@ -382,18 +351,18 @@ def _check_events(
     for claimed, outcome in ended:
         if isinstance(outcome, Retry | Cancelled):
             continue
-        summary = summaries[claimed.report.pk]
+        state = progress[claimed.report.pk]
         body = check_body(
             definitions[claimed.definition_id],
             claimed.result_id,
             _outcome_body(claimed, outcome, at),
         )
         event = check_event(
-            summary.report,
-            summary.stack,
+            state.report,
+            state.stack,
             body,
             attempt=claimed.attempt,
-            consent_status=summary.consent_status,
+            consent_status=state.consent_status,
         )
         events.append(event)
     return events
@@ -432,133 +401,3 @@ def _outcome_body(
             "retryable": outcome.retryable,
         },
     }
-
-
-@dataclass(slots=True)
-class _ReportSummary:
-    """A report with the state of its checks and consent."""
-
-    report: Report
-    stack: list[tuple[str, str, UUID]] = field(default_factory=list)
-    consent_status: str = ConsentStatus.NOT_REQUIRED.value
-    score: int | None = None
-    # The sum over all checks. A retry raises it, so each end of a report has its own.
-    runs: int = 0
-    # The event for the end of the report, if it has just ended.
-    event: NewEvent | None = None
-
-    def count(self, *statuses: ResultStatus) -> int:
-        return sum(status in statuses for _, status, _ in self.stack)
-
-
-def update_reports(
-    reports: Mapping[UUID, Report], at: datetime
-) -> dict[UUID, _ReportSummary]:
-    """Move each report to the status of its checks. The caller has locked the reports.
-
-    A cancelled report stays cancelled.
-    """
-    summaries = _summarize_checks(reports)
-    moves, unmoved = [], []
-    for summary in summaries.values():
-        if summary.report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}:
-            move = _next_move(summary, at)
-            moves += [move] if move else []
-            unmoved += [] if move else [summary]
-    apply_transitions(moves, at)
-    _write_scores([s.report for s in unmoved if _update_score(s)], at)
-    for move in moves:
-        if move.report.is_ended:
-            summary = summaries[move.report.pk]
-            summary.event = _end_event(summary)
-    return summaries
-
-
-def refresh_score(report: Report, at: datetime) -> None:
-    """Set the score of a locked report whose present results have changed."""
-    summary = _summarize_checks({report.pk: report})[report.pk]
-    if _update_score(summary):
-        _write_scores([report], at)
-
-
-def _summarize_checks(reports: Mapping[UUID, Report]) -> dict[UUID, _ReportSummary]:
-    summaries = {pk: _ReportSummary(report) for pk, report in reports.items()}
-    # A second query, because a consent that is read by the locking statement could be
-    # older than the lock.
-    rows = (
-        CheckResult.objects.filter(report__in=list(reports))
-        .order_by("report_id", "position")
-        .values_list("report_id", "name", "status", "id", "score", "attempt")
-        .annotate(consent_status=F("report__consent__status"))
-    )
-    for report_id, name, status, result_id, score, attempt, consent_status in rows:
-        summary = summaries[report_id]
-        summary.consent_status = consent_status or summary.consent_status
-        summary.stack.append((name, status, result_id))
-        summary.runs += attempt
-        if status == ResultStatus.COMPLETED and score is not None:
-            # The worst finding decides, as an average would hide it.
-            summary.score = max(score, summary.score or 0)
-    return summaries
-
-
-def _next_move(summary: _ReportSummary, at: datetime) -> Transition | None:
-    """Return the status change that is due, or None."""
-    report, checks = summary.report, len(summary.stack)
-    changes: dict[str, Any] = {
-        "risk_score": summary.score,
-        "risk_level": RiskLevel.of(summary.score).value,
-    }
-    target = ReportStatus.PARTIAL
-    if open_checks := summary.count(ResultStatus.PENDING, ResultStatus.RUNNING):
-        if open_checks == checks or report.status == ReportStatus.PARTIAL:
-            return None
-    else:
-        changes["completed_at"] = at
-        completed = summary.count(ResultStatus.COMPLETED)
-        if completed == checks:
-            target = ReportStatus.READY
-        else:
-            target = ReportStatus.PARTIAL if completed else ReportStatus.FAILED
-            changes["failure_code"] = "CHECKS_FAILED"
-            changes["failure_message"] = (
-                f"{checks - completed} of {checks} checks could not be completed."
-            )
-    return Transition(report, target, CHECK_ENDED, ENGINE, changes)
-
-
-def _update_score(summary: _ReportSummary) -> bool:
-    """Update the report's score; return True if it changed."""
-    report = summary.report
-    has_changed = report.risk_score != summary.score
-    report.risk_score = summary.score
-    report.risk_level = RiskLevel.of(summary.score).value
-    return has_changed
-
-
-def _write_scores(reports: list[Report], at: datetime) -> None:
-    if not reports:
-        return
-    rows = [(report.pk, report.risk_score, report.risk_level) for report in reports]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE reports_report r
-            SET risk_score = u.score, risk_level = u.level, updated_at = %s
-            FROM unnest(%s::uuid[], %s::smallint[], %s::text[]) AS u(id, score, level)
-            WHERE r.id = u.id
-            """,
-            [at, *map(list, zip(*rows, strict=True))],
-        )
-
-
-def _end_event(summary: _ReportSummary) -> NewEvent:
-    report = summary.report
-    is_ready = report.status == ReportStatus.READY
-    return report_event(
-        Event.Name.REPORT_READY if is_ready else Event.Name.REPORT_FAILED,
-        f"{report.pk}:{summary.runs}",
-        report,
-        summary.stack,
-        consent_status=summary.consent_status,
-    )

@@ -42,8 +42,8 @@ from verification.providers.name_comparison import (
     person_words,
     without_particles,
 )
-from verification.reports.cancel import end_report, fail_report
 from verification.reports.create import blocked_check_reason
+from verification.reports.ends import end_early, fail_report
 from verification.reports.hosted_links import start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
@@ -197,7 +197,7 @@ def decline(
     if report.status == ReportStatus.PENDING_CONSENT:
         code, message = DECLINED
         failure = (code, DECLINE_MESSAGES.get(reason, message))
-        _fail(report, consent, failure, "consent declined", at)
+        fail_report(report, failure, "consent declined", SUBJECT_ACTOR, at)
     return record
 
 
@@ -225,7 +225,7 @@ def withdraw(
     if report.status in STOPPABLE_STATUSES and not report.is_ended:
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, actor)
-        end_report(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+        end_early(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
     else:
         record_note(report, "consent withdrawn", actor, at)
     return record
@@ -243,7 +243,7 @@ def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
     """Record that the subject did not answer in time. The caller holds both rows."""
     _decide(consent, report, Decision.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
-        _fail(report, consent, EXPIRED, "consent expired", at)
+        fail_report(report, EXPIRED, "consent expired", SUBJECT_ACTOR, at)
 
 
 def is_signature(report: Report, name: str) -> bool:
@@ -370,14 +370,3 @@ def _advance_report(report: Report, at: datetime) -> None:
             notify(*payment_request(report, payment))
     else:
         schedule_checks(report, at)
-
-
-def _fail(
-    report: Report,
-    consent: Consent,
-    failure: tuple[str, str],
-    trigger: str,
-    at: datetime,
-) -> None:
-    cause = f"consent:{consent.generation}"
-    fail_report(report, failure, trigger, SUBJECT_ACTOR, cause, at)

@@ -31,8 +31,8 @@ from verification.console.orders import (
     retry_as_quoted,
 )
 from verification.payments.links import payment_links
-from verification.reports.cancel import UNCALLED
-from verification.reports.cancel import cancel as cancel_report
+from verification.reports.ends import UNCALLED
+from verification.reports.ends import cancel as cancel_report
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.request import InvalidRequest

@@ -117,8 +117,7 @@ def open_case(
 def open_cases(*report_ids: str) -> None:
     """Put reports that have just ended into the queue, unless they are decided.
 
-    The engine schedules it in the transaction that ends them, if the workspace has a
-    service level.
+    `reports.ends` schedules it if the workspace has a service level.
     """
     for report_id in report_ids:
         with transaction.atomic():

@@ -383,7 +383,7 @@ def _finish(notice_id: UUID) -> None:
 def review_decisions(*report_ids: str) -> None:
     """Take back what rests on the findings that these reports had before a retry.
 
-    The engine schedules it in the transaction that ends them again.
+    `reports.ends` schedules it in the transaction that ends them again.
     """
     for report_id in report_ids:
         with transaction.atomic():
@@ -394,19 +394,19 @@ def take_back_outdated(report: Report) -> None:
     """Take back what rests on findings that changed, so that a person decides anew.
 
     That is a proposal and a decline that waits. A decision that counts stays until
-    then. All get a case. A decline that waits also ends when nobody can decide any
-    more, such as after an objection. The caller has locked the report. A report that
-    runs again keeps everything until it ends.
+    then. All get a case. What waits also ends when nobody can decide any more, such as
+    after an objection or a cancellation. The caller has locked the report. A report
+    that runs again keeps everything until it ends.
     """
     if not report.is_ended:
         return
     at, made = now(), list(report.decisions.all())
     proposal, waiting, present = proposal_of(made), waiting_of(made), present_of(made)
     is_changed = False
-    if proposal and is_outdated(proposal):
+    is_over = bool(report.restricted_at) or not is_decidable(report)
+    if proposal and (is_over or is_outdated(proposal)):
         withdraw_proposal(report, proposal, JOB_ACTOR)
         proposal, is_changed = None, True
-    is_over = bool(report.restricted_at) or not is_decidable(report)
     if waiting and (is_over or is_outdated(waiting)):
         _withdraw(waiting, JOB_ACTOR, None, at)
         _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)

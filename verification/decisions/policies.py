@@ -1,7 +1,7 @@
 """Policies: their versions, what they decide when a report ends, and the dry run.
 
 A policy decides once about a report, and never over a person: what it says after a
-re-run or a correction is a proposal. `reports.status` schedules `apply_policy` when a
+re-run or a correction is a proposal. `reports.ends` schedules `apply_policy` when a
 report ends, if the workspace has an active version. The job sees only reports whose
 checks were run (`findings.decidable_reports`).
 """

@@ -67,8 +67,8 @@ from verification.payments.models import Checkout, Payment, ReviewFlag
 from verification.payments.provider_events import record_provider_event
 from verification.payments.sandbox_provider import SandboxProvider, end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState, ProviderEvent
-from verification.reports.cancel import cancel
 from verification.reports.create import create_reports
+from verification.reports.ends import cancel
 from verification.reports.models import (
     PaymentMode,
     Report,

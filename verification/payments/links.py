@@ -30,8 +30,8 @@ from verification.payments.payer_messages import (
     payment_request,
 )
 from verification.payments.refunds import refund_parts
-from verification.reports.cancel import fail_report
 from verification.reports.create import blocked_check_reason
+from verification.reports.ends import fail_report
 from verification.reports.hosted_links import ClientLinks, NotRenewable
 from verification.reports.models import Report, ReportStatus
 from verification.values.clock import now
@@ -101,11 +101,11 @@ class PaymentLinks(ClientLinks[Payment]):
         refund_parts(row.pk)
         cancel_payment_requests(row)
         if report.status == ReportStatus.PENDING_PAYMENT:
-            cause, message = f"payment:{row.generation}", EXPIRED_MESSAGE
+            message = EXPIRED_MESSAGE
             if reason := blocked_check_reason(report):
                 message = f"Nobody could pay for it: {reason}"
             failure = (EXPIRED_CODE, message)
-            fail_report(report, failure, "payment expired", "service", cause, at)
+            fail_report(report, failure, "payment expired", "service", at)
 
     def can_visitor_renew(self, report: Report) -> bool:
         if report.status != ReportStatus.DRAFT or blocked_check_reason(report):

@@ -34,7 +34,6 @@ from verification.backoffice.models import ActorKind
 from verification.checks.due_checks import wake_up
 from verification.checks.events import correction_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.checks.results import refresh_score
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import take_back_outdated
@@ -59,8 +58,8 @@ from verification.privacy.models import (
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.privacy.retention import is_claimed
-from verification.references.requests import close_references
 from verification.reports.drafts import write_subject
+from verification.reports.ends import close_references, refresh_score
 from verification.reports.models import (
     IDENTIFIERS,
     NAME_PARTS,
@@ -286,6 +285,8 @@ def rerun(
         name=result.name,
         position=result.position,
         revision=_next_revision(rows),
+        # The sum of a report's attempts never falls: each end has one of its own.
+        attempt=result.attempt,
         inputs=inputs,
         next_attempt_at=at,
         turn_at=at,

@@ -54,7 +54,7 @@ from verification.privacy.requests import (
     open_request,
 )
 from verification.privacy.strangers import erase_holder
-from verification.reports.cancel import end_report
+from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports, record_note
 from verification.values.clock import now
@@ -369,7 +369,7 @@ def _end_reports(reports: Sequence[Report], at: datetime) -> None:
     account = account_of(workspace, reports[0].environment)
     client = Client(workspace, account, ACTOR)
     for report in reports:
-        end_report(client, report, ReportStatus.CANCELLED, TRIGGER, at)
+        end_early(client, report, ReportStatus.CANCELLED, TRIGGER, at)
 
 
 def _count(erasure: Erasure, erased: Counter[str], *, reports: int) -> None:

@@ -31,7 +31,7 @@ from verification.privacy.models import (
 )
 from verification.privacy.people import Person, Proof, may_be_same_person
 from verification.privacy.requests import answer_request, open_request
-from verification.reports.cancel import end_report
+from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
 from verification.reports.status import lock_orders, locked_reports, record_note
@@ -190,7 +190,7 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
         if report.status in STOPPABLE_STATUSES and not report.is_ended:
             account = account_of(report.workspace, report.environment)
             client = Client(report.workspace, account, by)
-            end_report(client, report, ReportStatus.CANCELLED, NOTE, at)
+            end_early(client, report, ReportStatus.CANCELLED, NOTE, at)
         elif report in reports:
             report.restricted_at = at
             take_back_outdated(report)

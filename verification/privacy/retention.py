@@ -35,7 +35,7 @@ from verification.privacy.models import (
     RetentionRun,
 )
 from verification.privacy.personal_data import erase_reports, refresh_statistics
-from verification.reports.cancel import end_report
+from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
 from verification.values.clock import now
@@ -314,5 +314,5 @@ def _erase_batch(report_ids: Sequence[UUID]) -> None:
     for report in locked_reports().filter(pk__in=unended).order_by("pk"):
         account = account_of(report.workspace, report.environment)
         client = Client(report.workspace, account, ACTOR)
-        end_report(client, report, ReportStatus.CANCELLED, "retention is over", at)
+        end_early(client, report, ReportStatus.CANCELLED, "retention is over", at)
     erase_reports(list(ended_at), at)

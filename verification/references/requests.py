@@ -6,7 +6,6 @@ because the referee has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -88,16 +87,6 @@ def make_due(result_id: UUID, at: datetime) -> None:
 def cancel_reference_requests(reference: Reference) -> None:
     """Cancel unsent messages that ask for an answer by the present link."""
     cancel(request_cause(reference), reminder_cause(reference))
-
-
-def close_references(results: Iterable[UUID]) -> None:
-    """Expire the references of checks that stop. The caller holds their report."""
-    waiting = Reference.objects.filter(
-        result_id__in=results, status=ReferenceStatus.PENDING
-    )
-    for reference in waiting:
-        cancel_reference_requests(reference)
-    waiting.update(status=ReferenceStatus.EXPIRED)
 
 
 def reference_message(kind: Kind, reference: Reference) -> OutgoingMessage:

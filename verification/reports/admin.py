@@ -46,7 +46,7 @@ from verification.notifications.models import Notification
 from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
-from verification.reports.cancel import cancel
+from verification.reports.ends import cancel
 from verification.reports.hosted_links import (
     HostedLinks,
     NotRenewable,

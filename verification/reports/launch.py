@@ -14,7 +14,6 @@ from django.db.models import F, prefetch_related_objects
 from verification.checks.due_checks import assign_turns, wake_up
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.packages import packages_of
-from verification.checks.results import CHECK_ENDED
 from verification.consents.models import Consent, ConsentStatus
 from verification.db.bulk_insert import insert
 from verification.payments.models import Checkout, Payment, PaymentStatus
@@ -39,6 +38,7 @@ from verification.reports.request import (
     no_source_reason,
 )
 from verification.reports.status import (
+    CHECK_ENDED,
     ConsentGap,
     NotLaunchable,
     NotRetryable,

@@ -14,7 +14,6 @@ from django.db.models import QuerySet
 
 from verification.consents.models import Consent
 from verification.db.ids import uuid7
-from verification.jobs.names import JobName
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, StatusChange
@@ -24,6 +23,9 @@ Row = TypeVar("Row", Consent, Payment, Reference)
 
 # The actor of what the subject does on the hosted page
 SUBJECT_ACTOR = "subject"
+# The actor and the trigger of moves that follow from checks
+ENGINE = "engine"
+CHECK_ENDED = "check ended"
 # Columns that may change together with the status, and their types
 CHANGEABLE = {
     "launched_at": "timestamptz",
@@ -36,9 +38,6 @@ CHANGEABLE = {
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
 ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
-# The job decides about a report that ends, if the workspace has an active policy and a
-# check of the report was run. Runs of monitoring have alerts instead. Clusters are not
-# notified: they look for jobs once a second as well.
 
 TRANSITION_SQL = f"""
 WITH move AS (
@@ -48,14 +47,7 @@ WITH move AS (
     UPDATE reports_report r
     SET status = m.target, updated_at = %s, {ASSIGNMENTS}
     FROM move m WHERE r.id = m.id AND r.status = m.source
-    RETURNING r.id, r.workspace_id, r.environment, r.status, r.completed_at,
-        r.monitoring_id
-), policies AS (
-    INSERT INTO jobs_job (function, arguments, due_at)
-    SELECT '{JobName.APPLY_POLICY}', jsonb_build_array(r.id), %s
-    FROM moved r JOIN decisions_policyversion p USING (workspace_id, environment)
-    WHERE p.state = 'ACTIVE' AND r.completed_at IS NOT NULL AND r.status <> 'CANCELLED'
-        AND r.monitoring_id IS NULL
+    RETURNING r.id
 )
 INSERT INTO reports_statuschange
     (id, report_id, source, target, trigger, actor, created_at)
@@ -235,9 +227,7 @@ def apply_transitions(moves: Sequence[Transition], at: datetime) -> None:
             raise InvalidTransition(m.report.status, m.target)
     rows = [_row(m) for m in moves]
     with connection.cursor() as cursor:
-        cursor.execute(
-            TRANSITION_SQL, [*map(list, zip(*rows, strict=True)), at, at, at]
-        )
+        cursor.execute(TRANSITION_SQL, [*map(list, zip(*rows, strict=True)), at, at])
         if cursor.rowcount != len(moves):
             # A concurrent caller moved one of them. The exception rolls back the rest.
             raise InvalidTransition(moves[0].report.status, moves[0].target)
