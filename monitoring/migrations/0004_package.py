@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("monitoring", "0003_objection"),
+        ("monitoring", "0001_squashed_1_0_0"),
     ]
 
     operations = [

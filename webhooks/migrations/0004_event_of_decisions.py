@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("webhooks", "0003_events_about_rights"),
+        ("webhooks", "0001_squashed_1_0_0"),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("workspaces", "0005_scope_to_erase"),
+        ("workspaces", "0001_squashed_1_0_0"),
     ]
 
     operations = [

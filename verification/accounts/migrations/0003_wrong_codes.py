@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0002_triggers"),
+        ("accounts", "0001_squashed_1_0_0"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

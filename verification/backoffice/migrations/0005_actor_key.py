@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("backoffice", "0004_key_probe"),
+        ("backoffice", "0001_squashed_1_0_0"),
     ]
 
     operations = [

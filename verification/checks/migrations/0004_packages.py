@@ -45,8 +45,8 @@ DROP FUNCTION keep_package_names;
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checks", "0003_corrections"),
-        ("workspaces", "0005_scope_to_erase"),
+        ("checks", "0001_squashed_1_0_0"),
+        ("workspaces", "0001_squashed_1_0_0"),
     ]
 
     operations = [

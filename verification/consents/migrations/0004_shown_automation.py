@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("consents", "0003_erased_and_attested_links"),
+        ("consents", "0001_squashed_1_0_0"),
     ]
 
     operations = [

@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('reports', '0004_answers_about_reports'),
+        ("reports", "0001_squashed_1_0_0"),
         ('workspaces', '0007_scope_to_decide'),
     ]
 

@@ -42,7 +42,7 @@ class Migration(migrations.Migration):
     allowed = {"no-definition": EMPTY, "ban-drop-not-null": EMPTY}
     dependencies = [
         ("decisions", "0009_index_of_notices_to_hand_over"),
-        ("checks", "0001_initial"),
+        ("checks", "0001_squashed_1_0_0"),
     ]
 
     operations = [

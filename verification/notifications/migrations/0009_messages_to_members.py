@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("notifications", "0008_late_codes"),
+        ("notifications", "0001_squashed_1_0_0"),
     ]
 
     operations = [

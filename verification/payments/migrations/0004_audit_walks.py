@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("payments", "0003_ledger_audit"),
+        ("payments", "0001_squashed_1_0_0"),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("privacy", "0007_earlier_erasures"),
+        ("privacy", "0001_squashed_1_0_0"),
         ("workspaces", "0007_scope_to_decide"),
     ]
 

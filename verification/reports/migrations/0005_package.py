@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("reports", "0004_answers_about_reports"),
+        ("reports", "0001_squashed_1_0_0"),
     ]
 
     operations = [

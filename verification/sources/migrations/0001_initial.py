@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('checks', '0001_initial'),
+        ("checks", "0001_squashed_1_0_0"),
     ]
 
     operations = [
