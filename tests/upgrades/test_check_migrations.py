@@ -87,7 +87,7 @@ def test_migration_that_stops_the_service_is_refused(
 
     assert f"({rule})" in said
     assert said.startswith("backups.0009_new: ")
-    assert "docs/operator/upgrades.md" in said
+    assert "docs/engineer/migrations.md" in said
 
 
 def test_migration_that_only_adds_is_accepted(add_migration: AddMigration) -> None:

@@ -1,7 +1,7 @@
 """All jobs by name: the one way by which a lower layer starts work in a higher one.
 
 The value of a name is the path of the job's function, which rows of the queue hold. A
-path stays for as long as older versions may run beside this one (docs/upgrades.md).
+path stays while older versions may run beside this one (docs/engineer/migrations.md).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from verification.db.startup import needed_version, parse_version
 
 RELEASES = settings.BASE_DIR / "tests" / "upgrades"
 SUFFIX = ".tar.xz"
-PAGE = "docs/operator/upgrades.md"
+PAGE = "docs/engineer/migrations.md"
 OLDEST_POSTGRESQL = "15"
 # Matters of style, limits that `migrate` sets, and what loosens a table, as older code
 # does not notice that.
