@@ -54,7 +54,7 @@ TIMED = [
     (bulk_insert, "_adapt", "adapting values"),
     (encryption, "seal", "encryption"),
     (bulk_insert, "_copy", "COPY"),
-    (report_create, "move_balances", "moving the balance"),
+    (report_create, "insert", "the rest of the insert"),
 ]
 DbConnection = psycopg.Connection[Any]
 

@@ -10,6 +10,7 @@ have paid in advance is used up.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
-from psycopg.errors import CheckViolation
 
-from verification.db.bulk_insert import Rows, Update, insert
+from verification.db.base import broken_constraint
+from verification.db.bulk_insert import Rows, Statement, insert
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
 from verification.links import top_up_url
@@ -41,7 +42,7 @@ from workspaces.models import (
 
 Kind = LedgerEntry.Kind
 MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
-# The constraints that a charge beyond an account's limit breaks.
+# The rules that a charge beyond an account's limit breaks. A trigger names them.
 OVERDRAFT_CONSTRAINTS = {
     "prepaid_is_never_overdrawn",
     "postpaid_stays_below_its_ceiling",
@@ -90,19 +91,56 @@ def account_of(workspace: Workspace, environment: str) -> Account:
     return Account.objects.get(workspace=workspace, environment=environment)
 
 
-def move_balances(movements: Sequence[Movement]) -> None:
-    """Add the movements to their accounts, or raise InsufficientBalance.
+def book(movements: Sequence[Movement], at: datetime, *before: Rows) -> None:
+    """Insert the movements and add them to their accounts, after the other rows.
 
-    The caller inserts `entries(movements)` in the same transaction.
+    The caller has a transaction. Raises InsufficientBalance if an account refuses.
     """
-    sums: dict[UUID, Decimal] = {}
+    may_fail = any(movement.amount < 0 for movement in movements)
+    with refuse_overdraft(movements) if may_fail else nullcontext():
+        insert(*before, entries(movements, at), last=balance_updates(movements))
+
+
+def balance_updates(movements: Iterable[Movement]) -> list[Statement]:
+    """Return the updates of the accounts' balances, for the end of an `insert`.
+
+    Other orders of an account wait for its lock until the commit, and must not wait for
+    this process in between.
+    """
+    sums = sorted(_sums(movements).items())
+    return [Statement(MOVE_BALANCE, [amount, key]) for key, amount in sums if amount]
+
+
+@contextmanager
+def refuse_overdraft(movements: Iterable[Movement]) -> Iterator[None]:
+    """Raise InsufficientBalance if `balance_updates` in the block cannot be paid.
+
+    Then the block has written nothing. It may add the movements.
+    """
+    # A failed statement ends its transaction, so an outer one gets a savepoint.
+    in_transaction = connection.in_atomic_block
+    try:
+        with transaction.atomic() if in_transaction else nullcontext():
+            yield
+    except IntegrityError as e:
+        if broken_constraint(e) not in OVERDRAFT_CONSTRAINTS:
+            raise
+        sums = _sums(movements)
+        accounts = Account.objects.filter(pk__in=sums)
+        poorest = min(accounts, key=lambda one: _left(one, sums[one.pk]))
+        raise InsufficientBalance(-sums[poorest.pk], poorest) from e
+
+
+def _sums(movements: Iterable[Movement]) -> dict[UUID, Decimal]:
+    sums: defaultdict[UUID, Decimal] = defaultdict(Decimal)
     for movement in movements:
-        sums[movement.account_id] = (
-            sums.get(movement.account_id, Decimal(0)) + movement.amount
-        )
-    for account_id in sorted(sums):
-        if sums[account_id]:
-            _move_balance(account_id, sums[account_id])
+        sums[movement.account_id] += movement.amount
+    return sums
+
+
+def _left(account: Account, amount: Decimal) -> Decimal:
+    spendable = account.spendable
+    return Decimal("inf") if spendable is None else spendable + amount
 
 
 def entries(movements: Iterable[Movement], at: datetime) -> Rows:
@@ -126,51 +164,10 @@ def entries(movements: Iterable[Movement], at: datetime) -> Rows:
     return Rows(LedgerEntry, rows)
 
 
-def balance_update(movements: Sequence[Movement]) -> Update | None:
-    """Return the update of one account's balance, for `insert_and_update`.
-
-    The update is in one statement with the rows: other orders of the account wait for
-    its lock until the commit, and must not wait for this process in between.
-    """
-    amount = sum((movement.amount for movement in movements), Decimal(0))
-    if not amount:
-        return None
-    (account_id,) = {movement.account_id for movement in movements}
-    return Update(MOVE_BALANCE, [amount, account_id])
-
-
-@contextmanager
-def refuse_overdraft(movements: Sequence[Movement]) -> Iterator[None]:
-    """Raise InsufficientBalance if the `balance_update` in the block cannot be paid.
-
-    Then nothing is written. The block may add the movements.
-    """
-    # A failed statement ends its transaction, so an outer one gets a savepoint.
-    in_transaction = connection.in_atomic_block
-    try:
-        with transaction.atomic() if in_transaction else nullcontext():
-            yield
-    except IntegrityError as e:
-        if not _is_overdraft(e):
-            raise
-        amount = sum((movement.amount for movement in movements), Decimal(0))
-        account = Account.objects.get(pk=movements[0].account_id)
-        raise InsufficientBalance(-amount, account) from e
-
-
-def _is_overdraft(error: IntegrityError) -> bool:
-    broken = error.__cause__
-    return (
-        isinstance(broken, CheckViolation)
-        and broken.diag.constraint_name in OVERDRAFT_CONSTRAINTS
-    )
-
-
 @transaction.atomic
 def record_movements(*movements: Movement) -> None:
     """Write movements that belong to no other rows, such as a top-up."""
-    move_balances(movements)
-    insert(entries(movements, now()))
+    book(movements, now())
 
 
 @transaction.atomic
@@ -225,25 +222,6 @@ def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
     Account.objects.create(
         workspace=workspace, environment=Environment.PRODUCTION, billing=billing
     )
-
-
-def _move_balance(account_id: UUID, amount: Decimal) -> None:
-    # The condition allows every positive amount, whatever the balance is.
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE workspaces_account SET balance = balance + %(amount)s
-            WHERE id = %(id)s AND (
-                %(amount)s > 0 OR (balance + %(amount)s >= -CASE billing
-                    WHEN 'PREPAID' THEN credit_limit WHEN 'POSTPAID' THEN ceiling
-                END) IS NOT FALSE
-            )
-            """,
-            {"id": account_id, "amount": amount},
-        )
-        if cursor.rowcount:
-            return
-    raise InsufficientBalance(-amount, Account.objects.get(pk=account_id))
 
 
 # `Account.spendable` in SQL.

@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from verification.db.bulk_insert import insert
 from verification.db.ids import uuid7
 from verification.documents.statements import csv_file, statement_pdf
 from verification.values.local_time import NAIROBI
@@ -45,8 +44,7 @@ def move(account: Account, *movements: tuple[str, str, datetime], note="") -> No
             note=note,
             **named,
         )
-        ledger.move_balances([one])
-        insert(ledger.entries([one], at))
+        ledger.book([one], at)
 
 
 def at(month: int, day: int, hour: int = 0, second: int = 0) -> datetime:
@@ -79,8 +77,7 @@ def many(account: Account, count: int) -> None:
     charges = [
         Movement(account.pk, Kind.ADJUSTMENT, Decimal(1), "tests") for _ in range(count)
     ]
-    ledger.move_balances(charges)
-    insert(ledger.entries(charges, at(11, 3)))
+    ledger.book(charges, at(11, 3))
 
 
 def pdf_of(account: Account, month: Month = NOVEMBER) -> bytes:

@@ -18,7 +18,6 @@ from verification.checks.due_checks import Claim
 from verification.checks.events import check_body, check_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.db.base import reconnect
-from verification.db.bulk_insert import insert
 from verification.jobs.claims import together_or_alone
 from verification.jobs.names import JobName
 from verification.jobs.queue import notify_on_commit, schedule_job
@@ -31,7 +30,7 @@ from verification.sources.models import CallOutcome
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
-from workspaces.ledger import Kind, Movement, entries, move_balances
+from workspaces.ledger import Kind, Movement, book
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
@@ -193,13 +192,13 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     movements = _reversals(final, prices, reports)
     told = [(c, o) for c, o in final if c.report.pk not in erased]
     events = _check_events(told, progress, definitions, at)
-    insert(
-        entries(movements, at),
+    book(
+        movements,
+        at,
         event_rows([*events, *report_events], at),
         *follow_ups,
     )
     notify_on_commit()
-    move_balances(movements)
 
 
 def _without_finding(outcome: Outcome) -> Outcome:

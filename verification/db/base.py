@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import psycopg
 from django.db import (
     DEFAULT_DB_ALIAS,
+    IntegrityError,
     InterfaceError,
     OperationalError,
     connection,
@@ -102,6 +103,12 @@ def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
     if len(found) == size or (first and not found):
         total = rows.count()
     return ResultPage(found, total)
+
+
+def broken_constraint(error: IntegrityError) -> str:
+    """Return the name of the constraint that the statement broke."""
+    broken = error.__cause__
+    return (isinstance(broken, psycopg.Error) and broken.diag.constraint_name) or ""
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import orjson
-from django.db import connection, models
+from django.db import connection, models, transaction
 
 from verification.db.encryption import EncryptedJSONField
 
@@ -53,51 +53,52 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
-    """A statement that changes other rows, with its parameters."""
+class Statement:
+    """A statement that runs with the inserts, and its parameters."""
 
     sql: str
     parameters: Sequence[Any]
 
 
-def insert(*tables: Rows) -> None:
-    """Insert all rows. A table comes after the tables that its foreign keys name."""
-    filled = [rows for rows in tables if rows.records]
-    if sum(len(rows.records) for rows in filled) < COPY_THRESHOLD:
-        _insert_together(filled)
-    else:
-        for rows in filled:
-            _copy(rows)
+def insert(
+    *tables: Rows, first: Statement | None = None, last: Sequence[Statement] = ()
+) -> None:
+    """Insert all rows in one transaction, in one statement if they are few.
 
-
-def insert_and_update(*tables: Rows, last: Update | None) -> None:
-    """Insert few rows and run an update, all in one statement.
-
-    PostgreSQL runs `last` after the inserts, so that its locks are held only briefly.
+    A table comes after the tables that its foreign keys name. `last` comes after all of
+    them, so that its locks are held only briefly.
     """
-    _insert_together([rows for rows in tables if rows.records], last)
+    filled = [rows for rows in tables if rows.records]
+    few = sum(len(rows.records) for rows in filled) < COPY_THRESHOLD
+    if few and len(last) <= 1:
+        _execute_together([*last, *map(_insert_statement, filled)], first)
+    else:
+        with transaction.atomic(savepoint=False):
+            _execute_together([], first)
+            for rows in filled:
+                _copy(rows)
+            for statement in last:
+                _execute_together([statement])
 
 
-def _insert_together(tables: Sequence[Rows], last: Update | None = None) -> None:
+def _execute_together(
+    statements: Sequence[Statement], first: Statement | None = None
+) -> None:
     # PostgreSQL runs the main statement first, then the parts of WITH, last one first.
-    statements = [_insert_statement(rows) for rows in tables]
-    if last:
-        statements.insert(0, (last.sql, list(last.parameters)))
-    if not statements:
+    ordered = [*statements, first] if first else list(statements)
+    if not ordered:
         return
-    *with_, (sql, _) = statements
-    if with_:
-        named = (f"t{number} AS ({part})" for number, (part, _) in enumerate(with_))
-        sql = f"WITH {', '.join(named)} {sql}"
+    *with_, main = ordered
+    parts = ", ".join(f"t{number} AS ({s.sql})" for number, s in enumerate(with_))
+    sql = f"WITH {parts} {main.sql}" if parts else main.sql
     with connection.cursor() as cursor:
-        cursor.execute(sql, [value for _, values in statements for value in values])
+        cursor.execute(sql, [value for s in ordered for value in s.parameters])
 
 
-def _insert_statement(rows: Rows) -> tuple[str, list[Any]]:
+def _insert_statement(rows: Rows) -> Statement:
     names, values = rows.read()
-    return _insert_sql(rows.model, names), [
-        _as_json(_fields(rows.model, names), values)
-    ]
+    json = _as_json(_fields(rows.model, names), values)
+    return Statement(_insert_sql(rows.model, names), [json])
 
 
 @cache

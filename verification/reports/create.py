@@ -5,6 +5,7 @@ All rows of a request are inserted together, in one transaction.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from verification import tracing
 from verification.checks.due_checks import assign_turns, wake_up_row
@@ -20,7 +21,8 @@ from verification.checks.events import consent_status, report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_messages import consent_request
-from verification.db.bulk_insert import Row, Rows, insert, insert_and_update
+from verification.db.base import broken_constraint
+from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
 from verification.jobs.queue import notify_on_commit
 from verification.notifications import outbox
@@ -52,17 +54,16 @@ from verification.reports.request import (
     no_consent_reason,
     no_source_reason,
 )
-from verification.reports.status import lock_orders
+from verification.reports.status import (
+    OBJECTIONS_ARE_READ,
+    lock_orders,
+    orders_lock,
+    refuse_objected,
+)
 from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
-from workspaces.ledger import (
-    Movement,
-    balance_update,
-    entries,
-    move_balances,
-    refuse_overdraft,
-)
+from workspaces.ledger import Movement, balance_updates, entries, refuse_overdraft
 from workspaces.models import Client, Environment
 
 
@@ -81,6 +82,8 @@ class NewReport:
 class _Batch:
     """Everything that one transaction inserts or books."""
 
+    # Whether the orders wait for objections, and are compared with them
+    reads_objections: bool
     reports: list[Report] = field(default_factory=list)
     search_entries: list[Row] = field(default_factory=list)
     results: list[Row] = field(default_factory=list)
@@ -90,6 +93,10 @@ class _Batch:
     movements: list[Movement] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     messages: list[OutgoingMessage] = field(default_factory=list)
+    # The subjects whose objections the insert reads, by the lock of their orders
+    attested: defaultdict[str, list[UUID]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
     def rows(self, at: datetime) -> list[Rows]:
         """Return the rows table by table, referenced tables first."""
@@ -116,35 +123,12 @@ def create_reports(client: Client, orders: Sequence[Order]) -> list[NewReport]:
     InvalidRequest if a payer would owe less than the provider accepts, or if a subject
     objected after the consent that is attested.
     """
-    if len(orders) == 1:
-        created = _create_one(client, orders)
-    else:
-        (created,) = create_batches([(client, orders)])
+    (created,) = create_batches([(client, orders)])
     # Their checks run in other traces, which name them as well.
     tracing.note("verification.report_id", (str(new.report.pk) for new in created))
     return created
 
 
-def _create_one(client: Client, orders: Sequence[Order]) -> list[NewReport]:
-    """Create one report in one statement, which is a transaction by itself.
-
-    BEGIN, COMMIT and the balance would be three more round trips to the database. An
-    order with an attested consent has a transaction all the same, for its lock.
-    """
-    batch, needs_lock = _Batch(), orders[0].attests_consent
-    with (
-        refuse_overdraft(batch.movements),
-        transaction.atomic(savepoint=False) if needs_lock else nullcontext(),
-    ):
-        at = now()
-        created = _gather_all(client, orders, batch, at)
-        update = balance_update(batch.movements)
-        insert_and_update(*batch.rows(at), last=update)
-        notify_on_commit()
-    return created
-
-
-@transaction.atomic
 def create_batches(
     batches: Sequence[tuple[Client, Sequence[Order]]],
     also: Callable[[list[list[NewReport]]], list[Rows]] | None = None,
@@ -152,14 +136,43 @@ def create_batches(
     """Create the reports of several clients, who have different accounts.
 
     `also` takes the new reports and returns further rows to insert with them.
+
+    A subject may object at any time. The insert reads the objections itself and fails
+    if there is one, which costs orders of other subjects no lock and no statement. Then
+    the orders are read again under the lock that objections wait for.
     """
-    at = now()
-    batch = _Batch()
-    created = [_gather_all(client, orders, batch, at) for client, orders in batches]
-    insert(*batch.rows(at), *(also(created) if also else []))
-    # Last, because other orders of these workspaces wait from here until the commit.
-    move_balances(batch.movements)
-    notify_on_commit()
+    try:
+        return _create(batches, also, reads_objections=False)
+    except IntegrityError as e:
+        if broken_constraint(e) != OBJECTIONS_ARE_READ:
+            raise
+    with transaction.atomic():
+        for client, _ in batches:
+            lock_orders(client.workspace.pk, client.environment)
+        return _create(batches, also, reads_objections=True)
+
+
+def _create(
+    batches: Sequence[tuple[Client, Sequence[Order]]],
+    also: Callable[[list[list[NewReport]]], list[Rows]] | None,
+    *,
+    reads_objections: bool,
+) -> list[list[NewReport]]:
+    batch, at = _Batch(reads_objections), now()
+    is_one = sum(len(orders) for _, orders in batches) == 1
+    with (
+        refuse_overdraft(batch.movements),
+        # One order is one statement, a transaction without BEGIN and COMMIT.
+        nullcontext() if is_one else transaction.atomic(savepoint=False),
+    ):
+        created = [_gather_all(client, orders, batch, at) for client, orders in batches]
+        insert(
+            *batch.rows(at),
+            *(also(created) if also else []),
+            first=refuse_objected(batch.attested),
+            last=balance_updates(batch.movements),
+        )
+        notify_on_commit()
     return created
 
 
@@ -167,11 +180,15 @@ def _gather_all(
     client: Client, orders: Sequence[Order], batch: _Batch, at: datetime
 ) -> list[NewReport]:
     workspace_id, environment = client.workspace.pk, client.environment
-    if any(order.attests_consent for order in orders):
-        lock_orders(workspace_id, environment)
     priced = price_orders(orders, workspace_id, environment, at)
     require_payable_amounts(orders, [total(p.lines) for p in priced], environment)
-    require_consents(orders, priced)
+    if batch.reads_objections:
+        require_consents(orders, priced)
+    else:
+        for order, priced_order in zip(orders, priced, strict=True):
+            if order.attests_consent:
+                lock = orders_lock(workspace_id, environment)
+                batch.attested[lock] += priced_order.subject.ids
     checks = sum(len(p.lines) for p in priced)
     turns = iter(assign_turns(client.account.pk, checks, at))
     created = [

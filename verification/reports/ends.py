@@ -46,7 +46,7 @@ from verification.sources.calls import close_calls
 from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
-from workspaces.ledger import Kind, Movement, account_of, entries, move_balances
+from workspaces.ledger import Kind, Movement, account_of, book
 from workspaces.models import Client
 
 REFERENCE_MESSAGES = (request_cause, reminder_cause)
@@ -252,8 +252,7 @@ def _return_payments(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
 
 def _reverse_charges(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
     reversals = [movement for end in ends for movement in end.reversals or ()]
-    insert(entries(reversals, at))
-    move_balances(reversals)
+    book(reversals, at)
     return []
 
 

@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, prefetch_related_objects
 
-from verification.checks.due_checks import assign_turns, wake_up
+from verification.checks.due_checks import assign_turns, wake_up_row
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.packages import packages_of
 from verification.consents.models import Consent, ConsentStatus
-from verification.db.bulk_insert import insert
+from verification.jobs.queue import notify_on_commit
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.providers.registry import ORDER_AGAIN
 from verification.reports.models import Report, ReportStatus, Subject
@@ -49,7 +49,7 @@ from verification.reports.status import (
 )
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from workspaces.ledger import entries, move_balances
+from workspaces.ledger import book
 from workspaces.models import Client
 
 REMOVE_CHECK_HINT = "Edit the draft without it."
@@ -101,8 +101,8 @@ def launch_together(client: Client, report_ids: Collection[UUID]) -> list[Report
     ]
     apply_transitions(moves, at)
     _save_results(client, reports, at)
-    insert(entries(movements, at))
-    move_balances(movements)
+    book(movements, at, wake_up_row(at))
+    notify_on_commit()
     return reports
 
 
@@ -128,7 +128,6 @@ def _save_results(client: Client, reports: Sequence[Report], at: datetime) -> No
         result.next_attempt_at, result.turn_at = at, turn
     fields = ["price", "reused_from_id", "question", "next_attempt_at", "turn_at"]
     CheckResult.objects.bulk_update(results, fields, batch_size=MAX_REPORTS)
-    wake_up()
 
 
 def has_price(report: Report) -> bool:
@@ -258,9 +257,8 @@ def retry(client: Client, report_id: UUID) -> Report:
         [Transition(report, target, RETRY_TRIGGER, client.actor, changes)], at
     )
     movements = charge_movements(client, report, charge_items(failed))
-    insert(entries(movements, at))
-    wake_up()
-    move_balances(movements)
+    book(movements, at, wake_up_row(at))
+    notify_on_commit()
     return report
 
 

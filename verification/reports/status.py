@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from verification.consents.models import Consent
+from verification.db.bulk_insert import Statement
 from verification.db.ids import uuid7
 from verification.payments.models import Payment
 from verification.references.models import Reference
@@ -54,6 +55,10 @@ INSERT INTO reports_statuschange
 SELECT m.change_id, m.id, m.source, m.target, m.trigger, m.actor, %s
 FROM move m JOIN moved USING (id)
 """  # noqa: S608
+
+
+# What `refuse_objected` breaks
+OBJECTIONS_ARE_READ = "objections_are_read"
 
 
 class StatusRefusal(Exception):
@@ -157,8 +162,24 @@ def lock_orders(
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {function}(hashtextextended(%s, 0))",
-            [f"orders:{workspace_id}:{environment}"],
+            [orders_lock(workspace_id, environment)],
         )
+
+
+def orders_lock(workspace_id: UUID, environment: str) -> str:
+    return f"orders:{workspace_id}:{environment}"
+
+
+def refuse_objected(attested: Mapping[str, list[UUID]]) -> Statement | None:
+    """Return the statement that breaks OBJECTIONS_ARE_READ if a subject has objected.
+
+    Takes ids of subjects by `orders_lock`. The statement shares these locks until the
+    commit; it waits for none, and fails while an objection holds one.
+    """
+    if not attested:
+        return None
+    ids = [subject_id for ids in attested.values() for subject_id in ids]
+    return Statement("SELECT reports_refuse_objected(%s, %s)", [list(attested), ids])
 
 
 def locked_reports() -> QuerySet[Report]:
