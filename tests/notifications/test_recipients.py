@@ -246,8 +246,8 @@ def test_reminder_of_a_sent_request_ignores_the_limit(workspace, settings):
     assert late.error == "RECIPIENT_LIMIT"
 
 
-def test_receipt_ignores_the_limit_of_requests(workspace, settings):
-    settings.NOTIFICATION_ATTACHMENTS = {}
+def test_receipt_ignores_the_limit_of_requests(workspace, settings, monkeypatch):
+    monkeypatch.setattr("verification.notifications.templates.ATTACHMENTS", {})
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
     requests(workspace, 2)
     fields = {"kind": Kind.CONSENT_RECEIPT, "workspace_id": workspace.pk}

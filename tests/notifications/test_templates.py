@@ -226,8 +226,8 @@ DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
 
 @pytest.fixture(autouse=True)
-def no_attachments(settings: Any) -> None:
-    settings.NOTIFICATION_ATTACHMENTS = {}
+def no_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verification.notifications.templates.ATTACHMENTS", {})
 
 
 def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:

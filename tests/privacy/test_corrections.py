@@ -40,6 +40,7 @@ from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
 from verification.checks.results import Completed, record_outcomes
 from verification.db.ids import uuid7
+from verification.files import storage
 from verification.files.inspection import inspect
 from verification.files.storage import read_content
 from verification.files.uploads import UploadedFile
@@ -204,7 +205,7 @@ def test_fourth_document_is_refused(api: Api):
 def test_files_are_deleted_when_the_correction_is_refused(api: Api):
     correction = dispute(create_wrong_report(api))
     file = UploadedFile("id.pdf", inspect("id.pdf", "application/pdf", pdf()))
-    folder = corrections.documents._storage()
+    folder = storage._storage()
     _, before = folder.listdir("")
 
     with pytest.raises(AlreadyDisputed):

@@ -21,17 +21,32 @@ from typing import Any
 from django.conf import settings
 from django.template import Context, engines
 from django.utils import translation
-from django.utils.module_loading import import_string
 
 from verification import links
+from verification.documents.receipts import (
+    Attachment,
+    consent_attachments,
+    payment_attachments,
+    reference_attachments,
+)
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
     Channel,
+    Kind,
     Language,
     Notification,
 )
 from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI
+from workspaces.brands import mail_lines
+
+# Kind -> the function that makes attachments from the context
+ATTACHMENTS: dict[str, Callable[[dict[str, Any]], list[Attachment]]] = {
+    Kind.CONSENT_RECEIPT: consent_attachments,
+    Kind.PAYMENT_RECEIPT: payment_attachments,
+    Kind.TOP_UP_RECEIPT: payment_attachments,
+    Kind.REFERENCE_RECEIPT: reference_attachments,
+}
 
 # The characters of two parts, without the header that joins them.
 MAX_SMS_LENGTH = 2 * 153
@@ -68,9 +83,6 @@ def _to_gsm(character: str) -> str:
 MIN_NAME_LENGTH = 12
 KISWAHILI_BELOW = "Kiswahili hapa chini."
 SEPARATOR = "-" * 40
-
-# File name, content, media type
-Attachment = tuple[str, bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +183,12 @@ def _client_lines(notification: Notification) -> dict[str, str]:
     owner = notification.workspace_id
     if notification.channel != Channel.EMAIL or not client or owner is None:
         return {}
-    read: Callable[..., dict[str, str]] = import_string(settings.CLIENT_LINES)
-    lines = read(owner, is_sandbox=notification.sandbox)
+    lines = mail_lines(owner, is_sandbox=notification.sandbox)
     return {"lineOf": one_line(client), **lines} if lines else {}
 
 
 def _attachments(notification: Notification) -> list[Attachment]:
-    path = settings.NOTIFICATION_ATTACHMENTS.get(notification.kind)
-    if not path or notification.channel != Channel.EMAIL:
+    make = ATTACHMENTS.get(notification.kind)
+    if not make or notification.channel != Channel.EMAIL:
         return []
-    make: Callable[[dict[str, Any]], list[Attachment]] = import_string(path)
     return make(notification.context or {})

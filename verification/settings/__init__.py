@@ -247,17 +247,6 @@ AFRICASTALKING_USERNAME = env.str("AFRICASTALKING_USERNAME", "")
 AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
 SMS_FROM = env.str("SMS_FROM", "")
 SMS_URL = env.str("SMS_URL", "")
-# Kind -> the function that makes attachments from the context. Paths, because these
-# functions use reports and consents, which are layers above notifications.
-NOTIFICATION_ATTACHMENTS = {
-    "CONSENT_RECEIPT": "verification.documents.receipts.consent_attachments",
-    "PAYMENT_RECEIPT": "verification.documents.receipts.payment_attachments",
-    "TOP_UP_RECEIPT": "verification.documents.receipts.payment_attachments",
-    "REFERENCE_RECEIPT": "verification.documents.receipts.reference_attachments",
-}
-
-# What e-mails say of a client below their text, from a layer above notifications.
-CLIENT_LINES = "workspaces.brands.mail_lines"
 
 # Further sections of a workspace's page in the admin: reports, webhooks, monitoring and
 # more, which are layers above workspaces.
