@@ -1,3 +1,4 @@
+import gc
 from datetime import timedelta
 from typing import Any
 
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "service" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of the garbage that is looked for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -265,6 +265,7 @@ def test_easily_guessed_password_is_refused(client, workspace, password, why):
     assert User.objects.get().check_password(PASSWORD)
 
 
+@pytest.mark.slow
 def test_long_password_is_checked_quickly(db):
     def judge() -> None:
         with suppress(ValidationError):

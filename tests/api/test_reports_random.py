@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.world.clients import ATTESTED, HOSTED, Api, company, person
 from tests.world.orders import EMPLOYMENT, PAYER
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     "",
     " ",

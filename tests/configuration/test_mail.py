@@ -101,12 +101,14 @@ def read_settings(**environment: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
     backend, path, *_ = read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
     assert backend == "verification.notifications.mailbox.EmailBackend"
     assert path == str(tmp_path / "mail")
 
 
+@pytest.mark.slow
 def test_only_the_owner_can_read_development_mails(tmp_path: Any):
     (tmp_path / "mail").mkdir(mode=0o755)
 
@@ -115,6 +117,7 @@ def test_only_the_owner_can_read_development_mails(tmp_path: Any):
     assert (tmp_path / "mail").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_mail_url_and_secret_key_are_read_from_files(tmp_path: Any):
     (tmp_path / "url").write_text("submission://a:b@mail.test\n")
     (tmp_path / "key").write_text("atsk_1\n")

@@ -15,6 +15,8 @@ from verification.db import startup
 from verification.extras import MODULES
 from verification.web.server import require_free_port
 
+pytestmark = pytest.mark.slow
+
 COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 
 

@@ -33,6 +33,7 @@ def environment(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_production_does_not_start_without_a_secret(name, tmp_path):
     given = {n: value for n, value in GIVEN.items() if n != name}
     started = subprocess.run(
@@ -169,6 +170,7 @@ def test_lookup_key_of_a_wrong_length_is_refused(tmp_path, environment):
         lookup_key(tmp_path, development=True)
 
 
+@pytest.mark.slow
 def test_address_of_the_database_is_read_from_its_file(tmp_path):
     (tmp_path / "url").write_text("postgresql://u:p@127.0.0.1:1/from_file\n")
     without = {n: v for n, v in os.environ.items() if n != "DATABASE_URL"}

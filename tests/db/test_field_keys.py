@@ -98,6 +98,7 @@ def test_readyz_says_that_the_keys_are_refused(keys: Any, client: Client):
     assert (answer.status_code, answer.json()["database"]) == (503, "refuses the keys")
 
 
+@pytest.mark.slow
 def test_web_server_with_other_keys_says_so_and_lets_proxies_leave_it_out(
     keys: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -129,6 +130,7 @@ def test_web_server_with_other_keys_says_so_and_lets_proxies_leave_it_out(
     assert log.read_text().count("FIELD_KEYS lacks the key k1") == 1
 
 
+@pytest.mark.slow
 def test_command_with_another_key_is_refused_in_one_sentence(keys: Any, tmp_path: Any):
     told = refusal(
         "audit_ledger",

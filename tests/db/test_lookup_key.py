@@ -294,6 +294,7 @@ def test_role_without_select_gets_no_connection(made_with_the_key: None):
         cursor.execute("DROP ROLE blind")
 
 
+@pytest.mark.slow
 def test_command_with_another_key_is_refused_in_one_sentence(
     made_with_the_key: None, tmp_path: Any
 ):

@@ -299,6 +299,7 @@ def _make_program(path: Path) -> None:
     path.touch(mode=0o755)
 
 
+@pytest.mark.slow
 def test_systemd_accepts_the_units(machine: Path):
     names = [unit.name for unit in UNITS if unit.is_file()]
     done = run(required("systemd-analyze"), "verify", f"--root={machine}", *names)
@@ -375,6 +376,7 @@ def test_proxies_know_the_web_servers_that_the_pages_start():
     }
 
 
+@pytest.mark.slow
 def test_systemd_finds_the_services_confined(machine: Path):
     names = [unit.name for unit in UNITS if unit.suffix == ".service"]
     analyze = [required("systemd-analyze"), "security", "--offline=true", "--no-pager"]
@@ -384,6 +386,7 @@ def test_systemd_finds_the_services_confined(machine: Path):
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_nginx_accepts_its_configuration(tmp_path: Path):
     # `nginx -t` binds the addresses, so others than those of a server on this machine.
     command = nginx_command(tmp_path, nginx_site(tmp_path, f"unix:{tmp_path}/80"))
@@ -393,6 +396,7 @@ def test_nginx_accepts_its_configuration(tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_caddy_accepts_its_configuration(tmp_path: Path):
     done = run(
         *(required("caddy"), "validate", "--adapter", "caddyfile"),

@@ -75,6 +75,7 @@ def test_command_prints_the_version_of_the_service(
     assert capsys.readouterr().out == f"{verification.__version__}\n"
 
 
+@pytest.mark.slow
 def test_wheel_holds_every_file_of_the_packages(tmp_path):
     listed = subprocess.run(
         ["git", "ls-files", *PACKAGES],
@@ -94,6 +95,7 @@ def test_wheel_holds_every_file_of_the_packages(tmp_path):
     assert not any(name.startswith("tests/") for name in held)
 
 
+@pytest.mark.slow
 def test_wheel_has_the_same_bytes_each_time(tmp_path):
     one, other = build_wheel(tmp_path / "one"), build_wheel(tmp_path / "other")
 
@@ -163,6 +165,7 @@ def refusal_to_build(checkout: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["verification/new.py", "verification/__init__.py"])
+@pytest.mark.slow
 def test_release_is_built_from_committed_files_alone(checkout: Path, name: str):
     (checkout / name).write_text("secret = 1")
 
@@ -172,6 +175,7 @@ def test_release_is_built_from_committed_files_alone(checkout: Path, name: str):
     assert name in said
 
 
+@pytest.mark.slow
 def test_release_that_cannot_be_built_says_why(checkout: Path):
     (checkout / "pyproject.toml").write_text(PROJECT.replace("9.9.9", "nine"))
     commit(checkout)
@@ -179,6 +183,7 @@ def test_release_that_cannot_be_built_says_why(checkout: Path):
     assert "Invalid version `nine`" in refusal_to_build(checkout)
 
 
+@pytest.mark.slow
 def test_release_that_is_not_ready_is_not_built(checkout: Path):
     """`tests/upgrades/test_check_release.py` has the rules of the command."""
     (checkout / "manage.py").write_text("import sys; sys.exit(' '.join(sys.argv[1:]))")

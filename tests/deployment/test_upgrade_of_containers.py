@@ -11,6 +11,8 @@ import pytest
 from tests.world.web_proxies import DEPLOY
 from verification import __version__
 
+pytestmark = pytest.mark.slow
+
 # It logs its arguments, and fails at the command that FAILS names.
 DOCKER = """#!/bin/sh
 echo "$*" >> "$LOG"

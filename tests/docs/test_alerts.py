@@ -101,6 +101,7 @@ def test_each_alert_leads_to_its_section_of_the_runbooks():
         assert rule["annotations"]["summary"].endswith(".")
 
 
+@pytest.mark.slow
 def test_page_of_prometheus_has_the_sections_and_their_links(tmp_path: Path):
     if not shutil.which("pandoc"):
         pytest.skip("pandoc is not installed (Debian has it)")
@@ -154,6 +155,7 @@ def test_runbooks_ask_pages_of_operators_past_the_proxies():
     ],
     ids=["check", "test"],
 )
+@pytest.mark.slow
 def test_prometheus_accepts_the_rules(arguments: tuple[str, ...]):
     if not (promtool := shutil.which("promtool")):
         pytest.skip("promtool is not installed (Debian's package prometheus has it)")

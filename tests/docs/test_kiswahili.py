@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def listed(cell: str) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
+@cache
 def kiswahili() -> dict[str, str]:
     """Return {file or source: Kiswahili text} of everything that people see."""
     texts = {

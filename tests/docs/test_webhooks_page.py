@@ -77,6 +77,7 @@ def raised(api: Api) -> dict[str, Event]:
 
 
 @pytest.mark.parametrize("name", RENDERED)
+@pytest.mark.slow
 def test_example_equals_what_the_service_sends(raised: dict[str, Event], name: str):
     sent = json.loads(envelope(raised[name]))
 

@@ -10,6 +10,8 @@ from django.conf import settings
 
 from verification.jobs.processes import trim_memory
 
+pytestmark = pytest.mark.slow
+
 JOBS = "import django;django.setup();from verification.jobs.cluster import *;preload()"
 BACK_OFFICE = "verification.payments.admin"
 

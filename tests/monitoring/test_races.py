@@ -30,7 +30,7 @@ from workspaces import ledger
 from workspaces.create import create_workspace
 from workspaces.models import LedgerEntry
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 DAY = timedelta(days=1)
 

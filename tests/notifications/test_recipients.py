@@ -62,6 +62,7 @@ def requests(workspace: Workspace, count: int, **fields: Any) -> None:
     notify(*[email_message(cause, **fields) for cause in causes])
 
 
+@pytest.mark.slow
 def test_flood_of_sandbox_requests_sends_a_stranger_nothing(api: Api):
     items = [
         {**person(email=STRANGER, idNumber=f"1234{n:04}"), "consent": HOSTED}

@@ -28,7 +28,7 @@ from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
 from webhooks.models import Event
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 PAID = CheckoutState.PAID
 

@@ -40,7 +40,7 @@ from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
 from verification.settings.providers import checks_by_source
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 @pytest.fixture

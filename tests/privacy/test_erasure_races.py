@@ -45,7 +45,7 @@ from verification.references.models import Reference
 from verification.reports.models import Report
 from webhooks.delivery import send_due_deliveries
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 SECONDS = 20
 
 

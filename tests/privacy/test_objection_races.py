@@ -12,7 +12,7 @@ from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
 from verification.reports.models import Report
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.models import F
@@ -25,6 +26,8 @@ from verification.privacy.holds import HoldRefused, hold, release
 from verification.privacy.models import Correction, Erasure, Hold, RetentionRun
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report
+
+pytestmark = pytest.mark.slow
 
 STEPS = 12
 EXAMPLES = 8

@@ -33,7 +33,7 @@ from verification.privacy.retention import (
 )
 from verification.reports.models import Report
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 SECONDS = 20
 
 

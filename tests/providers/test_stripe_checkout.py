@@ -323,6 +323,7 @@ def test_forbidden_target_is_refused():
         inside.look("PR-1", "cs_1")
 
 
+@pytest.mark.slow
 def test_stripes_client_leaves_nothing_in_the_home_directory(
     stripe_api: FakeStripe, tmp_path: Any
 ):

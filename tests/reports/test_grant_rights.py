@@ -133,6 +133,7 @@ def bare_role(transactional_db: None) -> Iterator[str]:
         server.execute(f"DROP ROLE {name}")
 
 
+@pytest.mark.slow
 def test_command_of_a_role_without_rights_is_refused_in_one_sentence(
     bare_role: str, tmp_path: Path
 ):

@@ -17,7 +17,7 @@ from verification.reports.models import Report
 
 BODY = {"reports": [company()]}
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 @pytest.fixture

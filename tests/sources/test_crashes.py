@@ -22,6 +22,8 @@ from verification.checks.models import CheckResult
 from verification.checks.results import record_outcomes
 from verification.sources.models import Call
 
+pytestmark = pytest.mark.slow
+
 
 def call_without_recording():
     """Call the source like a worker that dies before it records the outcome."""

@@ -19,7 +19,7 @@ from tests.upgrades.migrations import take_back as take_back
 from verification.backups.management.commands import migrate
 from verification.jobs.queue import TRY_LOCK
 
-pytestmark = pytest.mark.usefixtures("take_back")
+pytestmark = [pytest.mark.usefixtures("take_back"), pytest.mark.slow]
 
 COLUMN = "migrations.AddField('backup', 'place', models.TextField(null=True))"
 INDEX = "AddIndexConcurrently('backup', models.Index('rows', name='backup_rows'))"

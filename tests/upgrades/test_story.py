@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
 from django.db import connection
 
 from tests.upgrades.dumps import UNUSED
 from tests.upgrades.story import *  # noqa: F403
+
+pytestmark = pytest.mark.slow
 
 
 def test_story_fills_every_table(story: Any) -> None:

@@ -58,6 +58,7 @@ PARTS = [("-m", "verification.web.server"), ("manage.py", "jobs")]
 
 
 @pytest.mark.parametrize("command", [*PARTS, ("manage.py", "run")])
+@pytest.mark.slow
 def test_old_version_refuses_tables_that_need_a_newer_one(
     recorder: Any, command: tuple[str, ...]
 ) -> None:
@@ -71,6 +72,7 @@ def test_old_version_refuses_tables_that_need_a_newer_one(
 
 
 @pytest.mark.parametrize("command", PARTS)
+@pytest.mark.slow
 def test_new_version_refuses_tables_that_are_not_migrated(
     recorder: Any, command: tuple[str, ...]
 ) -> None:

@@ -224,6 +224,7 @@ def test_limit_is_found_in_a_thread_when_it_needs_the_database():
     assert found != [threading.main_thread()]
 
 
+@pytest.mark.slow
 def test_garbage_that_holds_bodies_is_collected_after_some_bytes(monkeypatch):
     class Form:
         def __init__(self, body):

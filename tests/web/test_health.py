@@ -221,6 +221,7 @@ def serve(
 
 
 @pytest.mark.parametrize("processors", [1, 2])
+@pytest.mark.slow
 def test_web_server_starts_without_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Any, processors: int
 ) -> None:
@@ -236,6 +237,7 @@ def test_web_server_starts_without_a_warning(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
 def test_readyz_answers_within_three_seconds_when_the_network_is_cut(
     monkeypatch: pytest.MonkeyPatch, serve: Any
 ) -> None:

@@ -158,6 +158,7 @@ def test_resource_names_service_and_version(
     assert said["deployment.environment"] == "acacia"
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_without_a_collector():
     code = (
         "import sys, verification.asgi, verification.jobs.cluster;"

@@ -169,6 +169,7 @@ def test_month_is_read_in_constant_queries(account: Account):
     assert cost() == few <= 7
 
 
+@pytest.mark.slow
 def test_long_month_is_not_held_in_memory(account: Account):
     many(account, 40_000)
     with open_statement(account.pk, NOVEMBER) as statement:
