@@ -192,7 +192,8 @@ class Gateway:
         else:
             await send(_response_start(answer))
             await send({"type": "http.response.body", "body": answer.body})
-            await body.discard_rest()
+            if body.has_rest:
+                await body.discard_rest()
 
     def _collect_garbage(self, size: int) -> None:
         self.garbage += size
