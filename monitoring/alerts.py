@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import orjson
@@ -28,13 +28,15 @@ from monitoring.models import (
     alerts_of,
     locked_rules,
 )
+from verification.checks.events import EventSubject
 from verification.checks.models import CheckResult, ResultStatus
 from verification.documents.report import as_text, humanise_name
 from verification.jobs.claims import sweep, together_or_alone
 from verification.jobs.queue import job
-from verification.reports.models import RiskLevel
+from verification.reports.models import RiskLevel, SubjectType
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from verification.values.shapes import Shape, Timestamp
 from webhooks.events import NewEvent, record_events
 from webhooks.models import Event
 from workspaces.models import Client
@@ -62,6 +64,34 @@ DETAILS = "details."
 
 # The part of a finding that is compared: {riskLevel, flags: {code: severity}, details}.
 Snapshot = dict[str, Any]
+
+
+class AlertChange(Shape):
+    check_name: str
+    field: str
+    old: Any
+    new: Any
+
+
+class EventAlert(Shape):
+    id: UUID
+    kind: Literal["CHANGE", "NO_ANSWER"]
+    title: str
+    message: str
+    severity: Literal["INFO", "WARNING", "CRITICAL"]
+    read: bool
+    actioned: bool
+    report_id: UUID
+    changes: list[AlertChange]
+    created_at: Timestamp
+
+
+class AlertData(Shape):
+    workspace_id: UUID
+    monitoring_id: UUID
+    report_id: UUID
+    subject: EventSubject
+    alert: EventAlert
 
 
 class ComparisonFailed(Exception):
@@ -156,7 +186,7 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             alerts.append(_no_answer_alert(rule, run, unanswered, at))
     _write_baselines([baselines[key] for key in moved])
     Alert.objects.bulk_create(alerts)
-    record_events([_alert_event(a, rules[a.rule_id]) for a in alerts], at)
+    record_events([alert_event(a, rules[a.rule_id]) for a in alerts], at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
 
 
@@ -396,26 +426,15 @@ def _value_text(field: str, value: Any) -> str:
     )
 
 
-def _alert_event(alert: Alert, rule: Rule) -> NewEvent:
-    """Return the event `monitoring.alert.created`."""
-    data = {
-        "workspaceId": str(alert.workspace_id),
-        "monitoringId": str(rule.pk),
-        "reportId": str(alert.report_id),
-        "subject": {"id": str(rule.subject_id), "type": rule.subject_type},
-        "alert": {
-            "id": str(alert.pk),
-            "kind": alert.kind,
-            "title": alert.title,
-            "message": alert.message,
-            "severity": alert.severity,
-            "read": alert.read,
-            "actioned": alert.actioned,
-            "reportId": str(alert.report_id),
-            "changes": alert.changes,
-            "createdAt": utc_text(alert.created_at),
-        },
-    }
+def alert_event(alert: Alert, rule: Rule) -> NewEvent:
+    """Make monitoring.alert.created."""
+    data = AlertData(
+        workspace_id=alert.workspace_id,
+        monitoring_id=rule.pk,
+        report_id=alert.report_id,
+        subject=EventSubject(id=rule.subject_id, type=SubjectType(rule.subject_type)),
+        alert=EventAlert.from_row(alert),
+    )
     return NewEvent(
         Event.Name.MONITORING_ALERT_CREATED,
         str(alert.pk),

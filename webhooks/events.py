@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -17,6 +16,7 @@ from verification.jobs.claims import execute_in_batches
 from verification.jobs.queue import job, notify_on_commit
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from verification.values.shapes import Shape
 from webhooks.models import Event
 
 
@@ -29,7 +29,7 @@ class NewEvent:
     workspace_id: UUID
     environment: str
     report_id: UUID | None
-    data: dict[str, Any]
+    data: Shape
 
 
 def envelope(event: Event) -> bytes:
@@ -58,7 +58,7 @@ def event_rows(events: Iterable[NewEvent], at: datetime) -> Rows:
             "name": event.name.value,
             "cause": event.cause,
             "report_id": event.report_id,
-            "payload": event.data,
+            "payload": event.data.model_dump(mode="json", by_alias=True),
             "created_at": at,
         }
         for event in events

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -13,6 +13,7 @@ from verification.db.bulk_insert import insert
 from verification.jobs.names import JobName
 from verification.jobs.queue import notify_on_commit, schedule_job
 from verification.values.clock import now
+from verification.values.shapes import Shape
 from webhooks.configuration import get_configuration
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Configuration, Delivery, DeliveryStatus, Event
@@ -21,6 +22,12 @@ from workspaces import rate_limits
 # For a workspace in one environment.
 TESTS_PER_MINUTE = 5
 TEST_MESSAGE = "This is a test event: your receiver works when it answers with 2xx."
+
+
+class TestData(Shape):
+    workspace_id: UUID
+    test: Literal[True]
+    message: str
 
 
 class ConfigurationDisabled(Exception):
@@ -124,20 +131,20 @@ def send_test(workspace_id: UUID, environment: str) -> Delivery:
 def _record_test(workspace_id: UUID, environment: str) -> Delivery:
     # Checked again: the configuration may have been removed since.
     _get_enabled_configuration(workspace_id, environment)
-    rows = event_rows([_test_event(workspace_id, environment)], now())
+    rows = event_rows([test_event(workspace_id, environment)], now())
     insert(rows)
     notify_on_commit()
     return Delivery.objects.get(pk=rows.records[0]["id"])
 
 
-def _test_event(workspace_id: UUID, environment: str) -> NewEvent:
+def test_event(workspace_id: UUID, environment: str) -> NewEvent:
     return NewEvent(
         Event.Name.WEBHOOK_TEST,
         str(uuid4()),
         workspace_id,
         environment,
         None,
-        {"workspaceId": str(workspace_id), "test": True, "message": TEST_MESSAGE},
+        TestData(workspace_id=workspace_id, test=True, message=TEST_MESSAGE),
     )
 
 

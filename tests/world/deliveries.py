@@ -10,6 +10,7 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api, person
 from verification.db.bulk_insert import insert
+from verification.values.shapes import Shape
 from webhooks.configuration import configure
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Attempt, Configuration, Delivery, Event
@@ -60,13 +61,17 @@ def retrying_fields(at: datetime | None = None, **more: Any) -> dict[str, Any]:
 READY = Event.Name.REPORT_READY
 
 
+class Numbered(Shape):
+    n: int
+
+
 def record_events(
     workspace: Workspace, events: int = 1, name: Event.Name = READY
 ) -> list[Any]:
     """Record events; return their ids."""
     rows = event_rows(
         [
-            NewEvent(name, str(uuid4()), workspace.pk, "sandbox", None, {"n": n})
+            NewEvent(name, str(uuid4()), workspace.pk, "sandbox", None, Numbered(n=n))
             for n in range(events)
         ],
         now(),

@@ -12,10 +12,10 @@ from rest_framework.request import Request
 from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
-from verification.api.report_shapes import CorrectionBody
 from verification.db.base import read_page
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel, Correction, CorrectionStatus
+from verification.privacy.rights_events import CorrectionBody
 from workspaces.models import Client, Scope
 
 

@@ -1,13 +1,9 @@
-"""The description of every event: what its body holds, and an example of it.
-
-The OpenAPI document is made from this module. Tests compare it with what the service
-renders (`verification.checks.events`, `monitoring.alerts`, `webhooks.redelivery`) and
-with `docs/client/webhooks.md`.
-"""
+"""The events in the OpenAPI document: their envelopes, and an example of each."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from drf_spectacular.openapi import AutoSchema
@@ -19,7 +15,9 @@ from drf_spectacular.utils import (
 )
 from pydantic import create_model
 
+from monitoring.alerts import AlertData
 from verification.api.examples import (
+    ALERT,
     CORRECTION,
     CREATED_AT,
     DECIDED_AT,
@@ -27,218 +25,47 @@ from verification.api.examples import (
     DEFINITION_ID,
     ENDED_AT,
     ERASURE,
+    PAYMENT,
     REPORT_ID,
     RESULT,
     RESULT_ID,
+    RULE_ID,
     SUBJECT_ID,
     WORKSPACE_ID,
 )
-from verification.api.report_shapes import (
-    CheckFailure,
-    CorrectionBody,
-    Failure,
-    FlagBody,
-    PaymentState,
-    Score,
+from verification.checks.events import (
+    CheckData,
+    CheckFailedData,
+    DecisionData,
+    EventCheck,
+    EventFailedCheck,
+    PaidData,
+    ReferenceData,
+    ReportData,
+    ReportEventData,
+    ReportFailedData,
 )
+from verification.checks.models import CheckDefinition, ResultStatus
 from verification.consents.models import ConsentStatus
-from verification.decisions.models import DecisionStatus, MakerKind
-from verification.privacy.models import Origin
-from verification.reports.models import PaymentMode, RiskLevel, SubjectType
+from verification.privacy.rights_events import (
+    CorrectionData,
+    ErasedData,
+    RestrictedData,
+)
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    RiskLevel,
+    SubjectType,
+)
 from verification.values.shapes import Shape, Timestamp
 from webhooks.models import Event
+from webhooks.redelivery import TEST_MESSAGE, TestData
+from workspaces.models import Workspace
 
-PublicStatus = Literal[
-    "DRAFT",
-    "PENDING_CONSENT",
-    "PENDING_PAYMENT",
-    "PROCESSING",
-    "PARTIAL",
-    "READY",
-    "FAILED",
-    "CANCELLED",
-]
-
-
-class EventCheckStackItem(Shape):
-    check_name: str
-    status: str
-    check_result_id: UUID
-
-
-class EventReport(Shape):
-    """The report in short; read the whole of it with its id."""
-
-    id: UUID
-    workspace_id: UUID
-    status: PublicStatus
-    """PROCESSING until every check has ended; PARTIAL when only some completed."""
-    created_at: Timestamp
-    self_verification: bool
-    """True when the workspace is an individual's account."""
-    payment_mode: PaymentMode
-    consent_status: ConsentStatus
-    checks_requested: list[str]
-    package: str | None
-    """The package that it was ordered by; its checks may have changed since."""
-    check_stack: list[EventCheckStackItem]
-
-
-class EventSubject(Shape):
-    id: UUID
-    """The same for the same person or company in every report."""
-    type: SubjectType
-
-
-class ReportEventData(Shape):
-    workspace_id: UUID
-    report: EventReport
-    subject: EventSubject
-    report_id: UUID
-
-
-class ReportData(ReportEventData):
-    risk_score: Score | None
-    risk_level: RiskLevel
-
-
-class ReportFailedData(ReportData):
-    failure: Failure
-
-
-class EventCheck(Shape):
-    id: UUID
-    result_id: UUID
-    """The same as the id."""
-    definition_id: UUID
-    type: str
-    name: str
-    display_name: str
-    description: str
-    category: str
-    status: Literal["COMPLETED", "FAILED"]
-    risk_level: RiskLevel
-    risk_score: Score | None
-    summary: str
-    flags: list[FlagBody]
-    details: dict[str, Any]
-    """The fields that the check definition's outputFields name; personal data."""
-    executed_at: Timestamp
-    duration_ms: int
-    reused: bool
-
-
-class EventFailedCheck(EventCheck):
-    failure: CheckFailure
-
-
-class CheckData(ReportEventData):
-    check: EventCheck
-    check_id: UUID
-    check_result_id: UUID
-    check_type: str
-    check_name: str
-    check_definition_id: UUID
-    status: Literal["COMPLETED", "FAILED"]
-    risk_level: RiskLevel
-    risk_score: Score | None
-
-
-class CheckFailedData(CheckData):
-    check: EventFailedCheck
-
-
-class EventReference(Shape):
-    id: UUID
-    referee_name: str
-    submitted_at: Timestamp
-
-
-class ReferenceData(ReportEventData):
-    check_result_id: UUID
-    reference: EventReference
-
-
-class AlertChange(Shape):
-    check_name: str
-    field: str
-    old: Any
-    new: Any
-
-
-class EventAlert(Shape):
-    id: UUID
-    kind: Literal["CHANGE", "NO_ANSWER"]
-    title: str
-    message: str
-    severity: Literal["INFO", "WARNING", "CRITICAL"]
-    read: bool
-    actioned: bool
-    report_id: UUID
-    changes: list[AlertChange]
-    created_at: Timestamp
-
-
-class AlertData(Shape):
-    workspace_id: UUID
-    monitoring_id: UUID
-    report_id: UUID
-    subject: EventSubject
-    alert: EventAlert
-
-
-class PaidData(ReportEventData):
-    payment: PaymentState
-
-
-class CorrectionData(ReportEventData):
-    correction: CorrectionBody
-    check_result_id: UUID
-    """The finding that the subject calls wrong."""
-    risk_score: Score | None
-    risk_level: RiskLevel
-
-
-class EventDecision(Shape):
-    """The decision in short; the list of the report's decisions has its note."""
-
-    id: UUID
-    status: DecisionStatus
-    reason_codes: list[str]
-    made_by: MakerKind
-    confirmed_by_second: bool
-    """Whether a second member has confirmed it."""
-    decided_at: Timestamp
-
-
-class DecisionData(ReportEventData):
-    decision: EventDecision
-    risk_score: Score | None
-    risk_level: RiskLevel
-
-
-class RightsData(Shape):
-    """Nothing personal: the event stays when the report is erased."""
-
-    workspace_id: UUID
-    report_id: UUID
-    requested_by: Origin
-
-
-class RestrictedData(RightsData):
-    restricted_at: Timestamp
-
-
-class ErasedData(RightsData):
-    erased_at: Timestamp
-    erasure_id: UUID
-    """Read its certificate with this id."""
-
-
-class TestData(Shape):
-    workspace_id: UUID
-    test: Literal[True]
-    message: str
+D = TypeVar("D", bound=ReportEventData)
+C = TypeVar("C", bound=EventCheck)
 
 
 class Envelope(Shape):
@@ -246,24 +73,6 @@ class Envelope(Shape):
 
     timestamp: Timestamp
     """When the event was raised; the same on every attempt."""
-
-
-DATA: dict[Event.Name, type[Shape]] = {
-    Event.Name.REPORT_CREATED: ReportData,
-    Event.Name.REPORT_READY: ReportData,
-    Event.Name.REPORT_FAILED: ReportFailedData,
-    Event.Name.CHECK_COMPLETED: CheckData,
-    Event.Name.CHECK_FAILED: CheckFailedData,
-    Event.Name.REFERENCE_SUBMITTED: ReferenceData,
-    Event.Name.MONITORING_ALERT_CREATED: AlertData,
-    Event.Name.PAYMENT_PAID: PaidData,
-    Event.Name.CORRECTION_OPENED: CorrectionData,
-    Event.Name.CORRECTION_CLOSED: CorrectionData,
-    Event.Name.REPORT_DECIDED: DecisionData,
-    Event.Name.REPORT_RESTRICTED: RestrictedData,
-    Event.Name.REPORT_ERASED: ErasedData,
-    Event.Name.WEBHOOK_TEST: TestData,
-}
 
 
 def _envelope_of(name: str, data: type[Shape]) -> type[Envelope]:
@@ -277,118 +86,88 @@ def _envelope_of(name: str, data: type[Shape]) -> type[Envelope]:
     )
 
 
-EVENTS = {name.value: _envelope_of(name.value, data) for name, data in DATA.items()}
-
-
-def _report_data(
-    status: str,
-    check_status: str,
+def _about(
+    shape: type[D],
+    status: ReportStatus,
+    check_status: ResultStatus,
+    score: int | None = None,
     *,
-    payment_mode: str = "SELF",
+    payment_mode: PaymentMode = PaymentMode.SELF,
     result_id: str = RESULT_ID,
-) -> dict[str, Any]:
-    return {
-        "workspaceId": WORKSPACE_ID,
-        "reportId": REPORT_ID,
-        "report": {
-            "id": REPORT_ID,
-            "workspaceId": WORKSPACE_ID,
-            "status": status,
-            "createdAt": CREATED_AT,
-            "selfVerification": False,
-            "paymentMode": payment_mode,
-            "consentStatus": "ATTESTED",
-            "checksRequested": ["IDENTITY"],
-            "package": None,
-            "checkStack": [
-                {
-                    "checkName": "IDENTITY",
-                    "status": check_status,
-                    "checkResultId": result_id,
-                }
-            ],
-        },
-        "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
-    }
+    **members: Any,
+) -> D:
+    """Make the data of an event about the example's report, which is in no table."""
+    report = Report(
+        id=UUID(REPORT_ID),
+        workspace=Workspace(id=UUID(WORKSPACE_ID)),
+        subject_id=UUID(SUBJECT_ID),
+        subject_type=SubjectType.INDIVIDUAL,
+        status=status,
+        created_at=datetime.fromisoformat(CREATED_AT),
+        checks_requested=["IDENTITY"],
+        payment_mode=payment_mode,
+        risk_score=score,
+        risk_level=RiskLevel.of(score),
+        failure_code="CHECKS_FAILED",
+        failure_message="1 of 1 checks could not be completed.",
+    )
+    stack = [("IDENTITY", check_status, UUID(result_id))]
+    make = shape.of if issubclass(shape, CheckData) else shape.about
+    return make(report, stack, ConsentStatus.ATTESTED, **members)
 
 
-def _rights_data(requested_by: str) -> dict[str, Any]:
-    return {
-        "workspaceId": WORKSPACE_ID,
-        "reportId": REPORT_ID,
-        "requestedBy": requested_by,
-    }
-
-
-def _check_data(
-    status: str, level: str, score: int | None, **end: Any
-) -> dict[str, Any]:
-    check = {
-        "id": RESULT_ID,
-        "resultId": RESULT_ID,
-        "definitionId": DEFINITION_ID,
-        "type": "IDENTITY",
-        "name": "IDENTITY",
-        "displayName": "National identity",
-        "description": "Looks the ID number up in the national register of persons and "
+def _check(shape: type[C], status: ResultStatus, score: int | None, **more: Any) -> C:
+    definition = CheckDefinition(
+        id=UUID(DEFINITION_ID),
+        name="IDENTITY",
+        display_name="National identity",
+        description="Looks the ID number up in the national register of persons and "
         "compares the name, and the date of birth when it is given.",
-        "category": "IDENTITY",
-        "status": status,
-        "riskLevel": level,
-        "riskScore": score,
-        "flags": [],
-        "executedAt": "2026-11-21T08:15:30.123610Z",
-        "durationMs": 48,
-        "reused": False,
-        **end,
-    }
-    return {
-        "check": check,
-        "checkId": RESULT_ID,
-        "checkResultId": RESULT_ID,
-        "checkType": "IDENTITY",
-        "checkName": "IDENTITY",
-        "checkDefinitionId": DEFINITION_ID,
-        "status": status,
-        "riskLevel": level,
-        "riskScore": score,
-    }
+        category="IDENTITY",
+    )
+    return shape.of(
+        definition,
+        UUID(RESULT_ID),
+        status=status,
+        risk_level=RiskLevel.of(score),
+        risk_score=score,
+        flags=[],
+        executed_at="2026-11-21T08:15:30.123610Z",
+        duration_ms=48,
+        reused=False,
+        **more,
+    )
 
 
+READY, FAILED = ReportStatus.READY, ReportStatus.FAILED
+RUNNING, COMPLETED = ReportStatus.RUNNING, ResultStatus.COMPLETED
+RIGHTS = {"workspaceId": WORKSPACE_ID, "reportId": REPORT_ID}
 # In the report's stack once the correction is closed
 CORRECTED_RESULT_ID = "019a5b2d-0a1b-7c2d-8e3f-405162738495"
-UNKNOWN_RISK: dict[str, Any] = {"riskScore": None, "riskLevel": "UNKNOWN"}
 REFUSED_SUMMARY = "The source refused the request."
-EXAMPLE_DATA: dict[str, dict[str, Any]] = {
-    "report.created": {**_report_data("PROCESSING", "PENDING"), **UNKNOWN_RISK},
-    "report.ready": {
-        **_report_data("READY", "COMPLETED"),
-        "riskScore": 5,
-        "riskLevel": "LOW",
-    },
-    "report.failed": {
-        **_report_data("FAILED", "FAILED"),
-        **UNKNOWN_RISK,
-        "failure": {
-            "code": "CHECKS_FAILED",
-            "message": "1 of 1 checks could not be completed.",
-        },
-    },
-    "check.completed": {
-        **_report_data("READY", "COMPLETED"),
-        **_check_data(
-            "COMPLETED",
-            "LOW",
+EXAMPLE_DATA: dict[Event.Name, Shape] = {
+    Event.Name.REPORT_CREATED: _about(ReportData, RUNNING, ResultStatus.PENDING),
+    Event.Name.REPORT_READY: _about(ReportData, READY, COMPLETED, 5),
+    Event.Name.REPORT_FAILED: _about(ReportFailedData, FAILED, ResultStatus.FAILED),
+    Event.Name.CHECK_COMPLETED: _about(
+        CheckData,
+        READY,
+        COMPLETED,
+        check=_check(
+            EventCheck,
+            COMPLETED,
             5,
             summary=RESULT["summary"],
             details={**RESULT["details"], "gender": "MALE"},
         ),
-    },
-    "check.failed": {
-        **_report_data("FAILED", "FAILED"),
-        **_check_data(
-            "FAILED",
-            "UNKNOWN",
+    ),
+    Event.Name.CHECK_FAILED: _about(
+        CheckFailedData,
+        FAILED,
+        ResultStatus.FAILED,
+        check=_check(
+            EventFailedCheck,
+            ResultStatus.FAILED,
             None,
             summary=REFUSED_SUMMARY,
             details={},
@@ -398,74 +177,66 @@ EXAMPLE_DATA: dict[str, dict[str, Any]] = {
                 "retryable": False,
             },
         ),
-    },
-    "reference.submitted": {
-        **_report_data("PROCESSING", "RUNNING"),
-        "checkResultId": RESULT_ID,
-        "reference": {
+    ),
+    Event.Name.REFERENCE_SUBMITTED: _about(
+        ReferenceData,
+        RUNNING,
+        ResultStatus.RUNNING,
+        check_result_id=RESULT_ID,
+        reference={
             "id": "019a5b2c-9a10-7e21-8f32-1a2b3c4d5e6f",
             "refereeName": "Amina Said",
             "submittedAt": ENDED_AT,
         },
-    },
-    "monitoring.alert.created": {
-        "workspaceId": WORKSPACE_ID,
-        "monitoringId": "019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f",
-        "reportId": REPORT_ID,
-        "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
-        "alert": {
-            "id": "019a5b2c-b2c3-7d4e-8f50-6b7c8d9e0f1a",
-            "kind": "CHANGE",
-            "title": "IDENTITY: risk level changed",
-            "message": "IDENTITY: risk level went from LOW to HIGH.",
-            "severity": "CRITICAL",
-            "read": False,
-            "actioned": False,
+    ),
+    Event.Name.MONITORING_ALERT_CREATED: AlertData.model_validate(
+        {
+            "workspaceId": WORKSPACE_ID,
+            "monitoringId": RULE_ID,
             "reportId": REPORT_ID,
-            "changes": [
-                {
-                    "checkName": "IDENTITY",
-                    "field": "riskLevel",
-                    "old": "LOW",
-                    "new": "HIGH",
-                }
-            ],
-            "createdAt": ENDED_AT,
-        },
-    },
-    "payment.paid": {
-        **_report_data("PROCESSING", "PENDING", payment_mode="CANDIDATE"),
-        "payment": {
-            "status": "PAID",
-            "amount": {"amount": 50.0, "currency": "KES"},
-            "paidAt": ENDED_AT,
-            "paymentUrl": None,
-            "expiresAt": None,
-        },
-    },
-    "correction.opened": {
-        **_report_data("READY", "COMPLETED"),
-        "correction": CORRECTION,
-        "checkResultId": RESULT_ID,
-        "riskScore": 30,
-        "riskLevel": "MEDIUM",
-    },
-    "correction.closed": {
-        **_report_data("READY", "COMPLETED", result_id=CORRECTED_RESULT_ID),
-        "correction": {
+            "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
+            "alert": {
+                "kind": "CHANGE",
+                **{k: v for k, v in ALERT.items() if k != "monitoringId"},
+            },
+        }
+    ),
+    Event.Name.PAYMENT_PAID: _about(
+        PaidData,
+        RUNNING,
+        ResultStatus.PENDING,
+        payment_mode=PaymentMode.CANDIDATE,
+        payment={**PAYMENT, "status": "PAID", "paidAt": ENDED_AT},
+    ),
+    Event.Name.CORRECTION_OPENED: _about(
+        CorrectionData,
+        READY,
+        COMPLETED,
+        30,
+        correction=CORRECTION,
+        check_result_id=RESULT_ID,
+    ),
+    Event.Name.CORRECTION_CLOSED: _about(
+        CorrectionData,
+        READY,
+        COMPLETED,
+        5,
+        result_id=CORRECTED_RESULT_ID,
+        correction={
             **CORRECTION,
             "status": "CORRECTED",
             "closedAt": "2026-11-24T09:02:11.004512Z",
             "reason": "The ID number was mistyped; the register has your name.",
             "correctedCheckResultId": CORRECTED_RESULT_ID,
         },
-        "checkResultId": RESULT_ID,
-        "riskScore": 5,
-        "riskLevel": "LOW",
-    },
-    "report.decided": {
-        **_report_data("READY", "COMPLETED"),
-        "decision": {
+        check_result_id=RESULT_ID,
+    ),
+    Event.Name.REPORT_DECIDED: _about(
+        DecisionData,
+        READY,
+        COMPLETED,
+        75,
+        decision={
             "id": DECISION["id"],
             "status": "DECLINED",
             "reasonCodes": ["ADVERSE_CREDIT"],
@@ -473,29 +244,36 @@ EXAMPLE_DATA: dict[str, dict[str, Any]] = {
             "confirmedBySecond": True,
             "decidedAt": DECIDED_AT,
         },
-        "riskScore": 75,
-        "riskLevel": "HIGH",
-    },
-    "report.restricted": {**_rights_data("SUBJECT"), "restrictedAt": ENDED_AT},
-    "report.erased": {
-        **_rights_data("CLIENT"),
-        "erasedAt": ENDED_AT,
-        "erasureId": ERASURE["id"],
-    },
-    "webhook.test": {
-        "workspaceId": WORKSPACE_ID,
-        "test": True,
-        "message": "This is a test event: your receiver works when it answers with "
-        "2xx.",
-    },
+    ),
+    Event.Name.REPORT_RESTRICTED: RestrictedData.model_validate(
+        {**RIGHTS, "requestedBy": "SUBJECT", "restrictedAt": ENDED_AT}
+    ),
+    Event.Name.REPORT_ERASED: ErasedData.model_validate(
+        {
+            **RIGHTS,
+            "requestedBy": "CLIENT",
+            "erasedAt": ENDED_AT,
+            "erasureId": ERASURE["id"],
+        }
+    ),
+    Event.Name.WEBHOOK_TEST: TestData(
+        workspace_id=UUID(WORKSPACE_ID), test=True, message=TEST_MESSAGE
+    ),
 }
-EXAMPLE_TIMES = {"report.created": CREATED_AT, "report.decided": DECIDED_AT}
+EXAMPLE_TIMES = {
+    Event.Name.REPORT_CREATED: CREATED_AT,
+    Event.Name.REPORT_DECIDED: DECIDED_AT,
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
-    name: {
-        "event": name,
+    name.value: {
+        "event": name.value,
         "timestamp": EXAMPLE_TIMES.get(name, ENDED_AT),
-        "data": data,
+        "data": data.model_dump(mode="json", by_alias=True),
     }
+    for name, data in EXAMPLE_DATA.items()
+}
+EVENTS = {
+    name.value: _envelope_of(name.value, type(data))
     for name, data in EXAMPLE_DATA.items()
 }
 

@@ -13,7 +13,14 @@ from pydantic import ConfigDict, Field
 from verification import links
 from verification.api.content import PageQuery
 from verification.api.operations import PageEnvelope
-from verification.checks.events import consent_status_of
+from verification.checks.events import (
+    CheckFailure,
+    Failure,
+    FlagBody,
+    PaymentState,
+    Score,
+    consent_status_of,
+)
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import (
     DECIDED_STATUSES,
@@ -44,9 +51,8 @@ from verification.notifications.models import (
     NotificationError,
     NotificationStatus,
 )
-from verification.payments.checkouts import PAYABLE_STATUSES
-from verification.payments.models import Payment, PaymentStatus
-from verification.privacy.models import Correction, CorrectionStatus
+from verification.privacy.models import Correction
+from verification.privacy.rights_events import CorrectionBody
 from verification.providers.name_comparison import Likeness, Reason
 from verification.reports.create import NewReport
 from verification.reports.models import (
@@ -63,8 +69,6 @@ from verification.reports.request import RequestShape
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
-
-Score = Annotated[int, Field(ge=0, le=100)]
 
 
 class ReportQuery(PageQuery):
@@ -106,28 +110,6 @@ class SubjectBody(Shape):
     phone: str | None = None
     date_of_birth: str | None = None
     country: str
-
-
-class FlagBody(Shape):
-    """An adverse finding."""
-
-    code: str
-    severity: str
-    """LOW, MEDIUM or HIGH."""
-    message: str
-
-
-class Failure(Shape):
-    """Why something could not be completed."""
-
-    code: str
-    message: str
-
-
-class CheckFailure(Failure):
-    """Why a check could not be done, and whether running it again can help."""
-
-    retryable: bool
 
 
 class NameComparison(Shape):
@@ -270,66 +252,6 @@ class SubjectLink(Shape):
         return cls(
             sent_to=[message.channel for message in sent],
             expires_at=None if is_decided else consent.expires_at,
-        )
-
-
-class PaymentState(Shape):
-    status: PaymentStatus
-    amount: Money | None = None
-    """The price of the report; for a draft, the price if it were launched now."""
-    paid_at: Timestamp | None = None
-    payment_url: str | None = None
-    """The link for the payer, while the payment can be made."""
-    expires_at: Timestamp | None = None
-    """The end of the time to pay; null until the subject has consented."""
-
-    @classmethod
-    def of(cls, payment: Payment | None, report: Report, total: Decimal) -> Self:
-        if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
-            return cls(
-                status=PaymentStatus.NOT_REQUIRED,
-                amount=Money(amount=total, currency=CURRENCY),
-            )
-        return cls(
-            status=PaymentStatus(payment.status),
-            amount=Money(amount=payment.amount, currency=payment.currency),
-            paid_at=payment.paid_at,
-            payment_url=links.payment_url(payment.pk, payment.generation)
-            if _is_payable(payment, report)
-            else None,
-            # The time to pay begins when the payer gets the link.
-            expires_at=None
-            if report.status == ReportStatus.PENDING_CONSENT
-            else payment.expires_at,
-        )
-
-
-class CorrectionBody(Shape):
-    """A subject's statement that a finding is wrong, and how it ended."""
-
-    id: UUID
-    check_name: str
-    check_result_id: UUID
-    """The finding that the subject calls wrong."""
-    status: CorrectionStatus
-    opened_at: Timestamp
-    due_at: Timestamp
-    """The day by which the subject has to be answered."""
-    closed_at: Timestamp | None
-    reason: str | None
-    """Why it was corrected or confirmed, as the subject reads it."""
-    corrected_check_result_id: UUID | None
-    """The result that has taken its place; null unless the status is CORRECTED."""
-
-    @classmethod
-    def of(cls, correction: Correction, **more: Any) -> Self:
-        return cls.from_row(
-            correction,
-            check_result_id=correction.result_id,
-            opened_at=correction.created_at,
-            closed_at=correction.decided_at,
-            corrected_check_result_id=correction.corrected_result_id,
-            **more,
         )
 
 
@@ -669,11 +591,6 @@ class Quote(Shape):
             ),
             reports=[_quoted_report(one) for one in quoted],
         )
-
-
-def _is_payable(payment: Payment, report: Report) -> bool:
-    in_time = payment.expires_at is not None and payment.expires_at > now()
-    return payment.is_outstanding and in_time and report.status in PAYABLE_STATUSES
 
 
 def _evidence(

@@ -32,7 +32,6 @@ from verification.api.report_shapes import (
     DecisionPage,
     DecisionRequest,
     MessageBody,
-    PaymentState,
     Quote,
     ReportBody,
     ReportPage,
@@ -42,6 +41,7 @@ from verification.api.report_shapes import (
     SubjectLink,
     Timeline,
 )
+from verification.checks.events import PaymentState
 from verification.checks.models import CheckResult, ResultStatus, ordered_results
 from verification.consents.links import consent_links, send_access_link
 from verification.db.base import read_page

@@ -1,28 +1,283 @@
-"""Payloads of the events about reports, checks, references, payments and rights.
+"""Events about reports, checks, references, payments and decisions: shapes and makers.
 
-`verification.api.events` describes them for clients; tests compare the two. This code
-builds plain dicts because one report raises several events.
+The OpenAPI document describes these shapes, and its examples come from these functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
+from pydantic import Field
+
+from verification import links
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
-from verification.payments.models import Payment
+from verification.decisions.models import Decision, DecisionStatus, MakerKind
+from verification.payments.models import PAYABLE_STATUSES, Payment, PaymentStatus
 from verification.references.models import Reference
-from verification.reports.models import Report, ReportStatus
-from verification.values.local_time import utc_text
+from verification.reports.models import (
+    PaymentMode,
+    Report,
+    ReportStatus,
+    RiskLevel,
+    SubjectType,
+)
+from verification.values.clock import now
+from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
 from webhooks.events import NewEvent
 from webhooks.models import Event
 from workspaces.models import Workspace
 
 # (check name, status, result id) of each of a report's checks, in its order
 CheckStack = Iterable[tuple[str, str, UUID]]
+Score = Annotated[int, Field(ge=0, le=100)]
+
+
+class FlagBody(Shape):
+    """An adverse finding."""
+
+    code: str
+    severity: str
+    """LOW, MEDIUM or HIGH."""
+    message: str
+
+
+class Failure(Shape):
+    """Why something could not be completed."""
+
+    code: str
+    message: str
+
+
+class CheckFailure(Failure):
+    """Why a check could not be done, and whether running it again can help."""
+
+    retryable: bool
+
+
+PublicStatus = Literal[
+    "DRAFT",
+    "PENDING_CONSENT",
+    "PENDING_PAYMENT",
+    "PROCESSING",
+    "PARTIAL",
+    "READY",
+    "FAILED",
+    "CANCELLED",
+]
+
+
+class EventCheckStackItem(Shape):
+    check_name: str
+    status: str
+    check_result_id: UUID
+
+
+class EventReport(Shape):
+    """The report in short; read the whole of it with its id."""
+
+    id: UUID
+    workspace_id: UUID
+    status: PublicStatus
+    """PROCESSING until every check has ended; PARTIAL when only some completed."""
+    created_at: Timestamp
+    self_verification: bool
+    """True when the workspace is an individual's account."""
+    payment_mode: PaymentMode
+    consent_status: ConsentStatus
+    checks_requested: list[str]
+    package: str | None
+    """The package that it was ordered by; its checks may have changed since."""
+    check_stack: list[EventCheckStackItem]
+
+
+class EventSubject(Shape):
+    id: UUID
+    """The same for the same person or company in every report."""
+    type: SubjectType
+
+
+class ReportEventData(Shape):
+    workspace_id: UUID
+    report: EventReport
+    subject: EventSubject
+    report_id: UUID
+
+    @classmethod
+    def about(
+        cls, report: Report, stack: CheckStack, consent_status: str, **members: Any
+    ) -> Self:
+        """Make the data; a risk that is not given is the report's."""
+        brief = EventReport.from_row(
+            report,
+            status=_public_status(report),
+            self_verification=report.workspace.kind == Workspace.Kind.INDIVIDUAL,
+            consent_status=consent_status,
+            check_stack=[
+                EventCheckStackItem(check_name=name, status=status, check_result_id=pk)
+                for name, status, pk in stack
+            ],
+        )
+        subject = EventSubject(
+            id=report.subject_id, type=SubjectType(report.subject_type)
+        )
+        return cls.from_row(
+            report, report=brief, subject=subject, report_id=report.pk, **members
+        )
+
+
+class ReportData(ReportEventData):
+    risk_score: Score | None
+    risk_level: RiskLevel
+
+
+class ReportFailedData(ReportData):
+    failure: Failure
+
+    @classmethod
+    def about(cls, report: Report, *args: Any, **members: Any) -> Self:
+        failure = Failure(code=report.failure_code, message=report.failure_message)
+        return super().about(report, *args, failure=failure, **members)
+
+
+class EventCheck(Shape):
+    id: UUID
+    result_id: UUID
+    """The same as the id."""
+    definition_id: UUID
+    type: str
+    name: str
+    display_name: str
+    description: str
+    category: str
+    status: Literal["COMPLETED", "FAILED"]
+    risk_level: RiskLevel
+    risk_score: Score | None
+    summary: str
+    flags: list[FlagBody]
+    details: dict[str, Any]
+    """The fields that the check definition's outputFields name; personal data."""
+    executed_at: Timestamp
+    duration_ms: int
+    reused: bool
+
+    @classmethod
+    def of(cls, definition: CheckDefinition, result_id: UUID, **outcome: Any) -> Self:
+        return cls.from_row(
+            definition,
+            id=result_id,
+            result_id=result_id,
+            definition_id=definition.pk,
+            type=definition.name,
+            **outcome,
+        )
+
+
+class EventFailedCheck(EventCheck):
+    failure: CheckFailure
+
+
+class CheckData(ReportEventData):
+    check: EventCheck
+    check_id: UUID
+    check_result_id: UUID
+    check_type: str
+    check_name: str
+    check_definition_id: UUID
+    status: Literal["COMPLETED", "FAILED"]
+    risk_level: RiskLevel
+    risk_score: Score | None
+
+    @classmethod
+    def of(
+        cls, report: Report, stack: CheckStack, consent_status: str, check: EventCheck
+    ) -> Self:
+        return cls.about(
+            report,
+            stack,
+            consent_status,
+            check=check,
+            check_id=check.id,
+            check_result_id=check.id,
+            check_type=check.type,
+            check_name=check.name,
+            check_definition_id=check.definition_id,
+            status=check.status,
+            risk_level=check.risk_level,
+            risk_score=check.risk_score,
+        )
+
+
+class CheckFailedData(CheckData):
+    check: EventFailedCheck
+
+
+class EventReference(Shape):
+    id: UUID
+    referee_name: str
+    submitted_at: Timestamp
+
+
+class ReferenceData(ReportEventData):
+    check_result_id: UUID
+    reference: EventReference
+
+
+class PaymentState(Shape):
+    status: PaymentStatus
+    amount: Money | None = None
+    """The price of the report; for a draft, the price if it were launched now."""
+    paid_at: Timestamp | None = None
+    payment_url: str | None = None
+    """The link for the payer, while the payment can be made."""
+    expires_at: Timestamp | None = None
+    """The end of the time to pay; null until the subject has consented."""
+
+    @classmethod
+    def of(cls, payment: Payment | None, report: Report, total: Decimal) -> Self:
+        if payment is None or payment.status == PaymentStatus.NOT_REQUIRED:
+            return cls(
+                status=PaymentStatus.NOT_REQUIRED,
+                amount=Money(amount=total, currency=CURRENCY),
+            )
+        return cls(
+            status=PaymentStatus(payment.status),
+            amount=Money(amount=payment.amount, currency=payment.currency),
+            paid_at=payment.paid_at,
+            payment_url=links.payment_url(payment.pk, payment.generation)
+            if _is_payable(payment, report)
+            else None,
+            # The time to pay begins when the payer gets the link.
+            expires_at=None
+            if report.status == ReportStatus.PENDING_CONSENT
+            else payment.expires_at,
+        )
+
+
+class PaidData(ReportEventData):
+    payment: PaymentState
+
+
+class EventDecision(Shape):
+    """The decision in short; the list of the report's decisions has its note."""
+
+    id: UUID
+    status: DecisionStatus
+    reason_codes: list[str]
+    made_by: MakerKind
+    confirmed_by_second: bool
+    """Whether a second member has confirmed it."""
+    decided_at: Timestamp
+
+
+class DecisionData(ReportEventData):
+    decision: EventDecision
+    risk_score: Score | None
+    risk_level: RiskLevel
 
 
 def report_event(
@@ -33,43 +288,26 @@ def report_event(
     *,
     consent_status: str,
 ) -> NewEvent:
-    """Render report.created, report.ready or report.failed."""
-    data = {
-        **_report_data(report, stack, consent_status),
-        "riskScore": report.risk_score,
-        "riskLevel": report.risk_level,
-    }
-    if name == Event.Name.REPORT_FAILED:
-        data["failure"] = {
-            "code": report.failure_code,
-            "message": report.failure_message,
-        }
-    return _new_event(name, cause, report, data)
+    """Make report.created, report.ready or report.failed."""
+    shape = ReportFailedData if name == Event.Name.REPORT_FAILED else ReportData
+    data = shape.about(report, stack, consent_status)
+    return new_event(name, cause, report, data)
 
 
 def check_event(
     report: Report,
     stack: CheckStack,
-    check: dict[str, Any],
+    check: EventCheck,
     *,
     attempt: int,
     consent_status: str,
 ) -> NewEvent:
-    """Render check.completed or check.failed; `check` comes from `check_body`."""
-    name = Event.Name.CHECK_FAILED if "failure" in check else Event.Name.CHECK_COMPLETED
-    data = {
-        **_report_data(report, stack, consent_status),
-        "check": check,
-        "checkId": check["id"],
-        "checkResultId": check["resultId"],
-        "checkType": check["type"],
-        "checkName": check["name"],
-        "checkDefinitionId": check["definitionId"],
-        "status": check["status"],
-        "riskLevel": check["riskLevel"],
-        "riskScore": check["riskScore"],
-    }
-    return _new_event(name, f"{check['id']}:{attempt}", report, data)
+    """Make check.completed or check.failed."""
+    is_failed = isinstance(check, EventFailedCheck)
+    name = Event.Name.CHECK_FAILED if is_failed else Event.Name.CHECK_COMPLETED
+    shape = CheckFailedData if is_failed else CheckData
+    data = shape.of(report, stack, consent_status, check)
+    return new_event(name, f"{check.id}:{attempt}", report, data)
 
 
 def reference_event(
@@ -81,98 +319,44 @@ def reference_event(
     submitted_at: datetime,
     consent_status: str,
 ) -> NewEvent:
-    """Render reference.submitted."""
-    data = {
-        **_report_data(report, stack, consent_status),
-        "checkResultId": str(reference.result_id),
-        "reference": {
-            "id": str(reference.pk),
-            "refereeName": referee_name,
-            "submittedAt": utc_text(submitted_at),
-        },
-    }
+    """Make reference.submitted."""
+    submitted = EventReference(
+        id=reference.pk, referee_name=referee_name, submitted_at=submitted_at
+    )
+    data = ReferenceData.about(
+        report,
+        stack,
+        consent_status,
+        check_result_id=reference.result_id,
+        reference=submitted,
+    )
     name = Event.Name.REFERENCE_SUBMITTED
-    return _new_event(name, str(reference.pk), report, data)
+    return new_event(name, str(reference.pk), report, data)
 
 
-def correction_event(
-    name: Event.Name, report: Report, stack: CheckStack, correction: dict[str, Any]
-) -> NewEvent:
-    """Render correction.opened or correction.closed."""
-    data = {
-        **_report_data(report, stack, consent_status_of(report)),
-        "correction": correction,
-        "checkResultId": correction["checkResultId"],
-        "riskScore": report.risk_score,
-        "riskLevel": report.risk_level,
-    }
-    return _new_event(name, correction["id"], report, data)
-
-
-def decision_event(
-    report: Report, stack: CheckStack, decision: dict[str, Any]
-) -> NewEvent:
-    """Render report.decided."""
-    data = {
-        **_report_data(report, stack, consent_status_of(report)),
-        "decision": decision,
-        "riskScore": report.risk_score,
-        "riskLevel": report.risk_level,
-    }
-    return _new_event(Event.Name.REPORT_DECIDED, decision["id"], report, data)
+def decision_event(report: Report, stack: CheckStack, decision: Decision) -> NewEvent:
+    """Make report.decided for a final decision."""
+    brief = EventDecision.from_row(
+        decision,
+        reason_codes=decision.codes or [],
+        made_by=decision.made_by_kind,
+        confirmed_by_second=decision.needs_second,
+        decided_at=decision.final_at,
+    )
+    data = DecisionData.about(report, stack, consent_status_of(report), decision=brief)
+    return new_event(Event.Name.REPORT_DECIDED, str(decision.pk), report, data)
 
 
 def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEvent:
-    """Render payment.paid."""
-    data = {
-        **_report_data(report, stack, consent_status_of(report)),
-        "payment": {
-            "status": payment.status,
-            "amount": {"amount": float(payment.amount), "currency": payment.currency},
-            "paidAt": utc_text(payment.paid_at) if payment.paid_at else None,
-            "paymentUrl": None,
-            "expiresAt": utc_text(payment.expires_at) if payment.expires_at else None,
-        },
-    }
-    return _new_event(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
+    """Make payment.paid."""
+    state = PaymentState.of(payment, report, payment.amount)
+    data = PaidData.about(report, stack, consent_status_of(report), payment=state)
+    return new_event(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
 
 
-def restricted_event(report: Report, requested_by: str, at: datetime) -> NewEvent:
-    """Render report.restricted, without personal data; see Event.IMPERSONAL_NAMES."""
-    data = {
-        **_rights_data(report, requested_by),
-        "restrictedAt": utc_text(at),
-    }
-    return _new_event(Event.Name.REPORT_RESTRICTED, str(report.pk), report, data)
-
-
-def erased_event(
-    report: Report, requested_by: str, erasure_id: UUID, at: datetime
-) -> NewEvent:
-    """Render report.erased, without personal data; see Event.IMPERSONAL_NAMES."""
-    data = {
-        **_rights_data(report, requested_by),
-        "erasedAt": utc_text(at),
-        "erasureId": str(erasure_id),
-    }
-    return _new_event(Event.Name.REPORT_ERASED, str(report.pk), report, data)
-
-
-def check_body(
-    definition: CheckDefinition, result_id: UUID, outcome: dict[str, Any]
-) -> dict[str, Any]:
-    """Render the member `check`; `outcome` has what depends on the result."""
-    return {
-        "id": str(result_id),
-        "resultId": str(result_id),
-        "definitionId": str(definition.id),
-        "type": definition.name,
-        "name": definition.name,
-        "displayName": definition.display_name,
-        "description": definition.description,
-        "category": definition.category,
-        **outcome,
-    }
+def _is_payable(payment: Payment, report: Report) -> bool:
+    in_time = payment.expires_at is not None and payment.expires_at > now()
+    return payment.is_outstanding and in_time and report.status in PAYABLE_STATUSES
 
 
 def consent_status_of(report: Report) -> str:
@@ -192,45 +376,10 @@ def consent_status(consent: Consent | None, *, is_needed: bool) -> str:
     return status.value
 
 
-def _new_event(
-    name: Event.Name, cause: str, report: Report, data: dict[str, Any]
-) -> NewEvent:
+def new_event(name: Event.Name, cause: str, report: Report, data: Shape) -> NewEvent:
     return NewEvent(
         name, cause, report.workspace_id, report.environment, report.pk, data
     )
-
-
-def _rights_data(report: Report, requested_by: str) -> dict[str, Any]:
-    return {
-        "workspaceId": str(report.workspace_id),
-        "reportId": str(report.pk),
-        "requestedBy": requested_by,
-    }
-
-
-def _report_data(
-    report: Report, stack: CheckStack, consent_status: str
-) -> dict[str, Any]:
-    return {
-        "workspaceId": str(report.workspace_id),
-        "reportId": str(report.pk),
-        "report": {
-            "id": str(report.pk),
-            "workspaceId": str(report.workspace_id),
-            "status": _public_status(report),
-            "createdAt": utc_text(report.created_at),
-            "selfVerification": report.workspace.kind == Workspace.Kind.INDIVIDUAL,
-            "paymentMode": report.payment_mode,
-            "consentStatus": consent_status,
-            "checksRequested": report.checks_requested,
-            "package": report.package,
-            "checkStack": [
-                {"checkName": name, "status": status, "checkResultId": str(result_id)}
-                for name, status, result_id in stack
-            ],
-        },
-        "subject": {"id": str(report.subject_id), "type": report.subject_type},
-    }
 
 
 def _public_status(report: Report) -> str:

@@ -15,7 +15,12 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from verification.checks.due_checks import Claim
-from verification.checks.events import check_body, check_event
+from verification.checks.events import (
+    CheckFailure,
+    EventCheck,
+    EventFailedCheck,
+    check_event,
+)
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.db.base import reconnect
 from verification.jobs.claims import together_or_alone
@@ -351,15 +356,11 @@ def _check_events(
         if isinstance(outcome, Retry | Cancelled):
             continue
         state = progress[claimed.report.pk]
-        body = check_body(
-            definitions[claimed.definition_id],
-            claimed.result_id,
-            _outcome_body(claimed, outcome, at),
-        )
+        definition = definitions[claimed.definition_id]
         event = check_event(
             state.report,
             state.stack,
-            body,
+            _event_check(definition, claimed, outcome, at),
             attempt=claimed.attempt,
             consent_status=state.consent_status,
         )
@@ -367,36 +368,40 @@ def _check_events(
     return events
 
 
-def _outcome_body(
-    claimed: Claim, outcome: Completed | Failed, at: datetime
-) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "status": ResultStatus.COMPLETED.value,
-        "riskLevel": RiskLevel.UNKNOWN.value,
-        "riskScore": None,
-        "summary": None,
-        "flags": [],
-        "details": {},
-        "executedAt": utc_text(claimed.run_began_at),
-        "durationMs": _duration_ms(claimed, at),
+def _event_check(
+    definition: CheckDefinition,
+    claimed: Claim,
+    outcome: Completed | Failed,
+    at: datetime,
+) -> EventCheck:
+    members: dict[str, Any] = {
+        "executed_at": claimed.run_began_at,
+        "duration_ms": _duration_ms(claimed, at),
         "reused": claimed.reused_from_id is not None,
     }
-    if isinstance(outcome, Completed):
-        # An erased report, whose finding is None, has no events.
-        finding: dict[str, Any] = outcome.finding or {}
-        return body | {
-            "riskLevel": RiskLevel.of(outcome.score).value,
-            "riskScore": outcome.score,
-            "summary": finding["summary"],
-            "flags": finding["flags"],
-            "details": finding["details"],
-        }
-    return body | {
-        "status": ResultStatus.FAILED.value,
-        "summary": outcome.message,
-        "failure": {
-            "code": outcome.code,
-            "message": outcome.message,
-            "retryable": outcome.retryable,
-        },
-    }
+    if isinstance(outcome, Failed):
+        return EventFailedCheck.of(
+            definition,
+            claimed.result_id,
+            status=ResultStatus.FAILED,
+            risk_level=RiskLevel.UNKNOWN,
+            risk_score=None,
+            summary=outcome.message,
+            flags=[],
+            details={},
+            failure=CheckFailure.from_row(outcome),
+            **members,
+        )
+    # An erased report, whose finding is None, has no events.
+    finding: dict[str, Any] = outcome.finding or {}
+    return EventCheck.of(
+        definition,
+        claimed.result_id,
+        status=ResultStatus.COMPLETED,
+        risk_level=RiskLevel.of(outcome.score),
+        risk_score=outcome.score,
+        summary=finding["summary"],
+        flags=finding["flags"],
+        details=finding["details"],
+        **members,
+    )

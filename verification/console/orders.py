@@ -24,9 +24,8 @@ from verification.checks.models import CheckDefinition, CheckPackage, CheckResul
 from verification.checks.packages import Packages
 from verification.consents.links import consent_links
 from verification.consents.models import Consent
-from verification.payments.checkouts import PAYABLE_STATUSES
 from verification.payments.links import payment_links
-from verification.payments.models import Payment
+from verification.payments.models import PAYABLE_STATUSES, Payment
 from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
 from verification.reports.drafts import as_item, edit_draft

@@ -66,7 +66,6 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import lock_report, locked_reports, record_note
 from verification.values.clock import now
-from verification.values.local_time import utc_text
 from webhooks.events import record_events
 from workspaces.members import Permission, lock_member
 from workspaces.models import ApiKey, Client, Member
@@ -475,19 +474,6 @@ def names_of(decisions: Iterable[Decision]) -> dict[int, str]:
     return {user.pk: user.get_full_name() for user in found}
 
 
-def decision_members(decision: Decision) -> dict[str, Any]:
-    """Return a final decision as events show it, without its note and its members."""
-    assert decision.final_at is not None  # noqa: S101
-    return {
-        "id": str(decision.pk),
-        "status": decision.status,
-        "reasonCodes": decision.codes or [],
-        "madeBy": decision.made_by_kind,
-        "confirmedBySecond": decision.needs_second,
-        "decidedAt": utc_text(decision.final_at),
-    }
-
-
 def _require_member(member: Member, report: Report) -> None:
     """Raise NotAllowed unless the member may decide at this moment."""
     lock_member(member.pk, report.workspace_id, Permission.DECIDE_REPORTS)
@@ -633,7 +619,7 @@ def _record_decision(
     notices.tell_of_successor(report, decision, at)
     _record_proposal(report, "decided", actor, at)
     stack = list(report.results.values_list("name", "status", "id"))
-    event = decision_event(report, stack, decision_members(decision))
+    event = decision_event(report, stack, decision)
     record_events([event], at)
     if decision.status == DecisionStatus.REVIEW:
         open_case(report, CaseCause.REVIEW)

@@ -25,6 +25,7 @@ from verification.notifications.models import Channel
 from verification.notifications.recipients import active_blocks, count_today
 from verification.payments.alerts import count_failed_opening
 from verification.payments.models import (
+    PAYABLE_STATUSES,
     Checkout,
     CheckoutKind,
     CheckoutStatus,
@@ -67,7 +68,6 @@ FIRST_POLL_DELAY = timedelta(minutes=1)
 # These limits keep the holder of a link from flooding a phone.
 PROMPTS_PER_LINK_PER_HOUR = 4
 PROMPTS_PER_PHONE_PER_DAY = 8
-PAYABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 MIN_TOP_UP, MAX_TOP_UP = Decimal(100), Decimal(1_000_000)
 
 

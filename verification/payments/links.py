@@ -12,12 +12,12 @@ from verification.notifications.models import Kind
 from verification.notifications.outbox import OutgoingMessage
 from verification.payments.checkouts import (
     CHECKOUT_LIFETIME,
-    PAYABLE_STATUSES,
     PAYER,
     SOURCES_CHANGED,
     closed_reason,
 )
 from verification.payments.models import (
+    PAYABLE_STATUSES,
     Checkout,
     CheckoutStatus,
     Payment,

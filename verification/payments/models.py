@@ -18,7 +18,7 @@ from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
-from verification.reports.models import Report
+from verification.reports.models import Report, ReportStatus
 from verification.values import clock
 from workspaces.models import Account, Environment, Workspace
 
@@ -36,6 +36,10 @@ class PaymentStatus(models.TextChoices):
     EXPIRED = "EXPIRED"
     REFUNDED = "REFUNDED"
     CANCELLED = "CANCELLED"
+
+
+# Statuses of a report in which its payer can pay.
+PAYABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 
 
 class Payment(models.Model):

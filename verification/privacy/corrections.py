@@ -32,7 +32,6 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.models import ActorKind
 from verification.checks.due_checks import wake_up
-from verification.checks.events import correction_event
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import refresh_case
@@ -58,6 +57,7 @@ from verification.privacy.models import (
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.privacy.retention import is_claimed
+from verification.privacy.rights_events import correction_event
 from verification.reports.drafts import write_subject
 from verification.reports.ends import close_references, refresh_score
 from verification.reports.models import (
@@ -405,22 +405,6 @@ def correctable_details(correction: Correction) -> dict[str, str]:
     return {name: str(known.get(name) or "") for name in dict.fromkeys(names)}
 
 
-def correction_members(correction: Correction) -> dict[str, Any]:
-    """Return the correction as reports and events show it."""
-    closed, corrected = correction.decided_at, correction.corrected_result_id
-    return {
-        "id": str(correction.pk),
-        "checkName": correction.check_name,
-        "checkResultId": str(correction.result_id),
-        "status": correction.status,
-        "openedAt": utc_text(correction.created_at),
-        "dueAt": utc_text(correction.due_at),
-        "closedAt": utc_text(closed) if closed else None,
-        "reason": correction.reason,
-        "correctedCheckResultId": str(corrected) if corrected else None,
-    }
-
-
 def _lock(correction_id: UUID) -> tuple[Report, Correction]:
     """Return the correction with its report, which is locked.
 
@@ -635,8 +619,7 @@ def _record(
     record_note(report, f"correction {label}", actor, at)
     Report.objects.filter(pk=report.pk).update(updated_at=at)
     stack = list(report.results.values_list("name", "status", "id"))
-    members = correction_members(correction)
-    record_events([correction_event(name, report, stack, members)], at)
+    record_events([correction_event(name, report, stack, correction)], at)
 
 
 def _receipt(report: Report, correction: Correction) -> list[OutgoingMessage]:

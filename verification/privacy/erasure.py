@@ -27,7 +27,6 @@ from django.db.models import Q, QuerySet
 from monitoring.models import Rule, locked_rules
 from monitoring.pauses import stop_rules
 from verification.batches.models import delete_uploads_about
-from verification.checks.events import erased_event
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.notifications.recipients import count_today
@@ -53,6 +52,7 @@ from verification.privacy.requests import (
     answer_request,
     open_request,
 )
+from verification.privacy.rights_events import erased_event
 from verification.privacy.strangers import erase_holder
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus

@@ -17,7 +17,6 @@ from django.db import transaction
 from django.db.models import Q
 
 from monitoring.pauses import pause_for_objection, pause_for_withdrawal
-from verification.checks.events import restricted_event
 from verification.checks.models import CheckResult
 from verification.consents.subject_decisions import STOPPABLE_STATUSES
 from verification.decisions.cases import close_cases
@@ -31,6 +30,7 @@ from verification.privacy.models import (
 )
 from verification.privacy.people import Person, Proof, may_be_same_person
 from verification.privacy.requests import answer_request, open_request
+from verification.privacy.rights_events import restricted_event
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
