@@ -23,9 +23,20 @@ TEMPLATES = [
     *(path for folder in FOLDERS for path in sorted(folder.rglob("*.html"))),
 ]
 MODULES = [
-    path
-    for app in ("console", "accounts", "files")
-    for path in Path(settings.BASE_DIR, "verification", app).glob("*.py")
+    *(
+        Path(settings.BASE_DIR, "verification", f"{name}.py")
+        for name in (
+            "decisions/notices",
+            "decisions/policies",
+            "privacy/corrections",
+            "reports/subject_labels",
+        )
+    ),
+    *(
+        path
+        for app in ("console", "accounts", "files")
+        for path in Path(settings.BASE_DIR, "verification", app).glob("*.py")
+    ),
 ]
 IN_CODE = re.compile(
     r'\b(?:(?:_|gettext_lazy)\(|pgettext_lazy\(\s*"[^"]+",)\s*"([^"]+)"'

@@ -60,6 +60,7 @@ from verification.reports.request import (
     read_orders,
 )
 from verification.reports.status import ConsentGap, NotRetryable, lock_report
+from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
@@ -75,23 +76,7 @@ SAME_SUBJECT = timedelta(days=1)
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
 ON = "on"
 
-PERSON_NAME, COMPANY_NAME = _("Full name"), _("Registered name")
-LABELS: dict[str, Any] = {
-    "idNumber": _("ID number"),
-    "kraPin": _("KRA PIN"),
-    "registrationNumber": _("Registration number"),
-    "dateOfBirth": _("Date of birth"),
-    "email": _("E-mail address"),
-    "phone": _("Phone number"),
-    "employerName": _("Employer"),
-    "refereeName": _("Referee"),
-    "refereeEmail": _("E-mail address of the referee"),
-    "jobTitle": _("Job title"),
-    "employmentStart": _("Start of the employment"),
-    "employmentEnd": _("End of the employment"),
-    "postalAddress": _("Postal address"),
-    "postalCode": _("Postal code"),
-}
+COMPANY_NAME = _("Registered name")
 PHONE_HINT = _("Such as 0712 345 678, or with the country code of another country")
 METHODS: list[tuple[str, Any]] = [
     (Consent.Method.CUSTOMER_WEB_FORM, _("A form on your web site")),
@@ -238,7 +223,7 @@ def _subject_inputs(choice: Choice, offer: Offer) -> Iterator[Input]:
     has_name = choice.is_company and "registrationNumber" in required
     yield Input(
         ("subject", "fullName"),
-        COMPANY_NAME if choice.is_company else PERSON_NAME,
+        COMPANY_NAME if choice.is_company else SUBJECT_LABELS["fullName"],
         is_required="fullName" in required or not has_name,
     )
     reached = ["email", "phone"] if _is_reached_by_us(choice, offer) else []
@@ -263,11 +248,13 @@ def _check_input(
     is_required = any(e["required"] for e in entries) or len(mine) > len(others)
     return Input(
         ("subject", key),
-        LABELS.get(key, entry["label"]),
+        SUBJECT_LABELS.get(key, entry["label"]),
         entry["type"],
         is_required,
         hint=PHONE_HINT if entry["type"] == "PHONE" else "",
-        other=LABELS.get(others[0], others[0]) if others and not is_required else "",
+        other=SUBJECT_LABELS.get(others[0], others[0])
+        if others and not is_required
+        else "",
     )
 
 
@@ -275,7 +262,7 @@ def _subject_input(key: str, is_required: bool = False) -> Input:
     kinds = {"email": "EMAIL", "phone": "PHONE"}
     hint = PHONE_HINT if key == "phone" else ""
     kind = kinds.get(key, "TEXT")
-    return Input(("subject", key), LABELS[key], kind, is_required, hint)
+    return Input(("subject", key), SUBJECT_LABELS[key], kind, is_required, hint)
 
 
 def _consent_inputs(choice: Choice, offer: Offer) -> list[Input]:

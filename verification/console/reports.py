@@ -35,7 +35,6 @@ from verification.console.decision_pages import (
     is_sent_twice,
     outcome_of,
 )
-from verification.console.orders import LABELS, PERSON_NAME
 from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
 from verification.console.words import WORDS, Topic
@@ -50,17 +49,9 @@ from verification.reports.hosted_links import ResendTooSoon, client_messages
 from verification.reports.models import Report, StatusChange
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import InvalidRequest
+from verification.reports.subject_labels import SUBJECT_LABELS
 from workspaces.members import Permission
 
-# Other members of a subject keep their names in English.
-SUBJECT_LABELS = LABELS | {
-    "subjectType": gettext_lazy("About whom"),
-    "fullName": PERSON_NAME,
-    "firstName": gettext_lazy("First name"),
-    "middleName": gettext_lazy("Middle name"),
-    "lastName": gettext_lazy("Last name"),
-    "country": gettext_lazy("Country"),
-}
 NO_DATA_LINK = {
     "NO_PERSON": gettext_lazy("The report is about no person who could be asked."),
     "NO_ADDRESS": gettext_lazy("The report has no address of its subject."),
@@ -152,6 +143,8 @@ def _render_report(
 
 
 def _label_of(name: str) -> str:
+    if name == "subjectType":
+        return _("About whom")
     return str(SUBJECT_LABELS.get(name) or humanise_name(name))
 
 

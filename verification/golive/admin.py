@@ -30,6 +30,7 @@ from verification.golive.models import (
     Status,
 )
 from verification.reports.models import Report, ReportStatus
+from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.values.masking import mask
 from workspaces.models import ApiKey
 
@@ -283,11 +284,9 @@ class NameChangeAdmin(ReviewAdmin):
         return self.decide(request, object_id, verb, done, reason)
 
 
-LABELS = {
+LABELS: dict[str, Any] = {
     "tradingName": "Trading name",
-    "registrationNumber": "Registration number",
-    "kraPin": "KRA PIN",
-    "country": "Country",
+    **{n: SUBJECT_LABELS[n] for n in ("registrationNumber", "kraPin", "country")},
     "address": "Address",
     "contactName": "Contact",
     "contactEmail": "Contact's e-mail",
@@ -298,9 +297,9 @@ LABELS = {
 }
 # Shown without a reveal: not personal.
 PUBLIC_DETAILS = {"tradingName", "publicContact", "country", "volume", "purpose"}
-FINDING_LABELS = {
+FINDING_LABELS: dict[str, Any] = {
     "registeredName": "Registered name",
-    "registrationNumber": "Registration number",
+    "registrationNumber": SUBJECT_LABELS["registrationNumber"],
     "companyStatus": "Status",
     "companyType": "Kind",
     "incorporatedOn": "Incorporated on",
@@ -357,7 +356,7 @@ def review_of(application: Any) -> dict[str, Any]:
 
 
 def _rows(
-    values: dict[str, Any], labels: dict[str, str], public: set[str], *, is_open: bool
+    values: dict[str, Any], labels: dict[str, Any], public: set[str], *, is_open: bool
 ) -> list[tuple[str, Any]]:
     shown = {
         name: values[name] if is_open or name in public else mask(values[name], name)

@@ -13,23 +13,15 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.documents.report import humanise_name
 from verification.providers.base import Severity
+from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.values.countries import country_name
 from verification.values.formats import one_line
 
 # Members of a finding's details, of their records, and of a subject
 LABELS = {
+    **SUBJECT_LABELS,
     "fullName": _("Name"),
-    "firstName": _("First name"),
-    "middleName": _("Middle name"),
-    "lastName": _("Family name"),
     "name": _("Name"),
-    "idNumber": _("ID number"),
-    "kraPin": _("KRA PIN"),
-    "registrationNumber": _("Registration number"),
-    "phone": _("Telephone"),
-    "email": _("E-mail"),
-    "dateOfBirth": _("Date of birth"),
-    "country": _("Country"),
     "serialNumber": _("Serial number of the card"),
     "gender": _("Gender"),
     "citizenship": _("Citizenship"),
@@ -44,19 +36,13 @@ LABELS = {
     "taxStation": _("Tax office"),
     "registeredAddress": _("Registered address"),
     "obligations": _("Tax obligations"),
-    "employerName": _("Employer"),
     "employers": _("Employers"),
     "employerMatch": _("Comparison of the employer"),
     "employed": _("Was employed"),
     "employeeName": _("Name of the employee"),
-    "jobTitle": _("Job title"),
     "jobTitleMatch": _("Comparison of the job title"),
-    "employmentStart": _("Start of employment"),
-    "employmentEnd": _("End of employment"),
     "datesMatch": _("Comparison of the dates"),
     "wouldRehire": _("Would employ you again"),
-    "refereeName": _("Referee"),
-    "refereeEmail": _("E-mail of the referee"),
     "refereeTitle": _("Position of the referee"),
     "remarks": _("Remarks"),
     "creditScore": _("Credit score"),

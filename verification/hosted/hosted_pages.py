@@ -36,6 +36,7 @@ from verification.hosted.brand import brand_context
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.hosted_links import ResendTooSoon
+from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.masking import DOTS, mask_email, mask_end
@@ -51,17 +52,18 @@ def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
     Values are masked, names are whole.
     """
     referee = (subject.get("refereeName"), mask_email(subject.get("refereeEmail", "")))
-    details = [
-        (_("Name"), subject.get("fullName", "")),
-        (_("ID number"), mask_end(subject.get("idNumber", ""))),
-        (_("Registration number"), mask_end(subject.get("registrationNumber", ""))),
-        (_("KRA PIN"), mask_end(subject.get("kraPin", ""))),
-        (_("Telephone"), mask_end(subject.get("phone", ""), 3)),
-        (_("E-mail"), mask_email(subject.get("email", ""))),
-        (_("Employer"), subject.get("employerName", "")),
-        (_("Referee"), ", ".join(filter(None, referee))),
-    ]
-    return [(label, value) for label, value in details if value]
+    details = {
+        "idNumber": mask_end(subject.get("idNumber", "")),
+        "registrationNumber": mask_end(subject.get("registrationNumber", "")),
+        "kraPin": mask_end(subject.get("kraPin", "")),
+        "phone": mask_end(subject.get("phone", ""), 3),
+        "email": mask_email(subject.get("email", "")),
+        "employerName": subject.get("employerName", ""),
+        "refereeName": ", ".join(filter(None, referee)),
+    }
+    named = [(_("Name"), subject.get("fullName", ""))]
+    named += [(str(SUBJECT_LABELS[name]), value) for name, value in details.items()]
+    return [(label, value) for label, value in named if value]
 
 
 def initials(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -41,7 +40,7 @@ from verification.consents.links import (
     send_access_link,
 )
 from verification.consents.models import ConsentRecord
-from verification.documents.report import report_pdf
+from verification.documents.report import humanise_name, report_pdf
 from verification.notifications.models import Notification
 from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund
@@ -73,7 +72,6 @@ REFUSALS = (
     ResendTooSoon,
     InsufficientBalance,
 )
-LABELS = {"idNumber": "ID number", "kraPin": "KRA PIN", "email": "E-mail"}
 
 
 @dataclass
@@ -226,7 +224,7 @@ def subject_facts(report: Any) -> list[tuple[str, str]]:
     members = report.subject or {}
     shown = members if report.is_revealed else mask(members)
     return [
-        (LABELS.get(name) or re.sub(r"([A-Z])", r" \1", name).capitalize(), value)
+        (humanise_name(name), value)
         for name, value in shown.items()
         if value and name not in {"fullName", "subjectType"}
     ]
