@@ -11,7 +11,6 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.console import forms
@@ -21,7 +20,7 @@ from verification.db.base import read_page
 from verification.documents.report import as_text, humanise_name
 from verification.files.storage import download
 from verification.privacy import corrections, joins
-from verification.privacy.corrections import CorrectionRefused, Obstacle
+from verification.privacy.corrections import CorrectionRefused
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import (
     Channel,
@@ -34,30 +33,6 @@ from verification.privacy.requests import AlreadyAnswered
 from verification.values.clock import now
 from verification.values.masking import mask
 from workspaces.members import Permission
-
-REFUSALS: dict[Obstacle, Any] = {
-    Obstacle.TAKE_FIRST: gettext_lazy("Take the correction for review first."),
-    Obstacle.CHANGED: gettext_lazy("Somebody took or decided it meanwhile."),
-    Obstacle.RUNNING: gettext_lazy("The check is running again already."),
-    Obstacle.RUN_TOO_OFTEN: gettext_lazy("The check has run again too often."),
-    Obstacle.NO_CONSENT: gettext_lazy(
-        "The person's consent does not hold, so no source can be asked."
-    ),
-    Obstacle.NO_SOURCE: gettext_lazy(
-        "No source that the person agreed to answers this check at present."
-    ),
-    Obstacle.NO_REASON: gettext_lazy("The person has to read a reason."),
-    Obstacle.ERASED: gettext_lazy("The person is being erased."),
-    Obstacle.STAFF_ONLY: gettext_lazy(
-        "Only staff of the operator run it with other details."
-    ),
-    Obstacle.NAME_AND_NUMBER: gettext_lazy(
-        "The name and the number were both changed, so it would be somebody else."
-    ),
-    Obstacle.NOT_RUN: gettext_lazy(
-        "The check has to be run again first, and to complete."
-    ),
-}
 
 
 @member_required()
@@ -182,7 +157,7 @@ def _decide(place: Place, correction: UUID, form: forms.CorrectionForm) -> HttpR
 
 
 def _refuse(place: Place, correction: UUID, refusal: CorrectionRefused) -> HttpResponse:
-    error = REFUSALS[refusal.obstacle]
+    error = _(refusal.obstacle)
     return place.to("corrections-detail", error=error, correction=correction)
 
 

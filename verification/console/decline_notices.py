@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.utils.translation import get_language, gettext_lazy
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
@@ -18,29 +18,12 @@ from verification.db.base import read_page
 from verification.decisions import notices
 from verification.decisions.case_list import MAX_COUNT
 from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
-from verification.decisions.notices import NoticeObstacle, NoticeRefused
+from verification.decisions.notices import NoticeRefused
 from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Language
 from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.models import Report
 from workspaces.members import Permission
-
-REFUSALS: dict[NoticeObstacle, Any] = {
-    NoticeObstacle.ENDED: gettext_lazy("The notice is not needed any more."),
-    NoticeObstacle.ERASED: gettext_lazy("The personal data of the report was erased."),
-    NoticeObstacle.NO_ADDRESS: gettext_lazy(
-        "No message can reach the person: hand over the PDF instead."
-    ),
-    NoticeObstacle.TOO_OFTEN: gettext_lazy(
-        "The notice was sent too often. Hand over the PDF instead."
-    ),
-    NoticeObstacle.TOO_EARLY: gettext_lazy(
-        "It cannot have been handed over before the decision."
-    ),
-    NoticeObstacle.IN_FUTURE: gettext_lazy(
-        "It cannot have been handed over on a day to come."
-    ),
-}
 
 
 @member_required()
@@ -88,7 +71,7 @@ def resend(place: Place, notice: UUID) -> HttpResponse:
             sent = notices.resend(place.client, notice, place.member)
             place.record("notice.sent-again", sent)
     except NoticeRefused as e:
-        error = REFUSALS[e.obstacle]
+        error = _(e.obstacle)
         return place.to("reports-detail", error=error, report=report_id)
     except ResendTooSoon:
         error = _("The notice was sent within the last minute.")
@@ -111,7 +94,7 @@ def hand_over(place: Place, notice: UUID) -> HttpResponse:
             place.client, notice, place.member, place.by.actor, **form.cleaned_data
         )
     except NoticeRefused as e:
-        error = REFUSALS[e.obstacle]
+        error = _(e.obstacle)
         return place.to("reports-detail", error=error, report=report_id)
     done = _("The hand-over is recorded.")
     return place.to("reports-detail", success=done, report=report_id)

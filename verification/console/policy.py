@@ -24,7 +24,6 @@ from verification.decisions.models import (
     PolicyVersion,
 )
 from verification.decisions.policies import (
-    PolicyObstacle,
     PolicyRefused,
     SeenDraft,
     digest_of,
@@ -90,22 +89,6 @@ FAULTS = {
     Gone.NUMBER: gettext_lazy("Rule %(rule)s: the check does not tell %(name)s."),
     Gone.PACKAGE: gettext_lazy("Rule %(rule)s: the package %(name)s is not offered."),
     Gone.CODE: gettext_lazy("Rule %(rule)s: the reason %(name)s is not offered."),
-}
-REFUSALS = {
-    PolicyObstacle.HAS_DRAFT: gettext_lazy("There is a draft already."),
-    PolicyObstacle.CHANGED: gettext_lazy(
-        "Nothing was done: somebody changed the draft meanwhile. Read it again."
-    ),
-    PolicyObstacle.NO_DRAFT: gettext_lazy(
-        "Nothing was done: somebody switched the version on meanwhile."
-    ),
-    PolicyObstacle.NOT_ACTIVE: gettext_lazy(
-        "Nothing was done: the version is not active any more."
-    ),
-    PolicyObstacle.NO_RULES: gettext_lazy("Add a rule first."),
-    PolicyObstacle.BROKEN: gettext_lazy(
-        "Nothing was done: a rule names something that is gone."
-    ),
 }
 OUTCOMES = {
     DecisionStatus.APPROVED.value: gettext_lazy("Approve"),
@@ -266,7 +249,7 @@ def open_draft(place: Place) -> HttpResponse:
     try:
         made = policies.open_draft(place.client, place.member, by, base)
     except PolicyRefused as e:
-        return place.to("policy", error=REFUSALS[e.obstacle])
+        return place.to("policy", error=_(e.obstacle))
     return place.to("policy-version", version=made.pk)
 
 
@@ -393,7 +376,7 @@ def discard(place: Place, version: UUID) -> HttpResponse:
     try:
         policies.discard_draft(place.client, version, place.member, by)
     except PolicyRefused as e:
-        return place.to("policy", error=REFUSALS[e.obstacle])
+        return place.to("policy", error=_(e.obstacle))
     return place.to("policy", success=_("The draft is deleted."))
 
 
@@ -404,7 +387,7 @@ def switch_off(place: Place, version: UUID) -> HttpResponse:
     try:
         policies.switch_off(place.client, version, place.member, by)
     except PolicyRefused as e:
-        return place.to("policy", error=REFUSALS[e.obstacle])
+        return place.to("policy", error=_(e.obstacle))
     return place.to("policy", success=_("The policy is switched off."))
 
 
@@ -415,6 +398,6 @@ def _do(
     try:
         verb()
     except PolicyRefused as e:
-        error = REFUSALS[e.obstacle]
+        error = _(e.obstacle)
         return place.to("policy-version", error=error, version=version_id)
     return place.to("policy-version", success=done, version=version_id)

@@ -25,6 +25,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils.translation import gettext_noop as _
 
 from verification import links
 from verification.backoffice import audit
@@ -81,12 +82,12 @@ UNSERVED = (NoticeState.SENDING, NoticeState.UNDELIVERED)
 class NoticeObstacle(StrEnum):
     """Why a verb about a notice is refused."""
 
-    ENDED = "The notice is not needed any more."
-    ERASED = "The personal data of the report was erased."
-    NO_ADDRESS = "No message can reach the person: hand over the PDF instead."
-    TOO_OFTEN = f"The notice was sent {MAX_ROUNDS} times. Hand over the PDF instead."
-    TOO_EARLY = "It cannot have been handed over before the decision."
-    IN_FUTURE = "It cannot have been handed over on a day to come."
+    ENDED = _("The notice is not needed any more.")
+    ERASED = _("The personal data of the report was erased.")
+    NO_ADDRESS = _("No message can reach the person: hand over the PDF instead.")
+    TOO_OFTEN = _("The notice was sent too often. Hand over the PDF instead.")
+    TOO_EARLY = _("It cannot have been handed over before the decision.")
+    IN_FUTURE = _("It cannot have been handed over on a day to come.")
 
 
 class NoticeRefused(DecisionRefused):

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Max
+from django.utils.translation import gettext_noop as _
 
 from verification.backoffice import audit
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
@@ -78,12 +79,14 @@ ORDER BY d.report_id, d.number DESC
 class PolicyObstacle(StrEnum):
     """Why a verb about a version is refused."""
 
-    HAS_DRAFT = "The policy has a draft already."
-    CHANGED = "Somebody changed the draft meanwhile."
-    NO_DRAFT = "The version is no draft."
-    NOT_ACTIVE = "The version is not active."
-    NO_RULES = "The version has no rules."
-    BROKEN = "The rules name something that is gone."
+    HAS_DRAFT = _("There is a draft already.")
+    CHANGED = _(
+        "Nothing was done: somebody changed the draft meanwhile. Read it again."
+    )
+    NO_DRAFT = _("Nothing was done: somebody switched the version on meanwhile.")
+    NOT_ACTIVE = _("Nothing was done: the version is not active any more.")
+    NO_RULES = _("Add a rule first.")
+    BROKEN = _("Nothing was done: a rule names something that is gone.")
 
 
 class PolicyRefused(Exception):

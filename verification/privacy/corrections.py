@@ -24,6 +24,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.urls import reverse
+from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts import snapshot_of
 from monitoring.models import Baseline, locked_rules
@@ -108,19 +109,18 @@ NAMES = {"fullName", *NAME_PARTS}
 class Obstacle(StrEnum):
     """Why a reviewer's verb is refused."""
 
-    TAKE_FIRST = "Take the correction for review first."
-    CHANGED = "Somebody took or decided it meanwhile."
-    RUNNING = "The check is running again already."
-    RUN_TOO_OFTEN = f"The check has run again {MAX_RERUNS} times."
-    NO_CONSENT = "The subject's consent does not hold, so no source can be asked."
-    NO_SOURCE = "No source that the subject agreed to answers this check at present."
-    ERASED = "The person is being erased."
-    NOT_RUN = "The check has to be run again first, and to complete."
-    NO_REASON = "The person has to read a reason."
-    STAFF_ONLY = "Only staff of the operator run it with other details."
-    NAME_AND_NUMBER = (
-        "The name and the number were both changed, so it would be somebody else. "
-        "Change one of them in a correction."
+    TAKE_FIRST = _("Take the correction for review first.")
+    CHANGED = _("Somebody took or decided it meanwhile.")
+    RUNNING = _("The check is running again already.")
+    RUN_TOO_OFTEN = _("The check has run again too often.")
+    NO_CONSENT = _("The person's consent does not hold, so no source can be asked.")
+    NO_SOURCE = _("No source that the person agreed to answers this check at present.")
+    ERASED = _("The person is being erased.")
+    NOT_RUN = _("The check has to be run again first, and to complete.")
+    NO_REASON = _("The person has to read a reason.")
+    STAFF_ONLY = _("Only staff of the operator run it with other details.")
+    NAME_AND_NUMBER = _(
+        "The name and the number were both changed, so it would be somebody else."
     )
 
 
