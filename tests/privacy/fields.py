@@ -145,7 +145,10 @@ WITHOUT_TEXT = (
 
 
 def columns_with_text() -> set[str]:
-    """Return table.column of each column that can hold text or the hash of one."""
+    """Return table.column of each column that can hold free text or a hash of it.
+
+    A field with choices holds none.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             """SELECT table_name || '.' || column_name
@@ -154,13 +157,16 @@ def columns_with_text() -> set[str]:
             [list(WITHOUT_TEXT)],
         )
         found = {name for (name,) in cursor.fetchall()}
-    hashes = {
-        f"{model._meta.db_table}.{field.column}"
+    fields = {
+        f"{model._meta.db_table}.{field.column}": field
         for model in apps.get_models()
         for field in model._meta.concrete_fields
-        if isinstance(field, KeyedUUIDField)
     }
-    return found | hashes
+    hashes = {name for name, one in fields.items() if isinstance(one, KeyedUUIDField)}
+    codes = {
+        name for name, one in fields.items() if getattr(one, "base_field", one).choices
+    }
+    return (found | hashes) - codes
 
 
 def erased_columns(columns: set[str]) -> set[str]:

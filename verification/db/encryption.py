@@ -114,6 +114,8 @@ class _UnsealOnAccess(DeferredAttribute):
 class EncryptedJSONField(models.BinaryField):
     """A JSON value, sealed to its row and decrypted when it is first read.
 
+    The erasure of a report empties the sealed fields of its tables.
+
     The row needs its primary key before it is saved, as all our models have.
     """
 

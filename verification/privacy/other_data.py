@@ -1,7 +1,7 @@
-"""Columns that can hold text and hold no data of a report's people, and why.
+"""Columns that can hold free text and hold no data of a report's people, and why.
 
-`personal_data.TABLES` erases all others. A test compares both lists with the
-database, so that somebody has to classify each new column.
+`personal_data.TABLES` erases all others. A column with choices holds a code. A test
+compares the models with the database, so that somebody classifies each new column.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "checks_checkpackage": CLIENT,
     # An outcome without its reasons is a state of the skeleton.
     "decisions_decision": {
-        CODES: "environment status state made_by_kind result_ids",
+        CODES: "result_ids",
         ACTORS: "made_by second_by withdrawn_by",
     },
     # The reasons are those of the decision.
-    "decisions_adversenotice": {CODES: "bureaus environment result_ids language state"},
-    "decisions_noticefact": {CODES: "kind channel error", ACTORS: "recorded_by"},
-    "decisions_case": {CODES: "environment package cause"},
+    "decisions_adversenotice": {CODES: "bureaus result_ids language"},
+    "decisions_noticefact": {CODES: "channel error", ACTORS: "recorded_by"},
+    "decisions_case": {CODES: "package"},
     "decisions_casenote": {ACTORS: "author"},
     "decisions_policyversion": CLIENT,
     "decisions_reasoncode": CLIENT,
@@ -63,7 +63,6 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "figures_dailyfigure": CODES,
     "figures_dueday": CODES,
     "golive_application": {
-        CODES: "status",
         CLIENT: "company_name details",
         STAFF: "reason",
     },
@@ -81,7 +80,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_brand": CLIENT,
     "workspaces_apirequest": {CODES: "method route problem reasons request_id"},
     "workspaces_invitation": ACCOUNTS,
-    "workspaces_ledgerentry": {BOOKS: "kind note", ACTORS: "actor"},
+    "workspaces_ledgerentry": {BOOKS: "note", ACTORS: "actor"},
     "workspaces_member": ACCOUNTS,
     "workspaces_messagechoice": CODES,
     "workspaces_messagewindow": CODES,
@@ -91,61 +90,56 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_staffentry": BOOKS,
     "workspaces_workspace": CLIENT,
     # Reports and what belongs to them
-    "checks_checkresult": {CODES: "name status waits_for failure_code"},
+    "checks_checkresult": {CODES: "name waits_for failure_code"},
     "batches_batch": {
-        CODES: "environment report_ids row_numbers",
+        CODES: "report_ids row_numbers",
         HASHES: "digest",
         ACTORS: "created_by",
     },
     "batches_upload": {
         UPLOADS: "content",
-        CODES: "environment",
         ACTORS: "created_by",
     },
-    "consents_consent": {CODES: "mode status token_digest shown_sources code_channel"},
+    "consents_consent": {CODES: "token_digest shown_sources code_channel"},
     "consents_consentrecord": {
-        CODES: "decision language notice_version notice_sha256",
+        CODES: "language notice_version notice_sha256",
         HASHES: "digest",
     },
-    "consents_retiredlink": {CODES: "digest purpose"},
+    "consents_retiredlink": {CODES: "digest"},
     "jobs_job": {CODES: "function arguments claimed_by"},
     "monitoring_baseline": {CODES: "check_name"},
     "monitoring_rule": {
         RULES: "subject_id subject_name search_name terms subject consent reference",
-        CODES: (
-            "environment subject_type check_names package cadence status "
-            "pause_reason last_error"
-        ),
+        CODES: "check_names package last_error",
         ACTORS: "created_by",
     },
-    "notifications_block": {CODES: "channel reason", HASHES: "address_hash"},
+    "notifications_block": {HASHES: "address_hash"},
     "notifications_dailycount": {HASHES: "subject"},
     "notifications_notification": {
-        CODES: "kind channel cause language status error",
+        CODES: "cause",
     },
     "notifications_refusedaddress": {HASHES: "address_hash"},
     # Addresses of members, who type the code that is sent there
     "notifications_sandboxaddress": {
-        ACCOUNTS: "channel address address_hash code_hash",
+        ACCOUNTS: "address address_hash code_hash",
     },
     "payments_audittotal": {CODES: "walk_id"},
     # Kinds and ids of rows, and what is wrong with their amounts.
-    "payments_auditwalk": {CODES: "name found"},
+    "payments_auditwalk": {CODES: "found"},
     "payments_checkout": {
         CODES: (
-            "environment provider kind status currency url session failure "
-            "paid_currency transaction review_flags language"
+            "provider currency url session failure paid_currency transaction language"
         ),
         STAFF: "reason_to_keep",
         ACTORS: "started_by",
     },
-    "payments_dispute": {CODES: "provider_dispute status"},
-    "payments_operatoralert": {CODES: "kind cause message"},
-    "payments_payment": {CODES: "status currency token_digest"},
+    "payments_dispute": {CODES: "provider_dispute"},
+    "payments_operatoralert": {CODES: "cause message"},
+    "payments_payment": {CODES: "currency token_digest"},
     "payments_paymentevent": {CODES: "provider event_id type body_sha256"},
     "payments_reconciliationprogress": {CODES: "provider"},
     "payments_refund": {
-        CODES: "cause status provider_refund",
+        CODES: "provider_refund",
         STAFF: "reason",
         ACTORS: "requested_by decided_by",
     },
@@ -154,44 +148,39 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         CLIENT: "description",
     },
     "privacy_correction": {
-        CODES: "check_name status",
+        CODES: "check_name",
         ACTORS: "taken_by decided_by",
     },
-    "privacy_disclosure": {CODES: "channel", ACTORS: "recipient"},
+    "privacy_disclosure": {ACTORS: "recipient"},
     "privacy_erasure": {
         CODES: "report_ids rule_ids searched_by counts certificate signature"
     },
     "privacy_erasedcount": CODES,
     "privacy_hold": {STAFF: "reason", ACTORS: "held_by released_by"},
     "privacy_journalentry": CODES,
-    "privacy_rerun": {CODES: "origin fields"},
-    "privacy_retentionrun": {CODES: "environment report_ids rule_ids"},
+    "privacy_rerun": {CODES: "fields"},
+    "privacy_retentionrun": {CODES: "report_ids rule_ids"},
     "privacy_signingkey": CODES,
     "privacy_stafferasure": {
         DECIDED: "person",
-        CODES: "status earlier_erasures",
+        CODES: "earlier_erasures",
         STAFF: "reason",
         ACTORS: "requested_by decided_by",
     },
     "privacy_subjectrequest": {
-        CODES: "kind origin environment outcome",
         # The register shows that a person was answered, also after the erasure.
         HASHES: "subject_id further_ids proved_address",
         STAFF: "reason",
         ACTORS: "requested_by",
     },
-    "references_reference": {CODES: "status token_digest"},
-    "reports_idempotencyrecord": {CODES: "environment", HASHES: "key fingerprint"},
+    "references_reference": {CODES: "token_digest"},
+    "reports_idempotencyrecord": {HASHES: "key fingerprint"},
     "reports_report": {
-        CODES: (
-            "environment status subject_type country checks_requested package "
-            "payment_mode failure_code"
-        ),
+        CODES: "country checks_requested package failure_code",
         ACTORS: "created_by",
     },
-    "reports_statuschange": {CODES: "source target trigger", ACTORS: "actor"},
-    "sources_call": {CODES: "source reference passed_over end why cause job"},
-    "webhooks_attempt": {CODES: "error", CLIENT: "url"},
-    "webhooks_delivery": {CODES: "environment name status"},
-    "webhooks_event": {CODES: "environment name cause"},
+    "reports_statuschange": {CODES: "trigger", ACTORS: "actor"},
+    "sources_call": {CODES: "source reference passed_over why cause job"},
+    "webhooks_attempt": {CLIENT: "url"},
+    "webhooks_event": {CODES: "cause"},
 }

@@ -25,6 +25,7 @@ from monitoring.models import Alert, Baseline, Rule
 from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
+from verification.db.encryption import sealed_fields
 from verification.decisions.models import Case, CaseNote, Decision, NoticeFact
 from verification.files.storage import delete_file
 from verification.jobs.queue import job
@@ -77,12 +78,21 @@ class PersonalTable:
     what: str
     # An SQL condition on the rows `t`; %(reports)s are the ids of the reports
     rows: str
-    # Column -> the SQL value that replaces it; if it is empty, the rows are deleted.
-    erased: Mapping[str, str] = field(default_factory=dict)
+    # Column that is not sealed -> the SQL value that replaces it
+    also: Mapping[str, str] = field(default_factory=dict)
+    is_deleted: bool = False
 
     @property
     def name(self) -> str:
         return self.model._meta.db_table
+
+    @property
+    def erased(self) -> dict[str, str]:
+        """Column -> the SQL value that replaces it; empty if the rows are deleted."""
+        if self.is_deleted:
+            return {}
+        sealed = (f for f in sealed_fields() if f.model is self.model)
+        return {str(f.column): "NULL" for f in sealed} | dict(self.also)
 
     @property
     def statement(self) -> str:
@@ -102,61 +112,29 @@ class PersonalTable:
 
 
 TABLES = [
-    PersonalTable(Attempt, "answers of receivers", OF_EVENT, {"answer": "NULL"}),
-    PersonalTable(
-        Event, "contents of events", f"{OF_REPORT} AND {PERSONAL}", {"payload": "NULL"}
-    ),
-    PersonalTable(
-        Notification,
-        "messages",
-        OF_REPORT,
-        {"recipient": "NULL", "context": "NULL", "provider_reference": "''"},
-    ),
-    PersonalTable(Alert, "monitoring alerts", OF_REPORT),
-    PersonalTable(
-        Baseline, "last findings of paused rules", OF_PAUSED_RULE, {"said": "NULL"}
-    ),
-    PersonalTable(Call, "answers of sources", OF_RESULT, {"answer": "NULL"}),
-    PersonalTable(
-        Reference,
-        "answers of referees",
-        OF_REPORT,
-        {"answers": "NULL", "evidence": "NULL"},
-    ),
-    PersonalTable(
-        PaymentEvent, "events of payment providers", OF_CHECKOUT, {"body": "NULL"}
-    ),
+    PersonalTable(Attempt, "answers of receivers", OF_EVENT),
+    PersonalTable(Event, "contents of events", f"{OF_REPORT} AND {PERSONAL}"),
+    PersonalTable(Notification, "messages", OF_REPORT, {"provider_reference": "''"}),
+    PersonalTable(Alert, "monitoring alerts", OF_REPORT, is_deleted=True),
+    PersonalTable(Baseline, "last findings of paused rules", OF_PAUSED_RULE),
+    PersonalTable(Call, "answers of sources", OF_RESULT),
+    PersonalTable(Reference, "answers of referees", OF_REPORT),
+    PersonalTable(PaymentEvent, "events of payment providers", OF_CHECKOUT),
     PersonalTable(Refund, "remarks on refunds", OF_CHECKOUT, {"message": "''"}),
     PersonalTable(
-        Checkout,
-        "receipts and telephones of payers",
-        OF_REPORT,
-        {"phone": "NULL", "receipt": "NULL", "message": "''"},
+        Checkout, "receipts and telephones of payers", OF_REPORT, {"message": "''"}
     ),
-    PersonalTable(Payment, "payers", OF_REPORT, {"payer": "NULL"}),
+    PersonalTable(Payment, "payers", OF_REPORT),
+    PersonalTable(ConsentRecord, "evidence of consent", OF_REPORT),
+    PersonalTable(Consent, "attestations of consent", OF_REPORT, {"is_erased": "true"}),
     PersonalTable(
-        ConsentRecord, "evidence of consent", OF_REPORT, {"evidence": "NULL"}
+        CorrectionDocument, "documents of corrections", OF_CORRECTION, is_deleted=True
     ),
+    PersonalTable(Correction, "statements in corrections", OF_REPORT),
     PersonalTable(
-        Consent,
-        "attestations of consent",
-        OF_REPORT,
-        {"attestation": "NULL", "is_erased": "true"},
+        Decision, "reasons and notes of decisions", OF_REPORT, {"codes": "NULL"}
     ),
-    PersonalTable(CorrectionDocument, "documents of corrections", OF_CORRECTION),
-    PersonalTable(
-        Correction,
-        "statements in corrections",
-        OF_REPORT,
-        {"statement": "NULL", "decision": "NULL"},
-    ),
-    PersonalTable(
-        Decision,
-        "reasons and notes of decisions",
-        OF_REPORT,
-        {"codes": "NULL", "content": "NULL"},
-    ),
-    PersonalTable(CaseNote, "notes on decisions", OF_REPORT, {"text": "NULL"}),
+    PersonalTable(CaseNote, "notes on decisions", OF_REPORT),
     PersonalTable(
         Case,
         "cases of the queue",
@@ -167,19 +145,13 @@ TABLES = [
             "closed_at": "COALESCE(t.closed_at, %(at)s)",
         },
     ),
-    PersonalTable(
-        NoticeFact, "addresses in proofs of service", OF_NOTICE, {"details": "NULL"}
-    ),
-    PersonalTable(
-        SubjectRequest, "details of requests", OF_REPORT, {"details": "NULL"}
-    ),
+    PersonalTable(NoticeFact, "addresses in proofs of service", OF_NOTICE),
+    PersonalTable(SubjectRequest, "details of requests", OF_REPORT),
     PersonalTable(
         CheckResult,
         "findings",
         OF_REPORT,
         {
-            "finding": "NULL",
-            "inputs": "NULL",
             "disputed_at": "NULL",
             "question": "NULL",
             "score": "NULL",
@@ -187,16 +159,11 @@ TABLES = [
             "failure_message": "''",
         },
     ),
-    PersonalTable(
-        IdempotencyRecord, "answers to requests", OF_REPORT, {"body": "NULL"}
-    ),
-    PersonalTable(SearchEntry, "search terms", OF_REPORT),
+    PersonalTable(IdempotencyRecord, "answers to requests", OF_REPORT),
+    PersonalTable(SearchEntry, "search terms", OF_REPORT, is_deleted=True),
     # A name may be that of any person in the file.
     PersonalTable(
-        Batch,
-        "names of files with orders",
-        "t.report_ids && %(reports)s::uuid[]",
-        {"name": "NULL"},
+        Batch, "names of files with orders", "t.report_ids && %(reports)s::uuid[]"
     ),
     PersonalTable(
         Report,
@@ -205,12 +172,10 @@ TABLES = [
         {
             # Nobody can compare it with the id of a person any more.
             "subject_id": "t.id",
-            "subject": "NULL",
             "subject_name": "''",
             "search_name": "''",
             "purpose": "''",
             "reference": "NULL",
-            "return_url": "NULL",
             "risk_score": "NULL",
             "risk_level": "'UNKNOWN'",
             "failure_message": "''",
