@@ -26,6 +26,7 @@ MODULES = [
     *(
         Path(settings.BASE_DIR, "verification", f"{name}.py")
         for name in (
+            "checks/packages",
             "decisions/notices",
             "decisions/policies",
             "privacy/corrections",

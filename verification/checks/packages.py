@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, models, transaction
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import (
     MAX_CHECKS,
@@ -76,16 +77,22 @@ def package_of(row: OrderedByPackage) -> CheckPackage | None:
 
 
 class PackageFault(models.TextChoices):
-    NAME = "NAME", "Use lower-case letters, digits and single hyphens."
-    TAKEN = "TAKEN", "There is a package of this name."
-    FULL = "FULL", f"A workspace has at most {MAX_PACKAGES} packages."
-    NO_CHECK = "NO_CHECK", "Choose a check."
-    TOO_MANY = "TOO_MANY", f"Choose at most {MAX_CHECKS} checks."
-    TWICE = "TWICE", "Choose each check once."
-    NOT_OFFERED = "NOT_OFFERED", "One of these checks is not offered."
-    NO_SUBJECT = "NO_SUBJECT", "No subject can have all of these checks."
-    NEGATIVE = "NEGATIVE", "The price is 0 or more."
-    PRICED = "PRICED", "These checks have a price together, so they cannot be changed."
+    NAME = (
+        "NAME",
+        _("Use small letters, digits and single hyphens, such as loan-applicant"),
+    )
+    TAKEN = "TAKEN", _("There is a package of this name")
+    FULL = "FULL", _("A workspace has at most 100 packages")
+    NO_CHECK = "NO_CHECK", _("Choose a check")
+    TOO_MANY = "TOO_MANY", _("Choose at most 10 checks")
+    TWICE = "TWICE", _("Choose each check once")
+    NOT_OFFERED = "NOT_OFFERED", _("One of these checks is not offered")
+    NO_SUBJECT = "NO_SUBJECT", _("Choose checks of people, or checks of companies")
+    NEGATIVE = "NEGATIVE", "The price is 0 or more"
+    PRICED = (
+        "PRICED",
+        _("These checks have a price together: make another package for others"),
+    )
 
 
 class InvalidPackage(Exception):

@@ -8,13 +8,11 @@ from uuid import UUID
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
 from verification.checks.packages import (
     InvalidPackage,
-    PackageFault,
     check_choices,
     create_package,
     edit_package,
@@ -29,23 +27,6 @@ from verification.values.shapes import CURRENCY
 from workspaces.members import Permission
 
 KINDS = WORDS[Topic.SUBJECT]
-FAULT_MESSAGES = {
-    PackageFault.NAME: gettext_lazy(
-        "Use small letters, digits and single hyphens, such as loan-applicant"
-    ),
-    PackageFault.TAKEN: gettext_lazy("There is a package of this name"),
-    PackageFault.FULL: gettext_lazy("A workspace has at most 100 packages"),
-    PackageFault.NO_CHECK: gettext_lazy("Choose a check"),
-    PackageFault.TOO_MANY: gettext_lazy("Choose at most 10 checks"),
-    PackageFault.TWICE: gettext_lazy("Choose each check once"),
-    PackageFault.NOT_OFFERED: gettext_lazy("One of these checks is not offered"),
-    PackageFault.NO_SUBJECT: gettext_lazy(
-        "Choose checks of people, or checks of companies"
-    ),
-    PackageFault.PRICED: gettext_lazy(
-        "These checks have a price together: make another package for others"
-    ),
-}
 
 
 @member_required()
@@ -132,4 +113,4 @@ def _switch(
 
 def _show_faults(form: forms.PackageForm, error: InvalidPackage) -> None:
     for field, fault in error.faults.items():
-        form.add_error(field, FAULT_MESSAGES[fault])
+        form.add_error(field, fault.label)

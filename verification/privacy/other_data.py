@@ -61,7 +61,6 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "decisions_reasoncode": CLIENT,
     # Counts of days, without an id of a report, so they stay after an erasure.
     "figures_dailyfigure": CODES,
-    "figures_dueday": CODES,
     "golive_application": {
         CLIENT: "company_name details",
         STAFF: "reason",
@@ -81,12 +80,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_apirequest": {CODES: "method route problem reasons request_id"},
     "workspaces_invitation": ACCOUNTS,
     "workspaces_ledgerentry": {BOOKS: "note", ACTORS: "actor"},
-    "workspaces_member": ACCOUNTS,
-    "workspaces_messagechoice": CODES,
-    "workspaces_messagewindow": CODES,
     "workspaces_note": STAFF,
     "workspaces_ratecount": CODES,
-    "workspaces_retentionterm": CODES,
     "workspaces_staffentry": BOOKS,
     "workspaces_workspace": CLIENT,
     # Reports and what belongs to them
