@@ -114,18 +114,12 @@ def form_fields() -> Iterator[str]:
 # Columns for which no mark can be made, and why
 COLUMNS_WITHOUT_MARK = {
     "checks_checkresult.question": "a keyed hash",
-    "checks_checkresult.risk_level": "a code",
-    "decisions_case.risk_level": "a code",
     "decisions_decision.codes": "codes",
-    "monitoring_alert.environment": "a code",
-    "monitoring_alert.kind": "a code",
-    "monitoring_alert.severity": "a code",
     "monitoring_rule.subject_id": "a keyed hash",
     "monitoring_rule.terms": "keyed hashes",
     "privacy_correctiondocument.content_type": "a code",
     "privacy_correctiondocument.data_key": "a random key",
     "privacy_correctiondocument.file": "a random name",
-    "reports_report.risk_level": "a code",
     "reports_report.subject_id": "a keyed hash",
     "reports_searchentry.further_ids": "keyed hashes",
     "reports_searchentry.terms": "keyed hashes",
