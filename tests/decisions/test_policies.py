@@ -9,6 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from tests.checks.engine import definitions, found
 from tests.reports.test_retry import RECOVERS, retry, set_max_attempts
 from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
@@ -40,7 +41,9 @@ from tests.world.rules import create_rule, run_rules
 from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.results import record_outcomes
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence
@@ -329,6 +332,18 @@ def test_cancelled_report_is_not_shown_to_the_policy(api: Api):
     assert api.post(f"/reports/{report}/cancel").status_code == 200
 
     assert waiting_reports() == []
+
+
+def test_policy_is_asked_about_many_reports_in_few_statements(api: Api):
+    switch_on(api, DECLINE_HIGH)
+    api.create(*[person(idNumber=str(10000000 + n)) for n in range(10)])
+    claims = claim(64)
+
+    with CaptureQueriesContext(connection) as statements:
+        record_outcomes([(one, found(1)) for one in claims], definitions())
+
+    assert len(waiting_reports()) == 10
+    assert len(statements) <= 8
 
 
 def test_report_that_fails_at_its_gate_is_not_shown_to_the_policy(api: Api):

@@ -193,7 +193,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     if not final:
         return
     own = {c.report.pk: reports[c.report.pk] for c, _ in final}
-    progress, report_events, follow_ups = follow_checks(own, at)
+    progress, report_events, jobs = follow_checks(own, at)
     movements = _reversals(final, prices, reports)
     told = [(c, o) for c, o in final if c.report.pk not in erased]
     events = _check_events(told, progress, definitions, at)
@@ -201,7 +201,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
         movements,
         at,
         event_rows([*events, *report_events], at),
-        *follow_ups,
+        jobs,
     )
     notify_on_commit()
 

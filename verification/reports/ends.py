@@ -23,6 +23,7 @@ from verification.consents.subject_messages import cancel_consent_requests
 from verification.db.bulk_insert import Rows, insert
 from verification.decisions.cases import close_cases
 from verification.decisions.models import PolicyState, PolicyVersion
+from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from verification.jobs.queue import job_row, notify_on_commit
 from verification.notifications import outbox
@@ -119,26 +120,28 @@ FollowUp = Callable[[Sequence[End], datetime], Iterable[Rows]]
 
 def end_reports(
     ends: Sequence[End], at: datetime, others: Sequence[Transition] = ()
-) -> list[Rows]:
+) -> Rows:
     """End locked reports, and do what follows; `others` are moves that end nothing.
 
-    Its caller inserts the rows that it returns, and the events of the ends.
+    Its caller inserts the jobs that it returns, and the events of the ends.
     """
     apply_transitions([*others, *(end.move for end in ends)], at)
-    return [
-        rows
+    jobs = [
+        job
         for applies, follow_up in FOLLOW_UPS
         if (chosen := [end for end in ends if applies(end)])
         for rows in follow_up(chosen, at)
+        for job in rows.records
     ]
+    return Rows(Job, jobs)
 
 
 def follow_checks(
     reports: Mapping[UUID, Report], at: datetime
-) -> tuple[dict[UUID, Progress], list[NewEvent], list[Rows]]:
+) -> tuple[dict[UUID, Progress], list[NewEvent], Rows]:
     """Move each report to the status of its checks. The caller has locked the reports.
 
-    Returns their progress, and the events and rows to insert for those that end. A
+    Returns their progress, and the events and jobs to insert for those that end. A
     cancelled report stays cancelled.
     """
     progress = _read_progress(reports.values())
@@ -152,9 +155,9 @@ def follow_checks(
                 ends.append(End(one, move))
             else:
                 moves.append(move)
-    rows = end_reports(ends, at, moves)
+    jobs = end_reports(ends, at, moves)
     _write_scores([one.report for one in unmoved if _update_score(one)], at)
-    return progress, [end.event for end in ends if end.event], rows
+    return progress, [end.event for end in ends if end.event], jobs
 
 
 @transaction.atomic
@@ -193,9 +196,9 @@ def end_early(
     charged = charge_items([] if report.status == ReportStatus.DRAFT else uncalled)
     reversals = charge_movements(client, report, charged, Kind.REVERSAL)
     end = End(_read_progress([report])[report.pk], move, reversals)
-    rows = end_reports([end], at)
-    if end.event or rows:
-        insert(event_rows([end.event] if end.event else [], at), *rows)
+    jobs = end_reports([end], at)
+    if end.event or jobs.records:
+        insert(event_rows([end.event] if end.event else [], at), jobs)
         notify_on_commit()
 
 
