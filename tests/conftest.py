@@ -1,4 +1,5 @@
 import gc
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -38,12 +39,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices:
     return FewServices(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count a test of the running service as slow: its start takes 15 s."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Count a test of the running service as slow, and begin with the longest tests.
+
+    The service starts within 15 s. A test that may take minutes has a time of its own.
+    """
     for item in items:
         if "service" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+    # Others choose and shuffle.
+    yield
+    items.sort(key=_seconds_allowed, reverse=True)
+
+
+def _seconds_allowed(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return marker.args[0] if marker else 0
 
 
 def pytest_collection_finish() -> None:

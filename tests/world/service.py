@@ -12,6 +12,7 @@ process leads to another database.
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -204,9 +205,20 @@ class Service:
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """Return a port that no program has, and that the system gives to none.
+
+    Its own choice, port 0, comes from the range of outgoing connections, of which one
+    may take it before the program starts.
+    """
+    range_of_the_system = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    first = int(range_of_the_system.split()[0])
+    # Each test seeds the other generator, so all processes would choose alike.
+    generator = random.SystemRandom()
+    while True:
+        port = generator.randrange(10_000, first)
+        with socket.socket() as s, suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def is_alive(process: psutil.Process) -> bool:
