@@ -28,6 +28,11 @@ DATABASES["default"]["TEST"] = {  # noqa: F405
     "NAME": os.environ.get("TEST_DATABASE", "test_verification")
 }
 
+# Tests list the stored files, and other processes of the run store theirs.
+STORAGES["documents"]["OPTIONS"]["location"] /= os.environ.get(  # noqa: F405
+    "PYTEST_XDIST_WORKER", "alone"
+)
+
 # Each test client builds the middleware, which would list all static files each time.
 WHITENOISE_AUTOREFRESH = True
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
