@@ -20,14 +20,12 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
-from verification.reports.status import locked_reports
+from verification.reports.status import SUBJECT_ACTOR, locked_reports
 from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.member_messages import to_members
 from workspaces.models import Client, Environment, MemberMessage, Workspace
 
-# A path, because `runs` imports this module.
-SUBJECT_ACTOR = "subject"
 # Reasons that a resume checks again, because they may still hold.
 RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
 # Reasons of the service: the client did not pause these rules.

@@ -354,7 +354,8 @@ BECOME_MINOR = (
 WITHDRAW = (
     "from verification.consents.models import Consent;"
     "from verification.consents.subject_decisions import CONFIRMED_BY_STAFF as BY;"
-    "from verification.consents.subject_decisions import Evidence, withdraw;"
+    "from verification.consents.subject_decisions import Evidence;"
+    "from verification.privacy.withdrawals import withdraw;"
     "consent = Consent.objects.get(report={id!r});"
     "evidence = Evidence(confirmed_by=BY, staff='otieno');"
     "withdraw(consent.pk, 1, evidence, 'Letter of 20 November')"

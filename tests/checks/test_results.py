@@ -20,7 +20,8 @@ from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
 from verification.checks.results import Completed, Failed, record_outcomes
 from verification.consents.models import Consent
-from verification.consents.subject_decisions import Evidence, grant, withdraw
+from verification.consents.subject_decisions import Evidence, grant
+from verification.privacy.withdrawals import withdraw
 from verification.reports.models import StatusChange
 from verification.reports.status import ENGINE
 from webhooks.models import Event

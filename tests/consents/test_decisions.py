@@ -22,8 +22,8 @@ from verification.consents.subject_decisions import (
     decline,
     digest_of,
     grant,
-    withdraw,
 )
+from verification.privacy.withdrawals import withdraw
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.ledger import top_up

@@ -18,9 +18,10 @@ from tests.world.clients import (
 from tests.world.orders import EMPLOYMENT
 from verification.consents.links import remind_subjects
 from verification.consents.models import Consent
-from verification.consents.subject_decisions import decline, grant, withdraw
+from verification.consents.subject_decisions import decline, grant
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
+from verification.privacy.withdrawals import withdraw
 
 ADDRESS = "wanjiku@kamau.test"
 

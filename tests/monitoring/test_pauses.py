@@ -22,10 +22,11 @@ from tests.world.rules import (
 from tests.world.staff import run_action
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
-from verification.consents.subject_decisions import Evidence, grant, withdraw
+from verification.consents.subject_decisions import Evidence, grant
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
+from verification.privacy.withdrawals import withdraw
 from verification.reports.models import Report
 from verification.values.local_time import utc_text
 from workspaces.models import Account
@@ -141,7 +142,7 @@ def test_rules_are_paused_in_the_transaction_of_the_withdrawal(api: Api, monkeyp
     def fails(*_: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("verification.consents.subject_decisions.end_early", fails)
+    monkeypatch.setattr("verification.privacy.withdrawals.end_early", fails)
     with pytest.raises(RuntimeError):
         withdrawn(api)
 

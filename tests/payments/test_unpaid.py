@@ -18,12 +18,13 @@ from tests.world.payments import (
     payment_of,
 )
 from verification.consents.models import Consent
-from verification.consents.subject_decisions import grant, withdraw
+from verification.consents.subject_decisions import grant
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
 from verification.payments.links import expire_payments, remind_payers
 from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.refunds import send_refunds
+from verification.privacy.withdrawals import withdraw
 from webhooks.models import Event
 
 PAST = timedelta(minutes=1)

@@ -2,13 +2,13 @@
 
 Each verb is one transaction: consent, its record, report, checks, money, payment and
 event change together or not at all. It locks the report before the consent, as all
-verbs do: of two tabs, one wins.
+verbs do: of two tabs, one wins. The withdrawal reaches other reports and rules:
+`privacy.withdrawals` has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -43,7 +43,7 @@ from verification.providers.name_comparison import (
     without_particles,
 )
 from verification.reports.create import blocked_check_reason
-from verification.reports.ends import end_early, fail_report
+from verification.reports.ends import fail_report
 from verification.reports.hosted_links import start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
@@ -51,12 +51,9 @@ from verification.reports.status import (
     Transition,
     apply_transitions,
     lock_with_report,
-    record_note,
 )
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from workspaces.ledger import account_of
-from workspaces.models import Client
 
 Decision = ConsentRecord.Decision
 
@@ -67,19 +64,9 @@ DECLINE_MESSAGES = {
 }
 DECLINED = ("CONSENT_DECLINED", "The subject declined.")
 EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
-# Reports that a withdrawn consent ends.
-STOPPABLE_STATUSES = {
-    ReportStatus.PENDING_PAYMENT,
-    ReportStatus.RUNNING,
-    ReportStatus.PARTIAL,
-}
-
-
 # `Evidence.confirmed_by` if staff withdraw for a subject who has asked them to.
 CONFIRMED_BY_STAFF = "STAFF"
 ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
-# Called with the report in the transaction of a withdrawal; `privacy` adds hooks.
-withdrawal_hooks: list[Callable[[Report], None]] = []
 
 
 class ConsentClosed(Exception):
@@ -165,7 +152,7 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
     Raises ConsentClosed, also for a subject under 18, and NotSigned.
     """
     report, consent = lock_with_report(Consent, consent_id)
-    if done := _find_record(consent, generation, Decision.GRANTED):
+    if done := find_record(consent, generation, Decision.GRANTED):
         return done
     at = now()
     _require_open(consent, report, generation, at)
@@ -174,7 +161,7 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
     has_position = report.subject_type != SubjectType.COMPANY or evidence.position
     if not (has_position and is_signature(report, evidence.typed_name)):
         raise NotSigned
-    record = _decide(consent, report, Decision.GRANTED, evidence, "", at)
+    record = record_decision(consent, report, Decision.GRANTED, evidence, "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _advance_report(report, at)
     return record
@@ -189,45 +176,15 @@ def decline(
     Raises ConsentClosed.
     """
     report, consent = lock_with_report(Consent, consent_id)
-    if done := _find_record(consent, generation, Decision.DECLINED):
+    if done := find_record(consent, generation, Decision.DECLINED):
         return done
     at = now()
     _require_open(consent, report, generation, at)
-    record = _decide(consent, report, Decision.DECLINED, evidence, reason, at)
+    record = record_decision(consent, report, Decision.DECLINED, evidence, reason, at)
     if report.status == ReportStatus.PENDING_CONSENT:
         code, message = DECLINED
         failure = (code, DECLINE_MESSAGES.get(reason, message))
         fail_report(report, failure, "consent declined", SUBJECT_ACTOR, at)
-    return record
-
-
-@transaction.atomic
-def withdraw(
-    consent_id: UUID, generation: int, evidence: Evidence, reason: str
-) -> ConsentRecord:
-    """Record the withdrawal and cancel open checks; the client keeps earlier findings.
-
-    Raises ConsentClosed unless the subject granted the consent by this link.
-    """
-    report, consent = lock_with_report(Consent, consent_id)
-    if done := _find_record(consent, generation, Decision.WITHDRAWN):
-        return done
-    if consent.generation != generation:
-        raise ConsentClosed("REPLACED")
-    if consent.status != ConsentStatus.GRANTED or consent.is_erased:
-        raise ConsentClosed(consent.status)
-    at = now()
-    evidence = replace(evidence, made=checks_made(report))
-    record = _decide(consent, report, Decision.WITHDRAWN, evidence, reason, at)
-    actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
-    for call in withdrawal_hooks:
-        call(report)
-    if report.status in STOPPABLE_STATUSES and not report.is_ended:
-        account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, actor)
-        end_early(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
-    else:
-        record_note(report, "consent withdrawn", actor, at)
     return record
 
 
@@ -241,7 +198,7 @@ def checks_made(report: Report) -> str:
 
 def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
     """Record that the subject did not answer in time. The caller holds both rows."""
-    _decide(consent, report, Decision.EXPIRED, Evidence(), "", at)
+    record_decision(consent, report, Decision.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         fail_report(report, EXPIRED, "consent expired", SUBJECT_ACTOR, at)
 
@@ -314,7 +271,7 @@ def _sha256(text: str) -> bytes | None:
     return sha256(text.encode()).digest() if text else None
 
 
-def _find_record(
+def find_record(
     consent: Consent, generation: int, decision: ConsentRecord.Decision
 ) -> ConsentRecord | None:
     """Return the record of the same decision by the same link: a repeated request."""
@@ -336,7 +293,7 @@ def _require_open(
         raise ConsentClosed("REPORT_ENDED")
 
 
-def _decide(
+def record_decision(
     consent: Consent,
     report: Report,
     decision: ConsentRecord.Decision,
@@ -344,6 +301,7 @@ def _decide(
     reason: str,
     at: datetime,
 ) -> ConsentRecord:
+    """Record a decision, and send its receipt. The caller holds both rows."""
     consent.status = ConsentStatus(decision.value)
     if decision == Decision.GRANTED:
         consent.shown_sources = evidence.sources

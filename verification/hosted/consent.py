@@ -42,6 +42,7 @@ from verification.hosted.proofs import ProofViews
 from verification.hosted.subject_data import subject_pages
 from verification.notifications.models import Channel
 from verification.notifications.recipients import address_hash
+from verification.privacy import withdrawals
 from verification.web.request import client_address, user_agent
 from workspaces import rate_limits
 from workspaces.keys import is_used_from
@@ -126,7 +127,7 @@ def withdraw(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         request,
         visited,
         "withdraw",
-        decisions.withdraw,
+        withdrawals.withdraw,
         notice,
         notice.withdrawal,
     )

@@ -16,9 +16,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from monitoring.pauses import pause_for_objection, pause_for_withdrawal
+from monitoring.pauses import pause_for_objection
 from verification.checks.models import CheckResult
-from verification.consents.subject_decisions import STOPPABLE_STATUSES
 from verification.decisions.cases import close_cases
 from verification.decisions.decide import take_back_outdated
 from verification.privacy.erasure import ReportErased
@@ -31,6 +30,7 @@ from verification.privacy.models import (
 from verification.privacy.people import Person, Proof, may_be_same_person
 from verification.privacy.requests import answer_request, open_request
 from verification.privacy.rights_events import restricted_event
+from verification.privacy.withdrawals import STOPPABLE_STATUSES
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import Named
@@ -87,17 +87,6 @@ def object_to_use(
     _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
-
-
-def pause_rules(report: Report) -> None:
-    """Pause the rules on the person who withdraws the consent of this report.
-
-    The person has proved that this report is about them, and no more. A pause shows
-    nothing and ends with a newer consent, so it reaches all rules that may
-    be about them.
-    """
-    rules = Person.of(report).find().rules
-    pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])
 
 
 def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:

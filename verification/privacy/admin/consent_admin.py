@@ -9,8 +9,8 @@ from verification.consents.subject_decisions import (
     ConsentClosed,
     Evidence,
     digest_of,
-    withdraw,
 )
+from verification.privacy.withdrawals import withdraw
 from verification.reports.admin import HostedLinkAdmin
 from verification.web.request import client_address, user_agent
 

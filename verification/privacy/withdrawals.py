@@ -1,0 +1,80 @@
+"""Withdrawal of a consent: its checks stop, and so do re-runs and rules on the person.
+
+All of it is one transaction: a later job could pause a rule that a newer consent has
+resumed meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from django.db import transaction
+
+from monitoring.pauses import pause_for_withdrawal
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
+from verification.consents.subject_decisions import (
+    ConsentClosed,
+    Evidence,
+    checks_made,
+    find_record,
+    record_decision,
+)
+from verification.privacy.corrections import stop_reruns
+from verification.privacy.people import Person, may_be_same_person
+from verification.reports.ends import end_early
+from verification.reports.models import Report, ReportStatus
+from verification.reports.status import SUBJECT_ACTOR, lock_with_report, record_note
+from verification.values.clock import now
+from workspaces.ledger import account_of
+from workspaces.models import Client
+
+# Reports that a withdrawal or an objection ends.
+STOPPABLE_STATUSES = {
+    ReportStatus.PENDING_PAYMENT,
+    ReportStatus.RUNNING,
+    ReportStatus.PARTIAL,
+}
+
+
+@transaction.atomic
+def withdraw(
+    consent_id: UUID, generation: int, evidence: Evidence, reason: str
+) -> ConsentRecord:
+    """Record the withdrawal and cancel open checks; the client keeps earlier findings.
+
+    Raises ConsentClosed unless the subject granted the consent by this link.
+    """
+    report, consent = lock_with_report(Consent, consent_id)
+    if done := find_record(consent, generation, ConsentRecord.Decision.WITHDRAWN):
+        return done
+    if consent.generation != generation:
+        raise ConsentClosed("REPLACED")
+    if consent.status != ConsentStatus.GRANTED or consent.is_erased:
+        raise ConsentClosed(consent.status)
+    at = now()
+    evidence = replace(evidence, made=checks_made(report))
+    decision = ConsentRecord.Decision.WITHDRAWN
+    record = record_decision(consent, report, decision, evidence, reason, at)
+    # The runs of rules are locked before the account.
+    _pause_rules(report)
+    stop_reruns(report)
+    actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
+    if report.status in STOPPABLE_STATUSES and not report.is_ended:
+        account = account_of(report.workspace, report.environment)
+        client = Client(report.workspace, account, actor)
+        end_early(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+    else:
+        record_note(report, "consent withdrawn", actor, at)
+    return record
+
+
+def _pause_rules(report: Report) -> None:
+    """Pause the rules on the person who withdraws the consent of this report.
+
+    The person has proved that this report is about them, and no more. A pause shows
+    nothing and ends with a newer consent, so it reaches all rules that may
+    be about them.
+    """
+    rules = Person.of(report).find().rules
+    pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])
