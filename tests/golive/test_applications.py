@@ -30,7 +30,7 @@ from tests.world.clients import approve_workspace
 from verification.backoffice.models import AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.console import golive
-from verification.console.forms import DOCUMENT_LABELS
+from verification.console.golive import DOCUMENT_LABELS
 from verification.files import inspection
 from verification.files.inspection import DOCUMENTS, Fault
 from verification.files.storage import read_content

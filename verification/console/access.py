@@ -2,27 +2,101 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.timezone import localdate
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
-from verification.console import forms
 from verification.console.base import Place, dashboard_url, member_required
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    date_field,
+    email_field,
+    text_field,
+)
 from verification.console.sandbox_pages import with_messages
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI
 from verification.web.pages import private_page
 from workspaces import keys, members
 from workspaces.members import Permission
-from workspaces.models import ApiKey, Member, Role
+from workspaces.models import ApiKey, Member, Role, Scope, default_scopes
+
+
+class KeyForm(forms.Form):
+    name = text_field(
+        gettext_lazy("Name"),
+        100,
+        help_text=gettext_lazy(
+            "So that you know it again, such as the system that uses it"
+        ),
+    )
+    scopes = forms.MultipleChoiceField(
+        label=gettext_lazy("What it may do"),
+        choices=Scope.choices,
+        initial=default_scopes,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages=REQUIRED_ERROR,
+    )
+    expires = date_field(
+        label=gettext_lazy("Last day"),
+        help_text=gettext_lazy("Without one it works until you revoke it"),
+    )
+
+    def clean_expires(self) -> date | None:
+        day: date | None = self.cleaned_data["expires"]
+        if day and day < localdate():
+            raise forms.ValidationError(gettext_lazy("Choose a day to come"))
+        return day
+
+    @property
+    def expires_at(self) -> datetime | None:
+        day = self.cleaned_data["expires"]
+        return datetime.combine(day, time.max, NAIROBI) if day else None
+
+
+class RotationForm(forms.Form):
+    ends = forms.TypedChoiceField(
+        label=gettext_lazy("How long the old key still works"),
+        coerce=int,
+        choices=[
+            (0, gettext_lazy("It ends now")),
+            (1, gettext_lazy("One hour")),
+            (24, gettext_lazy("One day")),
+            (168, gettext_lazy("One week")),
+        ],
+        initial=24,
+        error_messages=REQUIRED_ERROR,
+    )
+
+    @property
+    def old_ends_at(self) -> datetime:
+        return now() + timedelta(hours=self.cleaned_data["ends"])
+
+
+class InvitationForm(forms.Form):
+    email = email_field(gettext_lazy("E-mail address"))
+    role = forms.ChoiceField(
+        label=gettext_lazy("Role"), initial=Role.VIEWER, error_messages=REQUIRED_ERROR
+    )
+
+    def __init__(self, typed: Any, roles: list[tuple[str, Any]]) -> None:
+        """Offer the roles that the member may give; the verb checks them again."""
+        super().__init__(typed)
+        self.fields["role"].choices = roles  # type: ignore[attr-defined]
+
 
 ROLES: list[tuple[str, Any]] = [
     (Role.OWNER, gettext_lazy("Owner")),
@@ -44,7 +118,7 @@ def create_key(place: Place) -> HttpResponse:
     """Create a sandbox key. The approval of an application creates a production key."""
     if not place.is_sandbox:
         return place.render("not_allowed", status=403)
-    form = forms.KeyForm(place.posted)
+    form = KeyForm(place.posted)
     if not form.is_valid():
         return place.render("keys/create", {"form": form})
     with transaction.atomic():
@@ -63,7 +137,7 @@ def create_key(place: Place) -> HttpResponse:
 @member_required(Permission.MANAGE_KEYS)
 def rotate_key(place: Place, key: UUID) -> HttpResponse:
     found = ApiKey.objects.get(pk=key, **place.lookups)
-    form = forms.RotationForm(place.posted)
+    form = RotationForm(place.posted)
     if not form.is_valid():
         return place.render("keys/rotate", {"form": form, "key": found})
     try:
@@ -101,7 +175,7 @@ def _show_key(place: Place, key: ApiKey, text: str) -> HttpResponse:
 def list_members(place: Place) -> HttpResponse:
     """List the members; a POST invites another one."""
     roles = _assignable_roles(place)
-    form = forms.InvitationForm(place.posted, roles=roles)
+    form = InvitationForm(place.posted, roles=roles)
     if form.is_valid() and _invite(place, form):
         return place.to(
             "members", success=_("The invitation is sent. It works for a week.")
@@ -205,7 +279,7 @@ def _assignable_roles(place: Place) -> list[tuple[str, Any]]:
     return [role for role in ROLES if owners_too or role[0] != Role.OWNER]
 
 
-def _invite(place: Place, form: forms.InvitationForm) -> bool:
+def _invite(place: Place, form: InvitationForm) -> bool:
     email, role = form.cleaned_data["email"], Role(form.cleaned_data["role"])
     try:
         with transaction.atomic():

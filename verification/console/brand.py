@@ -6,6 +6,7 @@ from base64 import b64encode
 
 from csp.constants import SELF
 from csp.decorators import csp_replace
+from django import forms
 from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
@@ -17,22 +18,86 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 
 from verification.accounts.forms import TEXT_FAULTS
-from verification.console import forms
 from verification.console.base import (
     Place,
     member_required,
     too_often,
     with_retry_after,
 )
-from verification.files.uploads import status_of
+from verification.console.fields import text_field
+from verification.files.inspection import Fault
+from verification.files.uploads import (
+    ACCEPTED_LOGOS,
+    LOGO_MESSAGES,
+    read_logo,
+    status_of,
+)
 from verification.hosted.brand import context_of
 from verification.hosted.consent_page import preview_context
 from verification.values.public_text import TextFault
 from verification.web.pages import allow_sources, operator_context
 from workspaces import brands, rate_limits
-from workspaces.brands import BrandFault, InvalidBrand
+from workspaces.brands import BrandFault, InvalidBrand, NewBrand
 from workspaces.members import Permission
-from workspaces.models import Brand, Workspace
+from workspaces.models import MAX_CONTACT_LINE, MAX_RETURN_URL, Brand, Workspace
+
+
+class BrandForm(forms.Form):
+    logo = forms.FileField(
+        label=gettext_lazy("Logo"),
+        required=False,
+        help_text=gettext_lazy("PNG or JPEG, up to 1 MB; your name stands beside it"),
+        widget=forms.FileInput(attrs={"accept": ACCEPTED_LOGOS}),
+        error_messages={"empty": LOGO_MESSAGES[Fault.EMPTY]},
+    )
+    drop_logo = forms.BooleanField(label=gettext_lazy("Show no logo"), required=False)
+    colour = text_field(
+        gettext_lazy("Colour of buttons"),
+        20,
+        required=False,
+        help_text=gettext_lazy("Such as #0f766e; empty for ours"),
+    )
+    contact_line = text_field(
+        gettext_lazy("Line below your contact, in English"),
+        MAX_CONTACT_LINE,
+        required=False,
+        help_text=gettext_lazy("Such as office hours; no links"),
+    )
+    contact_line_sw = text_field(
+        gettext_lazy("The same line in Kiswahili"), MAX_CONTACT_LINE, required=False
+    )
+    return_hosts = forms.CharField(
+        label=gettext_lazy("Hosts to which pages may lead back"),
+        max_length=3000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": 3000}),
+        help_text=gettext_lazy(
+            "One a line, such as apply.example.com; exactly these, at most 10"
+        ),
+    )
+    return_url = text_field(
+        gettext_lazy("Return address"),
+        MAX_RETURN_URL,
+        required=False,
+        help_text=gettext_lazy("For reports that name none; it begins with https://"),
+    )
+
+    def clean_logo(self) -> bytes | None:
+        upload = self.cleaned_data["logo"]
+        return read_logo(upload) if upload else None
+
+    @property
+    def brand(self) -> NewBrand:
+        """What was typed, with the right fields only if others are wrong."""
+        typed = self.cleaned_data
+        return NewBrand(
+            colour=typed.get("colour", ""),
+            contact_line=typed.get("contact_line", ""),
+            contact_line_sw=typed.get("contact_line_sw", ""),
+            return_hosts=typed.get("return_hosts", "").split(),
+            return_url=typed.get("return_url", ""),
+        )
+
 
 LOGOS_PER_MINUTE = 10
 FAULT_MESSAGES = {
@@ -137,7 +202,7 @@ def _is_too_often(place: Place) -> bool:
     return rate_limits.count(f"logos:{user}", LOGOS_PER_MINUTE).exceeded
 
 
-def _form(place: Place, brand: Brand) -> forms.BrandForm:
+def _form(place: Place, brand: Brand) -> BrandForm:
     initial = {
         "colour": brand.colour,
         "contact_line": brand.contact_line,
@@ -146,10 +211,10 @@ def _form(place: Place, brand: Brand) -> forms.BrandForm:
         "return_url": brand.return_url,
     }
     files = place.request.FILES if place.posted is not None else None
-    return forms.BrandForm(place.posted, files, initial=initial)
+    return BrandForm(place.posted, files, initial=initial)
 
 
-def _draft(brand: Brand, form: forms.BrandForm) -> tuple[Brand, bytes | None]:
+def _draft(brand: Brand, form: BrandForm) -> tuple[Brand, bytes | None]:
     logo = form.cleaned_data.get("logo")
     try:
         return brands.preview_brand(brand, form.brand, logo), logo

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpResponse
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
-from verification.console import forms
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -22,21 +25,118 @@ from verification.console.base import (
     read_id,
 )
 from verification.console.decline_notices import count_to_hand_over
+from verification.console.fields import ALL_CHOICE, filter_field, text_area
+from verification.console.words import Topic, choices_of
 from verification.decisions import cases as verbs
 from verification.decisions.case_list import (
     MAX_COUNT,
     Holder,
     QueueFilters,
+    Wait,
     count_cases,
     list_cases,
 )
 from verification.decisions.cases import CaseObstacle, CaseRefused
-from verification.decisions.models import Case, CaseCause, CaseNote
+from verification.decisions.models import MAX_NOTE_LENGTH, Case, CaseCause, CaseNote
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.values.clock import now
 from workspaces.members import ALLOWED, Permission, has_permission
+from workspaces.models import MAX_DECISION_HOURS, Member
+
+
+class QueueForm(forms.Form):
+    """The filters of the queue; `packages` are those that its cases can have."""
+
+    search = forms.CharField(
+        label=gettext_lazy("Search"),
+        max_length=200,
+        required=False,
+        widget=forms.TextInput(attrs={"accesskey": "s"}),
+    )
+    holder = filter_field(
+        gettext_lazy("Whose"),
+        [
+            (Holder.MINE, gettext_lazy("Mine")),
+            (Holder.NOBODY, gettext_lazy("Nobody's")),
+        ],
+    )
+    wait = filter_field(
+        gettext_lazy("Waits for"),
+        [
+            (Wait.DECISION, gettext_lazy("A decision")),
+            (Wait.SECOND, gettext_lazy("A second member")),
+        ],
+    )
+    level = filter_field(gettext_lazy("Risk"), choices_of(Topic.RISK))
+    package = filter_field(gettext_lazy("Package"), [])
+    overdue = forms.BooleanField(label=gettext_lazy("Overdue only"), required=False)
+
+    def __init__(self, typed: Any, *, packages: Iterable[tuple[str, str]]) -> None:
+        super().__init__(typed)
+        self.fields["package"].choices = [*ALL_CHOICE, *packages]  # type: ignore[attr-defined]
+
+    def filters(self) -> QueueFilters:
+        typed = self.cleaned_data
+        return QueueFilters(
+            search=typed["search"] or None,
+            holder=Holder(typed["holder"]) if typed["holder"] else None,
+            overdue=typed["overdue"],
+            wait=Wait(typed["wait"]) if typed["wait"] else None,
+            level=typed["level"] or None,
+            package=typed["package"] or None,
+        )
+
+
+class TakeNextForm(forms.Form):
+    """The next case; `held` is how many the member had on the page of the form."""
+
+    held = forms.IntegerField()
+
+
+class AssignmentForm(forms.Form):
+    """Who gets a case; `seen` is who has it as the member has read."""
+
+    member = forms.ModelChoiceField(
+        queryset=Member.objects.none(),
+        label=gettext_lazy("Give it to"),
+        required=False,
+        empty_label=gettext_lazy("Nobody"),
+    )
+    seen = forms.UUIDField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, members: QuerySet[Member], **more: Any) -> None:
+        super().__init__(*args, **more)
+        chosen: Any = self.fields["member"]
+        chosen.queryset = members
+        chosen.label_from_instance = lambda one: (
+            one.user.get_full_name() or one.user.email
+        )
+
+
+class CaseNoteForm(forms.Form):
+    text = text_area(gettext_lazy("New note"), MAX_NOTE_LENGTH)
+
+
+class ServiceLevelForm(forms.Form):
+    decision_hours = forms.IntegerField(
+        label=gettext_lazy("Hours until a report is decided"),
+        min_value=1,
+        max_value=MAX_DECISION_HOURS,
+        required=False,
+        help_text=gettext_lazy(
+            "Counted from its end. Empty: only what needs a person is in the queue"
+        ),
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"),
+            format_lazy(
+                gettext_lazy("Enter 1 to {most} hours, or nothing"),
+                most=MAX_DECISION_HOURS,
+            ),
+        ),
+    )
+
 
 CAUSES: dict[str, Any] = {
     CaseCause.ENDED: gettext_lazy("The report has ended."),
@@ -53,7 +153,7 @@ DECIDERS = [role for role, can in ALLOWED.items() if Permission.DECIDE_REPORTS i
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List the open cases, those that are due first at the top."""
-    form = forms.QueueFilters(place.request.GET, packages=_packages(place))
+    form = QueueForm(place.request.GET, packages=_packages(place))
     filters = form.filters() if form.is_valid() else QueueFilters()
     after = read_id(place.request.GET.get("after", ""))
     page = list_cases(
@@ -78,7 +178,7 @@ def listing(place: Place) -> HttpResponse:
 @member_required(Permission.DECIDE_REPORTS)
 def take_next(place: Place) -> HttpResponse:
     """Give the member the case that is due first, and show its report."""
-    form = forms.TakeNextForm(place.posted)
+    form = TakeNextForm(place.posted)
     held = form.cleaned_data["held"] if form.is_valid() else None
     try:
         case = verbs.take_next(place.client, place.member, place.by.actor, held=held)
@@ -98,7 +198,7 @@ def take_next(place: Place) -> HttpResponse:
 def assign(place: Place, report: UUID) -> HttpResponse:
     """Give a case to a member or to nobody."""
     place.get_report(report)
-    form = forms.AssignmentForm(place.posted, members=_deciders(place))
+    form = AssignmentForm(place.posted, members=_deciders(place))
     if not form.is_valid():
         # The member left, or the role was taken, since the page was shown.
         error = _("Nothing was done: this member may not decide.")
@@ -125,7 +225,7 @@ def assign(place: Place, report: UUID) -> HttpResponse:
 @member_required(Permission.DECIDE_REPORTS)
 def add_note(place: Place, report: UUID) -> HttpResponse:
     place.get_report(report)
-    form = forms.CaseNoteForm(place.posted)
+    form = CaseNoteForm(place.posted)
     if not form.is_valid():
         error = _("Nothing was done: write a note of at most 1,000 characters.")
         return place.to("reports-detail", error=error, report=report)
@@ -142,7 +242,7 @@ def edit_settings(place: Place) -> HttpResponse:
     """Show the service level; a POST sets it for cases from now on."""
     workspace = place.workspace
     initial = {"decision_hours": workspace.decision_hours}
-    form = forms.ServiceLevelForm(place.posted, initial=initial)
+    form = ServiceLevelForm(place.posted, initial=initial)
     if form.is_valid():
         with transaction.atomic():
             workspace.decision_hours = form.cleaned_data["decision_hours"]
@@ -167,11 +267,11 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     if may_decide:
         shown["held"] = verbs.count_held(place.member, place.environment)
     if may_decide and not report.erased_at:
-        shown["note_form"] = forms.CaseNoteForm()
+        shown["note_form"] = CaseNoteForm()
     if may_decide and case:
         initial = {"member": case.assignee_id, "seen": case.assignee_id}
         members = _deciders(place)
-        shown["assignment"] = forms.AssignmentForm(initial=initial, members=members)
+        shown["assignment"] = AssignmentForm(initial=initial, members=members)
     return shown
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
-from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import REQUIRED_ERROR, filter_field, text_area
 from verification.console.reports import result_context
+from verification.console.words import Topic, choices_of
 from verification.db.base import read_page
 from verification.documents.report import as_text, humanise_name
 from verification.files.storage import download
@@ -35,10 +38,49 @@ from verification.values.masking import mask
 from workspaces.members import Permission
 
 
+class CorrectionFilters(forms.Form):
+    status = filter_field(gettext_lazy("Status"), choices_of(Topic.CORRECTION))
+
+
+class CorrectionForm(forms.Form):
+    """The decision is the button that sent the form."""
+
+    decision = forms.ChoiceField(
+        choices=[
+            (s, s) for s in (CorrectionStatus.CORRECTED, CorrectionStatus.CONFIRMED)
+        ],
+        widget=forms.HiddenInput,
+    )
+    reason = text_area(gettext_lazy("Your reason, which the person reads"), 1000)
+
+
+class JoinForm(forms.Form):
+    """Whether the visitor is the person; the decision is the button that sent it."""
+
+    decision = forms.ChoiceField(
+        choices=[(each, each) for each in (Outcome.DONE, Outcome.REFUSED)],
+        widget=forms.HiddenInput,
+    )
+    reason = forms.CharField(
+        label=gettext_lazy("Why you refuse"),
+        required=False,
+        max_length=500,
+        help_text=gettext_lazy("The person reads it. Do not name anybody"),
+        error_messages=REQUIRED_ERROR,
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        is_refusal = cleaned.get("decision") == Outcome.REFUSED
+        if is_refusal and not cleaned.get("reason"):
+            self.add_error("reason", gettext_lazy("Say why you refuse"))
+        return cleaned
+
+
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List corrections; the open ones first, by their deadline."""
-    form = forms.CorrectionFilters(place.request.GET)
+    form = CorrectionFilters(place.request.GET)
     found = _corrections(place)
     if form.is_valid() and form.cleaned_data["status"]:
         found = found.filter(status=form.cleaned_data["status"])
@@ -55,7 +97,7 @@ def listing(place: Place) -> HttpResponse:
 def join(place: Place, asked: UUID) -> HttpResponse:
     """Show who asks for which reports; a POST confirms or refuses the person."""
     found = _joins(place).get(pk=asked)
-    form = forms.JoinForm(place.posted)
+    form = JoinForm(place.posted)
     if form.is_valid():
         is_refused = form.cleaned_data["decision"] == Outcome.REFUSED
         reason = form.cleaned_data["reason"] if is_refused else ""
@@ -83,7 +125,7 @@ def join(place: Place, asked: UUID) -> HttpResponse:
 @member_required(write=Permission.DECIDE_CORRECTIONS)
 def detail(place: Place, correction: UUID) -> HttpResponse:
     """Show the correction; a POST corrects or confirms the finding."""
-    form = forms.CorrectionForm(place.posted)
+    form = CorrectionForm(place.posted)
     if form.is_valid():
         return _decide(place, correction, form)
     found = _corrections(place).get(pk=correction)
@@ -143,7 +185,7 @@ def document(place: Place, correction: UUID, file: UUID) -> HttpResponse:
     return download(wanted, f"correction-{found.request.number}")
 
 
-def _decide(place: Place, correction: UUID, form: forms.CorrectionForm) -> HttpResponse:
+def _decide(place: Place, correction: UUID, form: CorrectionForm) -> HttpResponse:
     _require(place, correction)
     decision, reason = form.cleaned_data["decision"], form.cleaned_data["reason"]
     is_corrected = decision == CorrectionStatus.CORRECTED

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db import transaction
 from django.http import HttpResponse
+from django.utils.text import format_lazy
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from verification.console import forms
 from verification.console.base import Place, member_required
-from verification.console.decline_notices import notices_context
+from verification.console.decline_notices import NoticeRuleForm, notices_context
+from verification.console.fields import REQUIRED_ERROR, text_field
 from verification.console.policy import check_names, why_of
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
@@ -25,12 +27,18 @@ from verification.decisions.decide import (
 )
 from verification.decisions.findings import find_contradictions
 from verification.decisions.models import (
+    CODE_PATTERN,
+    MAX_CODES,
+    MAX_NOTE_LENGTH,
+    MAX_TEXT_LENGTH,
     AdverseNotice,
     Decision,
     DecisionState,
+    DecisionStatus,
     MakerKind,
     NoticeState,
     ReasonCode,
+    SecondMemberRule,
     notice_rule_of,
     rule_of,
 )
@@ -38,6 +46,187 @@ from verification.decisions.notices import credit_results
 from verification.reports.models import Report
 from workspaces.members import Permission, has_permission
 from workspaces.models import Member
+
+
+class DecisionForm(forms.Form):
+    status = forms.ChoiceField(
+        label=gettext_lazy("Your decision"),
+        choices=[
+            (DecisionStatus.APPROVED, gettext_lazy("Approve")),
+            (DecisionStatus.DECLINED, gettext_lazy("Decline")),
+            (DecisionStatus.REVIEW, gettext_lazy("Leave it to a person to review")),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+    codes = forms.MultipleChoiceField(
+        label=gettext_lazy("Reasons"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("The subject reads them. A decline needs one"),
+        error_messages={
+            "invalid_choice": gettext_lazy("Choose reasons that are offered here")
+        },
+    )
+    note = forms.CharField(
+        label=gettext_lazy("Note"),
+        required=False,
+        max_length=MAX_NOTE_LENGTH,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": MAX_NOTE_LENGTH}),
+        help_text=gettext_lazy(
+            "For members and your programs; the subject's page has no notes"
+        ),
+    )
+    not_on_bureau = forms.CharField(
+        label=gettext_lazy("Why a decline does not rest on the credit bureau's result"),
+        required=False,
+        max_length=MAX_NOTE_LENGTH,
+        help_text=gettext_lazy(
+            "Empty if it does: then the person gets a notice with the reasons"
+        ),
+    )
+    # The decision that the member has read
+    replaces = forms.UUIDField(required=False, widget=forms.HiddenInput)
+    # Whether the member has read what follows from a decline
+    confirmed = forms.BooleanField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        typed: Any,
+        *,
+        codes: list[tuple[str, str]],
+        bureau_codes: Collection[str],
+        contradictions: Mapping[str, str],
+        has_credit_check: bool,
+        **more: Any,
+    ):
+        super().__init__(typed, **more)
+        self.fields["codes"].choices = codes  # type: ignore[attr-defined]
+        self.bureau_codes, self.contradictions = bureau_codes, contradictions
+        if not has_credit_check:
+            del self.fields["not_on_bureau"]
+
+    def clean(self) -> dict[str, Any]:
+        typed: dict[str, Any] = super().clean() or {}
+        codes = typed.get("codes", [])
+        if typed.get("status") == DecisionStatus.DECLINED and not codes:
+            if "codes" not in self.errors:
+                self.add_error(
+                    "codes", gettext_lazy("Choose at least one reason for a decline")
+                )
+        elif len(codes) > MAX_CODES:
+            error = format_lazy(
+                gettext_lazy("Choose at most {most} reasons"), most=MAX_CODES
+            )
+            self.add_error("codes", error)
+        for code in set(codes) & set(self.contradictions):
+            self.add_error("codes", self.contradictions[code])
+        if typed.get("not_on_bureau"):
+            if typed.get("status") != DecisionStatus.DECLINED:
+                self.add_error(
+                    "not_on_bureau", gettext_lazy("This is for a decline alone")
+                )
+            elif set(codes) & set(self.bureau_codes):
+                why = gettext_lazy("A reason that you chose comes from a credit bureau")
+                self.add_error("not_on_bureau", why)
+        return typed
+
+    @property
+    def has_to_confirm(self) -> bool:
+        """Whether the member has to read first what follows."""
+        typed = self.cleaned_data
+        return typed["status"] == DecisionStatus.DECLINED and not typed["confirmed"]
+
+    @property
+    def new_decision(self) -> NewDecision:
+        typed = self.cleaned_data
+        return NewDecision(
+            typed["status"],
+            typed["codes"],
+            typed["note"],
+            typed["replaces"],
+            typed.get("not_on_bureau", ""),
+        )
+
+
+def score_field(label: Any, help_text: Any) -> forms.IntegerField:
+    return forms.IntegerField(
+        label=label,
+        min_value=0,
+        max_value=100,
+        required=False,
+        help_text=help_text,
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"),
+            gettext_lazy("Enter a score from 0 to 100, or nothing"),
+        ),
+    )
+
+
+def bureau_field() -> forms.BooleanField:
+    return forms.BooleanField(
+        label=gettext_lazy("It comes from a credit bureau"),
+        required=False,
+        help_text=gettext_lazy(
+            "A decline for this reason is served on the person as a notice"
+        ),
+    )
+
+
+class SecondMemberForm(forms.ModelForm):
+    """When a second member has to confirm a decision."""
+
+    declines = forms.BooleanField(label=gettext_lazy("All declines"), required=False)
+    score_from = score_field(
+        gettext_lazy("Reports with this score or a higher one"),
+        gettext_lazy(
+            "Approvals and declines; a higher score is riskier. Empty for none"
+        ),
+    )
+    score_to = score_field(
+        gettext_lazy("Reports with this score or a lower one"),
+        gettext_lazy("Empty for none"),
+    )
+
+    class Meta:
+        model = SecondMemberRule
+        fields = ["declines", "score_from", "score_to"]
+
+
+class ReasonCodeForm(forms.ModelForm):
+    text = text_field(gettext_lazy("Text in English"), MAX_TEXT_LENGTH)
+    text_sw = text_field(gettext_lazy("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    from_bureau = bureau_field()
+    active = forms.BooleanField(
+        label=gettext_lazy("Offered for new decisions"), required=False
+    )
+
+    class Meta:
+        model = ReasonCode
+        fields = ["text", "text_sw", "from_bureau", "active"]
+
+
+class NewReasonForm(forms.Form):
+    code = forms.RegexField(
+        f"^{CODE_PATTERN}$",
+        label=gettext_lazy("Code"),
+        max_length=40,
+        help_text=gettext_lazy(
+            "Capital letters, digits and _, such as RENT_IN_ARREARS. It stays"
+        ),
+        error_messages={
+            **REQUIRED_ERROR,
+            "invalid": gettext_lazy("Enter 2 to 40 capital letters, digits and _"),
+        },
+    )
+    text = text_field(
+        gettext_lazy("Text in English"),
+        MAX_TEXT_LENGTH,
+        help_text=gettext_lazy("The subject reads it, and so do readers of the PDF"),
+    )
+    text_sw = text_field(gettext_lazy("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    from_bureau = bureau_field()
+
 
 REFUSALS: dict[Obstacle, Any] = {
     Obstacle.NOT_ENDED: gettext_lazy("The report has not ended."),
@@ -87,11 +276,11 @@ UNREACHED: dict[DecisionState, Any] = {
 }
 
 
-def decision_form(place: Place, report: Report) -> forms.DecisionForm:
+def decision_form(place: Place, report: Report) -> DecisionForm:
     made = list(report.decisions.all())
     present = verbs.waiting_of(made) or verbs.present_of(made)
     codes = [row for row in reason_codes.codes_of(place.workspace) if row.active]
-    return forms.DecisionForm(
+    return DecisionForm(
         place.posted,
         initial={"replaces": present.pk if present else None},
         codes=[(row.code, _text(row.words)) for row in codes],
@@ -111,7 +300,7 @@ def _contradictions(report: Report, codes: Collection[ReasonCode]) -> dict[str, 
     }
 
 
-def decline_context(report: Report, form: forms.DecisionForm) -> dict[str, Any]:
+def decline_context(report: Report, form: DecisionForm) -> dict[str, Any]:
     """Return what the page says that asks whether to decline."""
     new = form.new_decision
     texts = dict(form.fields["codes"].choices)  # type: ignore[attr-defined]
@@ -124,7 +313,7 @@ def decline_context(report: Report, form: forms.DecisionForm) -> dict[str, Any]:
 
 
 def decision_context(
-    place: Place, report: Report, form: forms.DecisionForm | None = None
+    place: Place, report: Report, form: DecisionForm | None = None
 ) -> dict[str, Any]:
     """Return what the page of a report shows of its decisions."""
     rows = report.decisions.select_related("policy_version").order_by("-number")
@@ -235,7 +424,7 @@ def _text(words: dict[str, str]) -> str:
 def edit_settings(place: Place) -> HttpResponse:
     """Show the rule of the second member and the reason codes; a POST sets the rule."""
     rule = rule_of(place.workspace)
-    form = forms.SecondMemberForm(place.posted, instance=rule)
+    form = SecondMemberForm(place.posted, instance=rule)
     if form.is_valid():
         with transaction.atomic():
             form.save()
@@ -244,7 +433,7 @@ def edit_settings(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "rule": rule,
-        "notice_form": forms.NoticeRuleForm(instance=notice_rule_of(place.workspace)),
+        "notice_form": NoticeRuleForm(instance=notice_rule_of(place.workspace)),
         "codes": reason_codes.codes_of(place.workspace),
         "can_confirm": _count_deciders(place) > 1,
     }
@@ -258,13 +447,13 @@ def _count_deciders(place: Place) -> int:
 
 @member_required(Permission.MANAGE_SETTINGS)
 def add_reason(place: Place) -> HttpResponse:
-    form = forms.NewReasonForm(place.posted)
+    form = NewReasonForm(place.posted)
     if form.is_valid() and _add_reason(place, form):
         return place.to("settings-decisions", success=_("Saved."))
     return place.render("settings/reason", {"form": form})
 
 
-def _add_reason(place: Place, form: forms.NewReasonForm) -> bool:
+def _add_reason(place: Place, form: NewReasonForm) -> bool:
     try:
         with transaction.atomic():
             made = reason_codes.add_code(place.workspace, **form.cleaned_data)
@@ -280,7 +469,7 @@ def _add_reason(place: Place, form: forms.NewReasonForm) -> bool:
 def edit_reason(place: Place, reason: UUID) -> HttpResponse:
     """Reword a reason, or let it be used no more; decisions keep its former words."""
     found = ReasonCode.objects.filter(workspace=place.workspace).get(pk=reason)
-    form = forms.ReasonCodeForm(place.posted, instance=found)
+    form = ReasonCodeForm(place.posted, instance=found)
     if form.is_valid():
         with transaction.atomic():
             form.save()

@@ -5,25 +5,62 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import text_field
 from verification.db.base import read_page
 from verification.decisions import notices
 from verification.decisions.case_list import MAX_COUNT
-from verification.decisions.models import AdverseNotice, NoticeState, notice_rule_of
-from verification.decisions.notices import NoticeRefused
+from verification.decisions.models import (
+    MAX_WAITING_DAYS,
+    AdverseNotice,
+    NoticeRule,
+    NoticeState,
+    notice_rule_of,
+)
+from verification.decisions.notices import MAX_NAME_LENGTH, NoticeRefused
 from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Language
 from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.models import Report
 from workspaces.members import Permission
+
+
+class NoticeRuleForm(forms.ModelForm):
+    """How long a decline with a notice waits."""
+
+    waiting_days = forms.IntegerField(
+        label=gettext_lazy("Working days until such a decline counts"),
+        required=False,
+        min_value=1,
+        max_value=MAX_WAITING_DAYS,
+        help_text=gettext_lazy(
+            "1 to 30, from the service of the notice on. Empty for none"
+        ),
+        error_messages={
+            "invalid": gettext_lazy("Enter a number from 1 to 30"),
+            "min_value": gettext_lazy("Enter a number from 1 to 30"),
+            "max_value": gettext_lazy("Enter a number from 1 to 30"),
+        },
+    )
+
+    class Meta:
+        model = NoticeRule
+        fields = ["waiting_days"]
+
+
+class HandOverForm(forms.Form):
+    """Who handed the notice of a decline to the person, and when."""
+
+    by = text_field(gettext_lazy("Handed over by"), MAX_NAME_LENGTH)
+    on = forms.DateField(label=gettext_lazy("Handed over on"))
 
 
 @member_required()
@@ -56,7 +93,7 @@ def notices_context(report: Report) -> list[dict[str, Any]]:
             "bureaus": notices.bureaus_of(row),
             "facts": list(row.facts.all()),
             "is_open": row.state != NoticeState.ENDED and not report.erased_at,
-            "form": forms.HandOverForm(),
+            "form": HandOverForm(),
         }
         for row in rows.prefetch_related("facts").order_by("-pk")
     ]
@@ -85,7 +122,7 @@ def resend(place: Place, notice: UUID) -> HttpResponse:
 def hand_over(place: Place, notice: UUID) -> HttpResponse:
     """Record who handed the notice to the person, and when."""
     report_id = _find(place, notice).report_id
-    form = forms.HandOverForm(place.posted)
+    form = HandOverForm(place.posted)
     if not form.is_valid():
         error = _("Say who handed it over, and when.")
         return place.to("reports-detail", error=error, report=report_id)
@@ -123,7 +160,7 @@ def pdf(place: Place, notice: UUID) -> HttpResponse:
 def edit_rule(place: Place) -> HttpResponse:
     """Set how long declines with a notice wait."""
     rule = notice_rule_of(place.workspace)
-    form = forms.NoticeRuleForm(place.posted, instance=rule)
+    form = NoticeRuleForm(place.posted, instance=rule)
     if not form.is_valid():
         error = _("Enter a number from 1 to 30")
         return place.to("settings-decisions", error=error)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
-from datetime import date
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from django import forms
 from django.http import HttpResponse
 from django.utils.formats import date_format
+from django.utils.timezone import localdate
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
+from verification.api.exports import MAX_DAYS
 from verification.checks.models import CheckDefinition, CheckPackage
-from verification.console import forms
 from verification.console.base import Place, member_required, too_often
 from verification.console.charts import (
     Drawing,
@@ -23,6 +26,12 @@ from verification.console.charts import (
     draw_durations,
     duration_text,
     legend_of,
+)
+from verification.console.fields import (
+    ALL_CHOICE,
+    REQUIRED_ERROR,
+    date_field,
+    filter_field,
 )
 from verification.figures.durations import ERROR_PERCENT, percentile
 from verification.figures.models import COUNTS, DailyFigure
@@ -39,6 +48,75 @@ from verification.figures.summary import (
 )
 from verification.values.formats import escape_formula
 from workspaces import rate_limits
+
+
+class FiguresForm(forms.Form):
+    """A period and a package; by default this month, and all packages.
+
+    `days` and `package_name` are what they mean: None is all packages.
+    """
+
+    WITHOUT_PACKAGE = "none"
+
+    period = forms.ChoiceField(
+        label=gettext_lazy("Period"),
+        required=False,
+        choices=[
+            ("month", gettext_lazy("This month")),
+            ("last-month", gettext_lazy("Last month")),
+            ("90", gettext_lazy("Last 90 days")),
+            ("365", gettext_lazy("Last 365 days")),
+            ("days", gettext_lazy("From a day to a day")),
+        ],
+    )
+    first = date_field(label=gettext_lazy("From"))
+    last = date_field(label=gettext_lazy("To"))
+    package = filter_field(gettext_lazy("Package"), [])
+
+    def __init__(self, *args: Any, packages: Iterable[CheckPackage]) -> None:
+        super().__init__(*args)
+        chosen: Any = self.fields["package"]
+        names = ((f"package:{one.name}", one.display_name) for one in packages)
+        chosen.choices = [
+            *ALL_CHOICE,
+            (self.WITHOUT_PACKAGE, gettext_lazy("Without a package")),
+            *names,
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        typed = self.cleaned_data
+        name = typed.get("package", "").removeprefix("package:")
+        is_without = typed.get("package") == self.WITHOUT_PACKAGE
+        typed["package_name"] = "" if is_without else name or None
+        typed["days"] = self._days(typed.get("period") or "month")
+        return typed
+
+    def _days(self, period: str) -> Days | None:
+        today = localdate()
+        if period in ("90", "365"):
+            return Days(today - timedelta(days=int(period) - 1), today)
+        month = today.replace(day=1)
+        if period == "last-month":
+            last = month - timedelta(days=1)
+            return Days(last.replace(day=1), last)
+        if period == "month":
+            return Days(month, today)
+        for name in ("first", "last"):
+            if name not in self.errors and not self.cleaned_data.get(name):
+                self.add_error(name, REQUIRED_ERROR["required"])
+        if self.errors:
+            return None
+        first = self.cleaned_data["first"]
+        last = min(self.cleaned_data["last"], today)
+        # The period before would begin before the first year, which has no name.
+        if first.year < 3 or not 0 <= (last - first).days < MAX_DAYS:
+            why = gettext_lazy(
+                "Choose past days: the last one after the first, %(days)s in all"
+            )
+            self.add_error("last", why % {"days": MAX_DAYS})
+            return None
+        return Days(first, last)
+
 
 CSV_COLUMNS = (
     "day",
@@ -102,9 +180,9 @@ def download(place: Place) -> HttpResponse:
     return answer
 
 
-def _form(place: Place) -> forms.FiguresForm:
+def _form(place: Place) -> FiguresForm:
     packages = CheckPackage.objects.known_to(place.workspace.pk)
-    return forms.FiguresForm(place.request.GET, packages=packages)
+    return FiguresForm(place.request.GET, packages=packages)
 
 
 def _csv_row(row: DailyFigure) -> list[Any]:

@@ -2,34 +2,179 @@
 
 from __future__ import annotations
 
+import re
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from allauth.mfa.utils import is_mfa_enabled
+from django import forms
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_POST
+from pydantic_core import PydanticCustomError
 
 from verification.backoffice import audit
-from verification.console import forms
 from verification.console.base import (
     Place,
     member_required,
     too_often,
     with_retry_after,
 )
+from verification.console.fields import (
+    COUNTRIES,
+    REQUIRED_ERROR,
+    ContactField,
+    email_field,
+    name_field,
+    text_area,
+    text_field,
+    trading_name_field,
+)
 from verification.console.templatetags.console import slug
+from verification.files.inspection import Fault
 from verification.files.storage import download
-from verification.files.uploads import status_of
+from verification.files.uploads import (
+    ACCEPTED,
+    FAULT_MESSAGES,
+    UploadedFile,
+    read_upload,
+    status_of,
+)
 from verification.golive import applications
-from verification.golive.applications import InvalidTransition, newest_application
+from verification.golive.applications import (
+    InvalidTransition,
+    can_be_checked,
+    newest_application,
+)
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.reports.request import InvalidRequest
+from verification.values import formats
+from verification.values.identifiers import KRA_PIN
 from workspaces import rate_limits
 from workspaces.members import Permission
 from workspaces.models import Workspace
+
+VOLUMES = [
+    ("", gettext_lazy("Choose one")),
+    ("1-100", "1 - 100"),
+    ("101-1000", "101 - 1,000"),
+    ("1001-10000", "1,001 - 10,000"),
+    ("10001+", "10,001 +"),
+]
+DOCUMENT_LABELS = {
+    DocumentKind.INCORPORATION: gettext_lazy("Certificate of incorporation"),
+    DocumentKind.CR12: gettext_lazy("CR12, of the last 12 months"),
+    DocumentKind.KRA: gettext_lazy("KRA PIN certificate"),
+    DocumentKind.DIRECTOR_ID: gettext_lazy("ID card or passport of a director"),
+}
+
+
+class CompanyForm(forms.Form):
+    company_name = name_field(
+        gettext_lazy("Legal name"), help_text=gettext_lazy("As on the certificate")
+    )
+    trading_name = trading_name_field()
+    registration_number = text_field(gettext_lazy("Registration number"), 64)
+    kra_pin = text_field(
+        gettext_lazy("KRA PIN"), 11, help_text=gettext_lazy("Such as P051234567X")
+    )
+    country = forms.ChoiceField(
+        label=gettext_lazy("Country"), choices=COUNTRIES, initial="KE"
+    )
+    address = text_area(gettext_lazy("Address"), 300)
+    contact_name = name_field(gettext_lazy("Whom we may ask"))
+    contact_email = email_field(gettext_lazy("Their e-mail address"))
+    contact_phone = text_field(
+        gettext_lazy("Their phone number"),
+        30,
+        help_text=gettext_lazy("With the country code, such as +254712345678"),
+    )
+    public_contact = ContactField()
+    purpose = text_area(gettext_lazy("What you verify people or companies for"), 500)
+    volume = forms.ChoiceField(
+        label=gettext_lazy("Reports that you expect in a month"),
+        choices=VOLUMES,
+        error_messages=REQUIRED_ERROR,
+    )
+
+    def clean_kra_pin(self) -> str:
+        pin = re.sub(r"\s", "", self.cleaned_data["kra_pin"]).upper()
+        if not KRA_PIN.fits(pin):
+            raise forms.ValidationError(
+                gettext_lazy(
+                    "Enter a letter, nine digits and a letter, such as P051234567X"
+                )
+            )
+        return pin
+
+    def clean_contact_phone(self) -> str:
+        try:
+            return formats.phone(self.cleaned_data["contact_phone"])
+        except PydanticCustomError:
+            raise forms.ValidationError(
+                gettext_lazy(
+                    "Enter a phone number with its country code, +254712345678"
+                )
+            ) from None
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a registration number that makes no order of the company's check."""
+        typed: dict[str, Any] = super().clean() or {}
+        fields = ("company_name", "registration_number", "country")
+        name, number, country = (typed.get(field) or "" for field in fields)
+        is_complete = bool(name and number and country)
+        if is_complete and not can_be_checked(name, number, country):
+            error = gettext_lazy(
+                "Enter the number as on the certificate, such as PVT-AB12CD3"
+            )
+            self.add_error("registration_number", error)
+        return typed
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The details as an application stores them: all but the company's name."""
+        typed = self.cleaned_data.items()
+        return {_camel_case(k): v for k, v in typed if k != "company_name"}
+
+
+def initial_of(application: Application) -> dict[str, str]:
+    """Return the initial values of CompanyForm."""
+    details = {_snake_case(k): v for k, v in application.details.items()}
+    return {"company_name": application.company_name, **details}
+
+
+def _camel_case(name: str) -> str:
+    return re.sub("_([a-z])", lambda letter: letter[1].upper(), name)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower()
+
+
+class DocumentForm(forms.Form):
+    file = forms.FileField(
+        label=gettext_lazy("The file"),
+        help_text=gettext_lazy("PDF, JPEG or PNG, up to 10 MB"),
+        widget=forms.FileInput(attrs={"accept": ACCEPTED}),
+        error_messages={
+            "required": gettext_lazy("Choose a file"),
+            "empty": FAULT_MESSAGES[Fault.EMPTY],
+            "invalid": gettext_lazy("Choose a file"),
+        },
+    )
+
+    def clean_file(self) -> UploadedFile:
+        return read_upload(self.cleaned_data["file"])
+
+
+class SubmissionForm(forms.Form):
+    confirmed = forms.BooleanField(
+        label=gettext_lazy("All of it is true, and I may act for the company"),
+        error_messages={"required": gettext_lazy("Confirm it to submit")},
+    )
+
 
 STATES: dict[str, Any] = {
     "": gettext_lazy("Not begun"),
@@ -57,12 +202,11 @@ def overview(place: Place) -> HttpResponse:
         "state": STATES[status],
         "reason": applications.rejection_reason(place.workspace),
         "documents": [
-            (kind, label, given.get(kind))
-            for kind, label in forms.DOCUMENT_LABELS.items()
+            (kind, label, given.get(kind)) for kind, label in DOCUMENT_LABELS.items()
         ],
         "needs_factor": not is_mfa_enabled(place.member.user),
         "is_draft": status in {"", Status.DRAFT},
-        "is_complete": bool(application) and len(given) == len(forms.DOCUMENT_LABELS),
+        "is_complete": bool(application) and len(given) == len(DOCUMENT_LABELS),
     }
     return place.render("golive/overview", shown)
 
@@ -73,8 +217,8 @@ def company(place: Place) -> HttpResponse:
     is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
     if is_live or not _is_editable(application):
         return _refuse_change(place)
-    initial = forms.initial_of(application) if application else {}
-    form = forms.CompanyForm(place.posted, initial=initial)
+    initial = initial_of(application) if application else {}
+    form = CompanyForm(place.posted, initial=initial)
     if form.is_valid():
         name = form.cleaned_data["company_name"]
         try:
@@ -97,9 +241,9 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
     if place.request.method == "POST":
         if _is_rate_limited(place, 1):
             return too_often(place)
-        form = forms.DocumentForm(place.request.POST, place.request.FILES)
+        form = DocumentForm(place.request.POST, place.request.FILES)
     else:
-        form = forms.DocumentForm()
+        form = DocumentForm()
     start = monotonic()
     is_valid = form.is_valid()
     if seconds := int(monotonic() - start):
@@ -113,7 +257,7 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
         except applications.NotEditable:
             return _refuse_change(place)
         return place.to("golive", success=_("The document is kept."))
-    shown = {"form": form, "label": forms.DOCUMENT_LABELS[document_kind]}
+    shown = {"form": form, "label": DOCUMENT_LABELS[document_kind]}
     status = status_of(form)
     page = place.render("golive/hand_in", shown, status)
     return page if status == 200 else with_retry_after(page)
@@ -144,7 +288,7 @@ def submit(place: Place) -> HttpResponse:
     application = newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
         return _refuse_change(place)
-    form = forms.SubmissionForm(place.posted)
+    form = SubmissionForm(place.posted)
     if form.is_valid():
         return _submit(place)
     return place.render("golive/submit", {"form": form, "application": application})

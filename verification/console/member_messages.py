@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -16,13 +18,37 @@ from django.views.decorators.csrf import csrf_exempt
 
 from verification.backoffice import audit
 from verification.backoffice.models import ActorKind
-from verification.console import forms
 from verification.console.base import Place, member_required
+from verification.console.fields import REQUIRED_ERROR
 from verification.web.pages import private_page
 from workspaces import member_messages
 from workspaces.member_messages import DIGEST, NEEDED
 from workspaces.members import has_permission
-from workspaces.models import Environment, Member, MemberMessage, Workspace
+from workspaces.models import Environment, Member, MemberMessage, MessageTime, Workspace
+
+
+class MessagesForm(forms.Form):
+    """When a member gets each kind of messages."""
+
+    def __init__(
+        self, *args: Any, kinds: Iterable[tuple[str, Any, Any]], **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        for kind, label, hint in kinds:
+            self.fields[kind] = forms.ChoiceField(
+                label=label,
+                help_text=hint,
+                choices=[
+                    (MessageTime.NOW, gettext_lazy("At once")),
+                    (
+                        MessageTime.DAILY,
+                        gettext_lazy("Once a day, at 7 in the morning"),
+                    ),
+                    (MessageTime.OFF, gettext_lazy("Never")),
+                ],
+                error_messages=REQUIRED_ERROR,
+            )
+
 
 # Whoever opens the link of a message has not logged in.
 LINK = audit.Actor(ActorKind.SERVICE, "link of a message")
@@ -57,7 +83,7 @@ def choose(place: Place) -> HttpResponse:
         for kind in member_messages.kinds_of(environment)
         if has_permission(member, NEEDED[kind])
     ]
-    form = forms.MessagesForm(
+    form = MessagesForm(
         place.posted,
         initial={k: choices.time(member, environment, k) for k in kinds},
         kinds=[(kind, NAMES[kind], HINTS.get(kind, "")) for kind in kinds],

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from monitoring.alerts import describe_changes, edit_alert, mark_all_read
 from monitoring.models import (
     Alert,
+    Severity,
     alerts_of,
     check_states,
     list_alerts,
@@ -22,8 +25,8 @@ from monitoring.models import (
 )
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from verification.checks.packages import package_of
-from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import ALL_CHOICE, filter_field
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.request import catalogue
@@ -31,9 +34,30 @@ from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
 
 
+class RuleFilters(forms.Form):
+    search = forms.CharField(
+        label=gettext_lazy("Search"), max_length=200, required=False
+    )
+
+
+class AlertFilters(forms.Form):
+    read = forms.TypedChoiceField(
+        label=gettext_lazy("Show"),
+        choices=[
+            *ALL_CHOICE,
+            ("no", gettext_lazy("Unread")),
+            ("yes", gettext_lazy("Read")),
+        ],
+        coerce=lambda text: text == "yes",
+        empty_value=None,
+        required=False,
+    )
+    severity = filter_field(gettext_lazy("Severity"), Severity.choices)
+
+
 @member_required()
 def rules(place: Place) -> HttpResponse:
-    form = forms.RuleFilters(place.request.GET)
+    form = RuleFilters(place.request.GET)
     search = form.cleaned_data["search"] if form.is_valid() else ""
     number = place.page_number
     found = list_rules(place.client, search or None, page=number, size=PAGE_SIZE)
@@ -86,7 +110,7 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
 
 @member_required()
 def alerts(place: Place) -> HttpResponse:
-    form = forms.AlertFilters(place.request.GET)
+    form = AlertFilters(place.request.GET)
     chosen = form.cleaned_data if form.is_valid() else {}
     number = place.page_number
     found = list_alerts(

@@ -21,7 +21,7 @@ from verification.batches.spreadsheet import (
 )
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
-from verification.console.forms import COUNTRIES, REQUIRED_ERROR
+from verification.console.fields import COUNTRIES, REQUIRED_ERROR
 from verification.console.orders import (
     METHODS,
     Choice,

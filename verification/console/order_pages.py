@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy
 
 from verification import links
 from verification.console.base import Place, member_required, too_often
-from verification.console.forms import COUNTRIES
+from verification.console.fields import COUNTRIES
 from verification.console.order_form import ChoiceForm, DetailsForm, query_of
 from verification.console.orders import (
     METHODS,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
@@ -18,13 +20,48 @@ from verification.checks.packages import (
     edit_package,
     set_package_active,
 )
-from verification.console import forms
 from verification.console.base import Place, member_required
+from verification.console.fields import REQUIRED_ERROR, OneLineField, text_field
 from verification.console.words import WORDS, Topic
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue
 from verification.values.shapes import CURRENCY
 from workspaces.members import Permission
+
+
+class PackageForm(forms.Form):
+    display_name = OneLineField(
+        label=gettext_lazy("Title"),
+        max_length=100,
+        help_text=gettext_lazy("People of your company see it, such as Loan applicant"),
+        error_messages=REQUIRED_ERROR,
+    )
+    checks = forms.MultipleChoiceField(
+        label=gettext_lazy("Checks"),
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy(
+            "Reports and rules that you have made keep their checks"
+        ),
+        error_messages={
+            "required": gettext_lazy("Choose a check"),
+            "invalid_choice": gettext_lazy("One of these checks is not offered"),
+        },
+    )
+
+    def __init__(self, *args: Any, checks: list[tuple[str, str]], **options: Any):
+        super().__init__(*args, **options)
+        self.fields["checks"].choices = checks  # type: ignore[attr-defined]
+
+
+class NewPackageForm(PackageForm):
+    name = text_field(
+        gettext_lazy("Name"),
+        40,
+        help_text=gettext_lazy("Your systems send it; it can never be changed"),
+        widget=forms.TextInput(attrs={"autocapitalize": "none", "spellcheck": "false"}),
+    )
+    field_order = ("name", "display_name", "checks")
+
 
 KINDS = WORDS[Topic.SUBJECT]
 
@@ -55,7 +92,7 @@ def _package_context(package: CheckPackage, definitions: Catalogue) -> dict[str,
 
 @member_required(Permission.MANAGE_SETTINGS)
 def create(place: Place) -> HttpResponse:
-    form = forms.NewPackageForm(place.posted, checks=check_choices(None, KINDS))
+    form = NewPackageForm(place.posted, checks=check_choices(None, KINDS))
     if form.is_valid():
         try:
             with transaction.atomic():
@@ -74,7 +111,7 @@ def edit(place: Place, package: UUID) -> HttpResponse:
     found = place.workspace.packages.get(pk=package)
     initial = {"display_name": found.display_name, "checks": found.checks}
     checks = check_choices(found, KINDS)
-    form = forms.PackageForm(place.posted, initial=initial, checks=checks)
+    form = PackageForm(place.posted, initial=initial, checks=checks)
     if form.is_valid():
         try:
             with transaction.atomic():
@@ -111,6 +148,6 @@ def _switch(
     return place.to("settings-packages", success=success)
 
 
-def _show_faults(form: forms.PackageForm, error: InvalidPackage) -> None:
+def _show_faults(form: PackageForm, error: InvalidPackage) -> None:
     for field, fault in error.faults.items():
         form.add_error(field, fault.label)

@@ -6,20 +6,24 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib.auth.models import User
 from django.http import HttpResponse
+from django.utils.text import format_lazy
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckDefinition
-from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import REQUIRED_ERROR
 from verification.db.ids import number_of_id
 from verification.decisions import policies
 from verification.decisions.models import (
+    MAX_CODES,
     Decision,
     DecisionStatus,
+    PolicyMode,
     PolicyState,
     PolicyVersion,
 )
@@ -33,17 +37,290 @@ from verification.decisions.policies import (
 )
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import (
+    MAX_CONDITIONS,
+    MAX_NUMBER,
     MAX_RULES,
     NUMBERS,
+    CheckState,
+    Comparison,
     Condition,
+    Fact,
     Gone,
+    Known,
     Rule,
     RuleFault,
     Rules,
     find_faults,
     read_rules,
+    words_for,
 )
 from workspaces.members import Permission
+
+REPORT_FACTS = {
+    Fact.SCORE: gettext_lazy("The report: score"),
+    Fact.LEVEL: gettext_lazy("The report: level"),
+    Fact.FLAG: gettext_lazy("The report: flag of any check"),
+    Fact.PACKAGE: gettext_lazy("The report: package"),
+}
+CHECK_FACTS = {
+    Fact.SCORE: gettext_lazy("score"),
+    Fact.LEVEL: gettext_lazy("level"),
+    Fact.FLAG: gettext_lazy("flag"),
+    Fact.STATE: gettext_lazy("state"),
+}
+NUMBER_NAMES = {
+    "creditScore": gettext_lazy("credit score"),
+    "probabilityOfDefault": gettext_lazy("probability of default"),
+    "openAccounts": gettext_lazy("number of open accounts"),
+    "nonPerformingAccounts": gettext_lazy("number of non-performing accounts"),
+    "totalBalance": gettext_lazy("total balance"),
+    "totalOverdue": gettext_lazy("total overdue"),
+    "worstDaysInArrears": gettext_lazy("longest arrears in days"),
+    "enquiriesLast12Months": gettext_lazy("number of enquiries in 12 months"),
+    "bouncedChequesLast12Months": gettext_lazy(
+        "number of bounced cheques in 12 months"
+    ),
+}
+COMPARISONS = {
+    Comparison.AT_LEAST: gettext_lazy("is at least"),
+    Comparison.BELOW: gettext_lazy("is below"),
+    Comparison.IS: gettext_lazy("is"),
+    Comparison.IS_NOT: gettext_lazy("is not"),
+}
+NUMERIC = {Comparison.AT_LEAST, Comparison.BELOW}
+CONDITION_FIELDS = ("fact", "comparison", "value")
+NO_FACT = [("", gettext_lazy("Choose"))]
+# As many conditions of a rule are shown at once; more can be opened.
+SHOWN_CONDITIONS = 2
+
+
+class PolicyRuleForm(forms.Form):
+    """A rule of a policy: conditions that all have to hold, and what follows."""
+
+    then = forms.ChoiceField(
+        label=gettext_lazy("Then"),
+        choices=[
+            (DecisionStatus.APPROVED, gettext_lazy("Approve")),
+            (DecisionStatus.DECLINED, gettext_lazy("Decline")),
+            (DecisionStatus.REVIEW, gettext_lazy("Leave it to a person to review")),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+    codes = forms.MultipleChoiceField(
+        label=gettext_lazy("Reasons"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("The subject reads them. A decline needs one"),
+        error_messages={
+            "invalid_choice": gettext_lazy("Choose reasons that are offered here")
+        },
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        typed: Any,
+        *,
+        known: Known,
+        codes: list[tuple[str, str]],
+        rule: Rule | None = None,
+        seen: str = "",
+    ) -> None:
+        self.known = known
+        super().__init__(typed, initial={"seen": seen})
+        about = [*NO_FACT, *_fact_choices(known)]
+        for n in range(1, MAX_CONDITIONS + 1):
+            self._add_condition(n, about)
+        chosen: Any = self.fields["codes"]
+        chosen.choices = codes
+        if rule:
+            self._show(rule)
+        self.order_fields([*self._condition_names(), "then", "codes", "seen"])
+
+    @property
+    def rows(self) -> list[tuple[int, list[Any]]]:
+        """The fields of each condition with its number."""
+        return [
+            (n, [self[f"{name}_{n}"] for name in CONDITION_FIELDS])
+            for n in range(1, MAX_CONDITIONS + 1)
+        ]
+
+    @property
+    def first_rows(self) -> list[tuple[int, list[Any]]]:
+        return self.rows[:SHOWN_CONDITIONS]
+
+    @property
+    def further_rows(self) -> list[tuple[int, list[Any]]]:
+        return self.rows[SHOWN_CONDITIONS:]
+
+    @property
+    def has_further(self) -> bool:
+        return any(f.value() or f.errors for _, row in self.further_rows for f in row)
+
+    @property
+    def words(self) -> list[str]:
+        """The words that conditions can name, for the browser to offer."""
+        found = {*words_for(None, Fact.LEVEL, self.known)}
+        found |= {*words_for(None, Fact.FLAG, self.known)}
+        found |= {*self.known.packages, *CheckState}
+        return sorted(found)
+
+    def clean(self) -> dict[str, Any]:
+        typed: dict[str, Any] = super().clean() or {}
+        when = [self._read_condition(n, typed) for n in range(1, MAX_CONDITIONS + 1)]
+        typed["when"] = [one for one in when if one]
+        if not typed["when"] and not self.errors:
+            self.add_error("fact_1", gettext_lazy("Choose at least one condition"))
+        codes = typed.get("codes", [])
+        if typed.get("then") == DecisionStatus.DECLINED and not codes:
+            self.add_error(
+                "codes", gettext_lazy("Choose at least one reason for a decline")
+            )
+        elif len(codes) > MAX_CODES:
+            error = format_lazy(
+                gettext_lazy("Choose at most {most} reasons"), most=MAX_CODES
+            )
+            self.add_error("codes", error)
+        return typed
+
+    @property
+    def rule(self) -> Rule:
+        typed = self.cleaned_data
+        return Rule(when=typed["when"], then=typed["then"], codes=typed["codes"])
+
+    def _condition_names(self) -> list[str]:
+        numbers = range(1, MAX_CONDITIONS + 1)
+        return [f"{name}_{n}" for n in numbers for name in CONDITION_FIELDS]
+
+    def _add_condition(self, n: int, about: Any) -> None:
+        self.fields[f"fact_{n}"] = forms.ChoiceField(
+            label=format_lazy(gettext_lazy("Condition {n}: what"), n=n),
+            choices=about,
+            required=False,
+        )
+        self.fields[f"comparison_{n}"] = forms.ChoiceField(
+            label=format_lazy(gettext_lazy("Condition {n}: comparison"), n=n),
+            choices=COMPARISONS.items(),
+            required=False,
+        )
+        self.fields[f"value_{n}"] = forms.CharField(
+            label=format_lazy(gettext_lazy("Condition {n}: value"), n=n),
+            max_length=40,
+            required=False,
+            widget=forms.TextInput(attrs={"list": "words", "autocomplete": "off"}),
+        )
+
+    def _show(self, rule: Rule) -> None:
+        for n, one in enumerate(rule.when, 1):
+            self.initial[f"fact_{n}"] = fact_key(one.check, one.fact)
+            self.initial[f"comparison_{n}"] = one.comparison
+            self.initial[f"value_{n}"] = value_text(one.value)
+        self.initial["then"], self.initial["codes"] = rule.then, list(rule.codes)
+
+    def _read_condition(self, n: int, typed: dict[str, Any]) -> Condition | None:
+        about, value = typed.get(f"fact_{n}"), typed.get(f"value_{n}", "").strip()
+        if not about:
+            if value:
+                self.add_error(
+                    f"fact_{n}", gettext_lazy("Choose what the condition is about")
+                )
+            return None
+        check, _separator, fact = about.rpartition(".")
+        is_number = fact == Fact.SCORE or fact in NUMBERS
+        comparison = Comparison(typed.get(f"comparison_{n}") or Comparison.IS)
+        if (comparison in NUMERIC) != is_number:
+            choose = gettext_lazy("Choose “is” or “is not”")
+            if is_number:
+                choose = gettext_lazy("Choose “is at least” or “is below”")
+            self.add_error(f"comparison_{n}", choose)
+            return None
+        read = self._read_number if is_number else self._read_word
+        found = read(n, check or None, fact, value)
+        if found is None:
+            return None
+        return Condition(
+            check=check or None, fact=fact, comparison=comparison, value=found
+        )
+
+    def _read_number(
+        self, n: int, check: str | None, fact: str, value: str
+    ) -> float | None:
+        most = 100 if fact == Fact.SCORE else MAX_NUMBER
+        try:
+            number = float(value.replace(",", ""))
+        except ValueError:
+            number = -1
+        if 0 <= number <= most:
+            return number
+        error = format_lazy(gettext_lazy("Enter a number from 0 to {most}"), most=most)
+        self.add_error(f"value_{n}", error)
+        return None
+
+    def _read_word(
+        self, n: int, check: str | None, fact: str, value: str
+    ) -> str | None:
+        words = {word.casefold(): word for word in words_for(check, fact, self.known)}
+        if found := words.get(value.casefold()):
+            return found
+        listed = ", ".join(words.values())
+        self.add_error(
+            f"value_{n}",
+            format_lazy(gettext_lazy("Enter one of these: {words}"), words=listed)
+            if words
+            else gettext_lazy("There is none that could be named here"),
+        )
+        return None
+
+
+def fact_key(check: str | None, fact: str) -> str:
+    return f"{check}.{fact}" if check else fact
+
+
+def value_text(value: float | str) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _fact_choices(known: Known) -> list[Any]:
+    choices: list[Any] = [
+        (
+            gettext_lazy("The report"),
+            [(fact.value, name) for fact, name in REPORT_FACTS.items()],
+        )
+    ]
+    for check in known.checks.values():
+        names = {fact.value: name for fact, name in CHECK_FACTS.items()}
+        names |= {n: NUMBER_NAMES[n] for n in NUMBERS if n in check.output_fields}
+        group = [
+            (
+                fact_key(check.name, fact),
+                format_lazy("{}: {}", check.display_name, name),
+            )
+            for fact, name in names.items()
+        ]
+        choices.append((check.display_name, group))
+    return choices
+
+
+class ActivationForm(forms.Form):
+    """How a version works once it is switched on."""
+
+    mode = forms.ChoiceField(
+        label=gettext_lazy("Once it is switched on"),
+        choices=[
+            (PolicyMode.PROPOSE, gettext_lazy("It proposes, and a member confirms")),
+            (
+                PolicyMode.DECIDE,
+                gettext_lazy("It decides, and the subject can ask for a person"),
+            ),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
 
 # What a condition says, by fact and comparison
 ABOUT_REPORT = {
@@ -112,12 +389,12 @@ def sentence_of(rule: Rule, checks: dict[str, str]) -> str:
 
 def _phrase(condition: Condition, checks: dict[str, str]) -> str:
     check, comparison = condition.check, condition.comparison.value
-    words = {"value": forms.value_text(condition.value)}
+    words = {"value": value_text(condition.value)}
     if check is None:
         return str(ABOUT_REPORT[condition.fact, comparison]) % words
     words["check"] = checks.get(check, check)
     if condition.fact in NUMBERS:
-        words["number"] = str(forms.NUMBER_NAMES[condition.fact])
+        words["number"] = str(NUMBER_NAMES[condition.fact])
         return str(ABOUT_NUMBER[comparison]) % words
     if condition.fact == "state":
         return str(ABOUT_STATE[str(condition.value), comparison]) % words
@@ -203,7 +480,7 @@ def version(place: Place, version: UUID) -> HttpResponse:
         faults = find_faults(rules, known_to(place.workspace))
         shown |= {"faults": _fault_texts(faults), "is_full": len(rules) >= MAX_RULES}
         if rules and not faults:
-            form = forms.ActivationForm(
+            form = ActivationForm(
                 initial={"mode": found.mode, "seen": digest_of(found)}
             )
             shown |= {"form": form, **_dry_run_context(place, rules)}
@@ -276,7 +553,7 @@ def _edit_rules(place: Place, version_id: UUID, number: int | None) -> HttpRespo
     rules = list(read_rules(draft.rules))
     if number is not None and not 0 < number <= len(rules):
         raise PolicyVersion.DoesNotExist
-    form = forms.PolicyRuleForm(
+    form = PolicyRuleForm(
         place.posted,
         known=known_to(place.workspace),
         codes=_code_choices(place),
@@ -355,7 +632,7 @@ def _save(
 def activate(place: Place, version: UUID) -> HttpResponse:
     """Switch a draft on, as its member has seen it."""
     versions_of(place.client).get(pk=version)
-    form = forms.ActivationForm(place.posted)
+    form = ActivationForm(place.posted)
     if not form.is_valid():
         error = _("Choose what it does once it is switched on.")
         return place.to("policy-version", error=error, version=version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import get_language, gettext_lazy
@@ -16,7 +17,6 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
-from verification.console import forms
 from verification.console.base import (
     PAGE_SIZE,
     Page,
@@ -29,15 +29,17 @@ from verification.console.case_pages import case_context
 from verification.console.decision_pages import (
     REFUSALS,
     SENT_BEFORE,
+    DecisionForm,
     decision_context,
     decision_form,
     decline_context,
     is_sent_twice,
     outcome_of,
 )
+from verification.console.fields import COUNTRIES, date_field, filter_field
 from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS, Topic, choices_of
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, ReportDecisionRefused
 from verification.documents.report import as_text, humanise_name, report_pdf
@@ -50,7 +52,30 @@ from verification.reports.models import Report, StatusChange
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import InvalidRequest
 from verification.reports.subject_labels import SUBJECT_LABELS
+from verification.values.local_time import NAIROBI
 from workspaces.members import Permission
+
+
+class ReportFilters(forms.Form):
+    search = forms.CharField(
+        label=gettext_lazy("Search"), max_length=200, required=False
+    )
+    status = filter_field(gettext_lazy("Status"), choices_of(Topic.REPORT))
+    subject_type = filter_field(gettext_lazy("Subject"), choices_of(Topic.SUBJECT))
+    first = date_field(label=gettext_lazy("From"))
+    last = date_field(label=gettext_lazy("To"))
+
+    def filters(self) -> Filters:
+        typed = self.cleaned_data
+        return Filters(
+            search=typed["search"] or None,
+            status=typed["status"] or None,
+            subject_type=typed["subject_type"] or None,
+            first_day=typed["first"],
+            last_day=typed["last"],
+            zone=NAIROBI,
+        )
+
 
 NO_DATA_LINK = {
     "NO_PERSON": gettext_lazy("The report is about no person who could be asked."),
@@ -63,7 +88,7 @@ NO_DATA_LINK = {
 
 @member_required()
 def listing(place: Place) -> HttpResponse:
-    form = forms.ReportFilters(place.request.GET)
+    form = ReportFilters(place.request.GET)
     number = place.page_number
     filters = form.filters() if form.is_valid() else Filters()
     found = list_reports(*place.where, filters, page=number, size=PAGE_SIZE)
@@ -109,7 +134,7 @@ def decide(place: Place, report: UUID) -> HttpResponse:
 
 
 def _render_report(
-    place: Place, found: Report, form: forms.DecisionForm | None = None
+    place: Place, found: Report, form: DecisionForm | None = None
 ) -> HttpResponse:
     place.record("report.opened", found)
     record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
@@ -152,7 +177,7 @@ def _subject_text(name: str, value: Any) -> str:
     if name == "subjectType":
         return str(WORDS[Topic.SUBJECT][value])
     if name == "country":
-        return str(dict(forms.COUNTRIES).get(value, value))
+        return str(dict(COUNTRIES).get(value, value))
     return as_text(value)
 
 

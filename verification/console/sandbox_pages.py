@@ -6,15 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.conf import settings
+from django.core.validators import validate_email
 from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
+from pydantic_core import PydanticCustomError
 
-from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import text_field
 from verification.console.words import WORDS, Topic
 from verification.notifications.models import (
     THIRD_PARTY_KINDS,
@@ -26,8 +29,41 @@ from verification.notifications.models import (
 from verification.notifications.sms import sms_is_configured
 from verification.notifications.templates import write_email, write_sms
 from verification.providers.sandbox import list_reserved_numbers
+from verification.values import formats
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
+
+
+class SandboxAddressForm(forms.Form):
+    """The cleaned `address` is a channel and an address."""
+
+    address = text_field(gettext_lazy("E-mail address"), 254)
+
+    def __init__(self, typed: Any, *, by_sms: bool) -> None:
+        super().__init__(typed)
+        self.by_sms = by_sms
+        if by_sms:
+            label = gettext_lazy(
+                "E-mail address, or phone number such as +254712345678"
+            )
+            self.fields["address"].label = label
+
+    def clean_address(self) -> tuple[Channel, str]:
+        typed: str = self.cleaned_data["address"]
+        try:
+            if self.by_sms and typed.startswith("+"):
+                return Channel.SMS, formats.phone(typed)
+            validate_email(typed)
+        except (PydanticCustomError, forms.ValidationError):
+            raise forms.ValidationError(
+                gettext_lazy(
+                    "Enter an e-mail address, or a number such as +254712345678"
+                )
+                if self.by_sms
+                else gettext_lazy("Enter an e-mail address, such as name@example.com")
+            ) from None
+        return Channel.EMAIL, typed
+
 
 # Shown in place of the link to block the workspace, which only the recipient may use.
 NO_BLOCK_LINK = "…"
@@ -92,7 +128,7 @@ def edit_addresses(place: Place) -> HttpResponse:
     """List the addresses that get the messages; a POST adds one and sends it a code."""
     _require_sandbox(place)
     by_sms = place.workspace.is_live and sms_is_configured()
-    form = forms.SandboxAddressForm(place.posted, by_sms=by_sms)
+    form = SandboxAddressForm(place.posted, by_sms=by_sms)
     if form.is_valid() and _add_address(place, form):
         return place.to(
             "mailbox-addresses", success=_("A code is sent to this address.")
@@ -177,7 +213,7 @@ def _require_sandbox(place: Place) -> None:
         raise Http404
 
 
-def _add_address(place: Place, form: forms.SandboxAddressForm) -> bool:
+def _add_address(place: Place, form: SandboxAddressForm) -> bool:
     channel, address = form.cleaned_data["address"]
     language = get_language() or "en"
     try:

@@ -3,22 +3,104 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from uuid import UUID
 
+from django import forms
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
-from verification.console import forms
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import filter_field, text_field
+from verification.outbound.targets import Blocked, check_url
 from verification.values.masking import mask
 from webhooks import configuration, redelivery
 from webhooks.events import envelope
-from webhooks.models import Configuration, Event, deliveries_of, list_deliveries
+from webhooks.models import (
+    Configuration,
+    DeliveryStatus,
+    Event,
+    deliveries_of,
+    list_deliveries,
+)
+from webhooks.sender import signing_key
 from workspaces.members import Permission
+
+INVALID_SECRET = gettext_lazy("Enter a secret of 16 to 128 letters, digits and signs")
+SECRET_PATTERN = re.compile("[ -~]{16,128}")
+EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
+
+
+class DeliveryFilters(forms.Form):
+    event = filter_field(gettext_lazy("Event"), ((n, n) for n in Event.Name.values))
+    status = filter_field(gettext_lazy("Status"), DeliveryStatus.choices)
+
+
+class ReasonForm(forms.Form):
+    reason = text_field(gettext_lazy("Why you need to see it"), 500)
+
+
+class WebhookForm(forms.Form):
+    url = text_field(
+        gettext_lazy("Address"),
+        2048,
+        widget=forms.URLInput,
+        help_text=gettext_lazy("https, port 443 or 8443, and a public host name"),
+    )
+    enabled_events = forms.MultipleChoiceField(
+        label=gettext_lazy("Events"),
+        choices=EVENT_CHOICES,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    secret = forms.CharField(
+        label=gettext_lazy("Secret"),
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        strip=False,
+    )
+    enabled = forms.BooleanField(
+        label=gettext_lazy("Send events"), required=False, initial=True
+    )
+
+    def __init__(self, *args: Any, has_secret: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.has_secret = has_secret
+        self.fields["secret"].help_text = (
+            gettext_lazy("Leave it empty to keep the present one. It is never shown.")
+            if has_secret
+            else gettext_lazy("16 to 128 characters, by which your receiver knows us")
+        )
+
+    def clean_url(self) -> str:
+        url: str = self.cleaned_data["url"]
+        try:
+            check_url(url, settings.WEBHOOK_DEV_HOSTS)
+        except Blocked:
+            raise forms.ValidationError(
+                gettext_lazy(
+                    "Enter a public https address, such as https://hooks.example.com/"
+                )
+            ) from None
+        return url
+
+    def clean_secret(self) -> str | None:
+        secret: str = self.cleaned_data["secret"]
+        if not secret and self.has_secret:
+            return None
+        try:
+            if not SECRET_PATTERN.fullmatch(secret):
+                raise ValueError
+            signing_key(secret)
+        except ValueError:
+            raise forms.ValidationError(INVALID_SECRET) from None
+        return secret
+
 
 NOT_CONFIGURED = gettext_lazy("There is no address that events are sent to.")
 # Errors of `redelivery.redeliver`.
@@ -33,7 +115,7 @@ REFUSALS = (
 @member_required(Permission.SEE_ADMINISTRATION)
 def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
-    form = forms.DeliveryFilters(place.request.GET)
+    form = DeliveryFilters(place.request.GET)
     chosen = form.cleaned_data if form.is_valid() else {}
     number = place.page_number
     found = list_deliveries(
@@ -62,11 +144,9 @@ def configure(place: Place) -> HttpResponse:
             "enabled_events": found.enabled_events,
         }
         if found
-        else {"enabled_events": [name for name, _label in forms.EVENT_CHOICES]}
+        else {"enabled_events": [name for name, _label in EVENT_CHOICES]}
     )
-    form = forms.WebhookForm(
-        place.posted, initial=initial, has_secret=found is not None
-    )
+    form = WebhookForm(place.posted, initial=initial, has_secret=found is not None)
     if not form.is_valid():
         return place.render("webhooks/configure", {"form": form, "is_new": not found})
     typed = form.cleaned_data
@@ -81,7 +161,7 @@ def configure(place: Place) -> HttpResponse:
             )
             place.record("configuration.changed", changed, *form.changed_data)
     except configuration.SecretRequired:
-        form.add_error("secret", forms.INVALID_SECRET)
+        form.add_error("secret", INVALID_SECRET)
         return place.render("webhooks/configure", {"form": form, "is_new": True})
     return place.to("webhooks", success=_("Events go to this address from now on."))
 
@@ -119,7 +199,7 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     found = deliveries_of(*place.where).get(pk=delivery)
     event = Event.objects.get(pk=found.pk)
     payload = None if event.payload is None else json.loads(envelope(event))
-    form = forms.ReasonForm(place.posted)
+    form = ReasonForm(place.posted)
     is_shown = payload is not None and form.is_valid()
     if is_shown:
         reason = form.cleaned_data["reason"]

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
+from django import forms
 from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.http import FileResponse, HttpResponse
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from monitoring.models import PauseReason, Rule, RuleStatus
-from verification.console import forms
+from verification.accounts.forms import PublicNameField
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    ContactField,
+    name_field,
+    text_field,
+    trading_name_field,
+)
 from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.links import top_up_url
@@ -23,7 +35,88 @@ from verification.values.clock import now
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations
-from workspaces.models import Account, ApiKey, Environment, LedgerEntry, Member
+from workspaces.models import (
+    MAX_RETENTION_DAYS,
+    MIN_RETENTION_DAYS,
+    Account,
+    ApiKey,
+    Environment,
+    LedgerEntry,
+    Member,
+)
+
+
+def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
+    least = MIN_RETENTION_DAYS[environment]
+    error = format_lazy(
+        gettext_lazy("Enter a number of days from {least} to {most}"),
+        least=least,
+        most=MAX_RETENTION_DAYS,
+    )
+    return forms.IntegerField(
+        label=label,
+        min_value=least,
+        max_value=MAX_RETENTION_DAYS,
+        help_text=gettext_lazy(
+            "From a report's end. More days apply to later reports only"
+        ),
+        error_messages=dict.fromkeys(
+            ("required", "invalid", "min_value", "max_value"), error
+        ),
+    )
+
+
+class SettingsForm(forms.Form):
+    name = PublicNameField(
+        label=gettext_lazy("Name"),
+        max_length=200,
+        help_text=gettext_lazy("People who are asked for their consent see it"),
+        error_messages=REQUIRED_ERROR,
+    )
+    contact = ContactField()
+    retention_days = retention_field(
+        gettext_lazy("Days that reports in production are kept"), Environment.PRODUCTION
+    )
+    sandbox_retention_days = retention_field(
+        gettext_lazy("Days that reports in the sandbox are kept"), Environment.SANDBOX
+    )
+    low_balance_at = forms.DecimalField(
+        label=gettext_lazy("Tell the owner when no more is left than"),
+        min_value=Decimal(0),
+        max_digits=14,
+        decimal_places=2,
+        required=False,
+        help_text=gettext_lazy("In production; empty for never"),
+        error_messages={
+            name: gettext_lazy("Enter an amount, such as 1000, or nothing for never")
+            for name in ("invalid", "min_value", "max_digits", "max_decimal_places")
+        },
+    )
+
+
+class NamesForm(forms.Form):
+    legal_name = name_field(
+        gettext_lazy("Legal name"), help_text=gettext_lazy("As on the certificate")
+    )
+    trading_name = trading_name_field()
+    note = text_field(
+        gettext_lazy("How we can check it"),
+        500,
+        required=False,
+        help_text=gettext_lazy(
+            "Such as the day on which the register changed the name"
+        ),
+    )
+
+
+class CloseForm(forms.Form):
+    password = forms.CharField(
+        label=gettext_lazy("Your password"),
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+        error_messages=REQUIRED_ERROR,
+    )
+
 
 CLOSED_REASON = "Closed by its owner"
 PASSWORDS_PER_MINUTE = 5
@@ -53,7 +146,7 @@ def edit_settings(place: Place) -> HttpResponse:
         "sandbox_retention_days": workspace.sandbox_retention_days,
         "low_balance_at": account.low_balance_at,
     }
-    form = forms.SettingsForm(place.posted, initial=initial)
+    form = SettingsForm(place.posted, initial=initial)
     if workspace.requester.is_reviewed:
         del form.fields["name"]
     if form.is_valid():
@@ -105,7 +198,7 @@ def edit_names(place: Place) -> HttpResponse:
         "legal_name": workspace.legal_name,
         "trading_name": workspace.trading_name,
     }
-    form = forms.NamesForm(place.posted, initial=initial)
+    form = NamesForm(place.posted, initial=initial)
     if form.is_valid():
         try:
             names.request_name_change(place.member, **form.cleaned_data, by=place.by)
@@ -130,7 +223,7 @@ def withdraw_names(place: Place) -> HttpResponse:
 
 @member_required(Permission.CLOSE)
 def close(place: Place) -> HttpResponse:
-    form = forms.CloseForm(place.posted)
+    form = CloseForm(place.posted)
     if form.is_valid():
         if _is_correct_password(place, form):
             with transaction.atomic():

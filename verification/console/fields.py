@@ -1,0 +1,105 @@
+"""What the forms of the console share. Each error says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pycountry
+from django import forms
+from django.utils.translation import gettext_lazy as _
+from pydantic_core import PydanticCustomError
+
+from verification.values import formats
+from verification.values.formats import one_line
+
+CONTACT_HINT = _(
+    "An e-mail address, a phone number, or both with a comma between; people see it"
+)
+REQUIRED_ERROR = {"required": _("This is needed")}
+ALL_CHOICE = [("", _("All"))]
+INVALID_DATE_ERROR = {"invalid": _("Choose a day")}
+
+
+def text_field(label: Any, max_length: int = 200, **options: Any) -> forms.CharField:
+    return forms.CharField(
+        label=label, max_length=max_length, error_messages=REQUIRED_ERROR, **options
+    )
+
+
+def text_area(label: Any, max_length: int) -> forms.CharField:
+    widget = forms.Textarea(attrs={"rows": 3, "maxlength": max_length})
+    return text_field(label, max_length, widget=widget)
+
+
+def email_field(label: Any) -> forms.EmailField:
+    invalid = _("Enter an e-mail address, such as name@example.com")
+    return forms.EmailField(
+        label=label,
+        max_length=254,
+        error_messages={**REQUIRED_ERROR, "invalid": invalid},
+    )
+
+
+def date_field(**options: Any) -> forms.DateField:
+    field = forms.DateField(
+        required=False, error_messages=INVALID_DATE_ERROR, **options
+    )
+    field.widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+    return field
+
+
+def filter_field(label: Any, choices: Iterable[tuple[str, Any]]) -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label=label, choices=[*ALL_CHOICE, *choices], required=False
+    )
+
+
+class ContactField(forms.CharField):
+    """An e-mail address, a phone number, or one of each with a comma between."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            label=_("Where people ask you about their details"),
+            max_length=254,
+            help_text=CONTACT_HINT,
+            error_messages=REQUIRED_ERROR,
+        )
+
+    def clean(self, value: Any) -> str:
+        parts = [part.strip() for part in super().clean(value).split(",")]
+        emails = [part for part in parts if "@" in part]
+        phones = [part for part in parts if "@" not in part]
+        try:
+            found = [*map(formats.email, emails), *map(formats.phone, phones)]
+        except PydanticCustomError:
+            found = []
+        if not found or len(emails) > 1 or len(phones) > 1:
+            raise forms.ValidationError(
+                _("Enter name@example.com, +254712345678, or both with a comma between")
+            )
+        return ", ".join(found)
+
+
+class OneLineField(forms.CharField):
+    """Text without control characters and line breaks."""
+
+    def clean(self, value: Any) -> str:
+        return one_line(super().clean(value))
+
+
+def name_field(label: Any, **options: Any) -> OneLineField:
+    return OneLineField(
+        label=label, max_length=200, error_messages=REQUIRED_ERROR, **options
+    )
+
+
+def trading_name_field() -> OneLineField:
+    return name_field(
+        _("Trading name"),
+        required=False,
+        help_text=_("If people know you by another name than the legal one"),
+    )
+
+
+COUNTRIES = sorted((c.alpha_2, c.name) for c in pycountry.countries)
