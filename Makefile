@@ -2,7 +2,7 @@
 
 # An interpreter of a supported version; PYTHON=... chooses another.
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
-	$(shell $(name) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	$(shell $(name) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' \
 	2>/dev/null && echo $(name))))
 BIN := .venv/bin
 # What running needs, and with the tools what testing needs as well.
