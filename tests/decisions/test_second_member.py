@@ -167,11 +167,12 @@ def test_proposal_is_answered_once(proposal, second: Officer):
         assert obstacle(do, proposal) == Obstacle.ANSWERED
 
 
-def test_proposal_about_a_restricted_report_is_only_refused(proposal, second):
+def test_objection_takes_a_proposal_back(proposal, second: Officer):
     object_to_use(proposal.report_id, Origin.CLIENT, requested_by="client")
 
-    assert obstacle(second.confirm, proposal) == Obstacle.RESTRICTED
-    assert second.refuse(proposal).state == "REFUSED"
+    decision = Decision.objects.get()
+    assert (decision.state, decision.second_by) == ("REFUSED", "service")
+    assert obstacle(second.confirm, proposal) == Obstacle.ANSWERED
 
 
 def test_erasure_ends_a_proposal(api: Api, proposal, second: Officer):

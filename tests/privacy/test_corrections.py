@@ -89,6 +89,11 @@ def run_again(api: Api, correction: Correction, **details: str) -> CheckResult:
     return row
 
 
+def retry(api: Api, report_id: str) -> None:
+    api.post(f"/reports/{report_id}/retry")
+    api.work()
+
+
 def refusal(verb, *arguments) -> Obstacle:
     with pytest.raises(CorrectionRefused) as refused:
         verb(*arguments)
@@ -251,12 +256,24 @@ def test_rerun_changes_nothing_of_the_report(api: Api):
     assert Event.objects.count() == events
 
 
-def test_rerun_keeps_the_number_of_attempts(api: Api):
-    """By their sum each end of a report has an event of its own."""
-    correction = in_review(api)
-    CheckResult.objects.filter(pk=correction.result_id).update(attempt=2)
+def test_retry_after_a_correction_has_an_event_of_its_own(api: Api):
+    """Causes of ends count all attempts, so an accepted re-run keeps those before."""
+    down = person(idNumber="90000008", kraPin="A900000008Z")
+    item = {**down, "checksRequested": ["IDENTITY", "KRA_PIN"]}
+    report_id = api.create(item)["id"]
+    api.work()
+    report = Report.objects.get()
+    report.subject = {**report.subject, "idNumber": MISTYPED}
+    report.save(update_fields=["subject"])
+    retry(api, report_id)
+    correction = take(dispute(report_id).pk, reviewer())
+    run_again(api, correction, idNumber=RIGHT)
+    correct(correction.pk, reviewer(), REASON)
 
-    assert run_again(api, correction).attempt == 2
+    retry(api, report_id)
+
+    ends = Event.objects.filter(report_id=report_id, name="report.failed")
+    assert {end.cause for end in ends} == {f"{report_id}:{n}" for n in (2, 4, 5)}
 
 
 def test_rerun_asks_with_the_corrected_details(api: Api):
