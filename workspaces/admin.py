@@ -7,7 +7,6 @@ from django.http import Http404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.module_loading import import_string
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
@@ -18,7 +17,6 @@ from verification.backoffice.model_admin import (
     ApprovalAdmin,
     BackofficeAdmin,
     ReadOnlyAdmin,
-    RevealingAdmin,
     choice_filter,
     is_uuid,
 )
@@ -34,9 +32,7 @@ from workspaces.models import (
     Environment,
     LedgerEntry,
     Member,
-    Note,
     StaffEntry,
-    Workspace,
 )
 from workspaces.people import PeopleAdmin
 from workspaces.statements import months
@@ -47,161 +43,6 @@ VERBS = {
 }
 NOUNS = {LedgerEntry.Kind.TOP_UP: "Top-up", LedgerEntry.Kind.ADJUSTMENT: "Adjustment"}
 ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
-
-
-@admin.register(Workspace)
-class WorkspaceAdmin(RevealingAdmin):
-    """The page of a customer; the setting CUSTOMER_PAGE names its sections."""
-
-    list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
-    list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
-    search_exact = ("name__iexact",)
-    change_list_template = SEARCHED_LIST_TEMPLATE
-    change_form_template = "admin/workspace.html"
-    audits_opening = True
-    # The template shows everything else.
-    fields = [
-        "name",
-        "legal_name",
-        "trading_name",
-        "messages_per_day",
-        "owner_contact",
-        "blocked_by",
-    ]
-    readonly_fields = ["legal_name", "trading_name", "owner_contact", "blocked_by"]
-    personal_fields = ("owner_contact",)
-    actions_detail = ["add_note", "suspend", "resume", "reveal"]
-
-    def render_change_form(self, request, context, *arguments, **more):
-        workspace = more.get("obj")
-        if workspace:
-            sections = import_string(settings.CUSTOMER_PAGE)
-            context |= {"workspace": workspace, **sections(request, workspace)}
-        return super().render_change_form(request, context, *arguments, **more)
-
-    @admin.display(description="E-mail of the owner")
-    def owner_contact(self, workspace):
-        return format_html("{}", workspace.contact_email)
-
-    @admin.display(description="Go-live", ordering="go_live")
-    def goes_live(self, workspace):
-        if workspace.go_live == Workspace.GoLive.NONE:
-            return "Sandbox only"
-        return workspace.get_go_live_display()
-
-    @admin.display(boolean=True, description="Suspended")
-    def is_suspended(self, workspace):
-        return workspace.is_suspended
-
-    @admin.display(description="Blocked by")
-    def blocked_by(self, workspace):
-        found = workspace.blocks.filter(lifted_at=None)
-        unknown = found.filter(reason="UNKNOWN").count()
-        return f"Recipients: {found.count()}, of whom {unknown} do not know it"
-
-    def get_form(self, request, obj=None, change=False, **kwargs):
-        if not change:
-            kwargs["form"] = forms.WorkspaceForm
-        return super().get_form(request, obj, change, **kwargs)
-
-    def get_fields(self, request, obj=None):
-        new = ["name", "owner", "kind", "billing"]
-        return self.fields if obj else new
-
-    def get_readonly_fields(self, request, obj=None):
-        if obj is None:
-            return []
-        # Only a reviewed change sets the name of an approved workspace.
-        is_reviewed = obj.requester.is_reviewed
-        return self.readonly_fields + (["name"] if is_reviewed else [])
-
-    def save_model(self, request, obj, form, change):
-        if change:
-            super().save_model(request, obj, form, change)
-
-    def has_note_permission(self, request, object_id=None):
-        return request.user.has_perm("workspaces.add_note")
-
-    @action(
-        description="Add a note",
-        icon="sticky_note_2",
-        permissions=["note"],
-        dialog=dialog(
-            "Add a note",
-            "Colleagues read it here, after they have said why. It cannot be changed "
-            "or deleted, and is erased when the retention of the workspace is over.",
-            "Add it",
-            forms.NoteForm,
-        ),
-    )
-    def add_note(self, request, form, object_id):
-        workspace = self.get_row(request, object_id)
-        with transaction.atomic():
-            author, text = request.user.get_username(), form.cleaned_data["text"]
-            Note.objects.create(workspace=workspace, author=author, text=text)
-            self.log_change(request, workspace, "note added", verb="note-added")
-        self.message_user(request, "The note is added.", messages.SUCCESS)
-        return redirect_back(request, workspace)
-
-    def has_suspend_permission(self, request, object_id=None):
-        return self._may_act(request, object_id, suspended=False)
-
-    def has_resume_permission(self, request, object_id=None):
-        return self._may_act(request, object_id, suspended=True)
-
-    def _may_act(self, request, object_id, *, suspended):
-        workspace = self.changeable_row(request, object_id)
-        return bool(workspace and workspace.is_suspended == suspended)
-
-    @action(
-        description="Suspend",
-        icon="block",
-        variant=ActionVariant.DANGER,
-        permissions=["suspend"],
-        dialog=dialog(
-            "Suspend this workspace",
-            "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
-            "lost. Its members read the reason.",
-            "Suspend",
-            forms.SuspendForm,
-        ),
-    )
-    def suspend(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        workspace = self.get_row(request, object_id)
-        with transaction.atomic():
-            if workspace.suspend(reason):
-                self._record_and_show(
-                    request,
-                    workspace,
-                    "is suspended",
-                    verb="suspended",
-                    reason=reason,
-                )
-        return redirect_back(request, workspace)
-
-    @action(
-        description="Resume",
-        icon="play_circle",
-        variant=ActionVariant.SUCCESS,
-        permissions=["resume"],
-        dialog=dialog(
-            "Resume this workspace",
-            "Its keys work again, and what waited for it goes on.",
-            "Resume",
-            forms.ResumeForm,
-        ),
-    )
-    def resume(self, request, form, object_id):
-        workspace = self.get_row(request, object_id)
-        with transaction.atomic():
-            if workspace.resume():
-                self._record_and_show(request, workspace, "works again", verb="resumed")
-        return redirect_back(request, workspace)
-
-    def _record_and_show(self, request, workspace, outcome, **more):
-        self.log_change(request, workspace, outcome, **more)
-        self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
 
 
 @admin.register(Brand)

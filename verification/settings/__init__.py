@@ -135,6 +135,7 @@ INSTALLED_APPS = [
     "monitoring",
     "verification.privacy",
     "verification.figures",
+    "verification.staff",
     "verification.hosted",
     "verification.api",
     "verification.backups",
@@ -247,10 +248,6 @@ AFRICASTALKING_USERNAME = env.str("AFRICASTALKING_USERNAME", "")
 AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
 SMS_FROM = env.str("SMS_FROM", "")
 SMS_URL = env.str("SMS_URL", "")
-
-# Further sections of a workspace's page in the admin: reports, webhooks, monitoring and
-# more, which are layers above workspaces.
-CUSTOMER_PAGE = "verification.staff.customer.customer_sections"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]

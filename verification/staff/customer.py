@@ -26,10 +26,7 @@ MAX_COUNT = 1000
 
 
 def customer_sections(request: HttpRequest, workspace: Any) -> dict[str, Any]:
-    """Return the sections; the setting CUSTOMER_PAGE names this function.
-
-    `workspace.is_revealed` unmasks personal data.
-    """
+    """Return the sections; `workspace.is_revealed` unmasks personal data."""
     makers = {
         "members": ("workspaces.view_member", _members),
         "accounts": ("workspaces.view_account", _accounts),

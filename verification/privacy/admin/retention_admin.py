@@ -1,7 +1,6 @@
 """Admin pages of the retention: holds, disclosures and runs.
 
-They also add holds and erasures to the pages of reports, and the retention to those of
-workspaces.
+They also add holds and erasures to the pages of reports.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
     UnfoldAdminDateWidget,
-    UnfoldBooleanWidget,
 )
 
 from verification.backoffice.approvals import staff_actor
@@ -41,7 +39,7 @@ from verification.privacy.models import (
     RetentionRun,
 )
 from verification.privacy.objections import object_to_use
-from verification.privacy.retention import MAX_COUNT, count_expired, kept_until
+from verification.privacy.retention import kept_until
 from verification.privacy.staff_erasures import (
     StaffErasureRefused,
     request_for_report,
@@ -50,13 +48,6 @@ from verification.reports.admin import ReportAdmin
 from verification.reports.models import Report
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
-from workspaces.admin import WorkspaceAdmin
-from workspaces.models import Environment, Workspace
-
-RETENTION_FIELDS = {
-    Environment.PRODUCTION: "retention_days",
-    Environment.SANDBOX: "sandbox_retention_days",
-}
 
 
 class HoldForm(ReasonForm):
@@ -197,62 +188,6 @@ class HoldableReportAdmin(ReportAdmin):
             reason=reason,
             refusals=StaffErasureRefused,
         )
-
-
-class RetentionForm(forms.ModelForm):
-    """The page of a workspace, with its retention."""
-
-    erases = forms.BooleanField(
-        label="Erase old reports",
-        required=False,
-        widget=UnfoldBooleanWidget,
-        help_text="Tick it if the form says that fewer days erase reports.",
-    )
-
-    def clean(self):
-        """Refuse fewer days until staff have read how many reports they erase."""
-        cleaned = super().clean() or {}
-        saved = Workspace.objects.get(pk=self.instance.pk)
-        for environment, field in RETENTION_FIELDS.items():
-            days = cleaned.get(field)
-            if days is None or days >= saved.retention(environment).days:
-                continue
-            count = count_expired(saved, environment, days)
-            if count and not cleaned.get("erases"):
-                number = f"over {MAX_COUNT:,}" if count > MAX_COUNT else f"{count:,}"
-                warning = f"{number} {environment} reports will be erased within hours."
-                self.add_error(field, f"{warning} Tick the box below and save again.")
-        return cleaned
-
-
-admin.site.unregister(Workspace)
-
-
-@admin.register(Workspace)
-class RetainingWorkspaceAdmin(WorkspaceAdmin):
-    """The page of a customer with its retention, which its own package only stores."""
-
-    fields = [*WorkspaceAdmin.fields, *RETENTION_FIELDS.values(), "erases"]
-
-    def get_form(self, request, obj=None, change=False, **kwargs):
-        if change and self.has_change_permission(request, obj):
-            kwargs["form"] = RetentionForm
-        return super().get_form(request, obj, change, **kwargs)
-
-    def get_fields(self, request, obj=None):
-        fields = super().get_fields(request, obj)
-        may = obj is None or self.has_change_permission(request, obj)
-        return fields if may else [f for f in fields if f != "erases"]
-
-    def save_model(self, request, obj, form, change):
-        if change and not {*form.changed_data}.isdisjoint(RETENTION_FIELDS.values()):
-            obj.change_retention(obj.retention_days, obj.sandbox_retention_days)
-        super().save_model(request, obj, form, change)
-
-    def construct_change_message(self, request, form, formsets, add=False):
-        # A tick is no change of the row.
-        form.changed_data = [f for f in form.changed_data if f != "erases"]
-        return super().construct_change_message(request, form, formsets, add)
 
 
 HoldFilter = choice_filter(

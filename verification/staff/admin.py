@@ -1,0 +1,213 @@
+from django import forms
+from django.contrib import admin, messages
+from django.db import transaction
+from django.utils.html import format_html
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.widgets import UnfoldBooleanWidget
+
+from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, RevealingAdmin
+from verification.backoffice.widgets import dialog, redirect_back
+from verification.privacy.retention import MAX_COUNT, count_expired
+from verification.staff.customer import customer_sections
+from workspaces.forms import NoteForm, ResumeForm, SuspendForm, WorkspaceForm
+from workspaces.models import Environment, Note, Workspace
+
+RETENTION_FIELDS = {
+    Environment.PRODUCTION: "retention_days",
+    Environment.SANDBOX: "sandbox_retention_days",
+}
+
+
+class RetentionForm(forms.ModelForm):
+    """The page of a workspace, with its retention."""
+
+    erases = forms.BooleanField(
+        label="Erase old reports",
+        required=False,
+        widget=UnfoldBooleanWidget,
+        help_text="Tick it if the form says that fewer days erase reports.",
+    )
+
+    def clean(self):
+        """Refuse fewer days until staff have read how many reports they erase."""
+        cleaned = super().clean() or {}
+        saved = Workspace.objects.get(pk=self.instance.pk)
+        for environment, field in RETENTION_FIELDS.items():
+            days = cleaned.get(field)
+            if days is None or days >= saved.retention(environment).days:
+                continue
+            count = count_expired(saved, environment, days)
+            if count and not cleaned.get("erases"):
+                number = f"over {MAX_COUNT:,}" if count > MAX_COUNT else f"{count:,}"
+                warning = f"{number} {environment} reports will be erased within hours."
+                self.add_error(field, f"{warning} Tick the box below and save again.")
+        return cleaned
+
+
+@admin.register(Workspace)
+class WorkspaceAdmin(RevealingAdmin):
+    """The page of a customer, with its sections and its retention."""
+
+    list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
+    list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
+    search_exact = ("name__iexact",)
+    change_list_template = SEARCHED_LIST_TEMPLATE
+    change_form_template = "admin/workspace.html"
+    audits_opening = True
+    # The template shows everything else.
+    fields = [
+        "name",
+        "legal_name",
+        "trading_name",
+        "messages_per_day",
+        "owner_contact",
+        "blocked_by",
+        *RETENTION_FIELDS.values(),
+        "erases",
+    ]
+    readonly_fields = ["legal_name", "trading_name", "owner_contact", "blocked_by"]
+    personal_fields = ("owner_contact",)
+    actions_detail = ["add_note", "suspend", "resume", "reveal"]
+
+    def render_change_form(self, request, context, *arguments, **more):
+        workspace = more.get("obj")
+        if workspace:
+            sections = customer_sections(request, workspace)
+            context |= {"workspace": workspace, **sections}
+        return super().render_change_form(request, context, *arguments, **more)
+
+    @admin.display(description="E-mail of the owner")
+    def owner_contact(self, workspace):
+        return format_html("{}", workspace.contact_email)
+
+    @admin.display(description="Go-live", ordering="go_live")
+    def goes_live(self, workspace):
+        if workspace.go_live == Workspace.GoLive.NONE:
+            return "Sandbox only"
+        return workspace.get_go_live_display()
+
+    @admin.display(boolean=True, description="Suspended")
+    def is_suspended(self, workspace):
+        return workspace.is_suspended
+
+    @admin.display(description="Blocked by")
+    def blocked_by(self, workspace):
+        found = workspace.blocks.filter(lifted_at=None)
+        unknown = found.filter(reason="UNKNOWN").count()
+        return f"Recipients: {found.count()}, of whom {unknown} do not know it"
+
+    def get_form(self, request, obj=None, change=False, **kwargs):
+        if not change:
+            kwargs["form"] = WorkspaceForm
+        elif self.has_change_permission(request, obj):
+            kwargs["form"] = RetentionForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request, obj=None):
+        if obj is None:
+            return ["name", "owner", "kind", "billing"]
+        may = self.has_change_permission(request, obj)
+        return [field for field in self.fields if may or field != "erases"]
+
+    def get_readonly_fields(self, request, obj=None):
+        if obj is None:
+            return []
+        # Only a reviewed change sets the name of an approved workspace.
+        is_reviewed = obj.requester.is_reviewed
+        return self.readonly_fields + (["name"] if is_reviewed else [])
+
+    def save_model(self, request, obj, form, change):
+        if change:
+            if not {*form.changed_data}.isdisjoint(RETENTION_FIELDS.values()):
+                obj.change_retention(obj.retention_days, obj.sandbox_retention_days)
+            super().save_model(request, obj, form, change)
+
+    def construct_change_message(self, request, form, formsets, add=False):
+        # A tick is no change of the row.
+        form.changed_data = [f for f in form.changed_data if f != "erases"]
+        return super().construct_change_message(request, form, formsets, add)
+
+    def has_note_permission(self, request, object_id=None):
+        return request.user.has_perm("workspaces.add_note")
+
+    @action(
+        description="Add a note",
+        icon="sticky_note_2",
+        permissions=["note"],
+        dialog=dialog(
+            "Add a note",
+            "Colleagues read it here, after they have said why. It cannot be changed "
+            "or deleted, and is erased when the retention of the workspace is over.",
+            "Add it",
+            NoteForm,
+        ),
+    )
+    def add_note(self, request, form, object_id):
+        workspace = self.get_row(request, object_id)
+        with transaction.atomic():
+            author, text = request.user.get_username(), form.cleaned_data["text"]
+            Note.objects.create(workspace=workspace, author=author, text=text)
+            self.log_change(request, workspace, "note added", verb="note-added")
+        self.message_user(request, "The note is added.", messages.SUCCESS)
+        return redirect_back(request, workspace)
+
+    def has_suspend_permission(self, request, object_id=None):
+        return self._may_act(request, object_id, suspended=False)
+
+    def has_resume_permission(self, request, object_id=None):
+        return self._may_act(request, object_id, suspended=True)
+
+    def _may_act(self, request, object_id, *, suspended):
+        workspace = self.changeable_row(request, object_id)
+        return bool(workspace and workspace.is_suspended == suspended)
+
+    @action(
+        description="Suspend",
+        icon="block",
+        variant=ActionVariant.DANGER,
+        permissions=["suspend"],
+        dialog=dialog(
+            "Suspend this workspace",
+            "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
+            "lost. Its members read the reason.",
+            "Suspend",
+            SuspendForm,
+        ),
+    )
+    def suspend(self, request, form, object_id):
+        reason = form.cleaned_data["reason"]
+        workspace = self.get_row(request, object_id)
+        with transaction.atomic():
+            if workspace.suspend(reason):
+                self._record_and_show(
+                    request,
+                    workspace,
+                    "is suspended",
+                    verb="suspended",
+                    reason=reason,
+                )
+        return redirect_back(request, workspace)
+
+    @action(
+        description="Resume",
+        icon="play_circle",
+        variant=ActionVariant.SUCCESS,
+        permissions=["resume"],
+        dialog=dialog(
+            "Resume this workspace",
+            "Its keys work again, and what waited for it goes on.",
+            "Resume",
+            ResumeForm,
+        ),
+    )
+    def resume(self, request, form, object_id):
+        workspace = self.get_row(request, object_id)
+        with transaction.atomic():
+            if workspace.resume():
+                self._record_and_show(request, workspace, "works again", verb="resumed")
+        return redirect_back(request, workspace)
+
+    def _record_and_show(self, request, workspace, outcome, **more):
+        self.log_change(request, workspace, outcome, **more)
+        self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
