@@ -37,6 +37,7 @@ from verification.notifications.outbox import notify
 from verification.payments.models import Payment
 from verification.payments.payer_messages import payment_request
 from verification.providers.name_comparison import (
+    ACCEPTED_LIKENESSES,
     names_alike,
     normalize_spelling,
     person_words,
@@ -66,7 +67,6 @@ DECLINED = ("CONSENT_DECLINED", "The subject declined.")
 EXPIRED = ("CONSENT_EXPIRED", "The subject did not answer in time.")
 # `Evidence.confirmed_by` if staff withdraw for a subject who has asked them to.
 CONFIRMED_BY_STAFF = "STAFF"
-ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
 
 
 class ConsentClosed(Exception):

@@ -25,7 +25,6 @@ from verification.privacy.people import (
     Person,
     Proof,
     address_digest,
-    may_be_same_person,
 )
 from verification.privacy.requests import (
     AlreadyAnswered,
@@ -34,6 +33,7 @@ from verification.privacy.requests import (
     open_request,
 )
 from verification.reports.models import Report
+from verification.reports.objections import may_be_same_person
 from verification.reports.status import SUBJECT_ACTOR, lock_person
 
 # A refused person may have another proof of who they are.

@@ -8,9 +8,7 @@ cancelled. The client gets an event for each report.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -27,13 +25,12 @@ from verification.privacy.models import (
     RequestKind,
     SubjectRequest,
 )
-from verification.privacy.people import Person, Proof, may_be_same_person
+from verification.privacy.people import Person, Proof
 from verification.privacy.requests import answer_request, open_request
 from verification.privacy.rights_events import restricted_event
 from verification.privacy.withdrawals import STOPPABLE_STATUSES
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
-from verification.reports.objections import Named
 from verification.reports.status import lock_orders, locked_reports, record_note
 from verification.values.clock import now
 from webhooks.events import record_events
@@ -87,45 +84,6 @@ def object_to_use(
     _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
-
-
-def newest_objections(rows: Sequence[Named]) -> list[datetime | None]:
-    """Return when the subject of each row objected last, or None.
-
-    The subject is known by the number; a person objected for the rows that are theirs,
-    as far as the report on whose page they did so still tells.
-    """
-    ids = sorted({one for row in rows for one in row.subject_ids})
-    requests = SubjectRequest.objects.filter(
-        Q(subject_id__in=ids) | Q(further_ids__overlap=ids),
-        kind=RequestKind.OBJECTION,
-        outcome=Outcome.DONE,
-    )
-    by_number: dict[UUID | None, list[SubjectRequest]] = defaultdict(list)
-    for request in requests.select_related("report").order_by("received_at"):
-        for one in {request.subject_id, *(request.further_ids or [])}:
-            by_number[one].append(request)
-    return [
-        max(
-            (
-                request.received_at
-                for one in row.subject_ids
-                for request in by_number[one]
-                if _is_by(request, row)
-            ),
-            default=None,
-        )
-        for row in rows
-    ]
-
-
-def _is_by(request: SubjectRequest, row: Named) -> bool:
-    report = request.report
-    if report is None or report.erased_at:
-        return True
-    if request.origin != Origin.SUBJECT and request.subject_id == row.subject_id:
-        return True
-    return may_be_same_person(report, row)
 
 
 def _earlier(report: Report) -> SubjectRequest | None:

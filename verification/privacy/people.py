@@ -20,15 +20,18 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from monitoring.models import Rule
-from verification.consents.subject_decisions import ACCEPTED_LIKENESSES
 from verification.consents.subject_messages import CONTACT_MEMBERS, addresses_of
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import beat, job
 from verification.notifications.models import Channel
 from verification.privacy.models import Hold, Outcome, RequestKind, SubjectRequest
-from verification.providers.name_comparison import names_alike
 from verification.reports.models import IDENTIFIERS, Report, SearchEntry
-from verification.reports.objections import Named
+from verification.reports.objections import (
+    Named,
+    address_set,
+    has_name_of,
+    may_be_same_person,
+)
 from verification.reports.status import lock_person
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
@@ -36,34 +39,6 @@ from workspaces.models import Environment, Workspace
 FILLED_AT_ONCE = 500
 # The kind of identity of a subject without any number
 NAME = "name"
-
-
-def may_be_same_person(report: Report, other: Named) -> bool:
-    """Return whether a row with the same number could be about this report's person.
-
-    A client may have typed the number of somebody else: names have to be alike, and
-    dates of birth the same. Somebody who knows all these of another person has another
-    address, so a row with an address shares one with the report. A row without one has
-    the same date of birth in its place, if the report has an address. Rules seldom have
-    an address, and need neither. This is enough to ask for a newer consent, and to ask
-    the client; what a visitor may see or end needs a `Proof`.
-    """
-    if report == other:
-        return True
-    mine, theirs = _addresses(report), _addresses(other)
-    if theirs and mine.isdisjoint(theirs):
-        return False
-    born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
-    if all(born) and born[0] != born[1]:
-        return False
-    needs_birth = mine and not theirs and not isinstance(other, Rule)
-    if needs_birth and not all(born):
-        return False
-    return _has_name(report, [other.subject_name])
-
-
-def _addresses(row: Named) -> set[str]:
-    return {address.casefold() for _, address in addresses_of(row.subject or {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +74,7 @@ class Proof:
             return True
         if not may_be_same_person(report, other):
             return False
-        if theirs := _addresses(other):
+        if theirs := address_set(other):
             return self.address.casefold() in theirs
         return self.is_confirmed
 
@@ -200,7 +175,7 @@ class Person:
             names = names or {row.subject_name for row in rows}
             new = set[UUID]()
             for row in rows:
-                has_name = _has_name(row, names)
+                has_name = has_name_of(row, names)
                 if not self._is_theirs(row, has_name=has_name):
                     continue
                 reports[row.pk] = row
@@ -240,7 +215,7 @@ class Person:
         return [
             rule
             for rule in rules
-            if self._is_theirs(rule, has_name=_has_name(rule, names))
+            if self._is_theirs(rule, has_name=has_name_of(rule, names))
         ]
 
     def _is_theirs(self, row: Report | Rule, *, has_name: bool) -> bool:
@@ -262,14 +237,6 @@ def carrying(ids: Collection[UUID]) -> Q:
     entries = SearchEntry.objects.filter(further_ids__overlap=list(ids))
     # PostgreSQL would read all reports for a subquery beside the other condition.
     return Q(subject_id__in=ids) | Q(pk__in=list(entries.values_list("pk", flat=True)))
-
-
-def _has_name(row: Named, names: Iterable[str]) -> bool:
-    """Return whether the row's name agrees with all these names."""
-    own = row.subject_name
-    return all(
-        own == name or names_alike(own, name) in ACCEPTED_LIKENESSES for name in names
-    )
 
 
 def _kinds(report: Report) -> set[str]:

@@ -21,9 +21,10 @@ from verification.consents.subject_decisions import (
     record_decision,
 )
 from verification.privacy.corrections import stop_reruns
-from verification.privacy.people import Person, may_be_same_person
+from verification.privacy.people import Person
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
+from verification.reports.objections import may_be_same_person
 from verification.reports.status import SUBJECT_ACTOR, lock_with_report, record_note
 from verification.values.clock import now
 from workspaces.ledger import account_of

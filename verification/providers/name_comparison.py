@@ -133,6 +133,10 @@ LEGAL_FORMS = _words("legal_forms") | {"the", "and"}
 FILLERS = _words("fillers")
 
 
+# Names that may be the same person's
+ACCEPTED_LIKENESSES = {"MATCH", "PARTIAL_MATCH"}
+
+
 def names_alike(stated: str | None, given: str | None) -> Likeness | None:
     compared = compare_people(stated, given)
     return compared.likeness if compared else None

@@ -1,18 +1,24 @@
 """Refuse a consent that was given before the subject objected.
 
-The register of requests knows the objections. It is in a layer above this one, so
-`privacy` adds the function that finds them.
+The register of requests knows the objections: its rows are the only ones of `privacy`
+that the core reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from django.db.models import Q
+
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
+from verification.consents.subject_messages import addresses_of
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
+from verification.providers.name_comparison import ACCEPTED_LIKENESSES, names_alike
 from verification.reports.models import KnownSubject, Report
 from verification.reports.request import (
     ConsentInput,
@@ -51,14 +57,43 @@ class OrderedSubject:
         return self.subject_ids[0]
 
 
-# Called with rows; returns when the subject of each objected last, or None.
-objection_hooks: list[Callable[[Sequence[Named]], list[datetime | None]]] = []
-
-
 def objections_of(rows: Sequence[Named]) -> list[datetime | None]:
-    """Return when the subject of each row objected last, or None, in one query."""
-    (find,) = objection_hooks
-    return find(rows)
+    """Return when the subject of each row objected last, or None, in one query.
+
+    The subject is known by the number; a person objected for the rows that are theirs,
+    as far as the report on whose page they did so still tells.
+    """
+    ids = sorted({one for row in rows for one in row.subject_ids})
+    requests = SubjectRequest.objects.filter(
+        Q(subject_id__in=ids) | Q(further_ids__overlap=ids),
+        kind=RequestKind.OBJECTION,
+        outcome=Outcome.DONE,
+    )
+    by_number: dict[UUID | None, list[SubjectRequest]] = defaultdict(list)
+    for request in requests.select_related("report").order_by("received_at"):
+        for one in {request.subject_id, *(request.further_ids or [])}:
+            by_number[one].append(request)
+    return [
+        max(
+            (
+                request.received_at
+                for one in row.subject_ids
+                for request in by_number[one]
+                if _is_by(request, row)
+            ),
+            default=None,
+        )
+        for row in rows
+    ]
+
+
+def _is_by(request: SubjectRequest, row: Named) -> bool:
+    report = request.report
+    if report is None or report.erased_at:
+        return True
+    if request.origin != Origin.SUBJECT and request.subject_id == row.subject_id:
+        return True
+    return may_be_same_person(report, row)
 
 
 def require_newer_consents(
@@ -108,3 +143,39 @@ def _given_at(consent: Consent | None) -> datetime | None:
         consent_id=consent.pk, decision=ConsentRecord.Decision.GRANTED
     )
     return granted.order_by("created_at").values_list("created_at", flat=True).last()
+
+
+def may_be_same_person(report: Report, other: Named) -> bool:
+    """Return whether a row with the same number could be about this report's person.
+
+    A client may have typed the number of somebody else: names have to be alike, and
+    dates of birth the same. Somebody who knows all these of another person has another
+    address, so a row with an address shares one with the report. A row without one has
+    the same date of birth in its place, if the report has an address. Rules seldom have
+    an address, and need neither. This is enough to ask for a newer consent, and to ask
+    the client; what a visitor may see or end needs a `Proof`.
+    """
+    if report == other:
+        return True
+    mine, theirs = address_set(report), address_set(other)
+    if theirs and mine.isdisjoint(theirs):
+        return False
+    born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
+    if all(born) and born[0] != born[1]:
+        return False
+    needs_birth = mine and not theirs and isinstance(other, Report | OrderedSubject)
+    if needs_birth and not all(born):
+        return False
+    return has_name_of(report, [other.subject_name])
+
+
+def address_set(row: Named) -> set[str]:
+    return {address.casefold() for _, address in addresses_of(row.subject or {})}
+
+
+def has_name_of(row: Named, names: Iterable[str]) -> bool:
+    """Return whether the row's name agrees with all these names."""
+    own = row.subject_name
+    return all(
+        own == name or names_alike(own, name) in ACCEPTED_LIKENESSES for name in names
+    )
