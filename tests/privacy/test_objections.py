@@ -1,6 +1,8 @@
 """Objection: no monitoring, no reuse, no redelivery; what ends it."""
 
+from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -23,7 +25,7 @@ from tests.world.subject import Visitor
 from verification.api.events import EVENTS
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
-from verification.privacy.models import Origin, SubjectRequest
+from verification.privacy.models import Origin, RequestKind, SubjectRequest
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import fill_further_ids
 from verification.reports.models import Report, StatusChange
@@ -400,3 +402,29 @@ def test_objection_of_an_older_version_counts_once_it_is_filled(api: Api):
 
     problem = api.refused("/reports", {"reports": [person(**PIN_ALONE) | checks]})
     assert problem["errors"][0]["code"] == "consent-required"
+
+
+def test_order_reads_objections_by_index(db: None):
+    at = now()
+    rows = (
+        SubjectRequest(
+            kind=RequestKind.OBJECTION,
+            origin=Origin.SUBJECT,
+            subject_id=uuid4(),
+            further_ids=[uuid4()] if number % 5 == 0 else [],
+            due_at=at + timedelta(days=1),
+        )
+        for number in range(5_000)
+    )
+    SubjectRequest.objects.bulk_create(rows, batch_size=1_000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE privacy_subjectrequest")
+        # From the sixth call on PostgreSQL uses the plan for average values.
+        for count in [1, 1, 1, 1, 1, 1, 50]:
+            ids = [uuid4() for _ in range(count)]
+            cursor.execute("SELECT reports_refuse_objected(%s, %s)", [["any"], ids])
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+            "WHERE relname = 'privacy_subjectrequest'"
+        )
+        assert cursor.fetchone() == (0,)
