@@ -15,7 +15,6 @@ from verification.jobs.queue import schedule_job
 from verification.values.clock import now
 from webhooks.models import Configuration, DeliveryStatus
 
-# A path, because this module is below `delivery`, which loads the HTTP client.
 # For this long the previous secret signs together with the new one.
 SECRET_OVERLAP = timedelta(hours=24)
 HEALTHY_STATE: dict[str, Any] = {

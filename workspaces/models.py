@@ -250,7 +250,6 @@ class Workspace(models.Model):
     @transaction.atomic
     def resume(self) -> bool:
         """Accept its keys and run its jobs. Returns False if it is not suspended."""
-        # Paths and not functions, because these modules import this one.
         schedule_job(JobName.SEND_DELIVERIES)
         schedule_job(JobName.SEND_NOTIFICATIONS)
         schedule_job(JobName.RELEASE_RULES, self.pk)

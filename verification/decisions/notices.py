@@ -72,7 +72,6 @@ from verification.values.masking import mask_email, mask_end
 from workspaces.members import Permission, require_present
 from workspaces.models import Client, Environment, Member
 
-# A path, because the register of requests lies above this package.
 MAX_ROUNDS = 10
 MAX_NAME_LENGTH = 100
 FRIDAY = 4

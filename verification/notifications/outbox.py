@@ -39,8 +39,6 @@ from verification.notifications.recipients import (
 from verification.notifications.sms import sms_is_configured
 from verification.values.clock import now
 
-# A path, because `delivery` imports this module.
-
 
 class NotResendable(Exception):
     """The notification waits, was cancelled, or has no recipient any more."""

@@ -83,7 +83,6 @@ REFUSED_CONSENTS = [
 ]
 # Staff's list of unfinished parts holds payments of this time.
 LISTED_FOR = timedelta(days=90)
-# A path, because the module of this job imports this one.
 # A call to a provider ends well within this time.
 LEASE = timedelta(minutes=2)
 LONGEST_WAIT = timedelta(hours=6)

@@ -39,7 +39,6 @@ CHANGEABLE = {
 ARRAYS = ["uuid", "uuid", "text", "text", "text", "text", *CHANGEABLE.values()]
 ASSIGNMENTS = ", ".join(f"{name} = m.{name}" for name in CHANGEABLE)
 
-
 TRANSITION_SQL = f"""
 WITH move AS (
     SELECT * FROM unnest({", ".join(f"%s::{kind}[]" for kind in ARRAYS)})
