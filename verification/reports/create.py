@@ -137,9 +137,10 @@ def create_batches(
 
     `also` takes the new reports and returns further rows to insert with them.
 
-    A subject may object at any time. The insert reads the objections itself and fails
-    if there is one, which costs orders of other subjects no lock and no statement. Then
-    the orders are read again under the lock that objections wait for.
+    A subject may object at any time. The insert reads the objections itself, which
+    costs no further statement and no wait. It fails if there is one, or if one of the
+    workspace is under way. Then the orders are read again under the lock that
+    objections wait for.
     """
     try:
         return _create(batches, also, reads_objections=False)
