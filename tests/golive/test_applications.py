@@ -114,7 +114,7 @@ def test_document_is_sealed_under_a_random_name(owner, settings):
 
 
 def test_uploads_are_limited_by_account_and_workspace(
-    owner, admin, stranger, monkeypatch
+    owner, admin, stranger, monkeypatch, new_minute
 ):
     monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 2)
     # On a busy machine a file takes seconds, which count as well.

@@ -330,7 +330,10 @@ def test_subject_does_not_see_whose_number_was_typed(api: Api, ask: Any):
         details = finding["details"]
         of_stranger = {details.get("fullName") or details["taxpayerName"]}
         of_stranger |= {str(details[n]) for n in SECRETS if details.get(n)}
-        assert all(value not in text for text in texts for value in of_stranger)
+        for value in of_stranger:
+            # A score of three digits may be part of a digest.
+            word = re.compile(rf"\b{re.escape(value)}\b")
+            assert not any(word.search(text) for text in texts), value
     assert all("belongs to somebody else" in text for text in texts)
     assert all(check["isAboutAnother"] for check in report["checks"])
     result = results.get(name="IDENTITY")
