@@ -15,6 +15,7 @@ from verification.checks.engine import SourceQueues
 from verification.checks.models import CheckResult
 from verification.providers import registry
 from verification.settings.providers import Limit
+from verification.sources import calls as calls_of_sources
 from verification.sources.models import Call, Source
 
 
@@ -135,7 +136,9 @@ def rested(name="first", rests=1):
     )
 
 
-def test_one_call_probes_the_source_after_a_rest(paying_api, two):
+def test_one_call_probes_the_source_after_a_rest(paying_api, two, monkeypatch):
+    # No other check is due again while the job goes on.
+    monkeypatch.setattr(calls_of_sources, "PROBE_WAIT", timedelta(minutes=5))
     two.set_route("first")
     rested(rests=2)
     two.first.play = lambda asked: time.sleep(1) or DOWN
