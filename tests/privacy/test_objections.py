@@ -25,7 +25,7 @@ from tests.world.subject import Visitor
 from verification.api.events import EVENTS
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
-from verification.privacy.models import Origin, RequestKind, SubjectRequest
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import fill_further_ids
 from verification.reports.models import Report, StatusChange
@@ -277,6 +277,28 @@ def test_report_that_the_person_agreed_to_later_is_cancelled_too(api: Api):
     assert object_to(api, waiting["id"])["status"] == "CANCELLED"
 
 
+def fill_register() -> None:
+    """Store the objections of 5,000 others, which only an index passes over."""
+    due_at = now() + timedelta(days=1)
+    SubjectRequest.objects.bulk_create(
+        (
+            SubjectRequest(
+                kind=RequestKind.OBJECTION,
+                origin=Origin.SUBJECT,
+                subject_id=uuid4(),
+                further_ids=[uuid4()] if number % 5 == 0 else [],
+                due_at=due_at,
+                outcome=Outcome.DONE,
+                answered_at=now(),
+            )
+            for number in range(5_000)
+        ),
+        batch_size=1_000,
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE privacy_subjectrequest")
+
+
 def test_only_attested_orders_cost_a_query_more(
     api: Api, django_assert_num_queries: Any
 ):
@@ -290,6 +312,7 @@ def test_only_attested_orders_cost_a_query_more(
         api.post("/reports/quote", attested)
 
     (query,) = [q["sql"] for q in many if "privacy_subjectrequest" in q["sql"]]
+    fill_register()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(f"EXPLAIN {query}")
@@ -405,20 +428,9 @@ def test_objection_of_an_older_version_counts_once_it_is_filled(api: Api):
 
 
 def test_order_reads_objections_by_index(db: None):
-    at = now()
-    rows = (
-        SubjectRequest(
-            kind=RequestKind.OBJECTION,
-            origin=Origin.SUBJECT,
-            subject_id=uuid4(),
-            further_ids=[uuid4()] if number % 5 == 0 else [],
-            due_at=at + timedelta(days=1),
-        )
-        for number in range(5_000)
-    )
-    SubjectRequest.objects.bulk_create(rows, batch_size=1_000)
+    fill_register()
+
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE privacy_subjectrequest")
         # From the sixth call on PostgreSQL uses the plan for average values.
         for count in [1, 1, 1, 1, 1, 1, 50]:
             ids = [uuid4() for _ in range(count)]
@@ -427,4 +439,5 @@ def test_order_reads_objections_by_index(db: None):
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
             "WHERE relname = 'privacy_subjectrequest'"
         )
-        assert cursor.fetchone() == (0,)
+        (rows_read,) = cursor.fetchone()
+    assert rows_read < 100
