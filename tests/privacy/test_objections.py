@@ -317,7 +317,8 @@ def test_only_attested_orders_cost_a_query_more(
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(f"EXPLAIN {query}")
         plan = str(cursor.fetchall())
-    assert "objections_of_a_subject" in plan
+    # Both conditions are answered by an index.
+    assert "BitmapOr" in plan
 
 
 def test_webhooks_are_not_sent_again(api: Api):
