@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import psutil
 from django.conf import settings
@@ -31,7 +30,7 @@ LOOPS = 6
 MOST_SECONDS = 15
 GIVE_UP_SECONDS = 120
 PAUSE_SECONDS = 3
-PARTS = ("run", "supervisor", "cluster", "worker", "web server", "database")
+PARTS = ("run", "job cluster", "job worker", "web server", "database")
 
 
 @bench(rounds=0)
@@ -53,7 +52,7 @@ def recovery(service: Service, rounds: int = 3) -> Iterator[Figure]:
 
 def _figures(run: Run, rounds: int, loops: int) -> Iterator[Figure]:
     beside = f" beside {loops} busy loops" if loops else ""
-    # The kills take turns, because the supervisor gives up after three starts of one
+    # The kills take turns, because `run` gives up after three starts of one
     # part in a minute.
     taken = [{name: run.kill(name) for name in PARTS} for _ in range(rounds)]
     for name in PARTS:
@@ -171,8 +170,8 @@ class Run:
         parts = {part.name(): part for part in self._process.children()}
         if name in parts:
             return parts[name]
-        below: Any = parts["supervisor"].children(recursive=True)
-        return below[{"cluster": 0, "worker": 2}[name]]
+        workers: list[psutil.Process] = parts["job cluster"].children()
+        return workers[0]
 
     def close(self) -> None:
         if self._process:

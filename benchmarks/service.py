@@ -107,7 +107,7 @@ class Service:
 
     @contextmanager
     def jobs(self) -> Iterator[psutil.Process]:
-        """One job cluster under its supervisor, warm."""
+        """One job cluster, warm."""
         with self._part("manage.py", "jobs") as jobs:
             self._wait_for_beats()
             yield jobs

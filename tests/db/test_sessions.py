@@ -1,5 +1,7 @@
 """Connections: several hosts, the limits of a session, and a lost primary server."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
 from django.utils.timezone import now
 
-from verification.db.base import SESSION_SETTINGS, name_sessions, open_session
+from verification.db.base import SESSION_SETTINGS, name_sessions
 from verification.db.bulk_insert import COPY_THRESHOLD, Rows, insert
 from verification.jobs.models import Heartbeat
 from verification.settings.connections import database_settings, primary_url
@@ -46,15 +48,12 @@ def test_wrong_url_is_refused_by_the_name_of_its_variable(url: str):
 
 
 def test_each_session_has_limits(db: None):
-    with open_session() as private:
-        for session in (connection.connection, private):
-            for name, value in SESSION_SETTINGS.items():
-                row: Any = session.execute(
-                    "SELECT setting, unit FROM pg_settings WHERE name = %s", [name]
-                ).fetchone()
-                # A unix socket has no keepalives.
-                if not name.startswith("tcp_"):
-                    assert row[0] == f"{value.removesuffix('s')}000", name
+    with connection.cursor() as cursor:
+        for name, value in SESSION_SETTINGS.items():
+            cursor.execute("SELECT setting FROM pg_settings WHERE name = %s", [name])
+            # A unix socket has no keepalives.
+            if not name.startswith("tcp_"):
+                assert cursor.fetchone() == (f"{value.removesuffix('s')}000",), name
 
 
 def test_sessions_bear_the_name_of_their_program(
@@ -63,10 +62,9 @@ def test_sessions_bear_the_name_of_their_program(
     monkeypatch.setenv("PGAPPNAME", "")
     name_sessions("backup")
 
-    with open_session() as session:
-        row = session.execute("SHOW application_name").fetchone()
-
-    assert row == ("verification backup",)
+    with other_session() as cursor:
+        cursor.execute("SHOW application_name")
+        assert cursor.fetchone() == ("verification backup",)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -103,8 +101,18 @@ def test_lost_session_fails_with_the_error_that_answers_503(count: int):
 def end_session() -> None:
     """End the session on the server, which the client notices at its next statement."""
     connection.ensure_connection()
-    with open_session() as other:
-        other.execute(
+    with other_session() as cursor:
+        cursor.execute(
             "SELECT pg_terminate_backend(%s, 5000)",
             [connection.connection.info.backend_pid],
         )
+
+
+@contextmanager
+def other_session() -> Iterator[Any]:
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            yield cursor
+    finally:
+        other.close()

@@ -35,7 +35,7 @@ from tests.world.web_proxies import (
     required,
 )
 from verification.db import embedded
-from verification.jobs.cluster import GRACE_SECONDS
+from verification.jobs.worker import GRACE_SECONDS
 from verification.settings.secrets import field_keys, lookup_key, secret_key
 
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -354,7 +354,7 @@ def test_jobs_may_end_before_they_are_killed():
     unit = (DEPLOY / "systemd" / "verification-jobs.service").read_text()
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
 
-    # Only the supervisor gets SIGTERM; it stops the others in their order.
+    # Only the cluster gets SIGTERM; it stops its workers.
     assert "\nKillMode=mixed\n" in unit
     assert int(seconds) >= GRACE_SECONDS + 5
     compose = COMPOSE["services"]["jobs"]["stop_grace_period"]

@@ -10,7 +10,6 @@ from django.db import connection
 
 from tests.world.web_proxies import DEPLOY, required
 from verification.backups.checks import (
-    JOB_CONNECTIONS,
     OTHER_CONNECTIONS,
     WEB_CONNECTIONS,
     WEB_SERVERS,
@@ -51,7 +50,7 @@ def test_postgresql_knows_each_setting():
 def test_page_and_settings_count_the_same_connections():
     page = (settings.BASE_DIR / "docs" / "operator" / "machines.md").read_text()
     runbooks = (settings.BASE_DIR / "docs" / "operator" / "runbooks.md").read_text()
-    machine = WEB_SERVERS * 2 * WEB_CONNECTIONS + 4 + JOB_CONNECTIONS
+    machine = WEB_SERVERS * 2 * WEB_CONNECTIONS + 4
     limit = int(SET["max_connections"])
 
     for text in (page, CONF.replace("\n# ", " ")):

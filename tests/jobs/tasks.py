@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+from django.db import connection
+
 from verification.jobs.queue import job
 
 # As the message of a database error quotes it
@@ -33,3 +35,8 @@ def quote_a_person() -> None:
 @job
 def kill_own_worker() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job
+def lose_session() -> None:
+    connection.connection.close()

@@ -8,7 +8,6 @@ from tests.world.logs import log_lines as log_lines
 from verification.jobs import claims, queue
 from verification.jobs.claims import execute_in_batches, sweep
 from verification.jobs.models import Job
-from verification.jobs.processes import SharedFlag
 
 FINISH = """
 UPDATE jobs_job SET gave_up_at = %(at)s WHERE id IN (
@@ -53,9 +52,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def stopping(monkeypatch):
-    flag = SharedFlag()
-    monkeypatch.setattr(queue, "stopping", flag)
-    return flag
+    return lambda: monkeypatch.setattr(queue, "stopping", True)
 
 
 def test_sweep_handles_each_row_once(db):
@@ -91,11 +88,11 @@ def test_sweep_ignores_deleted_rows(db, log_lines):
     assert waiting_ids() == log_lines() == []
 
 
-def test_sweep_ends_when_the_cluster_stops(db, stopping):
+def test_sweep_ends_when_the_worker_stops(db, stopping):
     ids = jobs(3)
 
     def fails(pk):
-        stopping.set()
+        stopping()
 
     assert sweep_waiting(fails) == ids[:1]
 
@@ -122,9 +119,9 @@ def test_batches_go_on_until_no_row_is_left(db, count):
     assert waiting_ids() == []
 
 
-def test_no_batch_begins_when_the_cluster_stops(db, stopping):
+def test_no_batch_begins_when_the_worker_stops(db, stopping):
     ids = jobs(1)
-    stopping.set()
+    stopping()
 
     execute_in_batches(FINISH, at=now())
 

@@ -43,7 +43,7 @@ def loaded(code: str, *packages: str, **variables: str) -> set[str]:
 
 
 @pytest.mark.parametrize("command", ["run", "jobs"])
-def test_supervisor_has_one_thread_and_no_back_office(command):
+def test_job_cluster_has_one_thread_and_no_back_office(command):
     assert not loaded(RUN.format(command), BACK_OFFICE, "unfold.admin")
 
 

@@ -31,7 +31,6 @@ from tests.world.clients import person
 from tests.world.service import free_port
 from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
-from verification.jobs.processes import LoadAdjustedClock
 from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
@@ -39,7 +38,8 @@ pytestmark = pytest.mark.slow
 
 TOKEN = "a-token-of-32-characters-and-more"
 SECONDS_TO_START = 90
-SECONDS_TO_RECOVER = 15
+# At rest 15
+SECONDS_TO_RECOVER = 60
 OTHER_SESSIONS = """SELECT count(*) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"""
 
@@ -127,9 +127,8 @@ class Run:
         parts = {part.name(): part for part in run.children()}
         if name == "web server":
             return parts[name]
-        supervisor = parts["supervisor"]
-        family = [supervisor, *supervisor.children(recursive=True)]
-        return family[{"supervisor": 0, "cluster": 1, "worker": 3}[name]]
+        cluster = parts["job cluster"]
+        return cluster if name == "job cluster" else cluster.children()[0]
 
     def is_ready_since(self, moment: float) -> bool:
         """Return True if requests are answered and jobs have run since then."""
@@ -355,23 +354,24 @@ def test_run_waits_while_its_database_recovers(run: Run):
     assert run.wait_for_welcome()
 
 
-def test_service_is_ready_again_15_seconds_after_any_process_is_killed(run: Run):
+def test_service_is_ready_again_after_any_process_is_killed(run: Run):
     run.start()
-    for name in ("run", "database", "supervisor", "cluster", "worker", "web server"):
+    for name in ("run", "database", "job cluster", "job worker", "web server"):
         if name == "run":
             run.kill()
             run.launch()
         else:
             run.part(name).kill()
-        killed_at, clock = time.monotonic(), LoadAdjustedClock()
+        killed_at = time.monotonic()
         while not run.is_ready_since(killed_at):
-            assert clock.now() < SECONDS_TO_RECOVER, (name, run.output())
+            waited = time.monotonic() - killed_at
+            assert waited < SECONDS_TO_RECOVER, (name, run.output())
             time.sleep(0.1)
 
     assert "Traceback" not in run.output()
 
 
-@pytest.mark.parametrize(("name", "most"), [("supervisor", 0.8), ("web server", 2.5)])
+@pytest.mark.parametrize(("name", "most"), [("job worker", 0.8), ("web server", 2.5)])
 def test_killed_part_is_replaced_without_loading_django(
     run: Run, name: str, most: float
 ):

@@ -9,7 +9,7 @@ import requests
 
 from tests.world.receiver import HOST, Authority, Receiver, Script
 from tests.world.receiver import authority as authority
-from verification.jobs.cluster import GRACE_SECONDS
+from verification.jobs.worker import GRACE_SECONDS
 from verification.outbound import client
 from verification.outbound.targets import Blocked
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__).warning
 # Work goes on within this time after each fault.
 GOES_ON_SECONDS = 30
 DONE_SECONDS = 90
-# The sentinel runs the schedules every 30 seconds.
+# Workers run the schedules every 30 seconds.
 HANGING_SECONDS = 38
 ENDED = """
 SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
@@ -351,7 +351,7 @@ def patient(machines: Machines) -> Iterator[None]:
 
 
 def test_commits_that_hang_interrupt_no_call(machines, patient, order):
-    """The only synchronous standby is cut off for longer than the sentinel's pauses.
+    """The only synchronous standby is cut off for longer than schedules pause.
 
     The remedy is that of the runbook: commits no longer wait for it.
     """

@@ -76,7 +76,7 @@ def test_2000_events_arrive_while_workers_are_killed(
     client.order(*items)
     for _ in range(ROUNDS):
         time.sleep(random.uniform(0.5, 3))
-        # Right after a kill, the supervisor may have no processes.
+        # Right after a kill, the cluster may have no workers.
         while not (running := service.jobs_processes()[1:]):
             time.sleep(0.05)
         random.choice(running).kill()

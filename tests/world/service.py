@@ -48,7 +48,7 @@ SERVED = (
     "tests/docs/test_readme.py",
     "tests/docs/test_reports_page.py",
     "tests/docs/test_webhooks_page.py",
-    "tests/jobs/test_supervisor.py",
+    "tests/jobs/test_cluster.py",
     "tests/service/",
 )
 READY_SECONDS = 40
@@ -126,7 +126,7 @@ class Service:
         self._wait_for("/healthz")
 
     def start_jobs(self) -> None:
-        """Start the supervised job cluster unless it runs, and wait for its beat."""
+        """Start the job cluster unless it runs, and wait for its beat."""
         with self.connect() as connection:
             (since,) = connection.execute("SELECT now()").fetchone() or ()
             cluster = self.environment.get("JOB_CLUSTER", "") + "%"
@@ -144,7 +144,7 @@ class Service:
         self._web = end_family(self._web, kill=True)
 
     def kill_jobs(self) -> None:
-        """Kill the supervisor and its whole cluster."""
+        """Kill the job cluster and its workers."""
         self._jobs = end_family(self._jobs, kill=True)
 
     def stop_web(self) -> None:
@@ -160,7 +160,7 @@ class Service:
         return _family(self._web) + _family(self._jobs)
 
     def jobs_processes(self) -> list[psutil.Process]:
-        """Return supervisor, main, sentinel, workers, monitor and pusher."""
+        """Return the job cluster and its workers."""
         return _family(self._jobs)
 
     def everything(self) -> list[psutil.Process]:

@@ -36,8 +36,6 @@ WEB_SERVERS = 2
 # Of each process of a web server, with those of /readyz and /metrics, and one for
 # records of requests; threads that read files or refuse requests have none.
 WEB_CONNECTIONS = THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
-# Of a job cluster, beside one for each worker
-JOB_CONNECTIONS = 3
 # Of commands and monitoring
 OTHER_CONNECTIONS = 10
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
@@ -260,7 +258,7 @@ def check_databases(
 
 def _few_connections() -> Iterator[CheckMessage]:
     web = WEB_SERVERS * settings.WEB_WORKERS * WEB_CONNECTIONS
-    most = web + settings.JOB_WORKERS + JOB_CONNECTIONS + OTHER_CONNECTIONS
+    most = web + settings.JOB_WORKERS + OTHER_CONNECTIONS
     limit = startup.connection_limit(settings.DATABASE_DIRECT_URL)
     if most > limit:
         text = (

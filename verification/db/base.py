@@ -3,9 +3,8 @@
 A connection that has lost the primary server fails with OperationalError, whatever the
 error was, and the next statement opens another one.
 
-`open_session` opens a connection that Django does not manage, `name_sessions` gives all
-sessions of a process a name. `force_custom_plan` plans
-chosen statements each time they run, and `read_page` reads one page of a list.
+`name_sessions` gives all sessions of a process a name. `force_custom_plan` plans chosen
+statements each time they run, and `read_page` reads one page of a list.
 """
 
 from __future__ import annotations
@@ -18,16 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psycopg
 from django.db import (
-    DEFAULT_DB_ALIAS,
     IntegrityError,
     InterfaceError,
     OperationalError,
     connection,
-    connections,
 )
 from django.db.backends.postgresql import base, features
 from django.db.utils import DatabaseErrorWrapper
@@ -222,21 +219,6 @@ def name_sessions(program: str) -> None:
     URL wins.
     """
     os.environ["PGAPPNAME"] = f"verification {program}"
-
-
-def open_session() -> psycopg.Connection[Any]:
-    """Open a connection in autocommit mode that Django does not manage."""
-    wrapper = cast("DatabaseWrapper", connections[DEFAULT_DB_ALIAS])
-    parameters = wrapper.get_connection_params()
-    # Django reads JSON as text.
-    parameters.pop("context", None)
-    session = psycopg.connect(**parameters, autocommit=True)
-    try:
-        wrapper.prepare_session(session)
-    except BaseException:
-        session.close()
-        raise
-    return session
 
 
 def reconnect(seconds: float) -> bool:

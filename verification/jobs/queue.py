@@ -3,10 +3,9 @@
 `slot` keeps one kind of job from taking all workers of a cluster. `advisory_lock` keeps
 two workers from doing the same work.
 
-The heartbeat of a cluster shows that jobs are done, and not only that a process lives.
-Once a second the broker makes a beat, a job that passes through the pusher, a worker
-and the monitor as every job does. The worker records it in the table for `/readyz`. The
-monitor's acknowledgement signals the cluster's supervisor.
+The heartbeat of a cluster shows that jobs are done, and not only that a process lives:
+its workers write it to the table for `/readyz` after each claim, and long jobs do at
+each step.
 """
 
 import json
@@ -32,7 +31,6 @@ from django.db.models.functions import Now
 from verification.db.bulk_insert import Rows
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.names import JobName
-from verification.jobs.processes import SharedFlag
 from verification.values import clock
 from verification.values.clock import now
 
@@ -41,7 +39,7 @@ JobOrName = Callable[..., Any] | JobName
 # The dotted paths of all jobs whose modules are loaded.
 _JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
-# A cluster beats once a second.
+# Each worker beats once a second.
 WORKING_SECONDS = 30
 MIN_PAUSE = timedelta(seconds=1)
 
@@ -58,7 +56,6 @@ SELECT EXISTS (
 
 TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
-BEAT = "verification.jobs.queue.beat"
 
 # A beat does not wait for the standby: one that a failover loses is written again a
 # second later, and work flows while commits wait. Returns the time, and by how many
@@ -83,8 +80,8 @@ LEAST_STEP_SECONDS = 5
 MENDING_RUNS = 5
 
 logger = logging.getLogger(__name__)
-# Set when this process's cluster is about to stop.
-stopping = SharedFlag()
+# Set when this worker is about to stop.
+stopping = False
 _written_at = 0.0
 
 
@@ -255,7 +252,7 @@ def _execute_lock(sql: str, name: str) -> bool:
 
 
 def beat() -> bool:
-    """Record that work flows; return False if the cluster is stopping.
+    """Record that work flows; return False if the worker is stopping.
 
     Long jobs call this at each step, from the job's own thread and outside any
     transaction. It writes at most once a second.
@@ -268,7 +265,7 @@ def beat() -> bool:
                 write_heartbeat(cursor)
         except DatabaseError as e:
             logger.warning("heartbeat not written: %s", type(e).__name__)
-    return not stopping.is_set()
+    return not stopping
 
 
 def write_heartbeat(cursor: Any) -> None:

@@ -93,7 +93,9 @@ TRUSTED_PROXIES = proxy_addresses(env.list("TRUSTED_PROXIES", []))
 
 # The admin takes 13 MB and half a second, so job processes do not load it. The web
 # server that `run` forks loads it with the URLs.
-RUNS_JOBS = "JOB_CLUSTER" in os.environ or sys.argv[1:2] in (["jobs"], ["run"])
+RUNS_JOBS = "JOB_CLUSTER" in os.environ or bool(
+    {"jobs", "qcluster", "run"}.intersection(sys.argv[1:2])
+)
 ADMIN = "SimpleAdminConfig" if RUNS_JOBS else "AdminConfig"
 INSTALLED_APPS = [
     # Before the admin, whose templates it replaces.
@@ -115,7 +117,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "verification.backoffice",
-    # Before django_q: our `qcluster` is the hardened one.
+    # Before django_q: our `qcluster` replaces its own.
     "verification.jobs",
     "django_q",
     "verification.notifications",
@@ -402,22 +404,15 @@ WEB_WORKERS = process_count(
 )
 # The seconds in which `/healthz` says 503 before the web server stops.
 WEB_DRAIN_SECONDS = env.int("WEB_DRAIN_SECONDS", 0)
-Q_CLUSTER = {
+Q_CLUSTER: dict[str, Any] = {
     "name": "verification",
-    "broker_class": "verification.jobs.broker.WakeUpBroker",
-    "workers": JOB_WORKERS,
-    # A job is killed after `timeout`. If its worker or cluster dies, it runs again
-    # within seconds; `retry` is the lease after which any other unfinished job runs
-    # again.
+    "broker_class": "verification.jobs.broker.JobBroker",
+    # A job is killed after `timeout`. If its worker dies, it runs again within seconds;
+    # `retry` is the lease after which any other unfinished job runs again.
     "timeout": 120,
     "retry": 600,
-    # Results of finished jobs are not kept, and a missed schedule runs once. The broker
-    # counts attempts at the claim.
-    "save_limit": -1,
+    # A missed schedule runs once.
     "catch_up": False,
-    "bulk": 10,
-    # A worker that recycles under load can hang the cluster on its way out.
-    "recycle": 10**9,
     "label": "Jobs",
 }
 

@@ -6,11 +6,11 @@ from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
 from verification.db import startup
-from verification.jobs.cluster import Supervisor
+from verification.jobs.cluster import Cluster
 
 
 class Command(BaseCommand):
-    help = "Runs a job cluster and keeps it working; SIGTERM and Ctrl-C stop it."
+    help = "Runs a job cluster; SIGTERM and Ctrl-C stop it."
     # They would load the whole API.
     requires_system_checks: list[str] = []
 
@@ -19,9 +19,9 @@ class Command(BaseCommand):
             startup.require_schema()
             startup.refuse_transaction_pooler(settings.DATABASE_DIRECT_URL)
         except OperationalError as e:
-            # A cluster goes on trying to reach a server that is away.
+            # Workers go on trying to reach a server that is away.
             if not startup.is_unreachable(e):
                 raise
             self.stderr.write(startup.explain_error(e))
         connection.close()
-        Supervisor(os.environ.get("JOB_CLUSTER", "")).run()
+        Cluster(os.environ.get("JOB_CLUSTER", "")).run()

@@ -1,0 +1,256 @@
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+from django.conf import settings
+
+from tests.world.service import READY_SECONDS, end_family, is_alive
+from verification.jobs.processes import parent_death_hook
+from verification.jobs.queue import CHANNEL, ENQUEUE
+
+# Every test begins with a cluster of its own: a minute and more in all.
+pytestmark = pytest.mark.slow
+
+RECOVERY_SECONDS = 15
+# Of a processor; loading what jobs need takes two.
+SECONDS_TO_FORK = 0.8
+# The cluster and two workers.
+PROCESSES = 3
+
+
+@pytest.fixture
+def jobs(service):
+    """A service whose job cluster is new."""
+    service.kill_jobs()
+    with service.connect() as connection:
+        connection.execute("DELETE FROM jobs_job")
+    service.start_jobs()
+    settle(service)
+    yield service
+    service.start_jobs()
+
+
+def enqueue(jobs, name, ids="[]"):
+    with jobs.connect() as connection:
+        values = [f"tests.jobs.tasks.{name}", ids, None]
+        row = connection.execute(ENQUEUE, values).fetchone()
+        connection.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+        return row[0]
+
+
+def job(jobs, id):
+    with jobs.connect() as connection:
+        return connection.execute(
+            "SELECT attempts, gave_up_at FROM jobs_job WHERE id = %s", [id]
+        ).fetchone()
+
+
+def seconds_until_done(jobs, id, limit=RECOVERY_SECONDS):
+    started_at = time.monotonic()
+    while job(jobs, id):
+        assert time.monotonic() - started_at < limit, jobs.log()[-3000:]
+        time.sleep(0.02)
+    return time.monotonic() - started_at
+
+
+def until_begun(jobs, *ids):
+    deadline = time.monotonic() + RECOVERY_SECONDS
+    while not all(job(jobs, id)[0] for id in ids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def settle(jobs):
+    """The cluster is whole, and nothing else of this service runs."""
+    deadline = time.monotonic() + RECOVERY_SECONDS
+    while len(jobs.jobs_processes()) != PROCESSES or orphans(jobs):
+        assert time.monotonic() < deadline, (jobs.jobs_processes(), orphans(jobs))
+        time.sleep(0.05)
+
+
+def orphans(jobs):
+    ours = {process.pid for process in jobs.processes()}
+    return [p for p in jobs.everything() if p.pid not in ours]
+
+
+def kill(*processes):
+    for process in processes:
+        process.kill()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_killed_workers_are_replaced_without_loading_modules(jobs, count):
+    kill(*jobs.jobs_processes()[1 : 1 + count])
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
+    *_, replaced = jobs.jobs_processes()
+    spent = replaced.cpu_times()
+    assert spent.user + spent.system < SECONDS_TO_FORK
+
+
+def test_worker_that_hangs_in_a_job_is_ended(jobs):
+    with jobs.changed(JOB_SECONDS="3"):
+        id = enqueue(jobs, "sleep", "[60]")
+
+        deadline = time.monotonic() + RECOVERY_SECONDS
+        while job(jobs, id)[0] < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+        assert "job worker: ended by SIGALRM" in jobs.log()
+        with jobs.connect() as connection:
+            connection.execute("DELETE FROM jobs_job")
+
+
+def test_killed_cluster_leaves_no_process(jobs):
+    family = jobs.jobs_processes()
+
+    kill(family[0])
+
+    deadline = time.monotonic() + 5
+    while any(is_alive(process) for process in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert orphans(jobs) == []
+
+
+def test_job_of_a_killed_worker_runs_again_soon(jobs):
+    id = enqueue(jobs, "sleep", "[1]")
+    until_begun(jobs, id)
+
+    kill(*jobs.jobs_processes()[1:])
+
+    seconds_until_done(jobs, id)
+    settle(jobs)
+
+
+def test_long_job_is_not_interrupted(jobs):
+    before = jobs.jobs_processes()
+
+    ids = [enqueue(jobs, "sleep", "[9]") for _ in range(2)]
+    for id in ids:
+        seconds_until_done(jobs, id)
+
+    assert jobs.jobs_processes() == before
+
+
+def test_running_job_ends_before_the_cluster_stops(jobs):
+    id = enqueue(jobs, "sleep", "[2]")
+    time.sleep(0.3)
+
+    jobs.stop_jobs()
+
+    assert job(jobs, id) is None
+    assert orphans(jobs) == []
+
+
+def test_stopping_cluster_leaves_waiting_jobs_to_others(jobs):
+    running = [enqueue(jobs, "sleep", "[3]") for _ in range(2)]
+    until_begun(jobs, *running)
+    waiting = [enqueue(jobs, "nothing", f"[{number}]") for number in range(30)]
+    until_begun(jobs, waiting[0])
+
+    jobs.stop_jobs()
+
+    assert [job(jobs, id) for id in running] == [None, None]
+    assert {job(jobs, id) for id in waiting} == {(0, None)}
+    with jobs.connect() as connection:
+        claimed = "SELECT count(*) FROM jobs_job WHERE claimed_by <> ''"
+        assert connection.execute(claimed).fetchone() == (0,)
+
+
+def test_second_ctrl_c_does_not_wait_for_running_jobs(jobs):
+    until_begun(jobs, enqueue(jobs, "sleep", "[9]"))
+    cluster = jobs.jobs_processes()[0]
+
+    cluster.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert is_alive(cluster)
+    cluster.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    jobs.stop_jobs()
+
+    assert time.monotonic() - began < 2
+    assert "does not wait longer for running jobs" in jobs.log()
+
+
+@pytest.fixture
+def twin(jobs):
+    """Run a cluster; return a function that starts another with its JOB_CLUSTER."""
+    environment = jobs.environment
+    jobs.stop_jobs()
+    jobs.set_environment(JOB_CLUSTER="twin")
+    jobs.start_jobs()
+    with ExitStack() as exits:
+        yield partial(start_twin, jobs, exits)
+        jobs.kill_jobs()
+    jobs.environment = environment
+    with jobs.connect() as connection:
+        connection.execute("DELETE FROM jobs_job")
+
+
+def start_twin(jobs, exits):
+    other = subprocess.Popen(
+        jobs.command("manage.py", "jobs"),
+        cwd=settings.BASE_DIR,
+        env=jobs.environment,
+        preexec_fn=parent_death_hook(),
+    )
+    exits.callback(end_family, other, kill=True)
+    deadline = time.monotonic() + READY_SECONDS
+    while len(twins(jobs)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def twins(jobs):
+    """Return the clusters that beat a moment ago."""
+    with jobs.connect() as connection:
+        return connection.execute(
+            "SELECT cluster FROM jobs_heartbeat WHERE cluster LIKE 'twin%'"
+            " AND beat_at > now() - interval '15 seconds'"
+        ).fetchall()
+
+
+def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
+    id = enqueue(jobs, "sleep", "[60]")
+    until_begun(jobs, id)
+
+    twin()
+
+    # The other one looks for jobs once a second.
+    time.sleep(3)
+    assert job(jobs, id) == (1, None)
+
+
+@pytest.mark.timeout(180)
+def test_stopping_cluster_keeps_its_running_job_from_others(jobs, twin):
+    id = enqueue(jobs, "sleep", "[26]")
+    until_begun(jobs, id)
+    twin()
+
+    with ThreadPoolExecutor(1) as operator:
+        stopped = operator.submit(jobs.stop_jobs)
+        while found := job(jobs, id):
+            # The other one takes the jobs of a dead cluster after 20 seconds.
+            assert found == (1, None)
+            time.sleep(0.1)
+        stopped.result()
+
+
+@pytest.mark.timeout(240)
+def test_job_that_kills_its_workers_is_given_up(jobs):
+    id = enqueue(jobs, "kill_own_worker")
+    deadline = time.monotonic() + 120
+
+    while not job(jobs, id)[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    settle(jobs)
