@@ -150,9 +150,9 @@ def test_running_job_ends_before_the_cluster_stops(jobs):
 
 
 def test_stopping_cluster_leaves_waiting_jobs_to_others(jobs):
-    running = [enqueue(jobs, "sleep", "[6]") for _ in range(2)]
+    running = [enqueue(jobs, "sleep", "[9]") for _ in range(2)]
     until_begun(jobs, *running)
-    waiting = [enqueue(jobs, "nothing", f"[{number}]") for number in range(30)]
+    waiting = [enqueue(jobs, "nothing", f"[{number}]") for number in range(3)]
 
     jobs.stop_jobs()
 
