@@ -127,6 +127,8 @@ class ClaimedJob(NamedTuple):
 class Worker:
     def __init__(self) -> None:
         self._job: ClaimedJob | None = None
+        # The session that hears of new jobs
+        self._listening: Any = None
         self._housekeeping_at = self._scheduler_at = 0.0
 
     def run(self) -> None:
@@ -159,16 +161,20 @@ class Worker:
 
     def _go_round(self) -> None:
         self._do_housekeeping()
-        _execute(f"LISTEN {CHANNEL}")
+        if connection.connection is not self._listening:
+            _execute(f"LISTEN {CHANNEL}")
+            self._listening = connection.connection
         self._job = claim()
-        queue.beat()
         if self._job is None:
+            queue.beat()
             _wait_for_notification()
         else:
             # A server that notifies a session which does not read would end it.
             _execute(f"UNLISTEN {CHANNEL}")
+            self._listening = None
             run_job(self._job)
             self._job = None
+            queue.beat()
 
     def _do_housekeeping(self) -> None:
         moment = time.monotonic()
