@@ -16,7 +16,12 @@ from django.views.decorators.http import require_POST
 
 from verification.console.base import Place, member_required
 from verification.console.decline_notices import NoticeRuleForm, notices_context
-from verification.console.fields import REQUIRED_ERROR, text_field
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    decision_field,
+    reasons_field,
+    text_field,
+)
 from verification.console.policy import check_names, why_of
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
@@ -49,25 +54,8 @@ from workspaces.models import Member
 
 
 class DecisionForm(forms.Form):
-    status = forms.ChoiceField(
-        label=gettext_lazy("Your decision"),
-        choices=[
-            (DecisionStatus.APPROVED, gettext_lazy("Approve")),
-            (DecisionStatus.DECLINED, gettext_lazy("Decline")),
-            (DecisionStatus.REVIEW, gettext_lazy("Leave it to a person to review")),
-        ],
-        widget=forms.RadioSelect,
-        error_messages=REQUIRED_ERROR,
-    )
-    codes = forms.MultipleChoiceField(
-        label=gettext_lazy("Reasons"),
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("The subject reads them. A decline needs one"),
-        error_messages={
-            "invalid_choice": gettext_lazy("Choose reasons that are offered here")
-        },
-    )
+    status = decision_field(gettext_lazy("Your decision"))
+    codes = reasons_field()
     note = forms.CharField(
         label=gettext_lazy("Note"),
         required=False,

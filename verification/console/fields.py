@@ -10,6 +10,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
+from verification.decisions.models import DecisionStatus
 from verification.values import formats
 from verification.values.formats import one_line
 
@@ -99,6 +100,29 @@ def trading_name_field() -> OneLineField:
         _("Trading name"),
         required=False,
         help_text=_("If people know you by another name than the legal one"),
+    )
+
+
+def decision_field(label: Any) -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label=label,
+        choices=[
+            (DecisionStatus.APPROVED, _("Approve")),
+            (DecisionStatus.DECLINED, _("Decline")),
+            (DecisionStatus.REVIEW, _("Leave it to a person to review")),
+        ],
+        widget=forms.RadioSelect,
+        error_messages=REQUIRED_ERROR,
+    )
+
+
+def reasons_field() -> forms.MultipleChoiceField:
+    return forms.MultipleChoiceField(
+        label=_("Reasons"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("The subject reads them. A decline needs one"),
+        error_messages={"invalid_choice": _("Choose reasons that are offered here")},
     )
 
 

@@ -16,7 +16,11 @@ from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckDefinition
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
-from verification.console.fields import REQUIRED_ERROR
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    decision_field,
+    reasons_field,
+)
 from verification.db.ids import number_of_id
 from verification.decisions import policies
 from verification.decisions.models import (
@@ -97,25 +101,8 @@ SHOWN_CONDITIONS = 2
 class PolicyRuleForm(forms.Form):
     """A rule of a policy: conditions that all have to hold, and what follows."""
 
-    then = forms.ChoiceField(
-        label=gettext_lazy("Then"),
-        choices=[
-            (DecisionStatus.APPROVED, gettext_lazy("Approve")),
-            (DecisionStatus.DECLINED, gettext_lazy("Decline")),
-            (DecisionStatus.REVIEW, gettext_lazy("Leave it to a person to review")),
-        ],
-        widget=forms.RadioSelect,
-        error_messages=REQUIRED_ERROR,
-    )
-    codes = forms.MultipleChoiceField(
-        label=gettext_lazy("Reasons"),
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("The subject reads them. A decline needs one"),
-        error_messages={
-            "invalid_choice": gettext_lazy("Choose reasons that are offered here")
-        },
-    )
+    then = decision_field(gettext_lazy("Then"))
+    codes = reasons_field()
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(
