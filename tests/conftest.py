@@ -21,6 +21,8 @@ from tests.world.staff import admin_client as admin_client
 from tests.world.staff import rows as rows
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
+from verification.batches.spreadsheet import WORKBOOKS
+from verification.files.inspection import DOCUMENTS
 from verification.values import clock
 
 
@@ -82,6 +84,14 @@ def django_assert_max_num_queries(
     content_types: None, django_assert_max_num_queries: Any
 ) -> Any:
     return django_assert_max_num_queries
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_inspections(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the files of these tests wait for none of other processes."""
+    for inspector in (DOCUMENTS, WORKBOOKS):
+        inspector.lock_file = tmp_path_factory.mktemp("inspections") / "lock"
+        inspector.lock_file.touch()
 
 
 @pytest.fixture

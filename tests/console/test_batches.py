@@ -915,6 +915,7 @@ def test_file_of_20_mb_is_refused_before_it_is_read(sender):
     assert "A file may have up to 10 MB" in page
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_too_many_uploads_a_minute_are_refused(sender, monkeypatch):
     monkeypatch.setattr("verification.console.batch_pages.UPLOADS_PER_MINUTE", 1)
     sender.send(people())

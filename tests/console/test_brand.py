@@ -173,6 +173,7 @@ def test_preview_opens_in_frames_of_our_pages_only(owner):
     assert "script-src" not in preview["Content-Security-Policy"]
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_logos_are_limited_by_the_minute(owner, monkeypatch):
     monkeypatch.setattr(brand_pages, "LOGOS_PER_MINUTE", 1)
     owner.post(PAGE, {**FORM, "logo": uploaded()})

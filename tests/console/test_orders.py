@@ -573,6 +573,7 @@ def test_viewer_is_offered_no_order(viewer, api: Api):
     assert "Cancel it" not in page
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_too_many_orders_a_minute_are_refused(officer, monkeypatch):
     monkeypatch.setattr("verification.console.order_pages.ORDERS_PER_MINUTE", 1)
     officer.quote(**WANJIKU, **attested())

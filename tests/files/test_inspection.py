@@ -218,7 +218,6 @@ def test_large_scan_is_reduced():
 
 def test_machine_inspects_one_file_at_a_time(monkeypatch):
     sent = ("a.pdf", "application/pdf", files.pdf())
-    monkeypatch.setattr(inspection, "WAIT_SECONDS", 60)
     with ThreadPoolExecutor(2) as another:
         with DOCUMENTS.machine_lock():
             waiting = another.submit(inspect, *sent)
