@@ -14,8 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.timezone import localdate
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
@@ -37,28 +36,26 @@ from workspaces.models import ApiKey, Member, Role, Scope, default_scopes
 
 class KeyForm(forms.Form):
     name = text_field(
-        gettext_lazy("Name"),
+        _("Name"),
         100,
-        help_text=gettext_lazy(
-            "So that you know it again, such as the system that uses it"
-        ),
+        help_text=_("So that you know it again, such as the system that uses it"),
     )
     scopes = forms.MultipleChoiceField(
-        label=gettext_lazy("What it may do"),
+        label=_("What it may do"),
         choices=Scope.choices,
         initial=default_scopes,
         widget=forms.CheckboxSelectMultiple,
         error_messages=REQUIRED_ERROR,
     )
     expires = date_field(
-        label=gettext_lazy("Last day"),
-        help_text=gettext_lazy("Without one it works until you revoke it"),
+        label=_("Last day"),
+        help_text=_("Without one it works until you revoke it"),
     )
 
     def clean_expires(self) -> date | None:
         day: date | None = self.cleaned_data["expires"]
         if day and day < localdate():
-            raise forms.ValidationError(gettext_lazy("Choose a day to come"))
+            raise forms.ValidationError(_("Choose a day to come"))
         return day
 
     @property
@@ -69,13 +66,13 @@ class KeyForm(forms.Form):
 
 class RotationForm(forms.Form):
     ends = forms.TypedChoiceField(
-        label=gettext_lazy("How long the old key still works"),
+        label=_("How long the old key still works"),
         coerce=int,
         choices=[
-            (0, gettext_lazy("It ends now")),
-            (1, gettext_lazy("One hour")),
-            (24, gettext_lazy("One day")),
-            (168, gettext_lazy("One week")),
+            (0, _("It ends now")),
+            (1, _("One hour")),
+            (24, _("One day")),
+            (168, _("One week")),
         ],
         initial=24,
         error_messages=REQUIRED_ERROR,
@@ -87,9 +84,9 @@ class RotationForm(forms.Form):
 
 
 class InvitationForm(forms.Form):
-    email = email_field(gettext_lazy("E-mail address"))
+    email = email_field(_("E-mail address"))
     role = forms.ChoiceField(
-        label=gettext_lazy("Role"), initial=Role.VIEWER, error_messages=REQUIRED_ERROR
+        label=_("Role"), initial=Role.VIEWER, error_messages=REQUIRED_ERROR
     )
 
     def __init__(self, typed: Any, roles: list[tuple[str, Any]]) -> None:
@@ -99,12 +96,12 @@ class InvitationForm(forms.Form):
 
 
 ROLES: list[tuple[str, Any]] = [
-    (Role.OWNER, gettext_lazy("Owner")),
-    (Role.ADMIN, gettext_lazy("Administrator")),
-    (Role.OFFICER, gettext_lazy("Officer")),
-    (Role.VIEWER, gettext_lazy("Viewer")),
+    (Role.OWNER, _("Owner")),
+    (Role.ADMIN, _("Administrator")),
+    (Role.OFFICER, _("Officer")),
+    (Role.VIEWER, _("Viewer")),
 ]
-LAST_OWNER = gettext_lazy("A workspace keeps at least one owner.")
+LAST_OWNER = _("A workspace keeps at least one owner.")
 
 
 @member_required(Permission.SEE_ADMINISTRATION)

@@ -40,6 +40,7 @@ from workspaces import rate_limits
 from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
 from workspaces.models import Account, Client, Environment, Member, Workspace
 
+Text = str | Promise
 PAGE_SIZE = 20
 LAST_PAGE = 10**6
 # Actors of timelines that are members begin with this.
@@ -220,8 +221,8 @@ class Place:
         self,
         name: str,
         *,
-        success: str | Promise = "",
-        error: str | Promise = "",
+        success: Text = "",
+        error: Text = "",
         **arguments: Any,
     ) -> HttpResponse:
         """Redirect to a page, which shows the message. The browser follows with GET."""

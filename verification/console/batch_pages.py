@@ -16,9 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count
 from django.http import HttpResponse
-from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from verification.batches.models import UPLOAD_RETENTION, Batch, Upload
 from verification.batches.spreadsheet import MEDIA_TYPES, write_sheet
@@ -26,6 +24,7 @@ from verification.console.base import (
     PAGE_SIZE,
     Page,
     Place,
+    Text,
     member_required,
     too_often,
     with_retry_after,
@@ -83,20 +82,20 @@ MAX_NAME_LENGTH = 150
 SHOWN_ROWS = 10
 # A cell of a page shows no more of a text.
 SHOWN_LETTERS = 100
-UNCONFIRMED = gettext_lazy(
+UNCONFIRMED = _(
     "Nothing was ordered. Read what stands above the price, and confirm it below."
 )
-NOT_LAUNCHED = gettext_lazy(
+NOT_LAUNCHED = _(
     "The balance does not cover it. Nothing was launched: top it up first."
 )
 RESULT_COLUMNS = (
-    gettext_lazy("Row"),
-    gettext_lazy("Report"),
-    gettext_lazy("Reference"),
-    gettext_lazy("Status"),
-    gettext_lazy("Score"),
-    gettext_lazy("Risk"),
-    gettext_lazy("Decision"),
+    _("Row"),
+    _("Report"),
+    _("Reference"),
+    _("Status"),
+    _("Score"),
+    _("Risk"),
+    _("Decision"),
 )
 
 
@@ -247,7 +246,7 @@ def show(place: Place, batch: UUID) -> HttpResponse:
     return _show_upload(place, kept)
 
 
-def _show_upload(place: Place, kept: Upload, error: str | Promise = "") -> HttpResponse:
+def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
     """Show what is wrong in the file, or what its order costs."""
     opened = OpenUpload.of(kept)
     judged = opened.judge(place.client)
@@ -473,7 +472,7 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
     return place.to("reports-batch", success=done, batch=found.pk)
 
 
-def _show_launch(place: Place, batch: Batch, error: str | Promise = "") -> HttpResponse:
+def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
     quoted = quote_launches(place.client, batch.report_ids)
     rows = dict(zip(batch.report_ids, batch.row_numbers, strict=True))
     shown = {

@@ -19,7 +19,6 @@ from uuid import UUID
 
 import orjson
 from django.db import IntegrityError
-from django.utils.functional import Promise
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
@@ -27,6 +26,7 @@ from django.utils.translation import override
 from verification.batches.cells import MAX_ROWS, Cell, Kind, Line, Sheet, Workbook
 from verification.batches.models import MAX_UPLOADS, Batch, Upload
 from verification.batches.repairs import mark_invisible, repair_number, repair_phone
+from verification.console.base import Text
 from verification.console.orders import (
     METHODS,
     MOMENT_FORMAT,
@@ -56,7 +56,6 @@ from verification.values.clock import now
 from verification.values.identifiers import shape_of
 from workspaces.models import Client
 
-Text = str | Promise
 LANGUAGES = ("en", "sw")
 # Days as people write them, after those of ISO 8601; the day stands first.
 DAY = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}:\d{2}))?")

@@ -13,8 +13,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import translation
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 
 from verification.accounts.forms import TEXT_FAULTS
@@ -44,42 +43,40 @@ from workspaces.models import MAX_CONTACT_LINE, MAX_RETURN_URL, Brand, Workspace
 
 class BrandForm(forms.Form):
     logo = forms.FileField(
-        label=gettext_lazy("Logo"),
+        label=_("Logo"),
         required=False,
-        help_text=gettext_lazy("PNG or JPEG, up to 1 MB; your name stands beside it"),
+        help_text=_("PNG or JPEG, up to 1 MB; your name stands beside it"),
         widget=forms.FileInput(attrs={"accept": ACCEPTED_LOGOS}),
         error_messages={"empty": LOGO_MESSAGES[Fault.EMPTY]},
     )
-    drop_logo = forms.BooleanField(label=gettext_lazy("Show no logo"), required=False)
+    drop_logo = forms.BooleanField(label=_("Show no logo"), required=False)
     colour = text_field(
-        gettext_lazy("Colour of buttons"),
+        _("Colour of buttons"),
         20,
         required=False,
-        help_text=gettext_lazy("Such as #0f766e; empty for ours"),
+        help_text=_("Such as #0f766e; empty for ours"),
     )
     contact_line = text_field(
-        gettext_lazy("Line below your contact, in English"),
+        _("Line below your contact, in English"),
         MAX_CONTACT_LINE,
         required=False,
-        help_text=gettext_lazy("Such as office hours; no links"),
+        help_text=_("Such as office hours; no links"),
     )
     contact_line_sw = text_field(
-        gettext_lazy("The same line in Kiswahili"), MAX_CONTACT_LINE, required=False
+        _("The same line in Kiswahili"), MAX_CONTACT_LINE, required=False
     )
     return_hosts = forms.CharField(
-        label=gettext_lazy("Hosts to which pages may lead back"),
+        label=_("Hosts to which pages may lead back"),
         max_length=3000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": 3000}),
-        help_text=gettext_lazy(
-            "One a line, such as apply.example.com; exactly these, at most 10"
-        ),
+        help_text=_("One a line, such as apply.example.com; exactly these, at most 10"),
     )
     return_url = text_field(
-        gettext_lazy("Return address"),
+        _("Return address"),
         MAX_RETURN_URL,
         required=False,
-        help_text=gettext_lazy("For reports that name none; it begins with https://"),
+        help_text=_("For reports that name none; it begins with https://"),
     )
 
     def clean_logo(self) -> bytes | None:
@@ -101,26 +98,24 @@ class BrandForm(forms.Form):
 
 LOGOS_PER_MINUTE = 10
 FAULT_MESSAGES = {
-    BrandFault.NO_COLOUR: gettext_lazy(
-        "Enter six digits or letters from a to f, such as #0f766e"
-    ),
-    BrandFault.FAINT: gettext_lazy(
+    BrandFault.NO_COLOUR: _("Enter six digits or letters from a to f, such as #0f766e"),
+    BrandFault.FAINT: _(
         "This colour is too faint: its contrast is %(detail)s and must be 4.5:1"
     ),
-    BrandFault.TOO_LONG: gettext_lazy("Use at most 120 characters"),
-    BrandFault.LINK: gettext_lazy(
+    BrandFault.TOO_LONG: _("Use at most 120 characters"),
+    BrandFault.LINK: _(
         "Use no links and no e-mail addresses here; the settings have your contact"
     ),
     BrandFault.SIGNS: TEXT_FAULTS[TextFault.SIGNS],
     BrandFault.WARY: TEXT_FAULTS[TextFault.WARY],
-    BrandFault.HOST: gettext_lazy("This is no host of the internet: %(detail)s"),
-    BrandFault.TOO_MANY_HOSTS: gettext_lazy("List at most 10 hosts"),
-    BrandFault.ADDRESS: gettext_lazy("This address cannot be used: %(detail)s"),
-    BrandFault.NOT_LISTED: gettext_lazy("List its host above first"),
-    BrandFault.SMALL_LOGO: gettext_lazy(
+    BrandFault.HOST: _("This is no host of the internet: %(detail)s"),
+    BrandFault.TOO_MANY_HOSTS: _("List at most 10 hosts"),
+    BrandFault.ADDRESS: _("This address cannot be used: %(detail)s"),
+    BrandFault.NOT_LISTED: _("List its host above first"),
+    BrandFault.SMALL_LOGO: _(
         "The logo is too small or too narrow: each side needs 16 pixels"
     ),
-    BrandFault.BARRED: gettext_lazy("We have removed the logo and the line"),
+    BrandFault.BARRED: _("We have removed the logo and the line"),
 }
 
 

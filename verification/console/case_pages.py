@@ -12,14 +12,14 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.text import format_lazy
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
 from verification.console.base import (
     PAGE_SIZE,
     Place,
+    Text,
     member_name,
     member_required,
     read_id,
@@ -50,28 +50,28 @@ class QueueForm(forms.Form):
     """The filters of the queue; `packages` are those that its cases can have."""
 
     search = forms.CharField(
-        label=gettext_lazy("Search"),
+        label=_("Search"),
         max_length=200,
         required=False,
         widget=forms.TextInput(attrs={"accesskey": "s"}),
     )
     holder = filter_field(
-        gettext_lazy("Whose"),
+        _("Whose"),
         [
-            (Holder.MINE, gettext_lazy("Mine")),
-            (Holder.NOBODY, gettext_lazy("Nobody's")),
+            (Holder.MINE, _("Mine")),
+            (Holder.NOBODY, _("Nobody's")),
         ],
     )
     wait = filter_field(
-        gettext_lazy("Waits for"),
+        _("Waits for"),
         [
-            (Wait.DECISION, gettext_lazy("A decision")),
-            (Wait.SECOND, gettext_lazy("A second member")),
+            (Wait.DECISION, _("A decision")),
+            (Wait.SECOND, _("A second member")),
         ],
     )
-    level = filter_field(gettext_lazy("Risk"), choices_of(Topic.RISK))
-    package = filter_field(gettext_lazy("Package"), [])
-    overdue = forms.BooleanField(label=gettext_lazy("Overdue only"), required=False)
+    level = filter_field(_("Risk"), choices_of(Topic.RISK))
+    package = filter_field(_("Package"), [])
+    overdue = forms.BooleanField(label=_("Overdue only"), required=False)
 
     def __init__(self, typed: Any, *, packages: Iterable[tuple[str, str]]) -> None:
         super().__init__(typed)
@@ -100,9 +100,9 @@ class AssignmentForm(forms.Form):
 
     member = forms.ModelChoiceField(
         queryset=Member.objects.none(),
-        label=gettext_lazy("Give it to"),
+        label=_("Give it to"),
         required=False,
-        empty_label=gettext_lazy("Nobody"),
+        empty_label=_("Nobody"),
     )
     seen = forms.UUIDField(required=False, widget=forms.HiddenInput)
 
@@ -116,22 +116,22 @@ class AssignmentForm(forms.Form):
 
 
 class CaseNoteForm(forms.Form):
-    text = text_area(gettext_lazy("New note"), MAX_NOTE_LENGTH)
+    text = text_area(_("New note"), MAX_NOTE_LENGTH)
 
 
 class ServiceLevelForm(forms.Form):
     decision_hours = forms.IntegerField(
-        label=gettext_lazy("Hours until a report is decided"),
+        label=_("Hours until a report is decided"),
         min_value=1,
         max_value=MAX_DECISION_HOURS,
         required=False,
-        help_text=gettext_lazy(
+        help_text=_(
             "Counted from its end. Empty: only what needs a person is in the queue"
         ),
         error_messages=dict.fromkeys(
             ("invalid", "min_value", "max_value"),
             format_lazy(
-                gettext_lazy("Enter 1 to {most} hours, or nothing"),
+                _("Enter 1 to {most} hours, or nothing"),
                 most=MAX_DECISION_HOURS,
             ),
         ),
@@ -139,13 +139,11 @@ class ServiceLevelForm(forms.Form):
 
 
 CAUSES: dict[str, Any] = {
-    CaseCause.ENDED: gettext_lazy("The report has ended."),
-    CaseCause.PROPOSED: gettext_lazy("A decision was proposed."),
-    CaseCause.REVIEW: gettext_lazy("A decision left it to a person to review."),
-    CaseCause.CHANGED: gettext_lazy(
-        "The findings changed after a decision or proposal."
-    ),
-    CaseCause.REQUESTED: gettext_lazy("The subject asks a person to decide."),
+    CaseCause.ENDED: _("The report has ended."),
+    CaseCause.PROPOSED: _("A decision was proposed."),
+    CaseCause.REVIEW: _("A decision left it to a person to review."),
+    CaseCause.CHANGED: _("The findings changed after a decision or proposal."),
+    CaseCause.REQUESTED: _("The subject asks a person to decide."),
 }
 DECIDERS = [role for role, can in ALLOWED.items() if Permission.DECIDE_REPORTS in can]
 
@@ -215,7 +213,7 @@ def assign(place: Place, report: UUID) -> HttpResponse:
         )
     except CaseRefused as e:
         return place.to("reports-detail", error=_refusal(e), report=report)
-    done = _("Nobody has it now.")
+    done: Text = _("Nobody has it now.")
     if to:
         done = _("%(name)s has it now.") % {"name": member_name(to)}
     return place.to("reports-detail", success=done, report=report)
@@ -284,7 +282,7 @@ def _case_view(case: Case) -> dict[str, Any]:
     }
 
 
-def _refusal(refused: CaseRefused) -> str:
+def _refusal(refused: CaseRefused) -> Text:
     if refused.obstacle == CaseObstacle.CLOSED:
         return _("Nothing was done: the report does not wait for a decision any more.")
     if refused.assignee:

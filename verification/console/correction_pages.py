@@ -11,8 +11,7 @@ from uuid import UUID
 from django import forms
 from django.db.models import F, QuerySet
 from django.http import HttpResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
@@ -39,7 +38,7 @@ from workspaces.members import Permission
 
 
 class CorrectionFilters(forms.Form):
-    status = filter_field(gettext_lazy("Status"), choices_of(Topic.CORRECTION))
+    status = filter_field(_("Status"), choices_of(Topic.CORRECTION))
 
 
 class CorrectionForm(forms.Form):
@@ -51,7 +50,7 @@ class CorrectionForm(forms.Form):
         ],
         widget=forms.HiddenInput,
     )
-    reason = text_area(gettext_lazy("Your reason, which the person reads"), 1000)
+    reason = text_area(_("Your reason, which the person reads"), 1000)
 
 
 class JoinForm(forms.Form):
@@ -62,10 +61,10 @@ class JoinForm(forms.Form):
         widget=forms.HiddenInput,
     )
     reason = forms.CharField(
-        label=gettext_lazy("Why you refuse"),
+        label=_("Why you refuse"),
         required=False,
         max_length=500,
-        help_text=gettext_lazy("The person reads it. Do not name anybody"),
+        help_text=_("The person reads it. Do not name anybody"),
         error_messages=REQUIRED_ERROR,
     )
 
@@ -73,7 +72,7 @@ class JoinForm(forms.Form):
         cleaned = super().clean() or {}
         is_refusal = cleaned.get("decision") == Outcome.REFUSED
         if is_refusal and not cleaned.get("reason"):
-            self.add_error("reason", gettext_lazy("Say why you refuse"))
+            self.add_error("reason", _("Say why you refuse"))
         return cleaned
 
 

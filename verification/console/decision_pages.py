@@ -10,8 +10,8 @@ from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.text import format_lazy
-from django.utils.translation import get_language, gettext_lazy
-from django.utils.translation import gettext as _
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.console.base import Place, member_required
@@ -54,24 +54,20 @@ from workspaces.models import Member
 
 
 class DecisionForm(forms.Form):
-    status = decision_field(gettext_lazy("Your decision"))
+    status = decision_field(_("Your decision"))
     codes = reasons_field()
     note = forms.CharField(
-        label=gettext_lazy("Note"),
+        label=_("Note"),
         required=False,
         max_length=MAX_NOTE_LENGTH,
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": MAX_NOTE_LENGTH}),
-        help_text=gettext_lazy(
-            "For members and your programs; the subject's page has no notes"
-        ),
+        help_text=_("For members and your programs; the subject's page has no notes"),
     )
     not_on_bureau = forms.CharField(
-        label=gettext_lazy("Why a decline does not rest on the credit bureau's result"),
+        label=_("Why a decline does not rest on the credit bureau's result"),
         required=False,
         max_length=MAX_NOTE_LENGTH,
-        help_text=gettext_lazy(
-            "Empty if it does: then the person gets a notice with the reasons"
-        ),
+        help_text=_("Empty if it does: then the person gets a notice with the reasons"),
     )
     # The decision that the member has read
     replaces = forms.UUIDField(required=False, widget=forms.HiddenInput)
@@ -99,23 +95,17 @@ class DecisionForm(forms.Form):
         codes = typed.get("codes", [])
         if typed.get("status") == DecisionStatus.DECLINED and not codes:
             if "codes" not in self.errors:
-                self.add_error(
-                    "codes", gettext_lazy("Choose at least one reason for a decline")
-                )
+                self.add_error("codes", _("Choose at least one reason for a decline"))
         elif len(codes) > MAX_CODES:
-            error = format_lazy(
-                gettext_lazy("Choose at most {most} reasons"), most=MAX_CODES
-            )
+            error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
             self.add_error("codes", error)
         for code in set(codes) & set(self.contradictions):
             self.add_error("codes", self.contradictions[code])
         if typed.get("not_on_bureau"):
             if typed.get("status") != DecisionStatus.DECLINED:
-                self.add_error(
-                    "not_on_bureau", gettext_lazy("This is for a decline alone")
-                )
+                self.add_error("not_on_bureau", _("This is for a decline alone"))
             elif set(codes) & set(self.bureau_codes):
-                why = gettext_lazy("A reason that you chose comes from a credit bureau")
+                why = _("A reason that you chose comes from a credit bureau")
                 self.add_error("not_on_bureau", why)
         return typed
 
@@ -146,34 +136,30 @@ def score_field(label: Any, help_text: Any) -> forms.IntegerField:
         help_text=help_text,
         error_messages=dict.fromkeys(
             ("invalid", "min_value", "max_value"),
-            gettext_lazy("Enter a score from 0 to 100, or nothing"),
+            _("Enter a score from 0 to 100, or nothing"),
         ),
     )
 
 
 def bureau_field() -> forms.BooleanField:
     return forms.BooleanField(
-        label=gettext_lazy("It comes from a credit bureau"),
+        label=_("It comes from a credit bureau"),
         required=False,
-        help_text=gettext_lazy(
-            "A decline for this reason is served on the person as a notice"
-        ),
+        help_text=_("A decline for this reason is served on the person as a notice"),
     )
 
 
 class SecondMemberForm(forms.ModelForm):
     """When a second member has to confirm a decision."""
 
-    declines = forms.BooleanField(label=gettext_lazy("All declines"), required=False)
+    declines = forms.BooleanField(label=_("All declines"), required=False)
     score_from = score_field(
-        gettext_lazy("Reports with this score or a higher one"),
-        gettext_lazy(
-            "Approvals and declines; a higher score is riskier. Empty for none"
-        ),
+        _("Reports with this score or a higher one"),
+        _("Approvals and declines; a higher score is riskier. Empty for none"),
     )
     score_to = score_field(
-        gettext_lazy("Reports with this score or a lower one"),
-        gettext_lazy("Empty for none"),
+        _("Reports with this score or a lower one"),
+        _("Empty for none"),
     )
 
     class Meta:
@@ -182,12 +168,10 @@ class SecondMemberForm(forms.ModelForm):
 
 
 class ReasonCodeForm(forms.ModelForm):
-    text = text_field(gettext_lazy("Text in English"), MAX_TEXT_LENGTH)
-    text_sw = text_field(gettext_lazy("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    text = text_field(_("Text in English"), MAX_TEXT_LENGTH)
+    text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
     from_bureau = bureau_field()
-    active = forms.BooleanField(
-        label=gettext_lazy("Offered for new decisions"), required=False
-    )
+    active = forms.BooleanField(label=_("Offered for new decisions"), required=False)
 
     class Meta:
         model = ReasonCode
@@ -197,68 +181,60 @@ class ReasonCodeForm(forms.ModelForm):
 class NewReasonForm(forms.Form):
     code = forms.RegexField(
         f"^{CODE_PATTERN}$",
-        label=gettext_lazy("Code"),
+        label=_("Code"),
         max_length=40,
-        help_text=gettext_lazy(
-            "Capital letters, digits and _, such as RENT_IN_ARREARS. It stays"
-        ),
+        help_text=_("Capital letters, digits and _, such as RENT_IN_ARREARS. It stays"),
         error_messages={
             **REQUIRED_ERROR,
-            "invalid": gettext_lazy("Enter 2 to 40 capital letters, digits and _"),
+            "invalid": _("Enter 2 to 40 capital letters, digits and _"),
         },
     )
     text = text_field(
-        gettext_lazy("Text in English"),
+        _("Text in English"),
         MAX_TEXT_LENGTH,
-        help_text=gettext_lazy("The subject reads it, and so do readers of the PDF"),
+        help_text=_("The subject reads it, and so do readers of the PDF"),
     )
-    text_sw = text_field(gettext_lazy("Text in Kiswahili"), MAX_TEXT_LENGTH)
+    text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
     from_bureau = bureau_field()
 
 
 REFUSALS: dict[Obstacle, Any] = {
-    Obstacle.NOT_ENDED: gettext_lazy("The report has not ended."),
-    Obstacle.NOT_RUN: gettext_lazy("None of its checks was run."),
-    Obstacle.CANCELLED: gettext_lazy("The report was cancelled."),
-    Obstacle.RESTRICTED: gettext_lazy("The subject objected to further use."),
-    Obstacle.ERASED: gettext_lazy("The personal data of the report was erased."),
-    Obstacle.SUSPENDED: gettext_lazy("The workspace is suspended."),
-    Obstacle.PROPOSED: gettext_lazy(
-        "Nothing was done: somebody proposed a decision meanwhile."
-    ),
-    Obstacle.DECIDED: gettext_lazy(
+    Obstacle.NOT_ENDED: _("The report has not ended."),
+    Obstacle.NOT_RUN: _("None of its checks was run."),
+    Obstacle.CANCELLED: _("The report was cancelled."),
+    Obstacle.RESTRICTED: _("The subject objected to further use."),
+    Obstacle.ERASED: _("The personal data of the report was erased."),
+    Obstacle.SUSPENDED: _("The workspace is suspended."),
+    Obstacle.PROPOSED: _("Nothing was done: somebody proposed a decision meanwhile."),
+    Obstacle.DECIDED: _(
         "Nothing was done: somebody decided meanwhile. Read their decision first."
     ),
-    Obstacle.ANSWERED: gettext_lazy(
+    Obstacle.ANSWERED: _(
         "Nothing was done: somebody confirmed, refused or withdrew it meanwhile."
     ),
-    Obstacle.CHANGED: gettext_lazy(
+    Obstacle.CHANGED: _(
         "Nothing was done: the findings have changed since it was proposed."
     ),
-    Obstacle.SAME_PERSON: gettext_lazy(
+    Obstacle.SAME_PERSON: _(
         "Another member, with another e-mail address, has to confirm it."
     ),
 }
 
-SENT_BEFORE = gettext_lazy("You had sent this already. It was done once.")
+SENT_BEFORE = _("You had sent this already. It was done once.")
 S = DecisionState
 OUTCOMES: dict[DecisionState, Any] = {
-    S.PENDING: gettext_lazy(
-        "It is proposed. It counts once another member confirms it."
-    ),
-    S.WAITING: gettext_lazy(
-        "The person gets a notice. The decline counts once its time is up."
-    ),
-    S.FINAL: gettext_lazy("The decision counts now."),
-    S.REFUSED: gettext_lazy("The proposal is refused."),
-    S.WITHDRAWN: gettext_lazy("The decline is taken back."),
+    S.PENDING: _("It is proposed. It counts once another member confirms it."),
+    S.WAITING: _("The person gets a notice. The decline counts once its time is up."),
+    S.FINAL: _("The decision counts now."),
+    S.REFUSED: _("The proposal is refused."),
+    S.WITHDRAWN: _("The decline is taken back."),
 }
 # Of a decline whose notice no message can deliver
 UNREACHED: dict[DecisionState, Any] = {
-    S.WAITING: gettext_lazy(
+    S.WAITING: _(
         "No message reaches the person. The time begins when you hand the notice over."
     ),
-    S.FINAL: gettext_lazy(
+    S.FINAL: _(
         "The decision counts now. No message reaches the person: hand the notice over."
     ),
 }

@@ -9,8 +9,8 @@ from django import forms
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.utils.translation import get_language, gettext_lazy
-from django.utils.translation import gettext as _
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.console.base import PAGE_SIZE, Page, Place, member_required
@@ -37,17 +37,15 @@ class NoticeRuleForm(forms.ModelForm):
     """How long a decline with a notice waits."""
 
     waiting_days = forms.IntegerField(
-        label=gettext_lazy("Working days until such a decline counts"),
+        label=_("Working days until such a decline counts"),
         required=False,
         min_value=1,
         max_value=MAX_WAITING_DAYS,
-        help_text=gettext_lazy(
-            "1 to 30, from the service of the notice on. Empty for none"
-        ),
+        help_text=_("1 to 30, from the service of the notice on. Empty for none"),
         error_messages={
-            "invalid": gettext_lazy("Enter a number from 1 to 30"),
-            "min_value": gettext_lazy("Enter a number from 1 to 30"),
-            "max_value": gettext_lazy("Enter a number from 1 to 30"),
+            "invalid": _("Enter a number from 1 to 30"),
+            "min_value": _("Enter a number from 1 to 30"),
+            "max_value": _("Enter a number from 1 to 30"),
         },
     )
 
@@ -59,8 +57,8 @@ class NoticeRuleForm(forms.ModelForm):
 class HandOverForm(forms.Form):
     """Who handed the notice of a decline to the person, and when."""
 
-    by = text_field(gettext_lazy("Handed over by"), MAX_NAME_LENGTH)
-    on = forms.DateField(label=gettext_lazy("Handed over on"))
+    by = text_field(_("Handed over by"), MAX_NAME_LENGTH)
+    on = forms.DateField(label=_("Handed over on"))
 
 
 @member_required()

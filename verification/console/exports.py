@@ -6,8 +6,7 @@ from typing import Any
 
 from django import forms
 from django.http.response import HttpResponseBase
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.api.export_kinds import KINDS
@@ -23,30 +22,30 @@ from workspaces.members import Permission, has_permission
 
 class ExportForm(forms.Form):
     KINDS = (
-        ("reports", gettext_lazy("Reports")),
-        ("results", gettext_lazy("Results")),
-        ("decisions", gettext_lazy("Decisions")),
-        ("alerts", gettext_lazy("Alerts")),
-        ("audit-trail", gettext_lazy("Audit trail: who did what")),
+        ("reports", _("Reports")),
+        ("results", _("Results")),
+        ("decisions", _("Decisions")),
+        ("alerts", _("Alerts")),
+        ("audit-trail", _("Audit trail: who did what")),
     )
-    kind = forms.ChoiceField(label=gettext_lazy("What"), choices=KINDS)
-    first = date_field(label=gettext_lazy("From"))
-    last = date_field(label=gettext_lazy("To"))
+    kind = forms.ChoiceField(label=_("What"), choices=KINDS)
+    first = date_field(label=_("From"))
+    last = date_field(label=_("To"))
     format = forms.ChoiceField(
-        label=gettext_lazy("File"),
+        label=_("File"),
         choices=[
-            ("csv", gettext_lazy("CSV, for a spreadsheet")),
-            ("jsonl", gettext_lazy("JSON Lines, for a program")),
+            ("csv", _("CSV, for a spreadsheet")),
+            ("jsonl", _("JSON Lines, for a program")),
         ],
     )
     in_full = forms.BooleanField(
-        label=gettext_lazy("Do not mask details about people"), required=False
+        label=_("Do not mask details about people"), required=False
     )
     reason = text_field(
-        gettext_lazy("Why you need them"),
+        _("Why you need them"),
         300,
         required=False,
-        help_text=gettext_lazy("It is recorded"),
+        help_text=_("It is recorded"),
     )
 
     def __init__(self, *args: Any, may_unmask: bool, may_see_trail: bool) -> None:
@@ -67,10 +66,7 @@ class ExportForm(forms.Form):
                 typed["period"] = Period(typed["first"], typed["last"], NAIROBI)
             except PeriodTooLong:
                 days = {"days": MAX_DAYS}
-                why = (
-                    gettext_lazy("Choose a day after the first, within %(days)s days")
-                    % days
-                )
+                why = _("Choose a day after the first, within %(days)s days") % days
                 self.add_error("last", why)
         if typed.get("in_full") and not typed.get("reason"):
             self.add_error("reason", REQUIRED_ERROR["required"])

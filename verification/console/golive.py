@@ -10,8 +10,8 @@ from uuid import UUID
 from allauth.mfa.utils import is_mfa_enabled
 from django import forms
 from django.http import Http404, HttpResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 from django.views.decorators.http import require_POST
 from pydantic_core import PydanticCustomError
 
@@ -57,44 +57,38 @@ from workspaces.members import Permission
 from workspaces.models import Workspace
 
 VOLUMES = [
-    ("", gettext_lazy("Choose one")),
+    ("", _("Choose one")),
     ("1-100", "1 - 100"),
     ("101-1000", "101 - 1,000"),
     ("1001-10000", "1,001 - 10,000"),
     ("10001+", "10,001 +"),
 ]
 DOCUMENT_LABELS = {
-    DocumentKind.INCORPORATION: gettext_lazy("Certificate of incorporation"),
-    DocumentKind.CR12: gettext_lazy("CR12, of the last 12 months"),
-    DocumentKind.KRA: gettext_lazy("KRA PIN certificate"),
-    DocumentKind.DIRECTOR_ID: gettext_lazy("ID card or passport of a director"),
+    DocumentKind.INCORPORATION: _("Certificate of incorporation"),
+    DocumentKind.CR12: _("CR12, of the last 12 months"),
+    DocumentKind.KRA: _("KRA PIN certificate"),
+    DocumentKind.DIRECTOR_ID: _("ID card or passport of a director"),
 }
 
 
 class CompanyForm(forms.Form):
-    company_name = name_field(
-        gettext_lazy("Legal name"), help_text=gettext_lazy("As on the certificate")
-    )
+    company_name = name_field(_("Legal name"), help_text=_("As on the certificate"))
     trading_name = trading_name_field()
-    registration_number = text_field(gettext_lazy("Registration number"), 64)
-    kra_pin = text_field(
-        gettext_lazy("KRA PIN"), 11, help_text=gettext_lazy("Such as P051234567X")
-    )
-    country = forms.ChoiceField(
-        label=gettext_lazy("Country"), choices=COUNTRIES, initial="KE"
-    )
-    address = text_area(gettext_lazy("Address"), 300)
-    contact_name = name_field(gettext_lazy("Whom we may ask"))
-    contact_email = email_field(gettext_lazy("Their e-mail address"))
+    registration_number = text_field(_("Registration number"), 64)
+    kra_pin = text_field(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
+    country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES, initial="KE")
+    address = text_area(_("Address"), 300)
+    contact_name = name_field(_("Whom we may ask"))
+    contact_email = email_field(_("Their e-mail address"))
     contact_phone = text_field(
-        gettext_lazy("Their phone number"),
+        _("Their phone number"),
         30,
-        help_text=gettext_lazy("With the country code, such as +254712345678"),
+        help_text=_("With the country code, such as +254712345678"),
     )
     public_contact = ContactField()
-    purpose = text_area(gettext_lazy("What you verify people or companies for"), 500)
+    purpose = text_area(_("What you verify people or companies for"), 500)
     volume = forms.ChoiceField(
-        label=gettext_lazy("Reports that you expect in a month"),
+        label=_("Reports that you expect in a month"),
         choices=VOLUMES,
         error_messages=REQUIRED_ERROR,
     )
@@ -103,9 +97,7 @@ class CompanyForm(forms.Form):
         pin = re.sub(r"\s", "", self.cleaned_data["kra_pin"]).upper()
         if not KRA_PIN.fits(pin):
             raise forms.ValidationError(
-                gettext_lazy(
-                    "Enter a letter, nine digits and a letter, such as P051234567X"
-                )
+                _("Enter a letter, nine digits and a letter, such as P051234567X")
             )
         return pin
 
@@ -114,9 +106,7 @@ class CompanyForm(forms.Form):
             return formats.phone(self.cleaned_data["contact_phone"])
         except PydanticCustomError:
             raise forms.ValidationError(
-                gettext_lazy(
-                    "Enter a phone number with its country code, +254712345678"
-                )
+                _("Enter a phone number with its country code, +254712345678")
             ) from None
 
     def clean(self) -> dict[str, Any]:
@@ -126,9 +116,7 @@ class CompanyForm(forms.Form):
         name, number, country = (typed.get(field) or "" for field in fields)
         is_complete = bool(name and number and country)
         if is_complete and not can_be_checked(name, number, country):
-            error = gettext_lazy(
-                "Enter the number as on the certificate, such as PVT-AB12CD3"
-            )
+            error = _("Enter the number as on the certificate, such as PVT-AB12CD3")
             self.add_error("registration_number", error)
         return typed
 
@@ -155,13 +143,13 @@ def _snake_case(name: str) -> str:
 
 class DocumentForm(forms.Form):
     file = forms.FileField(
-        label=gettext_lazy("The file"),
-        help_text=gettext_lazy("PDF, JPEG or PNG, up to 10 MB"),
+        label=_("The file"),
+        help_text=_("PDF, JPEG or PNG, up to 10 MB"),
         widget=forms.FileInput(attrs={"accept": ACCEPTED}),
         error_messages={
-            "required": gettext_lazy("Choose a file"),
+            "required": _("Choose a file"),
             "empty": FAULT_MESSAGES[Fault.EMPTY],
-            "invalid": gettext_lazy("Choose a file"),
+            "invalid": _("Choose a file"),
         },
     )
 
@@ -171,18 +159,18 @@ class DocumentForm(forms.Form):
 
 class SubmissionForm(forms.Form):
     confirmed = forms.BooleanField(
-        label=gettext_lazy("All of it is true, and I may act for the company"),
-        error_messages={"required": gettext_lazy("Confirm it to submit")},
+        label=_("All of it is true, and I may act for the company"),
+        error_messages={"required": _("Confirm it to submit")},
     )
 
 
 STATES: dict[str, Any] = {
-    "": gettext_lazy("Not begun"),
-    Status.DRAFT: gettext_lazy("Being filled in"),
-    Status.SUBMITTED: gettext_lazy("Waiting for a review"),
-    Status.IN_REVIEW: gettext_lazy("In review"),
+    "": _("Not begun"),
+    Status.DRAFT: _("Being filled in"),
+    Status.SUBMITTED: _("Waiting for a review"),
+    Status.IN_REVIEW: _("In review"),
     Status.APPROVED: pgettext_lazy("application", "Approved"),
-    Status.REJECTED: gettext_lazy("Rejected"),
+    Status.REJECTED: _("Rejected"),
 }
 # A file counts once, and once more for each second of its inspection.
 DOCUMENTS_PER_MINUTE = 30

@@ -12,8 +12,7 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.csrf import csrf_exempt
 
 from verification.backoffice import audit
@@ -39,12 +38,12 @@ class MessagesForm(forms.Form):
                 label=label,
                 help_text=hint,
                 choices=[
-                    (MessageTime.NOW, gettext_lazy("At once")),
+                    (MessageTime.NOW, _("At once")),
                     (
                         MessageTime.DAILY,
-                        gettext_lazy("Once a day, at 7 in the morning"),
+                        _("Once a day, at 7 in the morning"),
                     ),
-                    (MessageTime.OFF, gettext_lazy("Never")),
+                    (MessageTime.OFF, _("Never")),
                 ],
                 error_messages=REQUIRED_ERROR,
             )
@@ -53,23 +52,23 @@ class MessagesForm(forms.Form):
 # Whoever opens the link of a message has not logged in.
 LINK = audit.Actor(ActorKind.SERVICE, "link of a message")
 NAMES: dict[str, Any] = {
-    MemberMessage.REPORT_READY: gettext_lazy("Reports that are ready"),
-    MemberMessage.REPORT_FAILED: gettext_lazy("Reports with failed checks"),
-    MemberMessage.DECISION_WAITING: gettext_lazy("Decisions that wait for you"),
-    MemberMessage.HAND_OVER: gettext_lazy("Notices of declines to hand over"),
-    MemberMessage.ALERT: gettext_lazy("Alerts of monitoring"),
-    MemberMessage.RULES_PAUSED: gettext_lazy("Monitoring rules that are paused"),
-    MemberMessage.LOW_BALANCE: gettext_lazy("A low balance"),
-    MemberMessage.WEBHOOK: gettext_lazy("Webhooks that fail or are disabled"),
-    DIGEST: gettext_lazy("The daily digest"),
+    MemberMessage.REPORT_READY: _("Reports that are ready"),
+    MemberMessage.REPORT_FAILED: _("Reports with failed checks"),
+    MemberMessage.DECISION_WAITING: _("Decisions that wait for you"),
+    MemberMessage.HAND_OVER: _("Notices of declines to hand over"),
+    MemberMessage.ALERT: _("Alerts of monitoring"),
+    MemberMessage.RULES_PAUSED: _("Monitoring rules that are paused"),
+    MemberMessage.LOW_BALANCE: _("A low balance"),
+    MemberMessage.WEBHOOK: _("Webhooks that fail or are disabled"),
+    DIGEST: _("The daily digest"),
 }
 HINTS: dict[str, Any] = {
-    MemberMessage.REPORT_READY: gettext_lazy("Without the runs of monitoring rules"),
-    MemberMessage.REPORT_FAILED: gettext_lazy("Without the runs of monitoring rules"),
-    MemberMessage.DECISION_WAITING: gettext_lazy(
+    MemberMessage.REPORT_READY: _("Without the runs of monitoring rules"),
+    MemberMessage.REPORT_FAILED: _("Without the runs of monitoring rules"),
+    MemberMessage.DECISION_WAITING: _(
         "Nobody has taken them, or another member has proposed them"
     ),
-    MemberMessage.HAND_OVER: gettext_lazy("No message has reached the person"),
+    MemberMessage.HAND_OVER: _("No message has reached the person"),
 }
 
 

@@ -8,8 +8,7 @@ from uuid import UUID
 from django import forms
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from monitoring.alerts import describe_changes, edit_alert, mark_all_read
@@ -25,7 +24,7 @@ from monitoring.models import (
 )
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from verification.checks.packages import package_of
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import PAGE_SIZE, Page, Place, Text, member_required
 from verification.console.fields import ALL_CHOICE, filter_field
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
@@ -35,24 +34,22 @@ from workspaces.members import Permission
 
 
 class RuleFilters(forms.Form):
-    search = forms.CharField(
-        label=gettext_lazy("Search"), max_length=200, required=False
-    )
+    search = forms.CharField(label=_("Search"), max_length=200, required=False)
 
 
 class AlertFilters(forms.Form):
     read = forms.TypedChoiceField(
-        label=gettext_lazy("Show"),
+        label=_("Show"),
         choices=[
             *ALL_CHOICE,
-            ("no", gettext_lazy("Unread")),
-            ("yes", gettext_lazy("Read")),
+            ("no", _("Unread")),
+            ("yes", _("Read")),
         ],
         coerce=lambda text: text == "yes",
         empty_value=None,
         required=False,
     )
-    severity = filter_field(gettext_lazy("Severity"), Severity.choices)
+    severity = filter_field(_("Severity"), Severity.choices)
 
 
 @member_required()
@@ -154,7 +151,7 @@ def _record(place: Place, alerts: Iterable[Alert]) -> None:
     record_disclosures(reports, Channel.CONSOLE, place.client.actor)
 
 
-def _explain_refusal(reason: str) -> str:
+def _explain_refusal(reason: str) -> Text:
     if reason == "BY_STAFF":
         return _("Staff paused it, and staff resume it.")
     if reason == "CHECK_INACTIVE":

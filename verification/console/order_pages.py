@@ -16,12 +16,10 @@ from django.conf import settings
 from django.core import signing
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from verification import links
-from verification.console.base import Place, member_required, too_often
+from verification.console.base import Place, Text, member_required, too_often
 from verification.console.fields import COUNTRIES
 from verification.console.order_form import ChoiceForm, DetailsForm, query_of
 from verification.console.orders import (
@@ -55,13 +53,13 @@ from workspaces.members import Permission, has_permission, require_present
 ORDERS_PER_MINUTE = 60
 # Shorter than the time for which orders are remembered by their key.
 QUOTE_LIFETIME = 24 * 3600
-CHANGED = gettext_lazy(
+CHANGED = _(
     "The price, or what is used again, has changed. Nothing was ordered: look again."
 )
-SENT_BEFORE = gettext_lazy(
+SENT_BEFORE = _(
     "You have sent another order from this page. Nothing was ordered: look again."
 )
-NOT_COVERED = gettext_lazy("The balance does not cover it. Nothing was ordered.")
+NOT_COVERED = _("The balance does not cover it. Nothing was ordered.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +275,7 @@ def _render_details(
     return place.render("reports/details", shown)
 
 
-def _show_quote(place: Place, item: Item, error: str | Promise = "") -> HttpResponse:
+def _show_quote(place: Place, item: Item, error: Text = "") -> HttpResponse:
     """Show what the order would cost and do. It gets a new key and a digest."""
     offer, choice = Offer.to(place.client), Choice.of(item)
     is_draft = choice.is_draft_only(offer)

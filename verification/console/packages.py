@@ -8,8 +8,7 @@ from uuid import UUID
 from django import forms
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
@@ -20,7 +19,7 @@ from verification.checks.packages import (
     edit_package,
     set_package_active,
 )
-from verification.console.base import Place, member_required
+from verification.console.base import Place, Text, member_required
 from verification.console.fields import REQUIRED_ERROR, OneLineField, text_field
 from verification.console.words import WORDS, Topic
 from verification.reports.pricing import price_of_package
@@ -31,20 +30,18 @@ from workspaces.members import Permission
 
 class PackageForm(forms.Form):
     display_name = OneLineField(
-        label=gettext_lazy("Title"),
+        label=_("Title"),
         max_length=100,
-        help_text=gettext_lazy("People of your company see it, such as Loan applicant"),
+        help_text=_("People of your company see it, such as Loan applicant"),
         error_messages=REQUIRED_ERROR,
     )
     checks = forms.MultipleChoiceField(
-        label=gettext_lazy("Checks"),
+        label=_("Checks"),
         widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy(
-            "Reports and rules that you have made keep their checks"
-        ),
+        help_text=_("Reports and rules that you have made keep their checks"),
         error_messages={
-            "required": gettext_lazy("Choose a check"),
-            "invalid_choice": gettext_lazy("One of these checks is not offered"),
+            "required": _("Choose a check"),
+            "invalid_choice": _("One of these checks is not offered"),
         },
     )
 
@@ -55,9 +52,9 @@ class PackageForm(forms.Form):
 
 class NewPackageForm(PackageForm):
     name = text_field(
-        gettext_lazy("Name"),
+        _("Name"),
         40,
-        help_text=gettext_lazy("Your systems send it; it can never be changed"),
+        help_text=_("Your systems send it; it can never be changed"),
         widget=forms.TextInput(attrs={"autocapitalize": "none", "spellcheck": "false"}),
     )
     field_order = ("name", "display_name", "checks")
@@ -138,7 +135,7 @@ def activate(place: Place, package: UUID) -> HttpResponse:
 
 
 def _switch(
-    place: Place, package_id: UUID, *, active: bool, success: str
+    place: Place, package_id: UUID, *, active: bool, success: Text
 ) -> HttpResponse:
     found = place.workspace.packages.get(pk=package_id)
     with transaction.atomic():

@@ -10,12 +10,12 @@ from django import forms
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.utils.text import format_lazy
-from django.utils.translation import get_language, gettext_lazy
-from django.utils.translation import gettext as _
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckDefinition
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import PAGE_SIZE, Page, Place, Text, member_required
 from verification.console.fields import (
     REQUIRED_ERROR,
     decision_field,
@@ -61,39 +61,37 @@ from verification.decisions.rules import (
 from workspaces.members import Permission
 
 REPORT_FACTS = {
-    Fact.SCORE: gettext_lazy("The report: score"),
-    Fact.LEVEL: gettext_lazy("The report: level"),
-    Fact.FLAG: gettext_lazy("The report: flag of any check"),
-    Fact.PACKAGE: gettext_lazy("The report: package"),
+    Fact.SCORE: _("The report: score"),
+    Fact.LEVEL: _("The report: level"),
+    Fact.FLAG: _("The report: flag of any check"),
+    Fact.PACKAGE: _("The report: package"),
 }
 CHECK_FACTS = {
-    Fact.SCORE: gettext_lazy("score"),
-    Fact.LEVEL: gettext_lazy("level"),
-    Fact.FLAG: gettext_lazy("flag"),
-    Fact.STATE: gettext_lazy("state"),
+    Fact.SCORE: _("score"),
+    Fact.LEVEL: _("level"),
+    Fact.FLAG: _("flag"),
+    Fact.STATE: _("state"),
 }
 NUMBER_NAMES = {
-    "creditScore": gettext_lazy("credit score"),
-    "probabilityOfDefault": gettext_lazy("probability of default"),
-    "openAccounts": gettext_lazy("number of open accounts"),
-    "nonPerformingAccounts": gettext_lazy("number of non-performing accounts"),
-    "totalBalance": gettext_lazy("total balance"),
-    "totalOverdue": gettext_lazy("total overdue"),
-    "worstDaysInArrears": gettext_lazy("longest arrears in days"),
-    "enquiriesLast12Months": gettext_lazy("number of enquiries in 12 months"),
-    "bouncedChequesLast12Months": gettext_lazy(
-        "number of bounced cheques in 12 months"
-    ),
+    "creditScore": _("credit score"),
+    "probabilityOfDefault": _("probability of default"),
+    "openAccounts": _("number of open accounts"),
+    "nonPerformingAccounts": _("number of non-performing accounts"),
+    "totalBalance": _("total balance"),
+    "totalOverdue": _("total overdue"),
+    "worstDaysInArrears": _("longest arrears in days"),
+    "enquiriesLast12Months": _("number of enquiries in 12 months"),
+    "bouncedChequesLast12Months": _("number of bounced cheques in 12 months"),
 }
 COMPARISONS = {
-    Comparison.AT_LEAST: gettext_lazy("is at least"),
-    Comparison.BELOW: gettext_lazy("is below"),
-    Comparison.IS: gettext_lazy("is"),
-    Comparison.IS_NOT: gettext_lazy("is not"),
+    Comparison.AT_LEAST: _("is at least"),
+    Comparison.BELOW: _("is below"),
+    Comparison.IS: _("is"),
+    Comparison.IS_NOT: _("is not"),
 }
 NUMERIC = {Comparison.AT_LEAST, Comparison.BELOW}
 CONDITION_FIELDS = ("fact", "comparison", "value")
-NO_FACT = [("", gettext_lazy("Choose"))]
+NO_FACT = [("", _("Choose"))]
 # As many conditions of a rule are shown at once; more can be opened.
 SHOWN_CONDITIONS = 2
 
@@ -101,7 +99,7 @@ SHOWN_CONDITIONS = 2
 class PolicyRuleForm(forms.Form):
     """A rule of a policy: conditions that all have to hold, and what follows."""
 
-    then = decision_field(gettext_lazy("Then"))
+    then = decision_field(_("Then"))
     codes = reasons_field()
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -158,16 +156,12 @@ class PolicyRuleForm(forms.Form):
         when = [self._read_condition(n, typed) for n in range(1, MAX_CONDITIONS + 1)]
         typed["when"] = [one for one in when if one]
         if not typed["when"] and not self.errors:
-            self.add_error("fact_1", gettext_lazy("Choose at least one condition"))
+            self.add_error("fact_1", _("Choose at least one condition"))
         codes = typed.get("codes", [])
         if typed.get("then") == DecisionStatus.DECLINED and not codes:
-            self.add_error(
-                "codes", gettext_lazy("Choose at least one reason for a decline")
-            )
+            self.add_error("codes", _("Choose at least one reason for a decline"))
         elif len(codes) > MAX_CODES:
-            error = format_lazy(
-                gettext_lazy("Choose at most {most} reasons"), most=MAX_CODES
-            )
+            error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
             self.add_error("codes", error)
         return typed
 
@@ -182,17 +176,17 @@ class PolicyRuleForm(forms.Form):
 
     def _add_condition(self, n: int, about: Any) -> None:
         self.fields[f"fact_{n}"] = forms.ChoiceField(
-            label=format_lazy(gettext_lazy("Condition {n}: what"), n=n),
+            label=format_lazy(_("Condition {n}: what"), n=n),
             choices=about,
             required=False,
         )
         self.fields[f"comparison_{n}"] = forms.ChoiceField(
-            label=format_lazy(gettext_lazy("Condition {n}: comparison"), n=n),
+            label=format_lazy(_("Condition {n}: comparison"), n=n),
             choices=COMPARISONS.items(),
             required=False,
         )
         self.fields[f"value_{n}"] = forms.CharField(
-            label=format_lazy(gettext_lazy("Condition {n}: value"), n=n),
+            label=format_lazy(_("Condition {n}: value"), n=n),
             max_length=40,
             required=False,
             widget=forms.TextInput(attrs={"list": "words", "autocomplete": "off"}),
@@ -209,17 +203,15 @@ class PolicyRuleForm(forms.Form):
         about, value = typed.get(f"fact_{n}"), typed.get(f"value_{n}", "").strip()
         if not about:
             if value:
-                self.add_error(
-                    f"fact_{n}", gettext_lazy("Choose what the condition is about")
-                )
+                self.add_error(f"fact_{n}", _("Choose what the condition is about"))
             return None
         check, _separator, fact = about.rpartition(".")
         is_number = fact == Fact.SCORE or fact in NUMBERS
         comparison = Comparison(typed.get(f"comparison_{n}") or Comparison.IS)
         if (comparison in NUMERIC) != is_number:
-            choose = gettext_lazy("Choose “is” or “is not”")
+            choose = _("Choose “is” or “is not”")
             if is_number:
-                choose = gettext_lazy("Choose “is at least” or “is below”")
+                choose = _("Choose “is at least” or “is below”")
             self.add_error(f"comparison_{n}", choose)
             return None
         read = self._read_number if is_number else self._read_word
@@ -240,7 +232,7 @@ class PolicyRuleForm(forms.Form):
             number = -1
         if 0 <= number <= most:
             return number
-        error = format_lazy(gettext_lazy("Enter a number from 0 to {most}"), most=most)
+        error = format_lazy(_("Enter a number from 0 to {most}"), most=most)
         self.add_error(f"value_{n}", error)
         return None
 
@@ -253,9 +245,9 @@ class PolicyRuleForm(forms.Form):
         listed = ", ".join(words.values())
         self.add_error(
             f"value_{n}",
-            format_lazy(gettext_lazy("Enter one of these: {words}"), words=listed)
+            format_lazy(_("Enter one of these: {words}"), words=listed)
             if words
-            else gettext_lazy("There is none that could be named here"),
+            else _("There is none that could be named here"),
         )
         return None
 
@@ -273,7 +265,7 @@ def value_text(value: float | str) -> str:
 def _fact_choices(known: Known) -> list[Any]:
     choices: list[Any] = [
         (
-            gettext_lazy("The report"),
+            _("The report"),
             [(fact.value, name) for fact, name in REPORT_FACTS.items()],
         )
     ]
@@ -295,12 +287,12 @@ class ActivationForm(forms.Form):
     """How a version works once it is switched on."""
 
     mode = forms.ChoiceField(
-        label=gettext_lazy("Once it is switched on"),
+        label=_("Once it is switched on"),
         choices=[
-            (PolicyMode.PROPOSE, gettext_lazy("It proposes, and a member confirms")),
+            (PolicyMode.PROPOSE, _("It proposes, and a member confirms")),
             (
                 PolicyMode.DECIDE,
-                gettext_lazy("It decides, and the subject can ask for a person"),
+                _("It decides, and the subject can ask for a person"),
             ),
         ],
         widget=forms.RadioSelect,
@@ -311,59 +303,57 @@ class ActivationForm(forms.Form):
 
 # What a condition says, by fact and comparison
 ABOUT_REPORT = {
-    ("score", "AT_LEAST"): gettext_lazy(
-        "the score of the report is at least %(value)s"
-    ),
-    ("score", "BELOW"): gettext_lazy("the score of the report is below %(value)s"),
-    ("level", "IS"): gettext_lazy("the level of the report is %(value)s"),
-    ("level", "IS_NOT"): gettext_lazy("the level of the report is not %(value)s"),
-    ("flag", "IS"): gettext_lazy("a check has the flag %(value)s"),
-    ("flag", "IS_NOT"): gettext_lazy("no check has the flag %(value)s"),
-    ("package", "IS"): gettext_lazy("the package is %(value)s"),
-    ("package", "IS_NOT"): gettext_lazy("the package is not %(value)s"),
+    ("score", "AT_LEAST"): _("the score of the report is at least %(value)s"),
+    ("score", "BELOW"): _("the score of the report is below %(value)s"),
+    ("level", "IS"): _("the level of the report is %(value)s"),
+    ("level", "IS_NOT"): _("the level of the report is not %(value)s"),
+    ("flag", "IS"): _("a check has the flag %(value)s"),
+    ("flag", "IS_NOT"): _("no check has the flag %(value)s"),
+    ("package", "IS"): _("the package is %(value)s"),
+    ("package", "IS_NOT"): _("the package is not %(value)s"),
 }
 ABOUT_CHECK = {
-    ("score", "AT_LEAST"): gettext_lazy("the score of %(check)s is at least %(value)s"),
-    ("score", "BELOW"): gettext_lazy("the score of %(check)s is below %(value)s"),
-    ("level", "IS"): gettext_lazy("the level of %(check)s is %(value)s"),
-    ("level", "IS_NOT"): gettext_lazy("the level of %(check)s is not %(value)s"),
-    ("flag", "IS"): gettext_lazy("%(check)s has the flag %(value)s"),
-    ("flag", "IS_NOT"): gettext_lazy("%(check)s does not have the flag %(value)s"),
+    ("score", "AT_LEAST"): _("the score of %(check)s is at least %(value)s"),
+    ("score", "BELOW"): _("the score of %(check)s is below %(value)s"),
+    ("level", "IS"): _("the level of %(check)s is %(value)s"),
+    ("level", "IS_NOT"): _("the level of %(check)s is not %(value)s"),
+    ("flag", "IS"): _("%(check)s has the flag %(value)s"),
+    ("flag", "IS_NOT"): _("%(check)s does not have the flag %(value)s"),
 }
 ABOUT_NUMBER = {
-    "AT_LEAST": gettext_lazy("the %(number)s of %(check)s is at least %(value)s"),
-    "BELOW": gettext_lazy("the %(number)s of %(check)s is below %(value)s"),
+    "AT_LEAST": _("the %(number)s of %(check)s is at least %(value)s"),
+    "BELOW": _("the %(number)s of %(check)s is below %(value)s"),
 }
 ABOUT_STATE = {
-    ("COMPLETED", "IS"): gettext_lazy("%(check)s was completed"),
-    ("COMPLETED", "IS_NOT"): gettext_lazy("%(check)s was not completed"),
-    ("FAILED", "IS"): gettext_lazy("%(check)s failed"),
-    ("FAILED", "IS_NOT"): gettext_lazy("%(check)s did not fail"),
-    ("MISSING", "IS"): gettext_lazy("the report does not have %(check)s"),
-    ("MISSING", "IS_NOT"): gettext_lazy("the report has %(check)s"),
+    ("COMPLETED", "IS"): _("%(check)s was completed"),
+    ("COMPLETED", "IS_NOT"): _("%(check)s was not completed"),
+    ("FAILED", "IS"): _("%(check)s failed"),
+    ("FAILED", "IS_NOT"): _("%(check)s did not fail"),
+    ("MISSING", "IS"): _("the report does not have %(check)s"),
+    ("MISSING", "IS_NOT"): _("the report has %(check)s"),
 }
 SENTENCES = {
-    "APPROVED": gettext_lazy("If %(conditions)s, approve."),
-    "DECLINED": gettext_lazy("If %(conditions)s, decline: %(codes)s."),
-    "REVIEW": gettext_lazy("If %(conditions)s, a person reviews it."),
+    "APPROVED": _("If %(conditions)s, approve."),
+    "DECLINED": _("If %(conditions)s, decline: %(codes)s."),
+    "REVIEW": _("If %(conditions)s, a person reviews it."),
 }
 FAULTS = {
-    Gone.CHECK: gettext_lazy("Rule %(rule)s: the check %(name)s is not offered."),
-    Gone.FLAG: gettext_lazy("Rule %(rule)s: the check has no flag %(name)s."),
-    Gone.NUMBER: gettext_lazy("Rule %(rule)s: the check does not tell %(name)s."),
-    Gone.PACKAGE: gettext_lazy("Rule %(rule)s: the package %(name)s is not offered."),
-    Gone.CODE: gettext_lazy("Rule %(rule)s: the reason %(name)s is not offered."),
+    Gone.CHECK: _("Rule %(rule)s: the check %(name)s is not offered."),
+    Gone.FLAG: _("Rule %(rule)s: the check has no flag %(name)s."),
+    Gone.NUMBER: _("Rule %(rule)s: the check does not tell %(name)s."),
+    Gone.PACKAGE: _("Rule %(rule)s: the package %(name)s is not offered."),
+    Gone.CODE: _("Rule %(rule)s: the reason %(name)s is not offered."),
 }
 OUTCOMES = {
-    DecisionStatus.APPROVED.value: gettext_lazy("Approve"),
-    DecisionStatus.DECLINED.value: gettext_lazy("Decline"),
-    DecisionStatus.REVIEW.value: gettext_lazy("A person reviews it"),
+    DecisionStatus.APPROVED.value: _("Approve"),
+    DecisionStatus.DECLINED.value: _("Decline"),
+    DecisionStatus.REVIEW.value: _("A person reviews it"),
 }
 DECIDED = {
-    DecisionStatus.APPROVED.value: gettext_lazy("Was approved"),
-    DecisionStatus.DECLINED.value: gettext_lazy("Was declined"),
-    DecisionStatus.REVIEW.value: gettext_lazy("Left to a person"),
-    None: gettext_lazy("Nobody has decided"),
+    DecisionStatus.APPROVED.value: _("Was approved"),
+    DecisionStatus.DECLINED.value: _("Was declined"),
+    DecisionStatus.REVIEW.value: _("Left to a person"),
+    None: _("Nobody has decided"),
 }
 
 
@@ -388,14 +378,14 @@ def _phrase(condition: Condition, checks: dict[str, str]) -> str:
     return str(ABOUT_CHECK[condition.fact, comparison]) % words
 
 
-def why_of(decision: Decision) -> list[str]:
+def why_of(decision: Decision) -> list[Text]:
     """Return why a policy has decided so, in sentences; nothing for other decisions."""
     version, basis = decision.policy_version, decision.policy
     if version is None or not basis:
         return []
     if basis["isBroken"]:
         return [_("The version of the policy named something that was gone.")]
-    said = _("No rule matched, so a person reviews it.")
+    said: Text = _("No rule matched, so a person reviews it.")
     if false := basis.get("contradicted"):
         contradicted = _("The findings contradict %(codes)s, so a person reviews it.")
         said = contradicted % {"codes": ", ".join(false)}
@@ -656,7 +646,7 @@ def switch_off(place: Place, version: UUID) -> HttpResponse:
 
 
 def _do(
-    place: Place, version_id: UUID, verb: Callable[[], object], done: str
+    place: Place, version_id: UUID, verb: Callable[[], object], done: Text
 ) -> HttpResponse:
     """Call a verb about a draft, and show the version with what came of it."""
     try:

@@ -13,13 +13,11 @@ from uuid import UUID
 
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.consents.links import consent_links
-from verification.console.base import Place, member_required
+from verification.console.base import Place, Text, member_required
 from verification.console.orders import (
     QuoteChanged,
     actions_of,
@@ -46,40 +44,32 @@ from verification.reports.status import (
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, has_permission, require_present
 
-ENDED = gettext_lazy("It has ended, and stays as it is.")
-NOT_RETRYABLE = gettext_lazy("It has no failed check that could run again.")
+ENDED = _("It has ended, and stays as it is.")
+NOT_RETRYABLE = _("It has no failed check that could run again.")
 CONSENT_GAPS = {
-    ConsentGap.NOT_NAMED: gettext_lazy("It names no consent yet. Edit it to add one."),
-    ConsentGap.NOT_ATTESTED: gettext_lazy(
+    ConsentGap.NOT_NAMED: _("It names no consent yet. Edit it to add one."),
+    ConsentGap.NOT_ATTESTED: _(
         "Its consent is not attested yet. Edit it once you have the consent."
     ),
-    ConsentGap.UNANSWERED: gettext_lazy("It waits for the consent of the subject."),
-    ConsentGap.EXPIRED: gettext_lazy(
-        "The subject did not answer in time. Send the link again."
-    ),
-    ConsentGap.REFUSED: gettext_lazy("The subject did not agree. Edit it to ask anew."),
-    ConsentGap.OBJECTED: gettext_lazy(
-        "The subject has objected. Edit it with a newer consent."
-    ),
+    ConsentGap.UNANSWERED: _("It waits for the consent of the subject."),
+    ConsentGap.EXPIRED: _("The subject did not answer in time. Send the link again."),
+    ConsentGap.REFUSED: _("The subject did not agree. Edit it to ask anew."),
+    ConsentGap.OBJECTED: _("The subject has objected. Edit it with a newer consent."),
 }
 # The texts of CONSENT_OUTSTANDING are those of the gap, above.
 LAUNCH_BLOCKERS = {
-    "PAYMENT_OUTSTANDING": gettext_lazy("It waits for the payment."),
-    "NOT_A_DRAFT": gettext_lazy("It is launched already."),
+    "PAYMENT_OUTSTANDING": _("It waits for the payment."),
+    "NOT_A_DRAFT": _("It is launched already."),
 }
 # Refusals of the API's verbs -> why, in words for members
 WORDS: dict[type[Exception], Any] = {
-    InsufficientBalance: gettext_lazy(
-        "The balance does not cover it. Top it up first."
-    ),
-    InvalidTransition: gettext_lazy("It changed at the same moment. Look again."),
+    InsufficientBalance: _("The balance does not cover it. Top it up first."),
+    InvalidTransition: _("It changed at the same moment. Look again."),
     NotCancellable: ENDED,
-    NotRenewable: gettext_lazy("No link can be sent now."),
+    NotRenewable: _("No link can be sent now."),
     NotRetryable: NOT_RETRYABLE,
-    QuoteChanged: gettext_lazy(
-        "The price has changed, so nothing was done. Look again."
-    ),
-    ResendTooSoon: gettext_lazy("A link was sent less than a minute ago."),
+    QuoteChanged: _("The price has changed, so nothing was done. Look again."),
+    ResendTooSoon: _("A link was sent less than a minute ago."),
 }
 REFUSALS: tuple[type[Exception], ...] = (InvalidRequest, NotLaunchable, *WORDS)
 
@@ -190,7 +180,7 @@ def resend_payment(place: Place, report: UUID) -> HttpResponse:
 
 
 def _carry_out(
-    place: Place, report: Report, verb: Callable[[], Any], done: str, success: str
+    place: Place, report: Report, verb: Callable[[], Any], done: str, success: Text
 ) -> HttpResponse:
     """Call a verb of the API and record it, or say why it is refused."""
     try:
@@ -203,11 +193,11 @@ def _carry_out(
     return place.to("reports-detail", success=success, report=report.pk)
 
 
-def _refuse(place: Place, report: Report, why: str | Promise) -> HttpResponse:
+def _refuse(place: Place, report: Report, why: Text) -> HttpResponse:
     return place.to("reports-detail", error=why, report=report.pk)
 
 
-def _explain(refusal: Exception) -> str | Promise:
+def _explain(refusal: Exception) -> Text:
     if isinstance(refusal, NotLaunchable):
         return " ".join(blocker_texts(refusal.reasons, refusal.consent_gap))
     if isinstance(refusal, InvalidRequest):

@@ -8,8 +8,8 @@ from uuid import UUID
 from django import forms
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.translation import get_language, gettext_lazy
-from django.utils.translation import gettext as _
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.events import consent_status_of
@@ -21,6 +21,7 @@ from verification.console.base import (
     PAGE_SIZE,
     Page,
     Place,
+    Text,
     member_required,
     names_of_actors,
 )
@@ -57,13 +58,11 @@ from workspaces.members import Permission
 
 
 class ReportFilters(forms.Form):
-    search = forms.CharField(
-        label=gettext_lazy("Search"), max_length=200, required=False
-    )
-    status = filter_field(gettext_lazy("Status"), choices_of(Topic.REPORT))
-    subject_type = filter_field(gettext_lazy("Subject"), choices_of(Topic.SUBJECT))
-    first = date_field(label=gettext_lazy("From"))
-    last = date_field(label=gettext_lazy("To"))
+    search = forms.CharField(label=_("Search"), max_length=200, required=False)
+    status = filter_field(_("Status"), choices_of(Topic.REPORT))
+    subject_type = filter_field(_("Subject"), choices_of(Topic.SUBJECT))
+    first = date_field(label=_("From"))
+    last = date_field(label=_("To"))
 
     def filters(self) -> Filters:
         typed = self.cleaned_data
@@ -78,11 +77,11 @@ class ReportFilters(forms.Form):
 
 
 NO_DATA_LINK = {
-    "NO_PERSON": gettext_lazy("The report is about no person who could be asked."),
-    "NO_ADDRESS": gettext_lazy("The report has no address of its subject."),
-    "ERASED": gettext_lazy("The details of the subject were erased."),
-    "NOT_ME": gettext_lazy("The person at this address is not the subject."),
-    "UNANSWERED": gettext_lazy("The subject has not answered your request yet."),
+    "NO_PERSON": _("The report is about no person who could be asked."),
+    "NO_ADDRESS": _("The report has no address of its subject."),
+    "ERASED": _("The details of the subject were erased."),
+    "NOT_ME": _("The person at this address is not the subject."),
+    "UNANSWERED": _("The subject has not answered your request yet."),
 }
 
 
@@ -167,10 +166,10 @@ def _render_report(
     return place.render("reports/detail", shown)
 
 
-def _label_of(name: str) -> str:
+def _label_of(name: str) -> Text:
     if name == "subjectType":
         return _("About whom")
-    return str(SUBJECT_LABELS.get(name) or humanise_name(name))
+    return SUBJECT_LABELS.get(name) or humanise_name(name)
 
 
 def _subject_text(name: str, value: Any) -> str:

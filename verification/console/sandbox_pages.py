@@ -11,8 +11,8 @@ from django.conf import settings
 from django.core.validators import validate_email
 from django.db import transaction
 from django.http import Http404, HttpResponse
-from django.utils.translation import get_language, gettext_lazy
-from django.utils.translation import gettext as _
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 from pydantic_core import PydanticCustomError
 
@@ -37,15 +37,13 @@ from workspaces.members import Permission
 class SandboxAddressForm(forms.Form):
     """The cleaned `address` is a channel and an address."""
 
-    address = text_field(gettext_lazy("E-mail address"), 254)
+    address = text_field(_("E-mail address"), 254)
 
     def __init__(self, typed: Any, *, by_sms: bool) -> None:
         super().__init__(typed)
         self.by_sms = by_sms
         if by_sms:
-            label = gettext_lazy(
-                "E-mail address, or phone number such as +254712345678"
-            )
+            label = _("E-mail address, or phone number such as +254712345678")
             self.fields["address"].label = label
 
     def clean_address(self) -> tuple[Channel, str]:
@@ -56,11 +54,9 @@ class SandboxAddressForm(forms.Form):
             validate_email(typed)
         except (PydanticCustomError, forms.ValidationError):
             raise forms.ValidationError(
-                gettext_lazy(
-                    "Enter an e-mail address, or a number such as +254712345678"
-                )
+                _("Enter an e-mail address, or a number such as +254712345678")
                 if self.by_sms
-                else gettext_lazy("Enter an e-mail address, such as name@example.com")
+                else _("Enter an e-mail address, such as name@example.com")
             ) from None
         return Channel.EMAIL, typed
 
@@ -68,34 +64,32 @@ class SandboxAddressForm(forms.Form):
 # Shown in place of the link to block the workspace, which only the recipient may use.
 NO_BLOCK_LINK = "…"
 KINDS = {
-    Kind.CONSENT_REQUEST: gettext_lazy("Request for consent"),
-    Kind.CONSENT_REMINDER: gettext_lazy("Reminder of a request for consent"),
-    Kind.CONSENT_CODE: gettext_lazy("Code for a consent"),
-    Kind.CONSENT_LOCKED: gettext_lazy("Notice that a link is locked"),
-    Kind.ACCESS_CODE: gettext_lazy("Code to see one's own data"),
-    Kind.ACCESS_LINK: gettext_lazy("Link to one's own data"),
-    Kind.CONSENT_RECEIPT: gettext_lazy("Receipt of a decision"),
-    Kind.CORRECTION_RECEIPT: gettext_lazy("Receipt of a correction"),
-    Kind.CORRECTION_ANSWER: gettext_lazy("Answer to a correction"),
-    Kind.ADVERSE_NOTICE: gettext_lazy("Notice of a decline"),
-    Kind.REVIEW_ANSWER: gettext_lazy(
-        "New decision, or answer to a request for a review"
-    ),
-    Kind.PAYMENT_REQUEST: gettext_lazy("Request to pay"),
-    Kind.PAYMENT_REMINDER: gettext_lazy("Reminder to pay"),
-    Kind.PAYMENT_SHORT: gettext_lazy("Notice that too little was paid"),
-    Kind.PAYMENT_RECEIPT: gettext_lazy("Receipt of a payment"),
-    Kind.PAYMENT_REFUNDED: gettext_lazy("Money given back"),
-    Kind.REFERENCE_REQUEST: gettext_lazy("Request for a reference"),
-    Kind.REFERENCE_REMINDER: gettext_lazy("Reminder of a reference"),
-    Kind.REFERENCE_RECEIPT: gettext_lazy("Receipt of a reference"),
+    Kind.CONSENT_REQUEST: _("Request for consent"),
+    Kind.CONSENT_REMINDER: _("Reminder of a request for consent"),
+    Kind.CONSENT_CODE: _("Code for a consent"),
+    Kind.CONSENT_LOCKED: _("Notice that a link is locked"),
+    Kind.ACCESS_CODE: _("Code to see one's own data"),
+    Kind.ACCESS_LINK: _("Link to one's own data"),
+    Kind.CONSENT_RECEIPT: _("Receipt of a decision"),
+    Kind.CORRECTION_RECEIPT: _("Receipt of a correction"),
+    Kind.CORRECTION_ANSWER: _("Answer to a correction"),
+    Kind.ADVERSE_NOTICE: _("Notice of a decline"),
+    Kind.REVIEW_ANSWER: _("New decision, or answer to a request for a review"),
+    Kind.PAYMENT_REQUEST: _("Request to pay"),
+    Kind.PAYMENT_REMINDER: _("Reminder to pay"),
+    Kind.PAYMENT_SHORT: _("Notice that too little was paid"),
+    Kind.PAYMENT_RECEIPT: _("Receipt of a payment"),
+    Kind.PAYMENT_REFUNDED: _("Money given back"),
+    Kind.REFERENCE_REQUEST: _("Request for a reference"),
+    Kind.REFERENCE_REMINDER: _("Reminder of a reference"),
+    Kind.REFERENCE_RECEIPT: _("Receipt of a reference"),
 }
 STATUSES = {
-    NotificationStatus.PENDING: gettext_lazy("Waits to be sent"),
-    NotificationStatus.SENT: gettext_lazy("Sent"),
-    NotificationStatus.FAILED: gettext_lazy("Could not be sent"),
-    NotificationStatus.CANCELLED: gettext_lazy("Not needed any more"),
-    NotificationStatus.WITHHELD: gettext_lazy("Not sent"),
+    NotificationStatus.PENDING: _("Waits to be sent"),
+    NotificationStatus.SENT: _("Sent"),
+    NotificationStatus.FAILED: _("Could not be sent"),
+    NotificationStatus.CANCELLED: _("Not needed any more"),
+    NotificationStatus.WITHHELD: _("Not sent"),
 }
 
 

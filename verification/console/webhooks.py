@@ -11,11 +11,10 @@ from django import forms
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import PAGE_SIZE, Page, Place, Text, member_required
 from verification.console.fields import filter_field, text_field
 from verification.outbound.targets import Blocked, check_url
 from verification.values.masking import mask
@@ -31,50 +30,48 @@ from webhooks.models import (
 from webhooks.sender import signing_key
 from workspaces.members import Permission
 
-INVALID_SECRET = gettext_lazy("Enter a secret of 16 to 128 letters, digits and signs")
+INVALID_SECRET = _("Enter a secret of 16 to 128 letters, digits and signs")
 SECRET_PATTERN = re.compile("[ -~]{16,128}")
 EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
 
 
 class DeliveryFilters(forms.Form):
-    event = filter_field(gettext_lazy("Event"), ((n, n) for n in Event.Name.values))
-    status = filter_field(gettext_lazy("Status"), DeliveryStatus.choices)
+    event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
+    status = filter_field(_("Status"), DeliveryStatus.choices)
 
 
 class ReasonForm(forms.Form):
-    reason = text_field(gettext_lazy("Why you need to see it"), 500)
+    reason = text_field(_("Why you need to see it"), 500)
 
 
 class WebhookForm(forms.Form):
     url = text_field(
-        gettext_lazy("Address"),
+        _("Address"),
         2048,
         widget=forms.URLInput,
-        help_text=gettext_lazy("https, port 443 or 8443, and a public host name"),
+        help_text=_("https, port 443 or 8443, and a public host name"),
     )
     enabled_events = forms.MultipleChoiceField(
-        label=gettext_lazy("Events"),
+        label=_("Events"),
         choices=EVENT_CHOICES,
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
     secret = forms.CharField(
-        label=gettext_lazy("Secret"),
+        label=_("Secret"),
         required=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         strip=False,
     )
-    enabled = forms.BooleanField(
-        label=gettext_lazy("Send events"), required=False, initial=True
-    )
+    enabled = forms.BooleanField(label=_("Send events"), required=False, initial=True)
 
     def __init__(self, *args: Any, has_secret: bool, **options: Any) -> None:
         super().__init__(*args, **options)
         self.has_secret = has_secret
         self.fields["secret"].help_text = (
-            gettext_lazy("Leave it empty to keep the present one. It is never shown.")
+            _("Leave it empty to keep the present one. It is never shown.")
             if has_secret
-            else gettext_lazy("16 to 128 characters, by which your receiver knows us")
+            else _("16 to 128 characters, by which your receiver knows us")
         )
 
     def clean_url(self) -> str:
@@ -83,9 +80,7 @@ class WebhookForm(forms.Form):
             check_url(url, settings.WEBHOOK_DEV_HOSTS)
         except Blocked:
             raise forms.ValidationError(
-                gettext_lazy(
-                    "Enter a public https address, such as https://hooks.example.com/"
-                )
+                _("Enter a public https address, such as https://hooks.example.com/")
             ) from None
         return url
 
@@ -102,7 +97,7 @@ class WebhookForm(forms.Form):
         return secret
 
 
-NOT_CONFIGURED = gettext_lazy("There is no address that events are sent to.")
+NOT_CONFIGURED = _("There is no address that events are sent to.")
 # Errors of `redelivery.redeliver`.
 REFUSALS = (
     configuration.NotConfigured,
@@ -231,7 +226,7 @@ def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     return place.to("webhooks-delivery", success=success, delivery=delivery)
 
 
-def _redelivery_refusal(place: Place, delivery: UUID) -> str:
+def _redelivery_refusal(place: Place, delivery: UUID) -> Text:
     """Return why a delivery cannot be sent again, or an empty text."""
     try:
         redelivery.check_redeliverable(*place.where, delivery)
@@ -240,7 +235,7 @@ def _redelivery_refusal(place: Place, delivery: UUID) -> str:
     except redelivery.EventRestricted:
         return _("The person objected to further use, so it cannot be sent again.")
     except REFUSALS:
-        return str(NOT_CONFIGURED)
+        return NOT_CONFIGURED
     return ""
 
 

@@ -13,8 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.http import FileResponse, HttpResponse
 from django.utils.text import format_lazy
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from monitoring.models import PauseReason, Rule, RuleStatus
@@ -49,7 +48,7 @@ from workspaces.models import (
 def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
     least = MIN_RETENTION_DAYS[environment]
     error = format_lazy(
-        gettext_lazy("Enter a number of days from {least} to {most}"),
+        _("Enter a number of days from {least} to {most}"),
         least=least,
         most=MAX_RETENTION_DAYS,
     )
@@ -57,9 +56,7 @@ def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
         label=label,
         min_value=least,
         max_value=MAX_RETENTION_DAYS,
-        help_text=gettext_lazy(
-            "From a report's end. More days apply to later reports only"
-        ),
+        help_text=_("From a report's end. More days apply to later reports only"),
         error_messages=dict.fromkeys(
             ("required", "invalid", "min_value", "max_value"), error
         ),
@@ -68,50 +65,46 @@ def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
 
 class SettingsForm(forms.Form):
     name = PublicNameField(
-        label=gettext_lazy("Name"),
+        label=_("Name"),
         max_length=200,
-        help_text=gettext_lazy("People who are asked for their consent see it"),
+        help_text=_("People who are asked for their consent see it"),
         error_messages=REQUIRED_ERROR,
     )
     contact = ContactField()
     retention_days = retention_field(
-        gettext_lazy("Days that reports in production are kept"), Environment.PRODUCTION
+        _("Days that reports in production are kept"), Environment.PRODUCTION
     )
     sandbox_retention_days = retention_field(
-        gettext_lazy("Days that reports in the sandbox are kept"), Environment.SANDBOX
+        _("Days that reports in the sandbox are kept"), Environment.SANDBOX
     )
     low_balance_at = forms.DecimalField(
-        label=gettext_lazy("Tell the owner when no more is left than"),
+        label=_("Tell the owner when no more is left than"),
         min_value=Decimal(0),
         max_digits=14,
         decimal_places=2,
         required=False,
-        help_text=gettext_lazy("In production; empty for never"),
+        help_text=_("In production; empty for never"),
         error_messages={
-            name: gettext_lazy("Enter an amount, such as 1000, or nothing for never")
+            name: _("Enter an amount, such as 1000, or nothing for never")
             for name in ("invalid", "min_value", "max_digits", "max_decimal_places")
         },
     )
 
 
 class NamesForm(forms.Form):
-    legal_name = name_field(
-        gettext_lazy("Legal name"), help_text=gettext_lazy("As on the certificate")
-    )
+    legal_name = name_field(_("Legal name"), help_text=_("As on the certificate"))
     trading_name = trading_name_field()
     note = text_field(
-        gettext_lazy("How we can check it"),
+        _("How we can check it"),
         500,
         required=False,
-        help_text=gettext_lazy(
-            "Such as the day on which the register changed the name"
-        ),
+        help_text=_("Such as the day on which the register changed the name"),
     )
 
 
 class CloseForm(forms.Form):
     password = forms.CharField(
-        label=gettext_lazy("Your password"),
+        label=_("Your password"),
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
         error_messages=REQUIRED_ERROR,
