@@ -1,5 +1,6 @@
 """Permissions of roles, and the separation of workspaces."""
 
+import re
 from itertools import product
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils.timezone import now
 
 from tests.files.samples import pdf
 from tests.golive.applications import draft
+from tests.world.addresses import list_pages
 from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import STATEMENT
@@ -218,13 +220,14 @@ def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, A
 
 
 def arguments(name: str, rows: dict[str, Any]) -> dict[str, Any]:
-    page = next(page for page in PAGES if page.name == name)
-    found = {key: rows[key] for key in page.pattern.converters if key in rows}
+    path = next(path for path, page in list_pages(PAGES) if page == name)
+    wanted = re.findall(r":(\w+)>", path)
+    found = {key: rows[key] for key in wanted if key in rows}
     return {**found, **rows.get(name, {})}
 
 
 def test_every_page_is_in_the_table():
-    assert set(TABLE) | OF_REVIEWED == {page.name for page in PAGES}
+    assert set(TABLE) | OF_REVIEWED == {page for _path, page in list_pages(PAGES)}
 
 
 def test_each_role_opens_and_sends_what_the_table_says(

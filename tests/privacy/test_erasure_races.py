@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.db import connection
-from django.urls import URLPattern
 
 from tests.fakes.server import Answer, Request
 from tests.fakes.smile_id import FakeSmileId
@@ -21,6 +20,7 @@ from tests.privacy.marks import live_source as live_source
 from tests.privacy.marks import sources as sources
 from tests.privacy.marks import world as world
 from tests.privacy.test_retention_races import is_anybody_waiting, start, wait_until
+from tests.world.addresses import list_pages
 from tests.world.clients import HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import reviewer
 from tests.world.logs import LogLines
@@ -212,12 +212,12 @@ def test_pages_that_are_open_store_nothing_more(world: World, subject: dict[str,
 
 
 def post_everywhere(
-    visitor: Visitor, urls: list[URLPattern], typed: dict[str, str]
+    visitor: Visitor, urls: Sequence[Any], typed: dict[str, str]
 ) -> None:
     """Read each page of these addresses, and post the form to it."""
     assert urls
-    for url in urls:
-        place = str(url.pattern).removeprefix("v/<uuid:row>/")
+    for path, _name in list_pages(urls):
+        place = path.removeprefix("v/<uuid:row>/")
         if "<" not in place:
             for answer in (visitor.get(place), visitor.post(place, **typed)):
                 assert answer.status_code < 500, place

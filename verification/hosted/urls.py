@@ -1,6 +1,6 @@
 """Addresses of the hosted pages. A link is `/c/<token>`; its pages are `/c/v/<id>/`."""
 
-from django.urls import include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from verification.hosted import (
     authenticity,
@@ -18,7 +18,41 @@ from verification.hosted import (
     top_up,
 )
 
-consent_urls = [
+data_urls = [
+    path("", subject_data.show, name="data"),
+    path("confirm", subject_data.proofs.confirm, name="data-confirm"),
+    path("send-code", subject_data.proofs.send_code, name="data-send-code"),
+    path("wrong/<uuid:result>", subject_corrections.dispute, name="data-dispute"),
+    path(
+        "corrections/<uuid:correction>",
+        subject_corrections.show,
+        name="data-correction",
+    ),
+    path("notice", decline_notices.newest, name="data-newest-notice"),
+    path("notices/<uuid:notice>", decline_notices.show, name="data-notice"),
+    path(
+        "notices/<uuid:notice>/notice.pdf", decline_notices.pdf, name="data-notice-pdf"
+    ),
+    path(
+        "notices/<uuid:notice>/review",
+        decline_notices.ask_for_review,
+        name="data-notice-review",
+    ),
+    path("my-data.pdf", subject_data.pdf, name="data-pdf"),
+    path("my-data.json", subject_data.json, name="data-json"),
+    path("code", subject_data.proofs.verify_code, name="data-code"),
+    path("objection", subject_rights.objection, name="objection"),
+    path("objected", subject_rights.objected, name="objected"),
+    path("others", subject_rights.others, name="data-others"),
+    path("delete", subject_rights.delete, name="delete"),
+    path("held", subject_rights.held, name="held"),
+    path("deletion", subject_rights.deletion, name="deletion"),
+    path("certificate.pdf", subject_rights.certificate, name="certificate"),
+    path(
+        "certificate.json", subject_rights.signed_certificate, name="signed-certificate"
+    ),
+]
+consent_urls: list[URLPattern | URLResolver] = [
     path("<str:token>", consent.open_link, name="consent-link"),
     path("v/<uuid:row>/", consent.show, name="consent"),
     path("v/<uuid:row>/confirm", consent.proofs.confirm, name="confirm"),
@@ -33,59 +67,8 @@ consent_urls = [
     path("v/<uuid:row>/new-link", consent.renew_link, name="new-link"),
     path("v/<uuid:row>/ask-client", consent.request_client_link, name="ask-client"),
     path("v/<uuid:row>/receipt.pdf", consent.receipt, name="receipt"),
-    path("v/<uuid:row>/data/", subject_data.show, name="data"),
-    path("v/<uuid:row>/data/confirm", subject_data.proofs.confirm, name="data-confirm"),
-    path(
-        "v/<uuid:row>/data/send-code",
-        subject_data.proofs.send_code,
-        name="data-send-code",
-    ),
-    path(
-        "v/<uuid:row>/data/wrong/<uuid:result>",
-        subject_corrections.dispute,
-        name="data-dispute",
-    ),
-    path(
-        "v/<uuid:row>/data/corrections/<uuid:correction>",
-        subject_corrections.show,
-        name="data-correction",
-    ),
     path("<str:token>/notice", decline_notices.open_link, name="notice-link"),
-    path("v/<uuid:row>/data/notice", decline_notices.newest, name="data-newest-notice"),
-    path(
-        "v/<uuid:row>/data/notices/<uuid:notice>",
-        decline_notices.show,
-        name="data-notice",
-    ),
-    path(
-        "v/<uuid:row>/data/notices/<uuid:notice>/notice.pdf",
-        decline_notices.pdf,
-        name="data-notice-pdf",
-    ),
-    path(
-        "v/<uuid:row>/data/notices/<uuid:notice>/review",
-        decline_notices.ask_for_review,
-        name="data-notice-review",
-    ),
-    path("v/<uuid:row>/data/my-data.pdf", subject_data.pdf, name="data-pdf"),
-    path("v/<uuid:row>/data/my-data.json", subject_data.json, name="data-json"),
-    path("v/<uuid:row>/data/code", subject_data.proofs.verify_code, name="data-code"),
-    path("v/<uuid:row>/data/objection", subject_rights.objection, name="objection"),
-    path("v/<uuid:row>/data/objected", subject_rights.objected, name="objected"),
-    path("v/<uuid:row>/data/others", subject_rights.others, name="data-others"),
-    path("v/<uuid:row>/data/delete", subject_rights.delete, name="delete"),
-    path("v/<uuid:row>/data/held", subject_rights.held, name="held"),
-    path("v/<uuid:row>/data/deletion", subject_rights.deletion, name="deletion"),
-    path(
-        "v/<uuid:row>/data/certificate.pdf",
-        subject_rights.certificate,
-        name="certificate",
-    ),
-    path(
-        "v/<uuid:row>/data/certificate.json",
-        subject_rights.signed_certificate,
-        name="signed-certificate",
-    ),
+    path("v/<uuid:row>/data/", include(data_urls)),
 ]
 reference_urls = [
     path("<str:token>", reference.open_link, name="link"),
