@@ -25,10 +25,10 @@ run: $(READY) ## run the whole service here; Ctrl-C stops it
 
 # Most tests wait more than they compute: more workers than a small machine has cores.
 test: $(TOOLS) ## run the tests
-	@$(BIN)/python -m pytest -m "not slow" -n 3
+	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
 
 test-slow: $(TOOLS) ## run the long tests: in a browser, and of the running service
-	@$(BIN)/python -m pytest -m slow -n 3
+	@$(BIN)/python -m pytest -m slow -n 3 --dist loadscope
 
 check: export DEBUG = True
 check: $(TOOLS) ## check style, types, import layers, migrations and the API schema

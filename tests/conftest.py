@@ -25,6 +25,9 @@ from verification.batches.spreadsheet import WORKBOOKS
 from verification.files.inspection import DOCUMENTS
 from verification.values import clock
 
+# Modules and tests that are collected stay: until then there is no garbage to look for.
+gc.disable()
+
 
 class FewServices(LoadScopeScheduling):
     """Starts the service in two workers at most: the pages take as long as the rest."""
@@ -37,8 +40,8 @@ class FewServices(LoadScopeScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices:
-    return FewServices(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices | None:
+    return FewServices(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -64,6 +67,7 @@ def pytest_collection_finish() -> None:
     """Leave modules and tests out of the garbage that is looked for."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import socket
 import sys
 import time
+from functools import cache
 
 import pytest
 
@@ -61,8 +62,7 @@ def at(*addresses):
     return lookup, asked
 
 
-# The addresses of connected sockets, or None if no test collects them. An audit hook
-# cannot be removed.
+# The addresses of connected sockets, or None if no test collects them.
 _connects = None
 
 
@@ -74,13 +74,17 @@ def _note_connect(event, args):
             raise ConnectionRefusedError("tests stay on this machine")
 
 
-sys.addaudithook(_note_connect)
+# An audit hook cannot be removed, and slows all that the process does later.
+@cache
+def install_hook():
+    sys.addaudithook(_note_connect)
 
 
 @pytest.fixture
 def connects():
     """Collect the addresses of connections; refuse addresses of other machines."""
     global _connects
+    install_hook()
     _connects = []
     yield _connects
     _connects = None
