@@ -193,19 +193,19 @@ def test_pointer_escapes_special_characters() -> None:
     assert pointer("\ud800") == "#/%3F"
 
 
-@pytest.mark.parametrize("code", list(PROBLEM_KINDS))
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_every_problem_has_a_page_in_both_languages(
-    client: Client, code: str, language: str
+    client: Client, language: str
 ) -> None:
-    response = client.get(f"/problems/{code}?lang={language}")
+    for code, kind in PROBLEM_KINDS.items():
+        response = client.get(f"/problems/{code}?lang={language}")
 
-    html = unescape(response.content.decode())
-    assert response.status_code == 200
-    assert f'<html lang="{language}">' in html
-    assert code in html
-    assert response["Content-Language"] == language
-    assert (PROBLEM_KINDS[code].explanation in html) == (language == "en")
+        html = unescape(response.content.decode())
+        assert response.status_code == 200
+        assert f'<html lang="{language}">' in html
+        assert code in html
+        assert response["Content-Language"] == language
+        assert (kind.explanation in html) == (language == "en"), code
 
 
 def test_page_uses_the_browsers_language_until_one_is_chosen(

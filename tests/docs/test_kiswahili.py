@@ -78,11 +78,11 @@ def test_texts_come_from_all_places():
         assert place in found
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_texts_avoid_rejected_words(word):
-    used = re.compile(rf"\b{word}\b", re.IGNORECASE)
+def test_texts_avoid_rejected_words():
+    rejected = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 
-    assert [name for name, text in kiswahili().items() if used.search(text)] == []
+    used = {name: rejected.findall(text) for name, text in kiswahili().items()}
+    assert {name: words for name, words in used.items() if words} == {}
 
 
 def test_text_has_one_translation_in_all_catalogues():
@@ -97,11 +97,10 @@ def test_text_has_one_translation_in_all_catalogues():
     assert {id: said for id, said in found.items() if len(said) > 1} == {}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_texts_use_the_words_of_the_vocabulary(row):
+def test_texts_use_the_words_of_the_vocabulary():
     everything = "\n".join(kiswahili().values()).lower()
 
-    for term in listed(row[1]):
+    for term in (term for row in ROWS for term in listed(row[1])):
         # Without the infinitive's prefix and the last vowel, which verbs change.
         stem = re.sub(r"^ku(?=\w{4})", "", term)[:-1]
         assert stem in everything, term
