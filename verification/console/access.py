@@ -15,12 +15,18 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.backoffice import audit
-from verification.console.base import Place, dashboard_url, member_required
+from verification.console.base import (
+    Place,
+    Refusals,
+    dashboard_url,
+    member_required,
+    post_required,
+)
 from verification.console.fields import (
     REQUIRED_ERROR,
+    ChoicesForm,
     date_field,
     email_field,
     text_field,
@@ -83,16 +89,11 @@ class RotationForm(forms.Form):
         return now() + timedelta(hours=self.cleaned_data["ends"])
 
 
-class InvitationForm(forms.Form):
+class InvitationForm(ChoicesForm):
     email = email_field(_("E-mail address"))
     role = forms.ChoiceField(
         label=_("Role"), initial=Role.VIEWER, error_messages=REQUIRED_ERROR
     )
-
-    def __init__(self, typed: Any, roles: list[tuple[str, Any]]) -> None:
-        """Offer the roles that the member may give; the verb checks them again."""
-        super().__init__(typed)
-        self.fields["role"].choices = roles  # type: ignore[attr-defined]
 
 
 ROLES: list[tuple[str, Any]] = [
@@ -101,7 +102,10 @@ ROLES: list[tuple[str, Any]] = [
     (Role.OFFICER, _("Officer")),
     (Role.VIEWER, _("Viewer")),
 ]
-LAST_OWNER = _("A workspace keeps at least one owner.")
+REFUSALS: Refusals = {
+    members.LastOwner: _("A workspace keeps at least one owner."),
+    keys.KeyHasEnded: _("This key has ended, or was replaced already."),
+}
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
@@ -137,15 +141,12 @@ def rotate_key(place: Place, key: UUID) -> HttpResponse:
     form = RotationForm(place.posted)
     if not form.is_valid():
         return place.render("keys/rotate", {"form": form, "key": found})
-    try:
-        with transaction.atomic():
-            successor, text = keys.rotate(
-                found, old_ends_at=form.old_ends_at, made_by=place.member.user_id
-            )
-            place.record("api-key.rotated", found)
-            place.record("api-key.created", successor)
-    except keys.KeyHasEnded:
-        return place.to("keys", error=_("This key has ended, or was replaced already."))
+    with place.refusing(REFUSALS, "keys"), transaction.atomic():
+        successor, text = keys.rotate(
+            found, old_ends_at=form.old_ends_at, made_by=place.member.user_id
+        )
+        place.record("api-key.rotated", found)
+        place.record("api-key.created", successor)
     return _show_key(place, successor, text)
 
 
@@ -172,7 +173,7 @@ def _show_key(place: Place, key: ApiKey, text: str) -> HttpResponse:
 def list_members(place: Place) -> HttpResponse:
     """List the members; a POST invites another one."""
     roles = _assignable_roles(place)
-    form = InvitationForm(place.posted, roles=roles)
+    form = InvitationForm(place.posted, choices={"role": roles})
     if form.is_valid() and _invite(place, form):
         return place.to(
             "members", success=_("The invitation is sent. It works for a week.")
@@ -190,19 +191,15 @@ def list_members(place: Place) -> HttpResponse:
     return place.render("members/list", shown)
 
 
-@require_POST
-@member_required(Permission.MANAGE_MEMBERS)
+@post_required(Permission.MANAGE_MEMBERS)
 def change_role(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     role = place.request.POST.get("role", "")
     if role not in Role.values:
         return place.to("members")
-    try:
-        with transaction.atomic():
-            members.change_role(place.member, other, Role(role))
-            place.record("member.role-changed", other, "role")
-    except members.LastOwner:
-        return place.to("members", error=LAST_OWNER)
+    with place.refusing(REFUSALS, "members"), transaction.atomic():
+        members.change_role(place.member, other, Role(role))
+        place.record("member.role-changed", other, "role")
     return place.to("members", success=_("The role is changed."))
 
 
@@ -211,17 +208,13 @@ def remove_member(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     if place.request.method != "POST":
         return place.render("members/remove", {"other": other})
-    try:
-        with transaction.atomic():
-            place.record("member.removed", other)
-            members.remove(place.member, other)
-    except members.LastOwner:
-        return place.to("members", error=LAST_OWNER)
+    with place.refusing(REFUSALS, "members"), transaction.atomic():
+        place.record("member.removed", other)
+        members.remove(place.member, other)
     return place.to("members", success=_("The member is removed."))
 
 
-@require_POST
-@member_required(Permission.MANAGE_MEMBERS)
+@post_required(Permission.MANAGE_MEMBERS)
 def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
     waiting = members.open_invitations().filter(workspace=place.workspace)
     try:
@@ -238,12 +231,9 @@ def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
 def leave(place: Place) -> HttpResponse:
     if place.request.method != "POST":
         return place.render("members/leave")
-    try:
-        with transaction.atomic():
-            place.record("member.left", place.member)
-            members.leave(place.member)
-    except members.LastOwner:
-        return place.to("members", error=LAST_OWNER)
+    with place.refusing(REFUSALS, "members"), transaction.atomic():
+        place.record("member.left", place.member)
+        members.leave(place.member)
     return HttpResponseRedirect(reverse("console:home"))
 
 

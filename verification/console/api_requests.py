@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.urls import addresses
 from verification.console.base import PAGE_SIZE, Place, member_required, read_id
-from verification.console.fields import ALL_CHOICE, filter_field
+from verification.console.fields import ALL_CHOICE, FilterForm, filter_field
 from workspaces.api_requests import (
     RETENTION,
     ApiRequestFilters,
@@ -34,13 +32,8 @@ def moment_field(label: Any) -> forms.DateTimeField:
     )
 
 
-class RequestFilters(forms.Form):
-    key = forms.ModelChoiceField(
-        queryset=ApiKey.objects.none(),
-        label=_("Key"),
-        required=False,
-        empty_label=_("All"),
-    )
+class RequestFilters(FilterForm):
+    key = filter_field(_("Key"))
     outcome = filter_field(
         _("Answer"),
         [
@@ -50,48 +43,39 @@ class RequestFilters(forms.Form):
         ],
     )
     problem = filter_field(_("Problem"), ((code, code) for code in PROBLEM_KINDS))
-    route = filter_field(_("Address"), [])
+    route = filter_field(_("Address"))
     since = moment_field(_("From"))
     until = moment_field(_("To"))
     request_id = forms.CharField(label=_("Request id"), max_length=128, required=False)
 
-    def __init__(
-        self, *args: Any, keys: QuerySet[ApiKey], routes: Iterable[tuple[str, str]]
-    ) -> None:
-        super().__init__(*args)
-        chosen: Any = self.fields["key"]
-        chosen.queryset = keys
-        chosen.label_from_instance = lambda key: f"{key.name} {key}"
-        chosen = self.fields["route"]
-        chosen.choices = [*ALL_CHOICE, *routes]
-
     def filters(self) -> ApiRequestFilters:
-        typed = self.cleaned_data
-        hundreds = int(typed["outcome"] or 0) * 100
-        until = typed["until"]
+        chosen = self.chosen
+        hundreds, until = int(chosen["outcome"] or 0) * 100, chosen["until"]
         return ApiRequestFilters(
             first_status=hundreds or None,
             last_status=hundreds + 99 if hundreds else None,
-            problem=typed["problem"] or None,
-            route=typed["route"] or None,
-            since=typed["since"],
+            problem=chosen["problem"],
+            route=chosen["route"],
+            since=chosen["since"],
             # The minute that is chosen counts.
             until=until + timedelta(minutes=1) if until else None,
-            request_id=typed["request_id"] or None,
+            request_id=chosen["request_id"],
         )
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
 def listing(place: Place) -> HttpResponse:
     keys = ApiKey.objects.filter(**place.lookups).order_by("-id")
-    form = RequestFilters(place.request.GET, keys=keys, routes=addresses().items())
-    filters, chosen = ApiRequestFilters(), None
-    if form.is_valid():
-        filters, chosen = form.filters(), form.cleaned_data["key"]
+    choices = {
+        "key": [*ALL_CHOICE, *((str(key.pk), f"{key.name} {key}") for key in keys)],
+        "route": [*ALL_CHOICE, *addresses().items()],
+    }
+    form = RequestFilters(place.request.GET, choices=choices)
+    chosen = form.chosen["key"]
     # One row more shows whether there is a next page.
     rows = list_api_requests(
-        [chosen.pk] if chosen else list(keys.values_list("pk", flat=True)),
-        filters,
+        [key.pk for key in keys if chosen in {None, str(key.pk)}],
+        form.filters(),
         before=read_id(place.request.GET.get("before", "")),
         size=PAGE_SIZE + 1,
     )

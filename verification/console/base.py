@@ -7,7 +7,8 @@ forms of a suspended workspace, so that no view can forget a check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -30,6 +31,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_POST
 
 from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.backoffice import audit
@@ -47,29 +49,21 @@ LAST_PAGE = 10**6
 MEMBER = "member "
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list, the first of which is 0."""
+# Refusals of verbs -> why, or what says why of the exception
+Refusals = Mapping[type[Exception], Text | Callable[[Any], Text]]
 
-    rows: list[Any]
-    total: int
-    number: int
 
-    @property
-    def first(self) -> int:
-        return self.number * PAGE_SIZE + 1
+def refusal_text(refusals: Refusals, error: Exception) -> Text:
+    why = next(text for kind, text in refusals.items() if isinstance(error, kind))
+    return why(error) if callable(why) else why
 
-    @property
-    def last(self) -> int:
-        return self.number * PAGE_SIZE + len(self.rows)
 
-    @property
-    def before(self) -> int | None:
-        return self.number - 1 if self.number else None
+class Refused(Exception):
+    """A verb refuses; the member gets this answer."""
 
-    @property
-    def after(self) -> int | None:
-        return self.number + 1 if self.last < self.total and self.rows else None
+    def __init__(self, answer: HttpResponse) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 def page_number(request: HttpRequest) -> int:
@@ -171,14 +165,14 @@ class Place:
         return self.request.POST if self.request.method == "POST" else None
 
     @property
-    def page_number(self) -> int:
-        return page_number(self.request)
+    def paging(self) -> dict[str, Any]:
+        """The page that the query names, as arguments for a function that lists."""
+        return {"page": page_number(self.request), "size": PAGE_SIZE}
 
     @property
     def may_run_reports(self) -> bool:
         """True in the sandbox, and in production once the workspace is live."""
-        is_live = self.workspace.go_live == Workspace.GoLive.APPROVED
-        return self.is_sandbox or is_live
+        return self.is_sandbox or self.workspace.is_live
 
     @property
     def needs_second_factor(self) -> bool:
@@ -188,7 +182,7 @@ class Place:
         for the sake of people's data, money, keys and the team.
         """
         return (
-            self.workspace.go_live == Workspace.GoLive.APPROVED
+            self.workspace.is_live
             and not (self.is_sandbox and self.section not in WORKSPACE_SECTIONS)
             and not has_second_factor(self.request)
         )
@@ -233,6 +227,17 @@ class Place:
         response = HttpResponseRedirect(self.url(name, **arguments))
         response.status_code = 303
         return response
+
+    @contextmanager
+    def refusing(
+        self, refusals: Refusals, page: str, **arguments: Any
+    ) -> Iterator[None]:
+        """Redirect to the page, which says why, if a verb refuses."""
+        try:
+            yield
+        except tuple(refusals) as e:
+            error = refusal_text(refusals, e)
+            raise Refused(self.to(page, error=error, **arguments)) from e
 
     def render(
         self, name: str, shown: Mapping[str, Any] | None = None, status: int = 200
@@ -283,6 +288,8 @@ def member_required(
             try:
                 answer: HttpResponse = view(place, **arguments)
                 return answer
+            except Refused as refused:
+                return refused.answer
             except NotAllowed:
                 return place.render("not_allowed", status=403)
             except ObjectDoesNotExist:
@@ -291,6 +298,11 @@ def member_required(
         return shown
 
     return decorate
+
+
+def post_required(permission: Permission) -> Callable[[PlaceView], View]:
+    """Like `member_required`, for a view that only takes POST."""
+    return lambda view: require_POST(member_required(permission)(view))
 
 
 def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Place:

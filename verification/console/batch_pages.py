@@ -22,7 +22,6 @@ from verification.batches.models import UPLOAD_RETENTION, Batch, Upload
 from verification.batches.spreadsheet import MEDIA_TYPES, write_sheet
 from verification.console.base import (
     PAGE_SIZE,
-    Page,
     Place,
     Text,
     member_required,
@@ -61,6 +60,7 @@ from verification.console.orders import (
     same_subject_reports,
 )
 from verification.console.report_actions import blocker_texts
+from verification.db.base import ResultPage, read_page
 from verification.files.uploads import status_of
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.disclosures import record_disclosures
@@ -102,11 +102,11 @@ RESULT_COLUMNS = (
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List the batches, and the uploads of this member that wait for their order."""
-    number = place.page_number
     batches = Batch.objects.filter(**place.lookups).order_by("-created_at")
-    rows = list(batches[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])
-    page = Page(rows, batches.count(), number)
-    shown = {"page": page, "uploads": _uploads(place).order_by("-created_at")}
+    shown = {
+        "page": read_page(batches, **place.paging),
+        "uploads": _uploads(place).order_by("-created_at"),
+    }
     return place.render("batches/list", shown)
 
 
@@ -427,7 +427,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     counted = Counter(
         dict(reports.values_list("status").annotate(Count("pk")).order_by())
     )
-    number, count = place.page_number, len(batch.report_ids)
+    number, count = place.paging["page"], len(batch.report_ids)
     rows = reports_of(batch, number * PAGE_SIZE, PAGE_SIZE)
     shown = {
         "batch": batch,
@@ -436,7 +436,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "ended": reports.exclude(completed_at=None).count(),
         "drafts": counted[ReportStatus.DRAFT],
         "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
-        "page": Page(rows, count, number),
+        "page": ResultPage(rows, count, number, PAGE_SIZE),
     }
     _record_disclosures(place, rows)
     return place.render("batches/progress", shown)

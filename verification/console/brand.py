@@ -38,7 +38,7 @@ from verification.web.pages import allow_sources, operator_context
 from workspaces import brands, rate_limits
 from workspaces.brands import BrandFault, InvalidBrand, NewBrand
 from workspaces.members import Permission
-from workspaces.models import MAX_CONTACT_LINE, MAX_RETURN_URL, Brand, Workspace
+from workspaces.models import MAX_CONTACT_LINE, MAX_RETURN_URL, Brand
 
 
 class BrandForm(forms.Form):
@@ -144,7 +144,7 @@ def edit(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "brand": brand,
-        "is_live": place.workspace.go_live == Workspace.GoLive.APPROVED,
+        "is_live": place.workspace.is_live,
     }
     response = place.render("settings/brand", shown, status=status_of(form))
     if response.status_code != 200:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +12,6 @@ from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
 from verification.console.base import (
@@ -22,10 +20,17 @@ from verification.console.base import (
     Text,
     member_name,
     member_required,
+    post_required,
     read_id,
 )
 from verification.console.decline_notices import count_to_hand_over
-from verification.console.fields import ALL_CHOICE, filter_field, text_area
+from verification.console.fields import (
+    ALL_CHOICE,
+    FilterForm,
+    filter_field,
+    search_field,
+    text_area,
+)
 from verification.console.words import Topic, choices_of
 from verification.decisions import cases as verbs
 from verification.decisions.case_list import (
@@ -46,15 +51,8 @@ from workspaces.members import ALLOWED, Permission, has_permission
 from workspaces.models import MAX_DECISION_HOURS, Member
 
 
-class QueueForm(forms.Form):
-    """The filters of the queue; `packages` are those that its cases can have."""
-
-    search = forms.CharField(
-        label=_("Search"),
-        max_length=200,
-        required=False,
-        widget=forms.TextInput(attrs={"accesskey": "s"}),
-    )
+class QueueForm(FilterForm):
+    search = search_field(widget=forms.TextInput(attrs={"accesskey": "s"}))
     holder = filter_field(
         _("Whose"),
         [
@@ -70,23 +68,8 @@ class QueueForm(forms.Form):
         ],
     )
     level = filter_field(_("Risk"), choices_of(Topic.RISK))
-    package = filter_field(_("Package"), [])
+    package = filter_field(_("Package"))
     overdue = forms.BooleanField(label=_("Overdue only"), required=False)
-
-    def __init__(self, typed: Any, *, packages: Iterable[tuple[str, str]]) -> None:
-        super().__init__(typed)
-        self.fields["package"].choices = [*ALL_CHOICE, *packages]  # type: ignore[attr-defined]
-
-    def filters(self) -> QueueFilters:
-        typed = self.cleaned_data
-        return QueueFilters(
-            search=typed["search"] or None,
-            holder=Holder(typed["holder"]) if typed["holder"] else None,
-            overdue=typed["overdue"],
-            wait=Wait(typed["wait"]) if typed["wait"] else None,
-            level=typed["level"] or None,
-            package=typed["package"] or None,
-        )
 
 
 class TakeNextForm(forms.Form):
@@ -151,8 +134,10 @@ DECIDERS = [role for role, can in ALLOWED.items() if Permission.DECIDE_REPORTS i
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List the open cases, those that are due first at the top."""
-    form = QueueForm(place.request.GET, packages=_packages(place))
-    filters = form.filters() if form.is_valid() else QueueFilters()
+    known = CheckPackage.objects.known_to(place.workspace.pk).order_by("name")
+    packages = [*ALL_CHOICE, *known.values_list("name", "display_name")]
+    form = QueueForm(place.request.GET, choices={"package": packages})
+    filters = QueueFilters(**form.chosen)
     after = read_id(place.request.GET.get("after", ""))
     page = list_cases(
         place.member, place.environment, filters, after=after, size=PAGE_SIZE
@@ -172,8 +157,7 @@ def listing(place: Place) -> HttpResponse:
     return place.render("queue", shown)
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def take_next(place: Place) -> HttpResponse:
     """Give the member the case that is due first, and show its report."""
     form = TakeNextForm(place.posted)
@@ -191,8 +175,7 @@ def take_next(place: Place) -> HttpResponse:
     return place.to("reports-detail", success=_("It is yours."), report=case.pk)
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def assign(place: Place, report: UUID) -> HttpResponse:
     """Give a case to a member or to nobody."""
     place.get_report(report)
@@ -202,7 +185,7 @@ def assign(place: Place, report: UUID) -> HttpResponse:
         error = _("Nothing was done: this member may not decide.")
         return place.to("reports-detail", error=error, report=report)
     to, seen = form.cleaned_data["member"], form.cleaned_data["seen"]
-    try:
+    with place.refusing({CaseRefused: _refusal}, "reports-detail", report=report):
         verbs.assign(
             place.client,
             report,
@@ -211,16 +194,13 @@ def assign(place: Place, report: UUID) -> HttpResponse:
             to=to.pk if to else None,
             seen=seen,
         )
-    except CaseRefused as e:
-        return place.to("reports-detail", error=_refusal(e), report=report)
     done: Text = _("Nobody has it now.")
     if to:
         done = _("%(name)s has it now.") % {"name": member_name(to)}
     return place.to("reports-detail", success=done, report=report)
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def add_note(place: Place, report: UUID) -> HttpResponse:
     place.get_report(report)
     form = CaseNoteForm(place.posted)
@@ -228,10 +208,8 @@ def add_note(place: Place, report: UUID) -> HttpResponse:
         error = _("Nothing was done: write a note of at most 1,000 characters.")
         return place.to("reports-detail", error=error, report=report)
     text = form.cleaned_data["text"]
-    try:
+    with place.refusing({CaseRefused: _refusal}, "reports-detail", report=report):
         verbs.add_note(place.client, report, place.member, place.by.actor, text)
-    except CaseRefused as e:
-        return place.to("reports-detail", error=_refusal(e), report=report)
     return place.to("reports-detail", success=_("The note is added."), report=report)
 
 
@@ -294,11 +272,6 @@ def _refusal(refused: CaseRefused) -> Text:
 def _deciders(place: Place) -> Any:
     members = place.workspace.members.filter(role__in=DECIDERS, user__is_active=True)
     return members.select_related("user").order_by("user__first_name", "id")
-
-
-def _packages(place: Place) -> list[tuple[str, str]]:
-    known = CheckPackage.objects.known_to(place.workspace.pk)
-    return list(known.order_by("name").values_list("name", "display_name"))
 
 
 def _user_name(user: User | None, note: CaseNote) -> str:

@@ -5,6 +5,8 @@ Beside them stand the requests for reports without an address of the person.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -12,10 +14,20 @@ from django import forms
 from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
-from verification.console.fields import REQUIRED_ERROR, filter_field, text_area
+from verification.console.base import (
+    PAGE_SIZE,
+    Place,
+    Refusals,
+    member_required,
+    post_required,
+)
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    FilterForm,
+    filter_field,
+    text_area,
+)
 from verification.console.reports import result_context
 from verification.console.words import Topic, choices_of
 from verification.db.base import read_page
@@ -37,7 +49,7 @@ from verification.values.masking import mask
 from workspaces.members import Permission
 
 
-class CorrectionFilters(forms.Form):
+class CorrectionFilters(FilterForm):
     status = filter_field(_("Status"), choices_of(Topic.CORRECTION))
 
 
@@ -76,17 +88,22 @@ class JoinForm(forms.Form):
         return cleaned
 
 
+REFUSALS: Refusals = {
+    AlreadyAnswered: _("It is answered already."),
+    CorrectionRefused: lambda e: _(e.obstacle),
+}
+
+
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List corrections; the open ones first, by their deadline."""
     form = CorrectionFilters(place.request.GET)
     found = _corrections(place)
-    if form.is_valid() and form.cleaned_data["status"]:
-        found = found.filter(status=form.cleaned_data["status"])
+    if status := form.chosen["status"]:
+        found = found.filter(status=status)
     found = found.order_by(F("decided_at").desc(nulls_first=True), "request__due_at")
-    number = place.page_number
-    read = read_page(found, number, PAGE_SIZE)
-    page = Page([(row, _days_left(row)) for row in read.rows], read.total, number)
+    page = read_page(found, **place.paging)
+    page = replace(page, rows=[(row, _days_left(row)) for row in page.rows])
     waiting = _joins(place).filter(answered_at=None).order_by("due_at")[:PAGE_SIZE]
     shown = {"form": form, "page": page, "joins": waiting}
     return place.render("corrections/list", shown)
@@ -100,11 +117,8 @@ def join(place: Place, asked: UUID) -> HttpResponse:
     if form.is_valid():
         is_refused = form.cleaned_data["decision"] == Outcome.REFUSED
         reason = form.cleaned_data["reason"] if is_refused else ""
-        try:
+        with place.refusing(REFUSALS, "corrections-join", asked=found.pk):
             joins.answer_join(found.pk, place.by, reason)
-        except AlreadyAnswered:
-            error = _("It is answered already.")
-            return place.to("corrections-join", error=error, asked=found.pk)
         done = _("It is answered. The person sees it on their page.")
         return place.to("corrections-join", success=done, asked=found.pk)
     report = found.report
@@ -148,14 +162,11 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
     return place.render("corrections/detail", shown)
 
 
-@require_POST
-@member_required(Permission.DECIDE_CORRECTIONS)
+@post_required(Permission.DECIDE_CORRECTIONS)
 def take(place: Place, correction: UUID) -> HttpResponse:
     _require(place, correction)
-    try:
+    with _refusing(place, correction):
         corrections.take(correction, place.by)
-    except CorrectionRefused as e:
-        return _refuse(place, correction, e)
     return place.to(
         "corrections-detail", success=_("It is in review."), correction=correction
     )
@@ -167,10 +178,8 @@ def rerun(place: Place, correction: UUID) -> HttpResponse:
     found = _corrections(place).get(pk=correction)
     if place.posted is None:
         return place.render("corrections/run", {"correction": found})
-    try:
+    with _refusing(place, correction):
         corrections.rerun(correction, place.by)
-    except CorrectionRefused as e:
-        return _refuse(place, correction, e)
     done = _("The check runs again. We write to you when it has ended.")
     return place.to("corrections-detail", success=done, correction=correction)
 
@@ -189,17 +198,14 @@ def _decide(place: Place, correction: UUID, form: CorrectionForm) -> HttpRespons
     decision, reason = form.cleaned_data["decision"], form.cleaned_data["reason"]
     is_corrected = decision == CorrectionStatus.CORRECTED
     verb = corrections.correct if is_corrected else corrections.confirm
-    try:
+    with _refusing(place, correction):
         verb(correction, place.by, reason)
-    except CorrectionRefused as e:
-        return _refuse(place, correction, e)
     done = _("It is decided, and the person is told.")
     return place.to("corrections-detail", success=done, correction=correction)
 
 
-def _refuse(place: Place, correction: UUID, refusal: CorrectionRefused) -> HttpResponse:
-    error = _(refusal.obstacle)
-    return place.to("corrections-detail", error=error, correction=correction)
+def _refusing(place: Place, correction: UUID) -> AbstractContextManager[None]:
+    return place.refusing(REFUSALS, "corrections-detail", correction=correction)
 
 
 def _corrections(place: Place) -> QuerySet[Correction]:

@@ -12,12 +12,12 @@ from django.http import HttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
-from verification.console.base import Place, member_required
+from verification.console.base import Place, member_required, post_required
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
     REQUIRED_ERROR,
+    ChoicesForm,
     decision_field,
     reasons_field,
     text_field,
@@ -53,7 +53,7 @@ from workspaces.members import Permission, has_permission
 from workspaces.models import Member
 
 
-class DecisionForm(forms.Form):
+class DecisionForm(ChoicesForm):
     status = decision_field(_("Your decision"))
     codes = reasons_field()
     note = forms.CharField(
@@ -78,14 +78,12 @@ class DecisionForm(forms.Form):
         self,
         typed: Any,
         *,
-        codes: list[tuple[str, str]],
         bureau_codes: Collection[str],
         contradictions: Mapping[str, str],
         has_credit_check: bool,
         **more: Any,
     ):
         super().__init__(typed, **more)
-        self.fields["codes"].choices = codes  # type: ignore[attr-defined]
         self.bureau_codes, self.contradictions = bureau_codes, contradictions
         if not has_credit_check:
             del self.fields["not_on_bureau"]
@@ -247,7 +245,7 @@ def decision_form(place: Place, report: Report) -> DecisionForm:
     return DecisionForm(
         place.posted,
         initial={"replaces": present.pk if present else None},
-        codes=[(row.code, _text(row.words)) for row in codes],
+        choices={"codes": [(row.code, _text(row.words)) for row in codes]},
         bureau_codes={row.code for row in codes if row.from_bureau},
         contradictions=_contradictions(report, codes),
         has_credit_check=credit_results(report).exists(),
@@ -298,20 +296,17 @@ def decision_context(
     }
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def confirm(place: Place, decision: UUID) -> HttpResponse:
     return _answer(place, decision, verbs.confirm, {S.FINAL, S.WAITING})
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def refuse(place: Place, decision: UUID) -> HttpResponse:
     return _answer(place, decision, verbs.refuse, {S.REFUSED})
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def withdraw(place: Place, decision: UUID) -> HttpResponse:
     return _answer(place, decision, verbs.withdraw, {S.WITHDRAWN})
 

@@ -11,9 +11,13 @@ from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import (
+    Place,
+    Refusals,
+    member_required,
+    post_required,
+)
 from verification.console.fields import text_field
 from verification.db.base import read_page
 from verification.decisions import notices
@@ -42,11 +46,9 @@ class NoticeRuleForm(forms.ModelForm):
         min_value=1,
         max_value=MAX_WAITING_DAYS,
         help_text=_("1 to 30, from the service of the notice on. Empty for none"),
-        error_messages={
-            "invalid": _("Enter a number from 1 to 30"),
-            "min_value": _("Enter a number from 1 to 30"),
-            "max_value": _("Enter a number from 1 to 30"),
-        },
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"), _("Enter a number from 1 to 30")
+        ),
     )
 
     class Meta:
@@ -61,15 +63,18 @@ class HandOverForm(forms.Form):
     on = forms.DateField(label=_("Handed over on"))
 
 
+REFUSALS: Refusals = {
+    NoticeRefused: lambda e: _(e.obstacle),
+    ResendTooSoon: _("The notice was sent within the last minute."),
+}
+
+
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List the notices that somebody has to hand over, those tried last first."""
     rows = to_hand_over_here(place).select_related("report")
     rows = rows.order_by("-undelivered_at", "-id")
-    number = place.page_number
-    found = read_page(rows, number, PAGE_SIZE)
-    page = Page(list(found.rows), found.total, number)
-    return place.render("notices", {"page": page})
+    return place.render("notices", {"page": read_page(rows, **place.paging)})
 
 
 def to_hand_over_here(place: Place) -> QuerySet[AdverseNotice]:
@@ -97,26 +102,18 @@ def notices_context(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def resend(place: Place, notice: UUID) -> HttpResponse:
     report_id = _find(place, notice).report_id
-    try:
-        with transaction.atomic():
-            sent = notices.resend(place.client, notice, place.member)
-            place.record("notice.sent-again", sent)
-    except NoticeRefused as e:
-        error = _(e.obstacle)
-        return place.to("reports-detail", error=error, report=report_id)
-    except ResendTooSoon:
-        error = _("The notice was sent within the last minute.")
-        return place.to("reports-detail", error=error, report=report_id)
+    refusing = place.refusing(REFUSALS, "reports-detail", report=report_id)
+    with refusing, transaction.atomic():
+        sent = notices.resend(place.client, notice, place.member)
+        place.record("notice.sent-again", sent)
     done = _("The notice is on its way.")
     return place.to("reports-detail", success=done, report=report_id)
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def hand_over(place: Place, notice: UUID) -> HttpResponse:
     """Record who handed the notice to the person, and when."""
     report_id = _find(place, notice).report_id
@@ -124,13 +121,10 @@ def hand_over(place: Place, notice: UUID) -> HttpResponse:
     if not form.is_valid():
         error = _("Say who handed it over, and when.")
         return place.to("reports-detail", error=error, report=report_id)
-    try:
+    with place.refusing(REFUSALS, "reports-detail", report=report_id):
         notices.hand_over(
             place.client, notice, place.member, place.by.actor, **form.cleaned_data
         )
-    except NoticeRefused as e:
-        error = _(e.obstacle)
-        return place.to("reports-detail", error=error, report=report_id)
     done = _("The hand-over is recorded.")
     return place.to("reports-detail", success=done, report=report_id)
 
@@ -153,8 +147,7 @@ def pdf(place: Place, notice: UUID) -> HttpResponse:
     )
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def edit_rule(place: Place) -> HttpResponse:
     """Set how long declines with a notice wait."""
     rule = notice_rule_of(place.workspace)

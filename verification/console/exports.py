@@ -13,24 +13,29 @@ from verification.api.export_kinds import KINDS
 from verification.api.exports import MAX_DAYS, Export, Period, PeriodTooLong
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
-from verification.console.fields import REQUIRED_ERROR, date_field, text_field
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    ChoicesForm,
+    date_field,
+    text_field,
+)
 from verification.privacy.models import Channel
 from verification.values.local_time import NAIROBI
 from workspaces import rate_limits
 from workspaces.members import Permission, has_permission
 
+EXPORTS: list[tuple[str, Any]] = [
+    ("reports", _("Reports")),
+    ("results", _("Results")),
+    ("decisions", _("Decisions")),
+    ("alerts", _("Alerts")),
+]
 
-class ExportForm(forms.Form):
-    KINDS = (
-        ("reports", _("Reports")),
-        ("results", _("Results")),
-        ("decisions", _("Decisions")),
-        ("alerts", _("Alerts")),
-        ("audit-trail", _("Audit trail: who did what")),
-    )
-    kind = forms.ChoiceField(label=_("What"), choices=KINDS)
-    first = date_field(label=_("From"))
-    last = date_field(label=_("To"))
+
+class ExportForm(ChoicesForm):
+    kind = forms.ChoiceField(label=_("What"))
+    first = date_field(label=_("From"), required=True)
+    last = date_field(label=_("To"), required=True)
     format = forms.ChoiceField(
         label=_("File"),
         choices=[
@@ -47,17 +52,6 @@ class ExportForm(forms.Form):
         required=False,
         help_text=_("It is recorded"),
     )
-
-    def __init__(self, *args: Any, may_unmask: bool, may_see_trail: bool) -> None:
-        super().__init__(*args)
-        if not may_see_trail:
-            kinds = [kind for kind in self.KINDS if kind[0] != "audit-trail"]
-            self.fields["kind"].choices = kinds  # type: ignore[attr-defined]
-        for name in ("first", "last"):
-            self.fields[name].required = True
-            self.fields[name].error_messages |= REQUIRED_ERROR
-        if not may_unmask:
-            del self.fields["in_full"], self.fields["reason"]
 
     def clean(self) -> dict[str, Any]:
         typed = self.cleaned_data
@@ -76,11 +70,12 @@ class ExportForm(forms.Form):
 @member_required(while_suspended=True)
 def overview(place: Place) -> HttpResponseBase:
     """Show the form; a POST sends the file."""
-    form = ExportForm(
-        place.posted,
-        may_unmask=has_permission(place.member, Permission.EXPORT_IN_FULL),
-        may_see_trail=has_permission(place.member, Permission.SEE_ADMINISTRATION),
-    )
+    kinds = EXPORTS
+    if has_permission(place.member, Permission.SEE_ADMINISTRATION):
+        kinds = [*EXPORTS, ("audit-trail", _("Audit trail: who did what"))]
+    form = ExportForm(place.posted, choices={"kind": kinds})
+    if not has_permission(place.member, Permission.EXPORT_IN_FULL):
+        del form.fields["in_full"], form.fields["reason"]
     if form.is_valid():
         subject = f"exports:{place.member.pk}"
         if not rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pycountry
@@ -19,7 +19,30 @@ CONTACT_HINT = _(
 )
 REQUIRED_ERROR = {"required": _("This is needed")}
 ALL_CHOICE = [("", _("All"))]
-INVALID_DATE_ERROR = {"invalid": _("Choose a day")}
+
+
+Choices = Iterable[tuple[str, Any]]
+
+
+class ChoicesForm(forms.Form):
+    """A form with fields whose choices depend on the workspace, by their names."""
+
+    def __init__(
+        self, *args: Any, choices: Mapping[str, Choices] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        for name, offered in (choices or {}).items():
+            self.fields[name].choices = offered  # type: ignore[attr-defined]
+
+
+class FilterForm(ChoicesForm):
+    """The filters of a list, as the address of the page has them."""
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The value of each field, or None for all; all are None if one is wrong."""
+        typed = self.cleaned_data if self.is_valid() else {}
+        return {n: None if typed.get(n) == "" else typed.get(n) for n in self.fields}
 
 
 def text_field(label: Any, max_length: int = 200, **options: Any) -> forms.CharField:
@@ -42,15 +65,16 @@ def email_field(label: Any) -> forms.EmailField:
     )
 
 
-def date_field(**options: Any) -> forms.DateField:
-    field = forms.DateField(
-        required=False, error_messages=INVALID_DATE_ERROR, **options
+def date_field(*, required: bool = False, **options: Any) -> forms.DateField:
+    return forms.DateField(
+        required=required,
+        widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
+        error_messages=REQUIRED_ERROR | {"invalid": _("Choose a day")},
+        **options,
     )
-    field.widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-    return field
 
 
-def filter_field(label: Any, choices: Iterable[tuple[str, Any]]) -> forms.ChoiceField:
+def filter_field(label: Any, choices: Choices = ()) -> forms.ChoiceField:
     return forms.ChoiceField(
         label=label, choices=[*ALL_CHOICE, *choices], required=False
     )
@@ -87,6 +111,10 @@ class OneLineField(forms.CharField):
 
     def clean(self, value: Any) -> str:
         return one_line(super().clean(value))
+
+
+def search_field(**options: Any) -> forms.CharField:
+    return forms.CharField(label=_("Search"), max_length=200, required=False, **options)
 
 
 def name_field(label: Any, **options: Any) -> OneLineField:

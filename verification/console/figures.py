@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from verification.console.charts import (
 from verification.console.fields import (
     ALL_CHOICE,
     REQUIRED_ERROR,
+    ChoicesForm,
     date_field,
     filter_field,
 )
@@ -49,14 +50,15 @@ from verification.figures.summary import (
 from verification.values.formats import escape_formula
 from workspaces import rate_limits
 
+# The choice of reports without one
+NO_PACKAGE = "none"
 
-class FiguresForm(forms.Form):
+
+class FiguresForm(ChoicesForm):
     """A period and a package; by default this month, and all packages.
 
     `days` and `package_name` are what they mean: None is all packages.
     """
-
-    WITHOUT_PACKAGE = "none"
 
     period = forms.ChoiceField(
         label=gettext_lazy("Period"),
@@ -71,22 +73,12 @@ class FiguresForm(forms.Form):
     )
     first = date_field(label=gettext_lazy("From"))
     last = date_field(label=gettext_lazy("To"))
-    package = filter_field(gettext_lazy("Package"), [])
-
-    def __init__(self, *args: Any, packages: Iterable[CheckPackage]) -> None:
-        super().__init__(*args)
-        chosen: Any = self.fields["package"]
-        names = ((f"package:{one.name}", one.display_name) for one in packages)
-        chosen.choices = [
-            *ALL_CHOICE,
-            (self.WITHOUT_PACKAGE, gettext_lazy("Without a package")),
-            *names,
-        ]
+    package = filter_field(gettext_lazy("Package"))
 
     def clean(self) -> dict[str, Any]:
         typed = self.cleaned_data
         name = typed.get("package", "").removeprefix("package:")
-        is_without = typed.get("package") == self.WITHOUT_PACKAGE
+        is_without = typed.get("package") == NO_PACKAGE
         typed["package_name"] = "" if is_without else name or None
         typed["days"] = self._days(typed.get("period") or "month")
         return typed
@@ -181,8 +173,13 @@ def download(place: Place) -> HttpResponse:
 
 
 def _form(place: Place) -> FiguresForm:
-    packages = CheckPackage.objects.known_to(place.workspace.pk)
-    return FiguresForm(place.request.GET, packages=packages)
+    known = CheckPackage.objects.known_to(place.workspace.pk)
+    packages = [
+        *ALL_CHOICE,
+        (NO_PACKAGE, _("Without a package")),
+        *((f"package:{one.name}", one.display_name) for one in known),
+    ]
+    return FiguresForm(place.request.GET, choices={"package": packages})
 
 
 def _csv_row(row: DailyFigure) -> list[Any]:

@@ -12,13 +12,14 @@ from django import forms
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
-from django.views.decorators.http import require_POST
 from pydantic_core import PydanticCustomError
 
 from verification.backoffice import audit
 from verification.console.base import (
     Place,
+    Refusals,
     member_required,
+    post_required,
     too_often,
     with_retry_after,
 )
@@ -54,7 +55,6 @@ from verification.values import formats
 from verification.values.identifiers import KRA_PIN
 from workspaces import rate_limits
 from workspaces.members import Permission
-from workspaces.models import Workspace
 
 VOLUMES = [
     ("", _("Choose one")),
@@ -175,6 +175,16 @@ STATES: dict[str, Any] = {
 # A file counts once, and once more for each second of its inspection.
 DOCUMENTS_PER_MINUTE = 30
 EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
+UNCHANGEABLE = _("It cannot be changed now.")
+REFUSALS: Refusals = {applications.NotEditable: UNCHANGEABLE}
+SUBMISSION_REFUSALS: Refusals = {
+    applications.Incomplete: _("A document is missing."),
+    applications.NoContact: _("Say in the company's part where people reach you."),
+    InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
+    applications.Suspended: UNCHANGEABLE,
+    applications.NotEditable: _("It is submitted already."),
+    InvalidTransition: _("It is submitted already."),
+}
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
@@ -182,7 +192,7 @@ def overview(place: Place) -> HttpResponse:
     application = newest_application(place.workspace)
     given = {d.kind: d for d in application.documents.all()} if application else {}
     status = application.status if application else ""
-    if place.workspace.go_live == Workspace.GoLive.APPROVED:
+    if place.workspace.is_live:
         status = Status.APPROVED
     shown = {
         "application": application,
@@ -202,17 +212,15 @@ def overview(place: Place) -> HttpResponse:
 @member_required(Permission.GO_LIVE)
 def company(place: Place) -> HttpResponse:
     application = newest_application(place.workspace)
-    is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
-    if is_live or not _is_editable(application):
+    status = application.status if application else None
+    if place.workspace.is_live or status not in EDITABLE_STATUSES:
         return _refuse_change(place)
     initial = initial_of(application) if application else {}
     form = CompanyForm(place.posted, initial=initial)
     if form.is_valid():
         name = form.cleaned_data["company_name"]
-        try:
+        with place.refusing(REFUSALS, "golive"):
             applications.describe_company(place.member, name, form.details, place.by)
-        except applications.NotEditable:
-            return _refuse_change(place)
         return place.to("golive", success=_("Saved."))
     return place.render("golive/company", {"form": form})
 
@@ -238,12 +246,10 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
         _is_rate_limited(place, seconds)
     if is_valid:
         upload = form.cleaned_data["file"]
-        try:
+        with place.refusing(REFUSALS, "golive"):
             applications.upload_document(
                 place.member, document_kind, upload.name, upload.file, place.by
             )
-        except applications.NotEditable:
-            return _refuse_change(place)
         return place.to("golive", success=_("The document is kept."))
     shown = {"form": form, "label": DOCUMENT_LABELS[document_kind]}
     status = status_of(form)
@@ -261,13 +267,10 @@ def document(place: Place, document: UUID) -> HttpResponse:
     return download(found, slug(found.kind))
 
 
-@require_POST
-@member_required(Permission.GO_LIVE)
+@post_required(Permission.GO_LIVE)
 def begin_again(place: Place) -> HttpResponse:
-    try:
+    with place.refusing(REFUSALS, "golive"):
         applications.begin_again(place.member, place.by)
-    except applications.NotEditable:
-        return _refuse_change(place)
     return place.to("golive")
 
 
@@ -278,7 +281,10 @@ def submit(place: Place) -> HttpResponse:
         return _refuse_change(place)
     form = SubmissionForm(place.posted)
     if form.is_valid():
-        return _submit(place)
+        with place.refusing(SUBMISSION_REFUSALS, "golive"):
+            applications.submit(place.member, place.by)
+        success = _("It is submitted. We write to you when it is decided.")
+        return place.to("golive", success=success)
     return place.render("golive/submit", {"form": form, "application": application})
 
 
@@ -291,28 +297,5 @@ def _is_rate_limited(place: Place, by: int) -> bool:
     return any(rate.exceeded for rate in counted)
 
 
-def _submit(place: Place) -> HttpResponse:
-    try:
-        applications.submit(place.member, place.by)
-    except applications.Incomplete:
-        error = _("A document is missing.")
-    except applications.NoContact:
-        error = _("Say in the company's part where people reach you.")
-    except InvalidRequest:
-        error = _("The company cannot be checked as it is described. Correct it.")
-    except applications.Suspended:
-        error = _("It cannot be changed now.")
-    except (applications.NotEditable, InvalidTransition):
-        error = _("It is submitted already.")
-    else:
-        success = _("It is submitted. We write to you when it is decided.")
-        return place.to("golive", success=success)
-    return place.to("golive", error=error)
-
-
-def _is_editable(application: Application | None) -> bool:
-    return (application and application.status) in EDITABLE_STATUSES
-
-
 def _refuse_change(place: Place) -> HttpResponse:
-    return place.to("golive", error=_("It cannot be changed now."))
+    return place.to("golive", error=UNCHANGEABLE)

@@ -21,7 +21,7 @@ from verification.reports.request import RuleContext, catalogue, find_faults
 from verification.web.pages import private_page
 from webhooks.models import Configuration, DeliveryStatus, list_deliveries
 from workspaces.create import create_own_workspace
-from workspaces.models import ApiKey, Member, Role, Workspace
+from workspaces.models import ApiKey, Member, Role
 
 
 @private_page
@@ -51,7 +51,7 @@ def create_workspace(request: HttpRequest) -> HttpResponse:
 def dashboard(place: Place) -> HttpResponse:
     reports = list_reports(*place.where, Filters(), page=0, size=5)
     failed = list_deliveries(*place.where, status=DeliveryStatus.FAILED, page=0, size=1)
-    is_live = place.workspace.go_live == Workspace.GoLive.APPROVED
+    is_live = place.workspace.is_live
     has = {
         "has_key": ApiKey.objects.filter(**place.lookups).exists(),
         "has_report": reports.total > 0,

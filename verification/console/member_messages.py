@@ -23,7 +23,7 @@ from verification.web.pages import private_page
 from workspaces import member_messages
 from workspaces.member_messages import DIGEST, NEEDED
 from workspaces.members import has_permission
-from workspaces.models import Environment, Member, MemberMessage, MessageTime, Workspace
+from workspaces.models import Environment, Member, MemberMessage, MessageTime
 
 
 class MessagesForm(forms.Form):
@@ -107,7 +107,7 @@ def choose_workspace(request: HttpRequest) -> HttpResponse:
     found = Member.objects.filter(user=request.user.pk).select_related("workspace")
     mine = list(found.order_by("workspace__name", "id"))
     if len(mine) == 1:
-        is_live = mine[0].workspace.go_live == Workspace.GoLive.APPROVED
+        is_live = mine[0].workspace.is_live
         environment = Environment.PRODUCTION if is_live else Environment.SANDBOX
         place = [mine[0].workspace_id, environment.value]
         return HttpResponseRedirect(reverse("console:messages", args=place))

@@ -9,7 +9,6 @@ from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from monitoring.alerts import describe_changes, edit_alert, mark_all_read
 from monitoring.models import (
@@ -24,8 +23,18 @@ from monitoring.models import (
 )
 from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
 from verification.checks.packages import package_of
-from verification.console.base import PAGE_SIZE, Page, Place, Text, member_required
-from verification.console.fields import ALL_CHOICE, filter_field
+from verification.console.base import (
+    Place,
+    Refusals,
+    member_required,
+    post_required,
+)
+from verification.console.fields import (
+    ALL_CHOICE,
+    FilterForm,
+    filter_field,
+    search_field,
+)
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.request import catalogue
@@ -33,11 +42,11 @@ from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
 
 
-class RuleFilters(forms.Form):
-    search = forms.CharField(label=_("Search"), max_length=200, required=False)
+class RuleFilters(FilterForm):
+    search = search_field()
 
 
-class AlertFilters(forms.Form):
+class AlertFilters(FilterForm):
     read = forms.TypedChoiceField(
         label=_("Show"),
         choices=[
@@ -52,15 +61,24 @@ class AlertFilters(forms.Form):
     severity = filter_field(_("Severity"), Severity.choices)
 
 
+# Why a rule cannot be resumed; any other reason is a withdrawn consent.
+NOT_RESUMABLE = {
+    "BY_STAFF": _("Staff paused it, and staff resume it."),
+    "CHECK_INACTIVE": _("A check of it is not offered any more."),
+}
+WITHDRAWN = _("The subject withdrew consent. Attest a new one by the API to go on.")
+REFUSALS: Refusals = {
+    NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
+    InsufficientBalance: _("The balance does not cover a run. Top it up first."),
+}
+
+
 @member_required()
 def rules(place: Place) -> HttpResponse:
     form = RuleFilters(place.request.GET)
-    search = form.cleaned_data["search"] if form.is_valid() else ""
-    number = place.page_number
-    found = list_rules(place.client, search or None, page=number, size=PAGE_SIZE)
     shown = {
         "form": form,
-        "page": Page(found.rows, found.total, number),
+        "page": list_rules(place.client, **form.chosen, **place.paging),
         "unread": alerts_of(place.client).filter(read=False).count(),
     }
     return place.render("monitoring/rules", shown)
@@ -81,44 +99,26 @@ def rule(place: Place, rule: UUID) -> HttpResponse:
     return place.render("monitoring/rule", shown)
 
 
-@require_POST
-@member_required(Permission.MANAGE_MONITORING)
+@post_required(Permission.MANAGE_MONITORING)
 def pause(place: Place, rule: UUID) -> HttpResponse:
     with transaction.atomic():
         place.record("rule.paused", pause_for_client(place.client, rule))
     return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
 
 
-@require_POST
-@member_required(Permission.MANAGE_MONITORING)
+@post_required(Permission.MANAGE_MONITORING)
 def resume(place: Place, rule: UUID) -> HttpResponse:
-    try:
-        with transaction.atomic():
-            found = resume_for_client(place.client, rule, None, catalogue())
-            place.record("rule.resumed", found)
-    except NotResumable as e:
-        error = _explain_refusal(e.reason)
-    except InsufficientBalance:
-        error = _("The balance does not cover a run. Top it up first.")
-    else:
-        return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule)
-    return place.to("monitoring-rule", error=error, rule=rule)
+    with place.refusing(REFUSALS, "monitoring-rule", rule=rule), transaction.atomic():
+        found = resume_for_client(place.client, rule, None, catalogue())
+        place.record("rule.resumed", found)
+    return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule)
 
 
 @member_required()
 def alerts(place: Place) -> HttpResponse:
     form = AlertFilters(place.request.GET)
-    chosen = form.cleaned_data if form.is_valid() else {}
-    number = place.page_number
-    found = list_alerts(
-        place.client,
-        read=chosen.get("read"),
-        severity=chosen.get("severity") or None,
-        page=number,
-        size=PAGE_SIZE,
-    )
-    _record(place, found.rows)
-    page = Page(found.rows, found.total, number)
+    page = list_alerts(place.client, **form.chosen, **place.paging)
+    _record(place, page.rows)
     return place.render("monitoring/alerts", {"form": form, "page": page})
 
 
@@ -131,15 +131,13 @@ def alert(place: Place, alert: UUID) -> HttpResponse:
     return place.render("monitoring/alert", shown)
 
 
-@require_POST
-@member_required(Permission.MANAGE_MONITORING)
+@post_required(Permission.MANAGE_MONITORING)
 def mark_read(place: Place, alert: UUID) -> HttpResponse:
     edit_alert(place.client, alert, read=True, actioned=None)
     return place.to("monitoring-alerts")
 
 
-@require_POST
-@member_required(Permission.MANAGE_MONITORING)
+@post_required(Permission.MANAGE_MONITORING)
 def read_all(place: Place) -> HttpResponse:
     mark_all_read(place.client)
     return place.to("monitoring-alerts")
@@ -149,11 +147,3 @@ def _record(place: Place, alerts: Iterable[Alert]) -> None:
     """Record that the member reads these alerts, which quote findings."""
     reports = [alert.report_id for alert in alerts]
     record_disclosures(reports, Channel.CONSOLE, place.client.actor)
-
-
-def _explain_refusal(reason: str) -> Text:
-    if reason == "BY_STAFF":
-        return _("Staff paused it, and staff resume it.")
-    if reason == "CHECK_INACTIVE":
-        return _("A check of it is not offered any more.")
-    return _("The subject withdrew consent. Attest a new one by the API to go on.")

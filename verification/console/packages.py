@@ -9,7 +9,6 @@ from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckPackage
 from verification.checks.packages import (
@@ -19,8 +18,13 @@ from verification.checks.packages import (
     edit_package,
     set_package_active,
 )
-from verification.console.base import Place, Text, member_required
-from verification.console.fields import REQUIRED_ERROR, OneLineField, text_field
+from verification.console.base import Place, Text, member_required, post_required
+from verification.console.fields import (
+    REQUIRED_ERROR,
+    ChoicesForm,
+    OneLineField,
+    text_field,
+)
 from verification.console.words import WORDS, Topic
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue
@@ -28,7 +32,7 @@ from verification.values.shapes import CURRENCY
 from workspaces.members import Permission
 
 
-class PackageForm(forms.Form):
+class PackageForm(ChoicesForm):
     display_name = OneLineField(
         label=_("Title"),
         max_length=100,
@@ -44,10 +48,6 @@ class PackageForm(forms.Form):
             "invalid_choice": _("One of these checks is not offered"),
         },
     )
-
-    def __init__(self, *args: Any, checks: list[tuple[str, str]], **options: Any):
-        super().__init__(*args, **options)
-        self.fields["checks"].choices = checks  # type: ignore[attr-defined]
 
 
 class NewPackageForm(PackageForm):
@@ -89,7 +89,8 @@ def _package_context(package: CheckPackage, definitions: Catalogue) -> dict[str,
 
 @member_required(Permission.MANAGE_SETTINGS)
 def create(place: Place) -> HttpResponse:
-    form = NewPackageForm(place.posted, checks=check_choices(None, KINDS))
+    choices = {"checks": check_choices(None, KINDS)}
+    form = NewPackageForm(place.posted, choices=choices)
     if form.is_valid():
         try:
             with transaction.atomic():
@@ -107,8 +108,8 @@ def create(place: Place) -> HttpResponse:
 def edit(place: Place, package: UUID) -> HttpResponse:
     found = place.workspace.packages.get(pk=package)
     initial = {"display_name": found.display_name, "checks": found.checks}
-    checks = check_choices(found, KINDS)
-    form = PackageForm(place.posted, initial=initial, checks=checks)
+    choices = {"checks": check_choices(found, KINDS)}
+    form = PackageForm(place.posted, initial=initial, choices=choices)
     if form.is_valid():
         try:
             with transaction.atomic():
@@ -121,15 +122,13 @@ def edit(place: Place, package: UUID) -> HttpResponse:
     return place.render("settings/package", {"form": form, "package": found})
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def deactivate(place: Place, package: UUID) -> HttpResponse:
     success = _("New orders can no longer name the package.")
     return _switch(place, package, active=False, success=success)
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def activate(place: Place, package: UUID) -> HttpResponse:
     return _switch(place, package, active=True, success=_("Orders can name it again."))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -12,15 +12,25 @@ from django.http import HttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.checks.models import CheckDefinition
-from verification.console.base import PAGE_SIZE, Page, Place, Text, member_required
+from verification.console.base import (
+    PAGE_SIZE,
+    Place,
+    Refusals,
+    Text,
+    member_required,
+    post_required,
+    read_id,
+)
 from verification.console.fields import (
     REQUIRED_ERROR,
+    Choices,
+    ChoicesForm,
     decision_field,
     reasons_field,
 )
+from verification.db.base import ResultPage
 from verification.db.ids import number_of_id
 from verification.decisions import policies
 from verification.decisions.models import (
@@ -96,7 +106,7 @@ NO_FACT = [("", _("Choose"))]
 SHOWN_CONDITIONS = 2
 
 
-class PolicyRuleForm(forms.Form):
+class PolicyRuleForm(ChoicesForm):
     """A rule of a policy: conditions that all have to hold, and what follows."""
 
     then = decision_field(_("Then"))
@@ -108,17 +118,15 @@ class PolicyRuleForm(forms.Form):
         typed: Any,
         *,
         known: Known,
-        codes: list[tuple[str, str]],
+        choices: Mapping[str, Choices],
         rule: Rule | None = None,
         seen: str = "",
     ) -> None:
         self.known = known
-        super().__init__(typed, initial={"seen": seen})
+        super().__init__(typed, choices=choices, initial={"seen": seen})
         about = [*NO_FACT, *_fact_choices(known)]
         for n in range(1, MAX_CONDITIONS + 1):
             self._add_condition(n, about)
-        chosen: Any = self.fields["codes"]
-        chosen.choices = codes
         if rule:
             self._show(rule)
         self.order_fields([*self._condition_names(), "then", "codes", "seen"])
@@ -413,6 +421,9 @@ def _fault_texts(faults: Iterable[RuleFault]) -> list[str]:
     ]
 
 
+REFUSALS: Refusals = {PolicyRefused: lambda e: _(e.obstacle)}
+
+
 @member_required()
 def overview(place: Place) -> HttpResponse:
     """Show the version that decides, the draft, and the former versions."""
@@ -471,7 +482,7 @@ def _dry_run_context(place: Place, rules: Rules) -> dict[str, Any]:
         (name, [dry.counts.get((was, would), 0) for would in OUTCOMES])
         for was, name in DECIDED.items()
     ]
-    number = place.page_number
+    number = place.paging["page"]
     begin = number * PAGE_SIZE
     differing = [
         {
@@ -488,31 +499,19 @@ def _dry_run_context(place: Place, rules: Rules) -> dict[str, Any]:
         "dry": dry,
         "outcomes": list(OUTCOMES.values()),
         "matrix": [(name, counts) for name, counts in rows if any(counts)],
-        "page": Page(differing, len(dry.differences), number),
+        "page": ResultPage(differing, len(dry.differences), number, PAGE_SIZE),
     }
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def open_draft(place: Place) -> HttpResponse:
     """Open a draft with the rules of the version that the form names, or with none."""
     own = versions_of(place.client)
-    base_id = place.request.POST.get("base", "")
-    base = own.filter(pk=base_id).first() if _is_uuid(base_id) else None
-    by = place.by.actor
-    try:
-        made = policies.open_draft(place.client, place.member, by, base)
-    except PolicyRefused as e:
-        return place.to("policy", error=_(e.obstacle))
+    base_id = read_id(place.request.POST.get("base", ""))
+    base = own.filter(pk=base_id).first() if base_id else None
+    with place.refusing(REFUSALS, "policy"):
+        made = policies.open_draft(place.client, place.member, place.by.actor, base)
     return place.to("policy-version", version=made.pk)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 @member_required(Permission.MANAGE_SETTINGS)
@@ -533,7 +532,7 @@ def _edit_rules(place: Place, version_id: UUID, number: int | None) -> HttpRespo
     form = PolicyRuleForm(
         place.posted,
         known=known_to(place.workspace),
-        codes=_code_choices(place),
+        choices={"codes": _code_choices(place)},
         rule=rules[number - 1] if number else None,
         seen=digest_of(draft),
     )
@@ -559,8 +558,7 @@ def _code_choices(place: Place) -> list[tuple[str, str]]:
     return [(row.code, f"{row.words[key]} ({row.code})") for row in active]
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def move_rule(place: Place, version: UUID, number: int) -> HttpResponse:
     """Let a rule be read before the one above it."""
 
@@ -571,8 +569,7 @@ def move_rule(place: Place, version: UUID, number: int) -> HttpResponse:
     return _change_rules(place, version, number, move)
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def remove_rule(place: Place, version: UUID, number: int) -> HttpResponse:
     return _change_rules(place, version, number, lambda rules: rules.pop(number - 1))
 
@@ -595,17 +592,12 @@ def _save(
     place: Place, draft: PolicyVersion, seen: str, rules: list[Rule]
 ) -> HttpResponse:
     what = SeenDraft(draft.pk, seen)
-    by = place.by.actor
-    return _do(
-        place,
-        draft.pk,
-        lambda: policies.save_draft(place.client, what, rules, place.member, by),
-        _("Saved."),
-    )
+    with place.refusing(REFUSALS, "policy-version", version=draft.pk):
+        policies.save_draft(place.client, what, rules, place.member, place.by.actor)
+    return place.to("policy-version", success=_("Saved."), version=draft.pk)
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def activate(place: Place, version: UUID) -> HttpResponse:
     """Switch a draft on, as its member has seen it."""
     versions_of(place.client).get(pk=version)
@@ -613,45 +605,27 @@ def activate(place: Place, version: UUID) -> HttpResponse:
     if not form.is_valid():
         error = _("Choose what it does once it is switched on.")
         return place.to("policy-version", error=error, version=version)
-    typed, by = form.cleaned_data, place.by.actor
-    what = SeenDraft(version, typed["seen"])
-    return _do(
-        place,
-        version,
-        lambda: policies.activate(place.client, what, typed["mode"], place.member, by),
-        _("The version is switched on. It looks at each report that ends from now on."),
+    what, mode = (
+        SeenDraft(version, form.cleaned_data["seen"]),
+        form.cleaned_data["mode"],
     )
+    with place.refusing(REFUSALS, "policy-version", version=version):
+        policies.activate(place.client, what, mode, place.member, place.by.actor)
+    done = _(
+        "The version is switched on. It looks at each report that ends from now on."
+    )
+    return place.to("policy-version", success=done, version=version)
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def discard(place: Place, version: UUID) -> HttpResponse:
-    by = place.by.actor
-    try:
-        policies.discard_draft(place.client, version, place.member, by)
-    except PolicyRefused as e:
-        return place.to("policy", error=_(e.obstacle))
+    with place.refusing(REFUSALS, "policy"):
+        policies.discard_draft(place.client, version, place.member, place.by.actor)
     return place.to("policy", success=_("The draft is deleted."))
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def switch_off(place: Place, version: UUID) -> HttpResponse:
-    by = place.by.actor
-    try:
-        policies.switch_off(place.client, version, place.member, by)
-    except PolicyRefused as e:
-        return place.to("policy", error=_(e.obstacle))
+    with place.refusing(REFUSALS, "policy"):
+        policies.switch_off(place.client, version, place.member, place.by.actor)
     return place.to("policy", success=_("The policy is switched off."))
-
-
-def _do(
-    place: Place, version_id: UUID, verb: Callable[[], object], done: Text
-) -> HttpResponse:
-    """Call a verb about a draft, and show the version with what came of it."""
-    try:
-        verb()
-    except PolicyRefused as e:
-        error = _(e.obstacle)
-        return place.to("policy-version", error=error, version=version_id)
-    return place.to("policy-version", success=done, version=version_id)

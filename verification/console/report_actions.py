@@ -14,10 +14,15 @@ from uuid import UUID
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.consents.links import consent_links
-from verification.console.base import Place, Text, member_required
+from verification.console.base import (
+    Place,
+    Refusals,
+    Text,
+    member_required,
+    post_required,
+)
 from verification.console.orders import (
     QuoteChanged,
     actions_of,
@@ -61,8 +66,18 @@ LAUNCH_BLOCKERS = {
     "PAYMENT_OUTSTANDING": _("It waits for the payment."),
     "NOT_A_DRAFT": _("It is launched already."),
 }
-# Refusals of the API's verbs -> why, in words for members
-WORDS: dict[type[Exception], Any] = {
+
+
+def blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
+    """Return why a draft cannot be launched, in words for members."""
+    texts = [CONSENT_GAPS[gap]] if gap else []
+    texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]
+    return [str(text) for text in texts]
+
+
+REFUSALS: Refusals = {
+    InvalidRequest: lambda e: " ".join(fault_text(one, {}) for one in e.faults),
+    NotLaunchable: lambda e: " ".join(blocker_texts(e.reasons, e.consent_gap)),
     InsufficientBalance: _("The balance does not cover it. Top it up first."),
     InvalidTransition: _("It changed at the same moment. Look again."),
     NotCancellable: ENDED,
@@ -71,7 +86,6 @@ WORDS: dict[type[Exception], Any] = {
     QuoteChanged: _("The price has changed, so nothing was done. Look again."),
     ResendTooSoon: _("A link was sent less than a minute ago."),
 }
-REFUSALS: tuple[type[Exception], ...] = (InvalidRequest, NotLaunchable, *WORDS)
 
 
 def action_context(place: Place, report: Report) -> dict[str, Any]:
@@ -159,8 +173,7 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
     return place.render("reports/cancel", shown)
 
 
-@require_POST
-@member_required(Permission.ORDER)
+@post_required(Permission.ORDER)
 def resend_consent(place: Place, report: UUID) -> HttpResponse:
     """Send the subject another link to the consent page; the old one stops working."""
     found = place.get_report(report)
@@ -169,8 +182,7 @@ def resend_consent(place: Place, report: UUID) -> HttpResponse:
     return _carry_out(place, found, verb, "consent-resent", done)
 
 
-@require_POST
-@member_required(Permission.ORDER)
+@post_required(Permission.ORDER)
 def resend_payment(place: Place, report: UUID) -> HttpResponse:
     """Send the payer another link to the payment page; the old one stops working."""
     found = place.get_report(report)
@@ -183,30 +195,13 @@ def _carry_out(
     place: Place, report: Report, verb: Callable[[], Any], done: str, success: Text
 ) -> HttpResponse:
     """Call a verb of the API and record it, or say why it is refused."""
-    try:
-        with transaction.atomic():
-            require_present(place.member, Permission.ORDER)
-            verb()
-            place.record(f"report.{done}", report)
-    except REFUSALS as e:
-        return _refuse(place, report, _explain(e))
+    refusing = place.refusing(REFUSALS, "reports-detail", report=report.pk)
+    with refusing, transaction.atomic():
+        require_present(place.member, Permission.ORDER)
+        verb()
+        place.record(f"report.{done}", report)
     return place.to("reports-detail", success=success, report=report.pk)
 
 
 def _refuse(place: Place, report: Report, why: Text) -> HttpResponse:
     return place.to("reports-detail", error=why, report=report.pk)
-
-
-def _explain(refusal: Exception) -> Text:
-    if isinstance(refusal, NotLaunchable):
-        return " ".join(blocker_texts(refusal.reasons, refusal.consent_gap))
-    if isinstance(refusal, InvalidRequest):
-        return " ".join(fault_text(fault, {}) for fault in refusal.faults)
-    return next(text for kind, text in WORDS.items() if isinstance(refusal, kind))
-
-
-def blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
-    """Return why a draft cannot be launched, in words for members."""
-    texts = [CONSENT_GAPS[gap]] if gap else []
-    texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]
-    return [str(text) for text in texts]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.checks.events import consent_status_of
 from verification.checks.models import CheckResult, ResultStatus
@@ -18,12 +16,12 @@ from verification.checks.packages import package_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console.base import (
-    PAGE_SIZE,
-    Page,
     Place,
+    Refusals,
     Text,
     member_required,
     names_of_actors,
+    post_required,
 )
 from verification.console.batches import batch_of
 from verification.console.case_pages import case_context
@@ -37,7 +35,13 @@ from verification.console.decision_pages import (
     is_sent_twice,
     outcome_of,
 )
-from verification.console.fields import COUNTRIES, date_field, filter_field
+from verification.console.fields import (
+    COUNTRIES,
+    FilterForm,
+    date_field,
+    filter_field,
+    search_field,
+)
 from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
 from verification.console.words import WORDS, Topic, choices_of
@@ -57,23 +61,17 @@ from verification.values.local_time import NAIROBI
 from workspaces.members import Permission
 
 
-class ReportFilters(forms.Form):
-    search = forms.CharField(label=_("Search"), max_length=200, required=False)
+class ReportFilters(FilterForm):
+    search = search_field()
     status = filter_field(_("Status"), choices_of(Topic.REPORT))
     subject_type = filter_field(_("Subject"), choices_of(Topic.SUBJECT))
     first = date_field(label=_("From"))
     last = date_field(label=_("To"))
 
     def filters(self) -> Filters:
-        typed = self.cleaned_data
-        return Filters(
-            search=typed["search"] or None,
-            status=typed["status"] or None,
-            subject_type=typed["subject_type"] or None,
-            first_day=typed["first"],
-            last_day=typed["last"],
-            zone=NAIROBI,
-        )
+        chosen = self.chosen
+        first, last = chosen.pop("first"), chosen.pop("last")
+        return Filters(**chosen, first_day=first, last_day=last, zone=NAIROBI)
 
 
 NO_DATA_LINK = {
@@ -83,16 +81,17 @@ NO_DATA_LINK = {
     "NOT_ME": _("The person at this address is not the subject."),
     "UNANSWERED": _("The subject has not answered your request yet."),
 }
+NOT_SENT: Refusals = {
+    AccessNotSendable: lambda e: NO_DATA_LINK[e.why],
+    ResendTooSoon: _("A link was sent less than a minute ago."),
+}
 
 
 @member_required()
 def listing(place: Place) -> HttpResponse:
     form = ReportFilters(place.request.GET)
-    number = place.page_number
-    filters = form.filters() if form.is_valid() else Filters()
-    found = list_reports(*place.where, filters, page=number, size=PAGE_SIZE)
-    page = Page(found.rows, found.total, number)
-    rated = [row.pk for row in found.rows if row.risk_score is not None]
+    page = list_reports(*place.where, form.filters(), **place.paging)
+    rated = [row.pk for row in page.rows if row.risk_score is not None]
     record_disclosures(rated, Channel.CONSOLE, place.client.actor)
     return place.render("reports/list", {"form": form, "page": page})
 
@@ -102,8 +101,7 @@ def detail(place: Place, report: UUID) -> HttpResponse:
     return _render_report(place, place.get_report(report))
 
 
-@require_POST
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def decide(place: Place, report: UUID) -> HttpResponse:
     """Decide about the report, or propose it to a second member.
 
@@ -222,21 +220,14 @@ def _ended_erasure(report: Report) -> Erasure | None:
     return erasure if erasure and erasure.ended_at else None
 
 
-@require_POST
-@member_required(Permission.ANSWER_SUBJECTS)
+@post_required(Permission.ANSWER_SUBJECTS)
 def send_data_link(place: Place, report: UUID) -> HttpResponse:
     """Send the subject a link by which they see what was found about them."""
     found = place.get_report(report)
-    try:
-        with transaction.atomic():
-            send_access_link(place.client, found.pk)
-            place.record("report.data-link-sent", found)
-    except AccessNotSendable as error:
-        why = NO_DATA_LINK[error.why]
-        return place.to("reports-detail", error=why, report=found.pk)
-    except ResendTooSoon:
-        too_soon = _("A link was sent less than a minute ago.")
-        return place.to("reports-detail", error=too_soon, report=found.pk)
+    refusing = place.refusing(NOT_SENT, "reports-detail", report=found.pk)
+    with refusing, transaction.atomic():
+        send_access_link(place.client, found.pk)
+        place.record("report.data-link-sent", found)
     sent = _("The subject gets a link to their data.")
     return place.to("reports-detail", success=sent, report=found.pk)
 

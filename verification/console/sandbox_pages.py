@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +14,17 @@ from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 from pydantic_core import PydanticCustomError
 
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import (
+    Place,
+    Refusals,
+    member_required,
+    post_required,
+)
 from verification.console.fields import text_field
 from verification.console.words import WORDS, Topic
+from verification.db.base import read_page
 from verification.notifications.models import (
     THIRD_PARTY_KINDS,
     Channel,
@@ -61,6 +67,9 @@ class SandboxAddressForm(forms.Form):
         return Channel.EMAIL, typed
 
 
+REFUSALS: Refusals = {
+    sandbox_addresses.WrongCode: _("The code is not right, or works no more.")
+}
 # Shown in place of the link to block the workspace, which only the recipient may use.
 NO_BLOCK_LINK = "…"
 KINDS = {
@@ -101,11 +110,9 @@ def list_test_subjects(place: Place) -> HttpResponse:
 
 @member_required(Permission.MANAGE_MAILBOX)
 def list_messages(place: Place) -> HttpResponse:
-    number = place.page_number
-    found = _messages(place).order_by("-id")
-    start = number * PAGE_SIZE
-    rows = [describe_message(m) for m in found[start : start + PAGE_SIZE]]
-    return place.render("mailbox/list", {"page": Page(rows, found.count(), number)})
+    page = read_page(_messages(place).order_by("-id"), **place.paging)
+    page = replace(page, rows=[describe_message(m) for m in page.rows])
+    return place.render("mailbox/list", {"page": page})
 
 
 @member_required(Permission.MANAGE_MAILBOX)
@@ -139,23 +146,18 @@ def edit_addresses(place: Place) -> HttpResponse:
     return place.render("mailbox/addresses", shown)
 
 
-@require_POST
-@member_required(Permission.MANAGE_MAILBOX)
+@post_required(Permission.MANAGE_MAILBOX)
 def confirm_address(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     code = place.request.POST.get("code", "")
-    try:
+    with place.refusing(REFUSALS, "mailbox-addresses"):
         sandbox_addresses.confirm(place.member, found.pk, code)
         place.record("sandbox-address.confirmed", found)
-    except sandbox_addresses.WrongCode:
-        error = _("The code is not right, or works no more.")
-        return place.to("mailbox-addresses", error=error)
     success = _("This address gets messages from now on.")
     return place.to("mailbox-addresses", success=success)
 
 
-@require_POST
-@member_required(Permission.MANAGE_MAILBOX)
+@post_required(Permission.MANAGE_MAILBOX)
 def remove_address(place: Place, address: UUID) -> HttpResponse:
     found = place.workspace.sandbox_addresses.get(pk=address)
     with transaction.atomic():

@@ -12,10 +12,16 @@ from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
-from verification.console.base import PAGE_SIZE, Page, Place, Text, member_required
-from verification.console.fields import filter_field, text_field
+from verification.console.base import (
+    Place,
+    Refusals,
+    Text,
+    member_required,
+    post_required,
+    refusal_text,
+)
+from verification.console.fields import FilterForm, filter_field, text_field
 from verification.outbound.targets import Blocked, check_url
 from verification.values.masking import mask
 from webhooks import configuration, redelivery
@@ -35,7 +41,7 @@ SECRET_PATTERN = re.compile("[ -~]{16,128}")
 EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
 
 
-class DeliveryFilters(forms.Form):
+class DeliveryFilters(FilterForm):
     event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
     status = filter_field(_("Status"), DeliveryStatus.choices)
 
@@ -98,32 +104,27 @@ class WebhookForm(forms.Form):
 
 
 NOT_CONFIGURED = _("There is no address that events are sent to.")
-# Errors of `redelivery.redeliver`.
-REFUSALS = (
-    configuration.NotConfigured,
-    redelivery.ConfigurationDisabled,
-    redelivery.EventPurged,
-    redelivery.EventRestricted,
-)
+REFUSALS: Refusals = {
+    configuration.NotConfigured: NOT_CONFIGURED,
+    redelivery.ConfigurationDisabled: NOT_CONFIGURED,
+    redelivery.EventPurged: _(
+        "What it said is kept no longer, so it cannot be sent again."
+    ),
+    redelivery.EventRestricted: _(
+        "The person objected to further use, so it cannot be sent again."
+    ),
+    redelivery.TooManyTests: _("Wait a minute before the next test."),
+}
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
 def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
     form = DeliveryFilters(place.request.GET)
-    chosen = form.cleaned_data if form.is_valid() else {}
-    number = place.page_number
-    found = list_deliveries(
-        *place.where,
-        event=chosen.get("event") or None,
-        status=chosen.get("status") or None,
-        page=number,
-        size=PAGE_SIZE,
-    )
     shown = {
         "configuration": _find_configuration(place),
         "form": form,
-        "page": Page(found.rows, found.total, number),
+        "page": list_deliveries(*place.where, **form.chosen | place.paging),
     }
     return place.render("webhooks/overview", shown)
 
@@ -166,25 +167,17 @@ def remove(place: Place) -> HttpResponse:
     if place.request.method != "POST":
         shown = {"configuration": _find_configuration(place)}
         return place.render("webhooks/remove", shown)
-    try:
-        with transaction.atomic():
-            if found := _find_configuration(place):
-                place.record("configuration.removed", found)
-            configuration.remove(*place.where)
-    except configuration.NotConfigured:
-        return place.to("webhooks", error=NOT_CONFIGURED)
+    with place.refusing(REFUSALS, "webhooks"), transaction.atomic():
+        if found := _find_configuration(place):
+            place.record("configuration.removed", found)
+        configuration.remove(*place.where)
     return place.to("webhooks", success=_("No events are sent any more."))
 
 
-@require_POST
-@member_required(Permission.MANAGE_WEBHOOKS)
+@post_required(Permission.MANAGE_WEBHOOKS)
 def test(place: Place) -> HttpResponse:
-    try:
+    with place.refusing(REFUSALS, "webhooks"):
         redelivery.send_test(*place.where)
-    except (configuration.NotConfigured, redelivery.ConfigurationDisabled):
-        return place.to("webhooks", error=NOT_CONFIGURED)
-    except redelivery.TooManyTests:
-        return place.to("webhooks", error=_("Wait a minute before the next test."))
     return place.to("webhooks", success=_("A test event is on its way."))
 
 
@@ -215,13 +208,10 @@ def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     if place.request.method != "POST":
         found = deliveries_of(*place.where).get(pk=delivery)
         return place.render("webhooks/redeliver", {"delivery": found})
-    try:
-        with transaction.atomic():
-            sent = redelivery.redeliver(*place.where, delivery)
-            place.record("delivery.redelivered", sent)
-    except REFUSALS:
-        refusal = _redelivery_refusal(place, delivery)
-        return place.to("webhooks-delivery", error=refusal, delivery=delivery)
+    page = place.refusing(REFUSALS, "webhooks-delivery", delivery=delivery)
+    with page, transaction.atomic():
+        sent = redelivery.redeliver(*place.where, delivery)
+        place.record("delivery.redelivered", sent)
     success = _("It is sent again.")
     return place.to("webhooks-delivery", success=success, delivery=delivery)
 
@@ -230,12 +220,8 @@ def _redelivery_refusal(place: Place, delivery: UUID) -> Text:
     """Return why a delivery cannot be sent again, or an empty text."""
     try:
         redelivery.check_redeliverable(*place.where, delivery)
-    except redelivery.EventPurged:
-        return _("What it said is kept no longer, so it cannot be sent again.")
-    except redelivery.EventRestricted:
-        return _("The person objected to further use, so it cannot be sent again.")
-    except REFUSALS:
-        return NOT_CONFIGURED
+    except tuple(REFUSALS) as e:
+        return refusal_text(REFUSALS, e)
     return ""
 
 

@@ -14,11 +14,15 @@ from django.db.models import Q
 from django.http import FileResponse, HttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from monitoring.models import PauseReason, Rule, RuleStatus
 from verification.accounts.forms import PublicNameField
-from verification.console.base import PAGE_SIZE, Page, Place, member_required
+from verification.console.base import (
+    PAGE_SIZE,
+    Place,
+    member_required,
+    post_required,
+)
 from verification.console.fields import (
     REQUIRED_ERROR,
     ContactField,
@@ -26,6 +30,7 @@ from verification.console.fields import (
     text_field,
     trading_name_field,
 )
+from verification.db.base import ResultPage
 from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.links import top_up_url
@@ -206,8 +211,7 @@ def edit_names(place: Place) -> HttpResponse:
     return place.render("settings/name", shown)
 
 
-@require_POST
-@member_required(Permission.MANAGE_SETTINGS)
+@post_required(Permission.MANAGE_SETTINGS)
 def withdraw_names(place: Place) -> HttpResponse:
     is_withdrawn = names.withdraw_name_change(place.member, place.by)
     success = _("The change is withdrawn.") if is_withdrawn else ""
@@ -259,12 +263,12 @@ def close_workspace(actor: Member) -> bool:
 
 @member_required(Permission.SEE_ADMINISTRATION)
 def balance(place: Place) -> HttpResponse:
-    number = place.page_number
+    number = place.paging["page"]
     entries = LedgerEntry.objects.filter(account=place.account)
     first = number * PAGE_SIZE
     rows = list(entries.order_by("-created_at", "-id")[first : first + PAGE_SIZE + 1])
     # One row more shows whether a next page exists, without a count of all.
-    page = Page(rows[:PAGE_SIZE], first + len(rows), number)
+    page = ResultPage(rows[:PAGE_SIZE], first + len(rows), number, PAGE_SIZE)
     can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
     shown = {
         "account": place.account,

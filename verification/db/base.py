@@ -86,8 +86,28 @@ def force_custom_plan() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ResultPage(Generic[Row]):
+    """One page of a list, the first of which is 0."""
+
     rows: list[Row]
     total: int
+    number: int
+    size: int
+
+    @property
+    def first(self) -> int:
+        return self.number * self.size + 1
+
+    @property
+    def last(self) -> int:
+        return self.number * self.size + len(self.rows)
+
+    @property
+    def before(self) -> int | None:
+        return self.number - 1 if self.number else None
+
+    @property
+    def after(self) -> int | None:
+        return self.number + 1 if self.last < self.total and self.rows else None
 
 
 @force_custom_plan()
@@ -99,7 +119,7 @@ def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
     total = first + len(found)
     if len(found) == size or (first and not found):
         total = rows.count()
-    return ResultPage(found, total)
+    return ResultPage(found, total, page, size)
 
 
 def broken_constraint(error: IntegrityError) -> str:

@@ -8,6 +8,7 @@ with any headers, and a name of another site that points here is refused too.
 from __future__ import annotations
 
 import hmac
+from dataclasses import replace
 from functools import wraps
 from ipaddress import ip_address
 from typing import Any
@@ -28,8 +29,9 @@ from django.urls import path, reverse
 from django.views.debug import SafeExceptionReporterFilter
 from django.views.decorators.http import require_safe
 
-from verification.console.base import PAGE_SIZE, Page, page_number
+from verification.console.base import PAGE_SIZE, page_number
 from verification.console.sandbox_pages import describe_message, render_message
+from verification.db.base import read_page
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import Notification
 from verification.web.pages import View, private_page
@@ -134,11 +136,10 @@ def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
 @only_on_this_machine
 def show_mail(request: HttpRequest) -> HttpResponse:
     """Show every e-mail and SMS, sent or not, newest first."""
-    number = page_number(request)
     found = Notification.objects.order_by("-id")
-    rows = found[number * PAGE_SIZE : (number + 1) * PAGE_SIZE]
-    shown = [describe_message(one) | render_message(one) for one in rows]
-    page = Page(shown, found.count(), number)
+    page = read_page(found, page_number(request), PAGE_SIZE)
+    shown = [describe_message(one) | render_message(one) for one in page.rows]
+    page = replace(page, rows=shown)
     return render(request, "console/mailbox/all.html", {"page": page})
 
 

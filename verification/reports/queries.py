@@ -8,7 +8,7 @@ that have all of them, without an extension, and the table does not reveal ident
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
@@ -147,7 +147,7 @@ def list_reports(
     ids = matching.order_by("-created_at", "-id").values_list("id", flat=True)
     found = read_page(ids, page, size)
     reports = Report.objects.in_bulk(found.rows)
-    return ResultPage([reports[id] for id in found.rows], found.total)
+    return replace(found, rows=[reports[id] for id in found.rows])
 
 
 def _filtered_reports(
