@@ -3,12 +3,11 @@ import json
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Q
-from unfold.decorators import action
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
 from verification.backoffice.widgets import (
     cached_display,
-    dialog,
+    dialog_action,
     link,
     redirect_back,
     table,
@@ -220,11 +219,13 @@ class DeliveryAdmin(ReadOnlyAdmin):
         delivery = self.get_object(request, object_id) if object_id else None
         return delivery is None or not _refusal(delivery)
 
-    @action(
+    @dialog_action(
+        "Send it again",
+        confirm["redeliver"],
+        "Redeliver",
         description="Redeliver",
         icon="replay",
         permissions=["redeliver"],
-        dialog=dialog("Send it again", confirm["redeliver"], "Redeliver"),
     )
     def redeliver_this(self, request, form, object_id):
         delivery = self.get_row(request, object_id)

@@ -5,9 +5,8 @@ from django.db import transaction
 from django.db.models.expressions import RawSQL
 from django.http import Http404
 from django.template.response import TemplateResponse
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification import links
@@ -20,7 +19,7 @@ from verification.backoffice.model_admin import (
     choice_filter,
     is_uuid,
 )
-from verification.backoffice.widgets import ReasonForm, dialog, redirect_back
+from verification.backoffice.widgets import ReasonForm, dialog_action, redirect_back
 from verification.documents.statements import statement_response
 from verification.values.local_time import format_nairobi
 from verification.values.masking import mask
@@ -69,6 +68,10 @@ class BrandAdmin(ReadOnlyAdmin):
         "updated_at",
     ]
     actions_detail = ["remove", "allow"]
+    offers = {
+        "remove": lambda brand: not brand.is_barred,
+        "allow": lambda brand: brand.is_barred,
+    }
 
     def get_queryset(self, request):
         return super().get_queryset(request).defer("logo").select_related("workspace")
@@ -88,57 +91,44 @@ class BrandAdmin(ReadOnlyAdmin):
         url = reverse("brand:logo", args=[brand.logo_digest])
         return format_html('<img src="{}" alt="The logo">', url)
 
-    def has_remove_permission(self, request, object_id=None):
-        brand = self.changeable_row(request, object_id)
-        return bool(brand and not brand.is_barred)
-
-    def has_allow_permission(self, request, object_id=None):
-        brand = self.changeable_row(request, object_id)
-        return bool(brand and brand.is_barred)
-
-    @action(
+    @dialog_action(
+        "Remove this brand",
+        "The logo and the contact line are deleted, and pages show no colour and "
+        "no return link until the brand is allowed again. Its members read the "
+        "reason.",
+        "Remove it",
+        ReasonForm,
         description="Remove",
         icon="hide_image",
         variant=ActionVariant.DANGER,
         permissions=["remove"],
-        dialog=dialog(
-            "Remove this brand",
-            "The logo and the contact line are deleted, and pages show no colour and "
-            "no return link until the brand is allowed again. Its members read the "
-            "reason.",
-            "Remove it",
-            ReasonForm,
-        ),
     )
     def remove(self, request, form, object_id):
-        brand, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        reason = form.cleaned_data["reason"]
         return self.run_audited(
             request,
-            brand,
-            lambda: brands.bar_brand(brand.pk, reason),
+            self.get_row(request, object_id),
+            lambda brand: brands.bar_brand(brand.pk, reason),
             "The brand is removed.",
             audited="removed",
             reason=reason,
             refusals=brands.BrandUnchanged,
         )
 
-    @action(
+    @dialog_action(
+        "Allow this brand again",
+        "Its members can set a logo and a contact line again. Colour and return "
+        "addresses are shown at once.",
+        "Allow it",
         description="Allow again",
         icon="image",
         permissions=["allow"],
-        dialog=dialog(
-            "Allow this brand again",
-            "Its members can set a logo and a contact line again. Colour and return "
-            "addresses are shown at once.",
-            "Allow it",
-        ),
     )
     def allow(self, request, form, object_id):
-        brand = self.get_row(request, object_id)
         return self.run_audited(
             request,
-            brand,
-            lambda: brands.allow_brand(brand.pk),
+            self.get_row(request, object_id),
+            lambda brand: brands.allow_brand(brand.pk),
             "The brand is allowed again.",
             audited="allowed",
             refusals=brands.BrandUnchanged,
@@ -189,17 +179,10 @@ class AccountAdmin(BackofficeAdmin):
         "statements",
     ]
     actions_detail = actions_row = ["top_up", "adjust"]
+    own_pages = {"<uuid:account_id>/statements/<str:month>.<str:kind>": "statement"}
 
     def has_add_permission(self, request):
         return False
-
-    def get_urls(self):
-        statement = path(
-            "<uuid:account_id>/statements/<str:month>.<str:kind>",
-            self.admin_site.admin_view(self.statement),
-            name="workspaces_account_statement",
-        )
-        return [statement, *super().get_urls()]
 
     @admin.display(description="Page to top it up by, for the workspace")
     def top_up_page(self, account):
@@ -235,22 +218,26 @@ class AccountAdmin(BackofficeAdmin):
             return False
         return self.has_change_permission(request)
 
-    @action(
+    @dialog_action(
+        "Top up this account",
+        ENTRY_NOTICE,
+        "Go on",
+        forms.TopUpForm,
         description="Top up",
         icon="add_card",
         permissions=["move"],
-        dialog=dialog("Top up this account", ENTRY_NOTICE, "Go on", forms.TopUpForm),
     )
     def top_up(self, request, form, object_id):
         return self._move(request, form)
 
-    @action(
+    @dialog_action(
+        "Adjust this account",
+        ENTRY_NOTICE,
+        "Go on",
+        forms.AdjustmentForm,
         description="Adjust",
         icon="tune",
         permissions=["move"],
-        dialog=dialog(
-            "Adjust this account", ENTRY_NOTICE, "Go on", forms.AdjustmentForm
-        ),
     )
     def adjust(self, request, form, object_id):
         return self._move(request, form)
@@ -405,6 +392,7 @@ class ApiKeyAdmin(BackofficeAdmin):
     actions = ["revoke"]
     actions_detail = ["revoke_key"]
     confirm = {"revoke": "Who uses it is refused at once. This cannot be undone."}
+    offers = {"revoke": lambda key: key.is_usable}
 
     @admin.display(boolean=True)
     def works(self, key):
@@ -443,21 +431,15 @@ class ApiKeyAdmin(BackofficeAdmin):
         for key in api_keys:
             self._revoke(request, key)
 
-    def has_revoke_permission(self, request, object_id=None):
-        key = self.changeable_row(request, object_id)
-        return bool(key and key.is_usable)
-
-    @action(
+    @dialog_action(
+        "Revoke this key",
+        "Who uses it is refused at once. This cannot be undone.",
+        "Revoke it",
+        forms.RevokeForm,
         description="Revoke",
         icon="key_off",
         variant=ActionVariant.DANGER,
         permissions=["revoke"],
-        dialog=dialog(
-            "Revoke this key",
-            "Who uses it is refused at once. This cannot be undone.",
-            "Revoke it",
-            forms.RevokeForm,
-        ),
     )
     def revoke_key(self, request, form, object_id):
         key = self.get_row(request, object_id)

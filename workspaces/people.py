@@ -14,12 +14,11 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
-from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, BackofficeAdmin
 from verification.backoffice.roles import is_superuser
-from verification.backoffice.widgets import ReasonForm, dialog, redirect_back
+from verification.backoffice.widgets import ReasonForm, dialog_action, redirect_back
 from verification.notifications.models import Kind
 from verification.notifications.outbox import notify_account_holder
 
@@ -114,17 +113,15 @@ class PeopleAdmin(BackofficeAdmin):
             return False
         return self.removes_factors_of_staff or not self.user_of(row).is_staff
 
-    @action(
+    @dialog_action(
+        "Remove the second factor",
+        "The password alone logs this person in until another one is set up; "
+        "staff cannot work before. Be sure that it is they who ask.",
+        "Remove it",
+        ReasonForm,
         description="Remove the second factor",
         icon="phonelink_erase",
         permissions=["factor"],
-        dialog=dialog(
-            "Remove the second factor",
-            "The password alone logs this person in until another one is set up; "
-            "staff cannot work before. Be sure that it is they who ask.",
-            "Remove it",
-            ReasonForm,
-        ),
     )
     def remove_factor(
         self, request: HttpRequest, form: Any, object_id: str
@@ -145,17 +142,15 @@ class PeopleAdmin(BackofficeAdmin):
         row = self.get_object(request, object_id) if object_id else None
         return row is None or not address_change_refusal(self.user_of(row))
 
-    @action(
+    @dialog_action(
+        "Change the e-mail address",
+        "The old address logs nobody in any more. The new one is confirmed by a "
+        "link at the next login. Be sure that it is they who ask.",
+        "Change it",
+        AddressForm,
         description="Change the e-mail address",
         icon="alternate_email",
         permissions=["address"],
-        dialog=dialog(
-            "Change the e-mail address",
-            "The old address logs nobody in any more. The new one is confirmed by a "
-            "link at the next login. Be sure that it is they who ask.",
-            "Change it",
-            AddressForm,
-        ),
     )
     def change_email(
         self, request: HttpRequest, form: Any, object_id: str
@@ -185,16 +180,14 @@ class PeopleAdmin(BackofficeAdmin):
         self.message_user(request, "The address is changed.", messages.SUCCESS)
         return redirect_back(request, row)
 
-    @action(
+    @dialog_action(
+        "End the sessions",
+        "This person is logged out everywhere, and may log in again.",
+        "End them",
+        ReasonForm,
         description="End the sessions",
         icon="logout",
         permissions=["people"],
-        dialog=dialog(
-            "End the sessions",
-            "This person is logged out everywhere, and may log in again.",
-            "End them",
-            ReasonForm,
-        ),
     )
     def end_sessions(
         self, request: HttpRequest, form: Any, object_id: str

@@ -39,7 +39,7 @@ from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
-EXPORT = "admin:privacy_subjectrequest_csv"
+EXPORT = "admin:privacy_subjectrequest_export"
 TYPED = {
     "kind": "ACCESS",
     "received_on": "",

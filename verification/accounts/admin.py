@@ -7,7 +7,6 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
@@ -18,7 +17,7 @@ from verification.accounts import colleagues
 from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, StaffRequest
 from verification.backoffice.roles import SUPERUSER, is_superuser
-from verification.backoffice.widgets import FactsForm, ReasonForm, dialog
+from verification.backoffice.widgets import FactsForm, ReasonForm, dialog_action
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
@@ -161,6 +160,11 @@ class ColleagueAdmin(PeopleAdmin):
         "deactivate",
         "reactivate",
     ]
+    offers = {
+        "invite": lambda user: user.is_active and not user.has_usable_password(),
+        "reactivate": lambda user: not user.is_active,
+        "promote": lambda user: user.is_active and not is_superuser(user),
+    }
 
     def get_queryset(self, request):
         staff = super().get_queryset(request)
@@ -263,25 +267,11 @@ class ColleagueAdmin(PeopleAdmin):
             return "invitation over"
         return f"invited until {format_nairobi(invitation.expires_at, 'j F')}"
 
-    def has_invite_permission(self, request, object_id=None):
-        colleague = self.changeable_row(request, object_id)
-        return bool(
-            colleague and colleague.is_active and not colleague.has_usable_password()
-        )
-
     def has_deactivate_permission(self, request, object_id=None):
         colleague = self.changeable_row(request, object_id)
         return bool(
             colleague and colleague.is_active and colleague.pk != request.user.pk
         )
-
-    def has_reactivate_permission(self, request, object_id=None):
-        colleague = self.changeable_row(request, object_id)
-        return bool(colleague and not colleague.is_active)
-
-    def has_promote_permission(self, request, object_id=None):
-        colleague = self.changeable_row(request, object_id)
-        return bool(colleague and colleague.is_active and not is_superuser(colleague))
 
     def has_act_permission(self, request, object_id=None):
         return self.has_change_permission(request)
@@ -290,69 +280,61 @@ class ColleagueAdmin(PeopleAdmin):
         if not user.has_usable_password():
             colleagues.invite(user, by=request.user)
 
-    @action(
+    @dialog_action(
+        "Send another invitation",
+        "A new link goes out; the old one stops working.",
+        "Send it",
+        InvitationForm,
         description="Send another invitation",
         icon="forward_to_inbox",
         permissions=["invite"],
-        dialog=dialog(
-            "Send another invitation",
-            "A new link goes out; the old one stops working.",
-            "Send it",
-            InvitationForm,
-        ),
     )
     def invite_again(self, request, form, object_id):
         done = colleagues.invite, "invited", "An invitation is sent."
         return self._act(request, object_id, *done)
 
-    @action(
+    @dialog_action(
+        "Deactivate this colleague",
+        "They are logged out at once, and their password stops working. What they "
+        "did keeps their name.",
+        "Deactivate",
+        AccessForm,
         description="Deactivate",
         icon="person_off",
         variant=ActionVariant.DANGER,
         permissions=["deactivate"],
-        dialog=dialog(
-            "Deactivate this colleague",
-            "They are logged out at once, and their password stops working. What they "
-            "did keeps their name.",
-            "Deactivate",
-            AccessForm,
-        ),
     )
     def deactivate(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
         done = colleagues.deactivate, "deactivated", "The access is ended."
         return self._act(request, object_id, *done, reason)
 
-    @action(
+    @dialog_action(
+        "Reactivate this colleague",
+        "They get a link by which they choose a new password. They keep their "
+        "second factor and all roles but Superuser.",
+        "Reactivate",
+        AccessForm,
         description="Reactivate",
         icon="person_add",
         variant=ActionVariant.SUCCESS,
         permissions=["reactivate"],
-        dialog=dialog(
-            "Reactivate this colleague",
-            "They get a link by which they choose a new password. They keep their "
-            "second factor and all roles but Superuser.",
-            "Reactivate",
-            AccessForm,
-        ),
     )
     def reactivate(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
         done = colleagues.reactivate, "reactivated", "An invitation is sent."
         return self._act(request, object_id, *done, reason)
 
-    @action(
+    @dialog_action(
+        "Remove the second factor",
+        "Two superusers do this: one asks, another agrees within a day. Be sure "
+        "that it is the colleague who asks. Their password alone logs them in "
+        "then, and they set up another factor before they work.",
+        "Ask or agree",
+        FactorRemovalForm,
         description="Remove the second factor",
         icon="phonelink_erase",
         permissions=["factor"],
-        dialog=dialog(
-            "Remove the second factor",
-            "Two superusers do this: one asks, another agrees within a day. Be sure "
-            "that it is the colleague who asks. Their password alone logs them in "
-            "then, and they set up another factor before they work.",
-            "Ask or agree",
-            FactorRemovalForm,
-        ),
     )
     def remove_factor(self, request, form, object_id):
         return self._request_or_approve(
@@ -365,17 +347,15 @@ class ColleagueAdmin(PeopleAdmin):
             done="The second factor is removed.",
         )
 
-    @action(
+    @dialog_action(
+        "Make this colleague a superuser",
+        "Two superusers do this: one asks, another agrees within a day. "
+        "Superusers may do everything, so be sure who reads this mailbox.",
+        "Ask or agree",
+        PromotionForm,
         description="Make a superuser",
         icon="shield_person",
         permissions=["promote"],
-        dialog=dialog(
-            "Make this colleague a superuser",
-            "Two superusers do this: one asks, another agrees within a day. "
-            "Superusers may do everything, so be sure who reads this mailbox.",
-            "Ask or agree",
-            PromotionForm,
-        ),
     )
     def promote(self, request, form, object_id):
         return self._request_or_approve(
@@ -404,11 +384,10 @@ class ColleagueAdmin(PeopleAdmin):
         return self.run_dialog(request, colleague, run)
 
     def _act(self, request, object_id, verb, action, done, reason=""):
-        colleague = self.get_row(request, object_id)
         return self.run_audited(
             request,
-            colleague,
-            lambda: verb(colleague, by=request.user),
+            self.get_row(request, object_id),
+            lambda colleague: verb(colleague, by=request.user),
             done,
             audited=action,
             reason=reason,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -27,18 +27,18 @@ from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.contrib.filters.admin import RangeDateTimeFilter, TextFilter
-from unfold.decorators import action
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, staff_actor
 from verification.backoffice.widgets import (
     ReasonForm,
-    dialog,
+    dialog_action,
     json_block,
     link_by_id,
     redirect_back,
@@ -77,13 +77,17 @@ class BackofficeAdmin(ModelAdmin):
 
     The search compares `search_ids` with a whole UUID, and `search_exact` with the
     whole text. `also_written` names fields that a form sets besides its own.
-    `confirm` maps an action to the text of the page that asks before it.
+    `confirm` maps an action to the text of the page that asks before it, and `offers`
+    the permission of an action to what a row needs to show it. `own_pages` maps the
+    address of a page below the list to the method that is its view.
     """
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
     also_written: tuple[str, ...] = ()
     confirm: dict[str, str] = {}
+    offers: dict[str, Callable[[Any], object]] = {}
+    own_pages: dict[str, str] = {}
 
     paginator: Any = CheapPaginator
     show_full_result_count = False
@@ -91,6 +95,33 @@ class BackofficeAdmin(ModelAdmin):
     list_per_page = 50
     # Ids grow with time, so the primary key's index gives the newest first.
     ordering: Any = ["-id"]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        for name, is_offered in self.offers.items():
+            may = partial(self._offers, is_offered)
+            setattr(self, f"has_{name}_permission", may)
+
+    def _offers(
+        self,
+        is_offered: Callable[[Any], object],
+        request: HttpRequest,
+        object_id: str | None = None,
+    ) -> bool:
+        row = self.changeable_row(request, object_id)
+        return row is not None and bool(is_offered(row))
+
+    def get_urls(self) -> list[URLPattern]:
+        meta = self.opts
+        own = [
+            path(
+                address,
+                self.admin_site.admin_view(getattr(self, view)),
+                name=f"{meta.app_label}_{meta.model_name}_{view}",
+            )
+            for address, view in self.own_pages.items()
+        ]
+        return [*own, *super().get_urls()]
 
     @property
     def urls(self) -> Any:
@@ -153,6 +184,7 @@ class BackofficeAdmin(ModelAdmin):
         row: Model,
         verb: Callable[[], str],
         refusals: Refusals = DecisionRefused,
+        prefix: str = "",
     ) -> HttpResponse:
         """Run the verb of a dialog in a transaction and return to the row's page.
 
@@ -162,37 +194,15 @@ class BackofficeAdmin(ModelAdmin):
             with transaction.atomic():
                 done = verb()
         except refusals as e:
-            self.message_user(request, str(e), messages.ERROR)
+            self.message_user(request, f"{prefix}{e}", messages.ERROR)
         else:
-            self.message_user(request, done, messages.SUCCESS)
+            self.message_user(request, f"{prefix}{done}", messages.SUCCESS)
         return redirect_back(request, row)
 
     def run_audited(
         self,
         request: HttpRequest,
-        row: Model,
-        verb: Callable[[], object],
-        done: str,
-        *,
-        audited: str,
-        change: str = "",
-        reason: str = "",
-        refusals: Refusals = DecisionRefused,
-    ) -> HttpResponse:
-        """Run the verb of a dialog on a row, as `run_on_each` does on many."""
-        change = change or audited.replace("-", " ")
-
-        def run() -> str:
-            verb()
-            self.log_change(request, row, change, verb=audited, reason=reason)
-            return done
-
-        return self.run_dialog(request, row, run, refusals)
-
-    def run_on_each(
-        self,
-        request: HttpRequest,
-        rows: Iterable[Any],
+        row: Any,
         verb: Callable[[Any], object],
         done: str,
         *,
@@ -200,22 +210,34 @@ class BackofficeAdmin(ModelAdmin):
         change: str = "",
         reason: str = "",
         refusals: Refusals = DecisionRefused,
-    ) -> None:
-        """Run the verb of an action on each row, in a transaction of its own.
+        prefix: str = "",
+    ) -> HttpResponse:
+        """Run the verb of a dialog on a row.
 
-        The page shows `done` for each row, or why the verb refuses. `audited` is the
-        act in the audit trail, `change` the same in the page's history.
+        The page shows `done`, or why the verb refuses. `audited` is the act in the
+        audit trail, `change` the same in the page's history.
         """
-        change = change or audited.replace("-", " ")
+
+        def run() -> str:
+            verb(row)
+            act = change or audited.replace("-", " ")
+            self.log_change(request, row, act, verb=audited, reason=reason)
+            return done
+
+        return self.run_dialog(request, row, run, refusals, prefix)
+
+    def run_on_each(
+        self,
+        request: HttpRequest,
+        rows: Iterable[Any],
+        verb: Callable[[Any], object],
+        done: str,
+        **more: Any,
+    ) -> None:
+        """Run the verb of an action on each row, as `run_audited` does on one."""
         for row in rows:
-            try:
-                with transaction.atomic():
-                    verb(row)
-                    self.log_change(request, row, change, verb=audited, reason=reason)
-            except refusals as e:
-                self.message_user(request, f"{row.pk}: {e}", messages.ERROR)
-            else:
-                self.message_user(request, f"{row.pk}: {done}", messages.SUCCESS)
+            prefix = f"{row.pk}: "
+            self.run_audited(request, row, verb, done, prefix=prefix, **more)
 
     def lookup_allowed(
         self, lookup: str, value: str, request: HttpRequest | None = None
@@ -390,16 +412,14 @@ class RevealingAdmin(BackofficeAdmin):
             raise Http404
         return row
 
-    @action(
+    @dialog_action(
+        "Reveal personal data",
+        f"{REVEAL_NOTICE} It is shown for ten minutes.",
+        "Reveal",
+        ReasonForm,
         description="Reveal personal data",
         icon="visibility",
         permissions=["reveal"],
-        dialog=dialog(
-            "Reveal personal data",
-            f"{REVEAL_NOTICE} It is shown for ten minutes.",
-            "Reveal",
-            ReasonForm,
-        ),
     )
     def reveal(
         self, request: HttpRequest, form: ReasonForm, object_id: str

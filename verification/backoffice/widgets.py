@@ -16,6 +16,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
+from unfold.decorators import action
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -49,19 +50,24 @@ class ReasonForm(FactsForm):
     )
 
 
-def dialog(
+def dialog_action(
     title: str,
-    description: str,
+    text: str,
     button: str,
     form: type[BaseDialogForm] = BaseDialogForm,
+    **options: Any,
 ) -> Any:
-    """Return the `dialog=` of an action, so that opening its URL changes nothing."""
-    return {
+    """Decorate an action that asks in a dialog: opening its URL changes nothing.
+
+    `options` are those of unfold's `action`.
+    """
+    asked: Any = {
         "title": title,
-        "description": description,
+        "description": text,
         "form_class": form,
         "form_submit_text": button,
     }
+    return action(dialog=asked, **options)
 
 
 def redirect_back(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:

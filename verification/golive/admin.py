@@ -7,8 +7,6 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import Http404
-from django.urls import path
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
@@ -18,7 +16,7 @@ from verification.backoffice.model_admin import (
     Refusals,
     choice_filter,
 )
-from verification.backoffice.widgets import ReasonForm, dialog
+from verification.backoffice.widgets import ReasonForm, dialog_action
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.storage import download
 from verification.golive import names, review
@@ -33,18 +31,6 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.values.masking import mask
 from workspaces.models import ApiKey
-
-# Ends of the URL names of the dialogs that decide.
-DECISION_SUFFIXES = ("_take", "_approve", "_reject")
-
-
-def is_decision(request):
-    """Return whether a request is for a dialog, and not for the page with its buttons.
-
-    A dialog is allowed in any status: the verb refuses, and says why.
-    """
-    match = request.resolver_match
-    return bool(match and match.url_name and match.url_name.endswith(DECISION_SUFFIXES))
 
 
 def filter_waiting(applications):
@@ -73,9 +59,38 @@ class ReviewAdmin(ReadOnlyAdmin):
 
         return self.run_dialog(request, row, run, self.refusals)
 
+    def offers_in(self, request, object_id, *statuses):
+        """Return whether the page offers a verb: to a row with one of these statuses.
+
+        A dialog is allowed in any status: the verb refuses, and says why.
+        """
+        row = self.changeable_row(request, object_id)
+        match = request.resolver_match
+        is_page = match and match.url_name and match.url_name.endswith("_change")
+        return row is not None and (not is_page or row.status in statuses)
+
+    def document(self, request, row_id, document_id):
+        """Answer with a document during a reveal, and record it in the audit trail."""
+        row = self.get_revealed_row(request, row_id)
+        document = row.documents.filter(pk=document_id).first()
+        if document is None:
+            raise Http404
+        read, actor = f"{audit.noun(row)}.document-read", audit.actor_of(request)
+        audit.record(read, actor, row, fields=self.read_fields(document))
+        return download(document, self.file_name(document))
+
+    def read_fields(self, document):
+        """Return what the audit trail names of a document that staff read."""
+        return []
+
+
+class GoLiveAdmin(ReviewAdmin):
+    def has_act_permission(self, request, object_id=None):
+        return request.user.has_perm("golive.decide_application")
+
 
 @admin.register(Application)
-class ApplicationAdmin(ReviewAdmin):
+class ApplicationAdmin(GoLiveAdmin):
     list_display = ["company_name", "workspace", "status", "submitted_at", "decided_at"]
     list_filter = [WaitingFilter, "status"]
     list_select_related = ["workspace"]
@@ -83,10 +98,17 @@ class ApplicationAdmin(ReviewAdmin):
     search_exact = ("company_name__iexact",)
     change_form_template = "admin/golive.html"
     audits_opening = True
+    # A waiting application has a report: `what_is_submitted_names_who_and_its_report`.
+    offers = {
+        "check": lambda row: (
+            row.status in WAITING and row.report.status == ReportStatus.FAILED
+        )
+    }
     # The template draws the rest from the review.
     fields = ["id"]
     personal_fields = ("sent_details",)
     actions_detail = ["take", "approve", "reject", "check_again", "reveal"]
+    own_pages = {"<uuid:row_id>/documents/<uuid:document_id>": "document"}
 
     def get_queryset(self, request):
         people = ["submitted_by", "taken_by", "decided_by", "api_key"]
@@ -99,107 +121,73 @@ class ApplicationAdmin(ReviewAdmin):
     def sent_details(self, application):
         return application.details
 
-    def get_urls(self):
-        document = path(
-            "<uuid:application_id>/documents/<uuid:document_id>",
-            self.admin_site.admin_view(self.document),
-            name="golive_application_document",
-        )
-        return [document, *super().get_urls()]
-
     def render_change_form(self, request, context, *arguments, **more):
         application = more["obj"]
         context |= {"review": review_of(application), "application": application}
         return super().render_change_form(request, context, *arguments, **more)
 
-    def document(self, request, application_id, document_id):
-        """Answer with a document during a reveal, and record it in the audit trail."""
-        application = self.get_revealed_row(request, application_id)
-        document = application.documents.filter(pk=document_id).first()
-        if document is None:
-            raise Http404
-        read = f"{audit.noun(application)}.document-read"
-        audit.record(read, audit.actor_of(request), application, fields=[document.kind])
-        return download(document, f"{document.kind.lower()}-{application.pk}")
+    def read_fields(self, document):
+        return [document.kind]
+
+    def file_name(self, document):
+        return f"{document.kind.lower()}-{document.application_id}"
 
     def has_take_permission(self, request, object_id=None):
-        statuses = Status if is_decision(request) else [Status.SUBMITTED]
-        return self._is(request, object_id, *statuses)
+        return self.offers_in(request, object_id, Status.SUBMITTED)
 
     def has_decide_permission(self, request, object_id=None):
-        statuses = Status if is_decision(request) else [Status.IN_REVIEW]
-        return self._is(request, object_id, *statuses)
+        return self.offers_in(request, object_id, Status.IN_REVIEW)
 
-    def has_check_permission(self, request, object_id=None):
-        if not self._is(request, object_id, *WAITING):
-            return False
-        report = self.get_object(request, object_id).report
-        return bool(report and report.status == ReportStatus.FAILED)
-
-    def _is(self, request, object_id, *statuses):
-        if not request.user.has_perm("golive.decide_application"):
-            return False
-        application = self.get_object(request, object_id) if object_id else None
-        return application is not None and application.status in statuses
-
-    @action(
+    @dialog_action(
+        "Take this application",
+        "The client sees that it is in review.",
+        "Take it",
         description="Take for review",
         icon="front_hand",
         permissions=["take"],
-        dialog=dialog(
-            "Take this application",
-            "The client sees that it is in review.",
-            "Take it",
-        ),
     )
     def take(self, request, form, object_id):
         done = "It is in review."
         return self.decide(request, object_id, review.take, done)
 
-    @action(
+    @dialog_action(
+        "Approve this company to go live",
+        "Its production key is made and sent to the owner by e-mail. From then on "
+        "it can order checks of real people. This cannot be undone; a workspace "
+        "can be suspended.",
+        "Approve, and send the key",
         description="Approve",
         icon="check_circle",
         variant=ActionVariant.SUCCESS,
         permissions=["decide"],
-        dialog=dialog(
-            "Approve this company to go live",
-            "Its production key is made and sent to the owner by e-mail. From then on "
-            "it can order checks of real people. This cannot be undone; a workspace "
-            "can be suspended.",
-            "Approve, and send the key",
-        ),
     )
     def approve(self, request, form, object_id):
         done = "It is approved; the key is sent."
         return self.decide(request, object_id, review.approve, done)
 
-    @action(
+    @dialog_action(
+        "Reject this application",
+        "The client reads the reason in the console and by e-mail, puts it right "
+        "and may submit again.",
+        "Reject it",
+        ReasonForm,
         description="Reject",
         icon="cancel",
         variant=ActionVariant.DANGER,
         permissions=["decide"],
-        dialog=dialog(
-            "Reject this application",
-            "The client reads the reason in the console and by e-mail, puts it right "
-            "and may submit again.",
-            "Reject it",
-            ReasonForm,
-        ),
     )
     def reject(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
         done = "It is rejected; they are told."
         return self.decide(request, object_id, review.reject, done, reason)
 
-    @action(
+    @dialog_action(
+        "Ask the register again",
+        "The check of the company has failed. It is run anew, at our own cost.",
+        "Check again",
         description="Check again",
         icon="replay",
         permissions=["check"],
-        dialog=dialog(
-            "Ask the register again",
-            "The check of the company has failed. It is run anew, at our own cost.",
-            "Check again",
-        ),
     )
     def check_again(self, request, form, object_id):
         done = "The company is checked again."
@@ -207,7 +195,7 @@ class ApplicationAdmin(ReviewAdmin):
 
 
 @admin.register(NameChange)
-class NameChangeAdmin(ReviewAdmin):
+class NameChangeAdmin(GoLiveAdmin):
     list_display = ["legal_name", "trading_name", "shown_now", "status", "created_at"]
     list_filter = ["status"]
     list_select_related = ["workspace"]
@@ -242,41 +230,32 @@ class NameChangeAdmin(ReviewAdmin):
         return change.asked_by.get_full_name() or "a member"
 
     def has_decide_permission(self, request, object_id=None):
-        if not request.user.has_perm("golive.decide_application"):
-            return False
-        changes = NameChange.objects.filter(pk=object_id)
-        if not is_decision(request):
-            changes = changes.filter(status=NameChange.Status.WAITING)
-        return bool(object_id) and changes.exists()
+        return self.offers_in(request, object_id, NameChange.Status.WAITING)
 
-    @action(
+    @dialog_action(
+        "Show people these names",
+        "Compare them with the register first. Pages, messages and receipts name "
+        "the client by them from now on, as reviewed by us.",
+        "Approve",
         description="Approve",
         icon="check_circle",
         variant=ActionVariant.SUCCESS,
         permissions=["decide"],
-        dialog=dialog(
-            "Show people these names",
-            "Compare them with the register first. Pages, messages and receipts name "
-            "the client by them from now on, as reviewed by us.",
-            "Approve",
-        ),
     )
     def approve(self, request, form, object_id):
         done = "It is approved; they are told."
         return self.decide(request, object_id, names.approve_name_change, done)
 
-    @action(
+    @dialog_action(
+        "Reject this change",
+        "People are shown the old names. The client reads the reason in the "
+        "console and by e-mail, and may ask again.",
+        "Reject it",
+        ReasonForm,
         description="Reject",
         icon="cancel",
         variant=ActionVariant.DANGER,
         permissions=["decide"],
-        dialog=dialog(
-            "Reject this change",
-            "People are shown the old names. The client reads the reason in the "
-            "console and by e-mail, and may ask again.",
-            "Reject it",
-            ReasonForm,
-        ),
     )
     def reject(self, request, form, object_id):
         done, reason = "It is rejected; they are told.", form.cleaned_data["reason"]

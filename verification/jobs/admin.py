@@ -3,11 +3,10 @@ import django_q.admin  # noqa: F401
 from django.contrib import admin, messages
 from django.db import transaction
 from django_q.models import Failure, Schedule, Success
-from unfold.decorators import action
 
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
-from verification.backoffice.widgets import ReasonForm, dialog
+from verification.backoffice.widgets import ReasonForm, dialog_action
 from verification.jobs.models import Job
 from verification.values.clock import now
 
@@ -30,6 +29,7 @@ class JobAdmin(BackofficeAdmin):
     search_exact = ("function",)
     actions = ["run_again"]
     actions_detail = ["dismiss"]
+    offers = {"dismiss": lambda job: job.gave_up_at and not job.dismissed_at}
     confirm = {"run_again": "Each is run as if it had never been tried."}
 
     def has_add_permission(self, request):
@@ -50,29 +50,22 @@ class JobAdmin(BackofficeAdmin):
                     count += 1
         self.message_user(request, f"{count} jobs will run again.", messages.SUCCESS)
 
-    def has_dismiss_permission(self, request, object_id=None):
-        job = self.changeable_row(request, object_id)
-        return bool(job and job.gave_up_at and not job.dismissed_at)
-
-    @action(
+    @dialog_action(
+        "Dismiss this job",
+        "It does not run again by itself, and no longer counts as given up: the "
+        "alert ends. It stays here for 30 days after it was given up, and can "
+        "still be run again.",
+        "Dismiss it",
+        ReasonForm,
         description="Dismiss",
         icon="done",
         permissions=["dismiss"],
-        dialog=dialog(
-            "Dismiss this job",
-            "It does not run again by itself, and no longer counts as given up: the "
-            "alert ends. It stays here for 30 days after it was given up, and can "
-            "still be run again.",
-            "Dismiss it",
-            ReasonForm,
-        ),
     )
     def dismiss(self, request, form, object_id):
-        job = self.get_row(request, object_id)
         return self.run_audited(
             request,
-            job,
-            lambda: _dismiss(job),
+            self.get_row(request, object_id),
+            _dismiss,
             "The job is dismissed.",
             audited="dismissed",
             reason=form.cleaned_data["reason"],

@@ -11,8 +11,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpResponse
-from django.urls import path, reverse
-from unfold.decorators import action
+from django.urls import reverse
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import staff_actor
@@ -28,7 +27,7 @@ from verification.backoffice.widgets import (
     Facts,
     FactsForm,
     ReasonForm,
-    dialog,
+    dialog_action,
     link,
     link_by_id,
     redirect_back,
@@ -301,6 +300,14 @@ class ReportAdmin(ReadOnlyAdmin):
         "pdf",
         "reveal",
     ]
+    offers = {
+        "cancel": lambda report: not report.is_ended,
+        "retry": lambda report: not not_retryable_reason(report),
+        "consent": lambda report: hasattr(report, "consent") and not report.is_ended,
+        "data_link": lambda report: hasattr(report, "consent") and not report.erased_at,
+        "payment": lambda report: hasattr(report, "payment") and not report.is_ended,
+    }
+    own_pages = {"<uuid:report_id>/document.pdf": "document"}
 
     @admin.display(description="Subject")
     def decrypted_subject(self, report):
@@ -313,14 +320,6 @@ class ReportAdmin(ReadOnlyAdmin):
         # By the URL's name, as `reports` does not import `monitoring`
         return link_by_id("monitoring.rule", report.monitoring_id)
 
-    def get_urls(self):
-        document = path(
-            "<uuid:report_id>/document.pdf",
-            self.admin_site.admin_view(self.document),
-            name="reports_report_document",
-        )
-        return [document, *super().get_urls()]
-
     def render_change_form(self, request, context, *arguments, **more):
         report = more["obj"]
         history = load_history(report)
@@ -332,90 +331,60 @@ class ReportAdmin(ReadOnlyAdmin):
             context["why_not_retried"] = not_retryable_reason(report)
         return super().render_change_form(request, context, *arguments, **more)
 
-    def has_cancel_permission(self, request, object_id=None):
-        report = self.changeable_row(request, object_id)
-        return report is not None and not report.is_ended
-
-    def has_retry_permission(self, request, object_id=None):
-        report = self.changeable_row(request, object_id)
-        return report is not None and not not_retryable_reason(report)
-
-    def has_consent_permission(self, request, object_id=None):
-        report = self.changeable_row(request, object_id)
-        return bool(report and hasattr(report, "consent") and not report.is_ended)
-
-    def has_data_link_permission(self, request, object_id=None):
-        report = self.changeable_row(request, object_id)
-        return bool(report and hasattr(report, "consent") and not report.erased_at)
-
-    def has_payment_permission(self, request, object_id=None):
-        report = self.changeable_row(request, object_id)
-        return bool(report and hasattr(report, "payment") and not report.is_ended)
-
-    @action(
+    @dialog_action(
+        "Cancel this report",
+        "Checks that were not asked are given back. This cannot be undone.",
+        "Cancel the report",
+        CancelForm,
         description="Cancel",
         icon="cancel",
         permissions=["cancel"],
-        dialog=dialog(
-            "Cancel this report",
-            "Checks that were not asked are given back. This cannot be undone.",
-            "Cancel the report",
-            CancelForm,
-        ),
     )
     def cancel(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
         return self._act(request, object_id, cancel, "cancelled", reason)
 
-    @action(
+    @dialog_action(
+        "Run the failed checks again",
+        "Each is charged as at launch, and given back if it fails again.",
+        "Retry",
+        RetryForm,
         description="Retry",
         icon="replay",
         permissions=["retry"],
-        dialog=dialog(
-            "Run the failed checks again",
-            "Each is charged as at launch, and given back if it fails again.",
-            "Retry",
-            RetryForm,
-        ),
     )
     def retry(self, request, form, object_id):
         return self._act(request, object_id, retry, "retried")
 
-    @action(
+    @dialog_action(
+        "Resend the consent link",
+        "A new link goes to the subject; the old one stops working.",
+        "Resend",
         description="Resend consent link",
         icon="how_to_reg",
         permissions=["consent"],
-        dialog=dialog(
-            "Resend the consent link",
-            "A new link goes to the subject; the old one stops working.",
-            "Resend",
-        ),
     )
     def resend_consent(self, request, form, object_id):
         return self._act(request, object_id, consent_links.resend, "consent-link-sent")
 
-    @action(
+    @dialog_action(
+        "Send the subject a link to their data",
+        "It goes to the subject's own addresses; an older link stops working.",
+        "Send",
         description="Send data link",
         icon="person_search",
         permissions=["data_link"],
-        dialog=dialog(
-            "Send the subject a link to their data",
-            "It goes to the subject's own addresses; an older link stops working.",
-            "Send",
-        ),
     )
     def send_access_link(self, request, form, object_id):
         return self._act(request, object_id, send_access_link, "data-link-sent")
 
-    @action(
+    @dialog_action(
+        "Resend the payment link",
+        "A new link goes to the payer; the old one stops working.",
+        "Resend",
         description="Resend payment link",
         icon="payments",
         permissions=["payment"],
-        dialog=dialog(
-            "Resend the payment link",
-            "A new link goes to the payer; the old one stops working.",
-            "Resend",
-        ),
     )
     def resend_payment(self, request, form, object_id):
         return self._act(request, object_id, payment_links.resend, "payment-link-sent")
@@ -427,21 +396,22 @@ class ReportAdmin(ReadOnlyAdmin):
         return self.run_audited(
             request,
             report,
-            lambda: verb(client, report.pk),
+            lambda _: verb(client, report.pk),
             f"Done: {done.replace('-', ' ')}.",
             audited=done,
             reason=reason,
             refusals=REFUSALS,
         )
 
-    @action(
+    @dialog_action(
+        "Take the PDF",
+        f"{REVEAL_NOTICE} The PDF tells all.",
+        "Go on",
+        ReasonForm,
         description="PDF",
         icon="picture_as_pdf",
         permissions=["reveal"],
         url_path="pdf",
-        dialog=dialog(
-            "Take the PDF", f"{REVEAL_NOTICE} The PDF tells all.", "Go on", ReasonForm
-        ),
     )
     def pdf(self, request, form, object_id):
         report = self.get_row(request, object_id)

@@ -2,12 +2,11 @@ from django import forms
 from django.contrib import admin, messages
 from django.db import transaction
 from django.utils.html import format_html
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, RevealingAdmin
-from verification.backoffice.widgets import dialog, redirect_back
+from verification.backoffice.widgets import dialog_action, redirect_back
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.staff.customer import customer_sections
 from workspaces.forms import NoteForm, ResumeForm, SuspendForm, WorkspaceForm
@@ -69,6 +68,10 @@ class WorkspaceAdmin(RevealingAdmin):
     readonly_fields = ["legal_name", "trading_name", "owner_contact", "blocked_by"]
     personal_fields = ("owner_contact",)
     actions_detail = ["add_note", "suspend", "resume", "reveal"]
+    offers = {
+        "suspend": lambda workspace: not workspace.is_suspended,
+        "resume": lambda workspace: workspace.is_suspended,
+    }
 
     def render_change_form(self, request, context, *arguments, **more):
         workspace = more.get("obj")
@@ -131,17 +134,15 @@ class WorkspaceAdmin(RevealingAdmin):
     def has_note_permission(self, request, object_id=None):
         return request.user.has_perm("workspaces.add_note")
 
-    @action(
+    @dialog_action(
+        "Add a note",
+        "Colleagues read it here, after they have said why. It cannot be changed "
+        "or deleted, and is erased when the retention of the workspace is over.",
+        "Add it",
+        NoteForm,
         description="Add a note",
         icon="sticky_note_2",
         permissions=["note"],
-        dialog=dialog(
-            "Add a note",
-            "Colleagues read it here, after they have said why. It cannot be changed "
-            "or deleted, and is erased when the retention of the workspace is over.",
-            "Add it",
-            NoteForm,
-        ),
     )
     def add_note(self, request, form, object_id):
         workspace = self.get_row(request, object_id)
@@ -152,28 +153,16 @@ class WorkspaceAdmin(RevealingAdmin):
         self.message_user(request, "The note is added.", messages.SUCCESS)
         return redirect_back(request, workspace)
 
-    def has_suspend_permission(self, request, object_id=None):
-        return self._may_act(request, object_id, suspended=False)
-
-    def has_resume_permission(self, request, object_id=None):
-        return self._may_act(request, object_id, suspended=True)
-
-    def _may_act(self, request, object_id, *, suspended):
-        workspace = self.changeable_row(request, object_id)
-        return bool(workspace and workspace.is_suspended == suspended)
-
-    @action(
+    @dialog_action(
+        "Suspend this workspace",
+        "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
+        "lost. Its members read the reason.",
+        "Suspend",
+        SuspendForm,
         description="Suspend",
         icon="block",
         variant=ActionVariant.DANGER,
         permissions=["suspend"],
-        dialog=dialog(
-            "Suspend this workspace",
-            "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
-            "lost. Its members read the reason.",
-            "Suspend",
-            SuspendForm,
-        ),
     )
     def suspend(self, request, form, object_id):
         reason = form.cleaned_data["reason"]
@@ -189,17 +178,15 @@ class WorkspaceAdmin(RevealingAdmin):
                 )
         return redirect_back(request, workspace)
 
-    @action(
+    @dialog_action(
+        "Resume this workspace",
+        "Its keys work again, and what waited for it goes on.",
+        "Resume",
+        ResumeForm,
         description="Resume",
         icon="play_circle",
         variant=ActionVariant.SUCCESS,
         permissions=["resume"],
-        dialog=dialog(
-            "Resume this workspace",
-            "Its keys work again, and what waited for it goes on.",
-            "Resume",
-            ResumeForm,
-        ),
     )
     def resume(self, request, form, object_id):
         workspace = self.get_row(request, object_id)

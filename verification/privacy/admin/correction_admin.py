@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib import admin
-from django.http import Http404
 from django.template.defaultfilters import filesizeformat
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
 )
 
-from verification.backoffice import audit
 from verification.backoffice.model_admin import choice_filter
 from verification.backoffice.widgets import (
     Facts,
     FactsForm,
-    dialog,
+    dialog_action,
     link,
     link_by_id,
     table,
 )
 from verification.documents.report import as_text, humanise_name
-from verification.files.storage import download
 from verification.golive.admin import ReviewAdmin
 from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
 from verification.privacy.corrections import (
@@ -143,6 +139,7 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
     ]
     personal_fields = ("said", "documents", "findings", "reason")
     actions_detail = ["take", "run_again", "correct", "confirm", "reveal"]
+    own_pages = {"<uuid:row_id>/documents/<uuid:document_id>": "document"}
 
     @admin.display(description="Number")
     def number(self, row):
@@ -173,8 +170,9 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
 
     @admin.display(description="Documents")
     def documents(self, row):
+        page = "admin:privacy_correction_document"
         links = (
-            (self._document_url(one), one.name, filesizeformat(one.size))
+            (reverse(page, args=[row.pk, one.pk]), one.name, filesizeformat(one.size))
             for one in row.documents.order_by("id")
         )
         return format_html_join(", ", '<a href="{}">{}</a> ({})', links)
@@ -197,97 +195,64 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
     def reason(self, row):
         return row.reason
 
-    def get_urls(self):
-        document = path(
-            "<uuid:correction_id>/documents/<uuid:document_id>",
-            self.admin_site.admin_view(self.document),
-            name="privacy_correction_document",
-        )
-        return [document, *super().get_urls()]
-
-    def document(self, request, correction_id, document_id):
-        """Answer with a document during a reveal, and record it in the audit trail."""
-        row = self.get_revealed_row(request, correction_id)
-        wanted = row.documents.filter(pk=document_id).first()
-        if wanted is None:
-            raise Http404
-        audit.record("correction.document-read", audit.actor_of(request), row)
-        return download(wanted, f"correction-{row.request.number}")
-
-    def _document_url(self, document):
-        arguments = [document.correction_id, document.pk]
-        return reverse("admin:privacy_correction_document", args=arguments)
+    def file_name(self, document):
+        return f"correction-{document.correction.request.number}"
 
     def has_take_permission(self, request, object_id=None):
-        return self._is(request, object_id, CorrectionStatus.OPEN)
+        return self.offers_in(request, object_id, CorrectionStatus.OPEN)
 
     def has_review_permission(self, request, object_id=None):
-        return self._is(request, object_id, CorrectionStatus.IN_REVIEW)
+        return self.offers_in(request, object_id, CorrectionStatus.IN_REVIEW)
 
-    def _is(self, request, object_id, status):
-        """Return whether the page offers a verb; the verb itself refuses, too."""
-        row = self.changeable_row(request, object_id)
-        match = request.resolver_match
-        is_dialog = not (match and match.url_name.endswith("_change"))
-        return row is not None and (is_dialog or row.status == status)
-
-    @action(
+    @dialog_action(
+        "Take this correction",
+        "The client and the person see that it is in review.",
+        "Take it",
         description="Take for review",
         icon="front_hand",
         permissions=["take"],
-        dialog=dialog(
-            "Take this correction",
-            "The client and the person see that it is in review.",
-            "Take it",
-        ),
     )
     def take(self, request, form, object_id):
         return self.decide(request, object_id, take, "It is in review.")
 
-    @action(
+    @dialog_action(
+        "Run the check again",
+        "It is free for the client, and changes nothing until it is accepted. We "
+        "write to you when it has ended.",
+        "Run it again",
+        RerunForm,
         description="Run the check again",
         icon="replay",
         permissions=["review"],
-        dialog=dialog(
-            "Run the check again",
-            "It is free for the client, and changes nothing until it is accepted. We "
-            "write to you when it has ended.",
-            "Run it again",
-            RerunForm,
-        ),
     )
     def run_again(self, request, form, object_id):
         done = "The check runs again."
         return self.decide(request, object_id, rerun, done, form.details)
 
-    @action(
+    @dialog_action(
+        "Correct the report",
+        "The new finding takes the place of the disputed one, and the report's "
+        "score follows. The person and the client are told. It cannot be undone.",
+        "Correct it",
+        DecisionForm,
         description="Accept the new finding",
         icon="check_circle",
         variant=ActionVariant.SUCCESS,
         permissions=["review"],
-        dialog=dialog(
-            "Correct the report",
-            "The new finding takes the place of the disputed one, and the report's "
-            "score follows. The person and the client are told. It cannot be undone.",
-            "Correct it",
-            DecisionForm,
-        ),
     )
     def correct(self, request, form, object_id):
         reason, done = form.cleaned_data["reason"], "The report is corrected."
         return self.decide(request, object_id, correct, done, reason)
 
-    @action(
+    @dialog_action(
+        "Confirm the finding",
+        "It stays as it is. The person reads the reason, and may complain to the "
+        "Data Protection Commissioner.",
+        "Confirm it",
+        DecisionForm,
         description="Confirm the disputed finding",
         icon="gavel",
         permissions=["review"],
-        dialog=dialog(
-            "Confirm the finding",
-            "It stays as it is. The person reads the reason, and may complain to the "
-            "Data Protection Commissioner.",
-            "Confirm it",
-            DecisionForm,
-        ),
     )
     def confirm(self, request, form, object_id):
         reason, done = form.cleaned_data["reason"], "The finding is confirmed."

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import Http404, HttpResponse
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
@@ -188,6 +188,7 @@ class ErasureAdmin(ReadOnlyAdmin):
         "certificate_document",
         "signed_text",
     ]
+    own_pages = {"<uuid:erasure_id>/certificate.pdf": "certificate"}
 
     @admin.display(description="Workspace")
     def workspace(self, row):
@@ -207,14 +208,6 @@ class ErasureAdmin(ReadOnlyAdmin):
             return "-"
         url = reverse("admin:privacy_erasure_certificate", args=[row.pk])
         return format_html('<a href="{}">{}.pdf</a>', url, row.number)
-
-    def get_urls(self):
-        document = path(
-            "<uuid:erasure_id>/certificate.pdf",
-            self.admin_site.admin_view(self.certificate),
-            name="privacy_erasure_certificate",
-        )
-        return [document, *super().get_urls()]
 
     def certificate(self, request, erasure_id):
         """Return the certificate as a PDF. It has no personal data to record."""

@@ -13,9 +13,7 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import FileResponse
 from django.shortcuts import redirect
-from django.urls import path
 from django.utils.timezone import localdate
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
     UnfoldAdminDateWidget,
@@ -36,7 +34,7 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import (
     Facts,
     FactsForm,
-    dialog,
+    dialog_action,
     link,
 )
 from verification.db.ids import filter_by_number
@@ -238,6 +236,15 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     ]
     personal_fields = ("details",)
     actions_detail = ["answer", "reveal"]
+    # Not those that have a page of their own
+    offers = {
+        "answer": lambda row: (
+            not (
+                row.answered_at or hasattr(row, "correction") or hasattr(row, "erasure")
+            )
+        )
+    }
+    own_pages = {"register.csv": "export"}
 
     @admin.display(description="Due", ordering="due_at")
     def due(self, row):
@@ -261,14 +268,6 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         if reports is not None:
             return queryset.filter(report__in=reports), False
         return super().get_search_results(request, queryset, search_term)
-
-    def get_urls(self):
-        export = path(
-            "register.csv",
-            self.admin_site.admin_view(self.export),
-            name="privacy_subjectrequest_csv",
-        )
-        return [export, *super().get_urls()]
 
     def export(self, request):
         """Return the list, as it is filtered, as CSV."""
@@ -302,23 +301,15 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         obj.pk = opened.pk
         obj.refresh_from_db()
 
-    def has_answer_permission(self, request, object_id=None):
-        """Return whether staff answer by hand, and not on a page of its own."""
-        row = self.changeable_row(request, object_id)
-        has_page = hasattr(row, "correction") or hasattr(row, "erasure")
-        return row is not None and row.answered_at is None and not has_page
-
-    @action(
+    @dialog_action(
+        "Record the answer",
+        "Tell the person first. The answer stays in the register, with the time.",
+        "Record it",
+        AnswerForm,
         description="Answer",
         icon="task_alt",
         variant=ActionVariant.SUCCESS,
         permissions=["answer"],
-        dialog=dialog(
-            "Record the answer",
-            "Tell the person first. The answer stays in the register, with the time.",
-            "Record it",
-            AnswerForm,
-        ),
     )
     def answer(self, request, form, object_id):
         row, typed = self.get_row(request, object_id), form.cleaned_data
@@ -326,7 +317,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         return self.run_audited(
             request,
             row,
-            lambda: answer_request(row, outcome, reason=reason),
+            lambda row: answer_request(row, outcome, reason=reason),
             f"{row.number} is answered: {outcome.label}.",
             audited="answered",
             change=f"answered: {outcome.label}",

@@ -11,7 +11,6 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.utils.timezone import localdate
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import (
     UnfoldAdminDateWidget,
@@ -27,7 +26,7 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import (
     Facts,
     ReasonForm,
-    dialog,
+    dialog_action,
 )
 from verification.db.ids import filter_by_number
 from verification.privacy import holds
@@ -105,25 +104,22 @@ class HoldableReportAdmin(ReportAdmin):
         held = report and report.holds.open(now()).exists()
         return report is not None and report.erased_at is None and not held
 
-    @action(
+    @dialog_action(
+        "Hold this report",
+        "It is kept until this day, even if its retention ends before. Release it "
+        "earlier on the list of holds.",
+        "Hold it",
+        HoldForm,
         description="Hold",
         icon="lock_clock",
         permissions=["hold"],
-        dialog=dialog(
-            "Hold this report",
-            "It is kept until this day, even if its retention ends before. Release it "
-            "earlier on the list of holds.",
-            "Hold it",
-            HoldForm,
-        ),
     )
     def hold(self, request, form, object_id):
-        report = self.get_row(request, object_id)
         reason, by = form.cleaned_data["reason"], staff_actor(request).name
         return self.run_audited(
             request,
-            report,
-            lambda: holds.hold(report.pk, reason, form.ends_at, by=by),
+            self.get_row(request, object_id),
+            lambda report: holds.hold(report.pk, reason, form.ends_at, by=by),
             f"The report is held until {form.cleaned_data['ends_on']}.",
             audited="held",
             reason=reason,
@@ -136,25 +132,22 @@ class HoldableReportAdmin(ReportAdmin):
         report = self.get_object(request, object_id) if object_id else None
         return report is not None and report.erased_at is None
 
-    @action(
+    @dialog_action(
+        "Enter an objection of the subject",
+        "All reports about the person in this workspace are restricted: results "
+        "are not reused, webhooks not sent again, and monitoring pauses.",
+        "Enter it",
+        ReasonForm,
         description="Enter an objection",
         icon="front_hand",
         permissions=["rights"],
-        dialog=dialog(
-            "Enter an objection of the subject",
-            "All reports about the person in this workspace are restricted: results "
-            "are not reused, webhooks not sent again, and monitoring pauses.",
-            "Enter it",
-            ReasonForm,
-        ),
     )
     def enter_objection(self, request, form, object_id):
-        report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-        by = staff_actor(request).name
+        reason, by = form.cleaned_data["reason"], staff_actor(request).name
         return self.run_audited(
             request,
-            report,
-            lambda: object_to_use(
+            self.get_row(request, object_id),
+            lambda report: object_to_use(
                 report.pk, Origin.STAFF, requested_by=by, reason=reason
             ),
             "The reports about this person are restricted.",
@@ -164,25 +157,23 @@ class HoldableReportAdmin(ReportAdmin):
             refusals=ReportErased,
         )
 
-    @action(
+    @dialog_action(
+        "Erase the subject of this report",
+        "It is for all reports about the person in this workspace and environment. "
+        "Another member of staff has to approve it.",
+        "Request it",
+        ReasonForm,
         description="Erase the subject",
         icon="delete_forever",
         permissions=["rights"],
         variant=ActionVariant.DANGER,
-        dialog=dialog(
-            "Erase the subject of this report",
-            "It is for all reports about the person in this workspace and environment. "
-            "Another member of staff has to approve it.",
-            "Request it",
-            ReasonForm,
-        ),
     )
     def erase_subject(self, request, form, object_id):
-        report, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        reason, by = form.cleaned_data["reason"], staff_actor(request)
         return self.run_audited(
             request,
-            report,
-            lambda: request_for_report(report.pk, reason, by=staff_actor(request)),
+            self.get_row(request, object_id),
+            lambda report: request_for_report(report.pk, reason, by=by),
             "The erasure waits for another member of staff.",
             audited="erasure-requested",
             reason=reason,
@@ -232,36 +223,31 @@ class HoldAdmin(RowsOfReportsAdmin):
         "released_at",
     ]
     actions_detail = ["release"]
+    offers = {"release": lambda row: row.is_open}
 
     @admin.display(boolean=True, description="Open")
     def is_open(self, row):
         return row.is_open
 
-    def has_release_permission(self, request, object_id=None):
-        row = self.changeable_row(request, object_id)
-        return row is not None and row.is_open
-
-    @action(
+    @dialog_action(
+        "Release this hold",
+        "If the retention of the report is over, it is erased within the hour. "
+        "That cannot be undone.",
+        "Release it",
+        ReasonForm,
         description="Release",
         icon="lock_open",
         permissions=["release"],
-        dialog=dialog(
-            "Release this hold",
-            "If the retention of the report is over, it is erased within the hour. "
-            "That cannot be undone.",
-            "Release it",
-            ReasonForm,
-        ),
     )
     def release(self, request, form, object_id):
-        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
+        by = staff_actor(request).name
         return self.run_audited(
             request,
-            row,
-            lambda: holds.release(row.pk, by=staff_actor(request).name),
+            self.get_row(request, object_id),
+            lambda row: holds.release(row.pk, by=by),
             "The hold is released.",
             audited="released",
-            reason=reason,
+            reason=form.cleaned_data["reason"],
             refusals=holds.HoldRefused,
         )
 
