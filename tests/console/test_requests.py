@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from prometheus_client import REGISTRY
 
 from tests.world.clients import ATTESTED, HOSTED, Api, person
 from tests.world.console import ConsoleVisitor
@@ -13,12 +14,12 @@ from verification.console.base import PAGE_SIZE
 from verification.db.ids import first_id_at, uuid7
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
-from verification.web import request_records
 from verification.web.request_records import MAX_WAITING, RecordWriter, writer
 from workspaces import keys
 from workspaces.api_requests import RETENTION, purge_api_requests
 from workspaces.models import ApiRequest
 
+DROPPED = "verification_request_records_dropped_total"
 UNKNOWN = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
 ROW = re.compile(r"<tr>\s*<th scope=\"row\">.*?</tr>", re.DOTALL)
 
@@ -234,17 +235,14 @@ def test_batches_of_any_size_are_written(api, number):
     assert ApiRequest.objects.filter(reasons=["a", "b"]).count() == number
 
 
-def test_full_buffer_drops_and_counts(api, monkeypatch):
-    dropped: list[int] = []
-    monkeypatch.setattr(
-        request_records.metrics, "count_dropped_records", dropped.append
-    )
+def test_full_buffer_drops_and_counts(api):
+    before = REGISTRY.get_sample_value(DROPPED)
     ours = RecordWriter()
 
     for _ in range(MAX_WAITING + 2):
         ours.add(row_of(api.key.pk))
 
-    assert dropped == [1, 1]
+    assert REGISTRY.get_sample_value(DROPPED) == before + 2
 
 
 @pytest.mark.django_db(transaction=True)

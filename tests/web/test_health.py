@@ -20,7 +20,6 @@ from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.world.relay import Relay
 from tests.world.service import free_port
 from verification.db import startup
-from verification.jobs.processes import SharedFlag
 from verification.web import gateway, health
 
 
@@ -56,7 +55,7 @@ def test_healthz_answers_without_the_database(client: Client) -> None:
 def test_healthz_of_a_stopping_web_server_is_503(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flag = SharedFlag()
+    flag = gateway.SharedFlag()
     monkeypatch.setattr(gateway, "stopping", flag)
     flag.set()
 

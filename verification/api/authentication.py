@@ -16,7 +16,12 @@ from verification.backoffice import audit
 from verification.checks.packages import Packages
 from verification.payments.alerts import count_refused_access
 from verification.reports.request import MAX_CHECKS, MAX_REPORTS
-from verification.web.request import bearer_token, client_address
+from verification.web.request import (
+    API_HEADERS,
+    API_KEY,
+    bearer_token,
+    client_address,
+)
 from workspaces import keys, rate_limits
 from workspaces.models import ApiKey, Client, Environment, Workspace
 
@@ -29,7 +34,7 @@ INVALID_TOKEN = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
 class ApiKeyBearer(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[Workspace, ApiKey]:
-        token = bearer_token(request._request)
+        token = bearer_token(request)
         if token is None:
             raise Problem(
                 "authentication-required",
@@ -38,16 +43,16 @@ class ApiKeyBearer(BaseAuthentication):
             )
         key = keys.find_issued(token)
         # The workspace sees in its console that an ended key is still in use.
-        request._request.api_key = key  # type: ignore[attr-defined]
+        request.META[API_KEY] = key
         if key is None or not key.is_usable:
-            _count_failure(request._request)
+            _count_failure(request)
             raise Problem("invalid-api-key", headers=INVALID_TOKEN)
         try:
-            _check_access(request._request, key)
+            _check_access(request, key)
         except Problem:
             count_request(request, request.parser_context["view"], key)
             raise
-        keys.record_use(key, str(client_address(request._request)))
+        keys.record_use(key, str(client_address(request)))
         return key.workspace, key
 
     def authenticate_header(self, request: Request) -> str:
@@ -184,7 +189,7 @@ def _count_in_bucket(
         limit = min(limit, EXPORTS_PER_MINUTE)
     rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
     # ProblemMiddleware adds these headers to the answer, whatever it is.
-    request._request.api_headers = _headers(bucket, rate)  # type: ignore[attr-defined]
+    request.META[API_HEADERS] = _headers(bucket, rate)
     return rate
 
 

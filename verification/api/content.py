@@ -63,10 +63,9 @@ class StrictJsonParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         if parser_context is not None:
-            check_encoding(parser_context["request"]._request)
-            check_content_length(
-                parser_context["request"]._request, settings.MAX_BODY_BYTES
-            )
+            request = parser_context["request"]
+            check_encoding(request)
+            check_content_length(request, settings.MAX_BODY_BYTES)
         raw = read_limited(stream, settings.MAX_BODY_BYTES)
         return parse_json_object(raw) if raw else {}
 

@@ -286,7 +286,7 @@ class ExportViewSet(OperationViewSet):
         return self._export(AUDIT_TRAIL, masked=is_live and is_test)
 
     def _export(self, kind: Kind, *, masked: bool = False) -> ExportResponse:
-        address = client_address(self.request._request)
+        address = client_address(self.request)
         actor = audit.Actor(
             ActorKind.KEY, str(key_of(self.request)), str(address) if address else None
         )

@@ -350,7 +350,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse:
     """Answer an exception of a view; the setting EXCEPTION_HANDLER names this."""
-    request = context["request"]._request
+    request = context["request"]
     return problem_for(error, request).response(request)
 
 

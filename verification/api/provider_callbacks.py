@@ -109,7 +109,7 @@ class PaymentEventView(APIView):
         An event is never believed: it has the service ask the provider. Repeated,
         unknown and late events are received like any other. At most 256 KiB.
         """
-        _receive_event(request._request)
+        _receive_event(request)
         return Response({})
 
 

@@ -1,7 +1,6 @@
 """Forked processes: they never outlive their parent."""
 
 import ctypes
-import mmap
 import multiprocessing
 import os
 import signal
@@ -107,16 +106,3 @@ def trim_memory() -> None:
     """
     if trim := getattr(_libc, "malloc_trim", None):
         trim(0)
-
-
-class SharedFlag:
-    """A switch that every process forked later sees."""
-
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 1)
-
-    def set(self) -> None:
-        self._memory[0] = 1
-
-    def is_set(self) -> bool:
-        return self._memory[0] == 1

@@ -25,7 +25,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
@@ -54,7 +54,6 @@ SECONDS = 20.0
 # No call may take longer, because a job cluster that stops waits for its calls.
 LONGEST_SECONDS = 30.0
 MAX_BODY_BYTES = 2 * 1024 * 1024
-CHUNK = 65536
 # Open connections to one host: as many as threads that call it at once.
 POOL_SIZE = 128
 
@@ -131,7 +130,7 @@ class _Adapter(HTTPAdapter):
                 response = super().send(
                     request, stream=True, timeout=seconds, verify=verify, cert=cert
                 )
-                response._content = self._body(response)
+                self._read(response)
                 span.set({"http.response.status_code": response.status_code})
             return response
         finally:
@@ -145,18 +144,33 @@ class _Adapter(HTTPAdapter):
         if not targets.is_allowed_host(host, port, self._opened):
             raise targets.Blocked("Only https is spoken.")
 
-    def _body(self, response: requests.Response) -> bytes:
-        body = bytearray()
+    def _read(self, response: requests.Response) -> None:
+        """Let the response read its body, which it keeps, up to the limit."""
+        raw = response.raw
+        response.raw = _Limited(raw, self._limit)
         try:
-            for chunk in response.iter_content(CHUNK):
-                body += chunk
-                if len(body) > self._limit:
-                    raise TooLarge("The answer is too large.")
+            _ = response.content
         except BaseException:
+            response.raw = raw
             # Close now instead of when the garbage is collected.
             response.close()
             raise
-        return bytes(body)
+        response.raw = raw
+
+
+class _Limited:
+    """The unpacked body of an answer, as `requests` reads it."""
+
+    def __init__(self, raw: Any, limit: int) -> None:
+        self._raw, self._limit = raw, limit
+
+    def stream(self, amt: int, decode_content: bool) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._raw.stream(amt, decode_content=decode_content):
+            size += len(chunk)
+            if size > self._limit:
+                raise TooLarge("The answer is too large.")
+            yield chunk
 
 
 class _GuardedConnection:
@@ -169,6 +183,8 @@ class _GuardedConnection:
     _dns_host: str
     port: int
 
+    # urllib3 has no public name for making the socket, and no other place where the
+    # name is resolved once, checked, and connected to.
     def _new_conn(self: Any) -> socket.socket:
         host, port = self._dns_host, self.port
         is_opened = targets.is_allowed_host(host, port, self.opened)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import mmap
 import random
 import sys
 import time
@@ -30,8 +31,6 @@ from enum import StrEnum
 from math import inf
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
-
-from verification.jobs.processes import SharedFlag
 
 THREADS = 8
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it, up to
@@ -82,6 +81,20 @@ REFUSAL = "verification.refusal"
 # The key in the environ of a request whose body is larger than its limit. The body is
 # not there, and CONTENT_LENGTH says that it is too large.
 UNREAD = "verification.unread"
+
+
+class SharedFlag:
+    """A switch that every process forked later sees."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._memory[0] = 1
+
+    def is_set(self) -> bool:
+        return self._memory[0] == 1
+
 
 # Set when the web server is about to stop; `/healthz` of all its processes says so.
 stopping = SharedFlag()

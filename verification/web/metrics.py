@@ -11,10 +11,8 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-from collections.abc import Iterator
-from datetime import timedelta
-from functools import cache
-from threading import Lock
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -145,49 +143,30 @@ SELECT extract(epoch FROM statement_timestamp() - min(applied)) FROM django_migr
 """
 
 
-_making = Lock()
-
-
-@cache
-def _http_families() -> tuple[Counter, Histogram, Counter]:
-    """Make the counters of requests.
-
-    They are made at the first request, when `web.server` has chosen where they count:
-    in this process, or in a folder for all processes of the server.
-    """
-    requests = Counter(
-        f"{PREFIX}_http_requests",
-        "Requests by route, method and status.",
-        ["route", "method", "status"],
-    )
-    seconds = Histogram(
-        f"{PREFIX}_http_request_seconds",
-        "How long the answers to requests took.",
-        ["route", "method"],
-        buckets=BUCKETS,
-    )
-    dropped = Counter(
-        f"{PREFIX}_request_records_dropped",
-        "Records of API requests that were not written.",
-    )
-    return requests, seconds, dropped
+# `web.server` chooses before it loads this module where they count: in this process, or
+# in a folder for all processes of the server.
+requests = Counter(
+    f"{PREFIX}_http_requests",
+    "Requests by route, method and status.",
+    ["route", "method", "status"],
+)
+request_seconds = Histogram(
+    f"{PREFIX}_http_request_seconds",
+    "How long the answers to requests took.",
+    ["route", "method"],
+    buckets=BUCKETS,
+)
+dropped_records = Counter(
+    f"{PREFIX}_request_records_dropped",
+    "Records of API requests that were not written.",
+)
 
 
 def count_request(route: str | None, method: str, status: int, seconds: float) -> None:
     """Count an answered request; requests of no page share one route."""
     name = route or "none"
-    # The first requests of a process may come together, and a figure is made only once.
-    with _making:
-        requests, request_seconds, _ = _http_families()
     requests.labels(name, method, str(status)).inc()
     request_seconds.labels(name, method).observe(seconds)
-
-
-def count_dropped_records(number: int) -> None:
-    """Count records of API requests that are lost."""
-    with _making:
-        _, _, dropped = _http_families()
-    dropped.inc(number)
 
 
 @never_cache
@@ -204,7 +183,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         MultiProcessCollector(registry)
     else:
-        for family in _http_families():
+        for family in (requests, request_seconds, dropped_records):
             registry.register(family)
     return HttpResponse(
         generate_latest(registry), content_type=CONTENT_TYPE_PLAIN_0_0_4
@@ -222,10 +201,9 @@ class DatabaseCollector(Collector):
         version.add_metric([], {"version": settings.VERSION})
         yield version
         parts, age = read_readiness(self._request)
-        ready = _gauges("ready", "1 if this part of the service is ready.", "part")
-        for part in READINESS_PARTS:
-            ready.add_metric([part], parts[part] == "ok")
-        yield ready
+        text = "1 if this part of the service is ready."
+        ready = {part: parts[part] == "ok" for part in READINESS_PARTS}
+        yield _gauges("ready", text, ready, "part")
         if age is not None:
             text = "Seconds since work last flowed through a job cluster."
             yield _gauge("job_heartbeat_age_seconds", text, age)
@@ -233,46 +211,68 @@ class DatabaseCollector(Collector):
         # While only its writes wait or fail, so are all figures.
         if parts["migrations"] == "ok":
             try:
-                yield from list(_database_figures())
+                yield from [one for one in _database_figures() if one.samples]
             except DatabaseError as e:
                 logger.warning("figures not read: %s", type(e).__name__)
 
 
 def _database_figures() -> Iterator[Metric]:
-    yield from _queue_families()
-    yield from _report_families()
-    yield from _payment_families()
-    yield from _source_families()
-    yield from _request_families()
-    yield from _database_families()
-    yield from _backup_families()
+    yield from _work_figures()
+    yield from _report_figures()
+    yield from _payment_figures()
+    yield from _source_figures()
+    yield from _request_figures()
+    yield from _server_figures()
+    yield from _backup_figures()
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
+def _gauge(name: str, text: str, value: float | None) -> Metric:
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)
 
 
-def _gauges(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+def _gauges(
+    name: str, text: str, values: Mapping[Any, float | None], *labels: str
+) -> Metric:
+    """Make a figure for each label, or tuple of labels, whose value is not None."""
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric([key] if len(labels) == 1 else key, value)
+    return family
 
 
-def _queue_families() -> Iterator[Metric]:
-    due = _gauges("queue_due", "Rows that are due and that no worker has.", "queue")
-    age = _gauges("queue_age_seconds", "How long the oldest of them is due.", "queue")
+def _age(moment: datetime | None) -> float | None:
+    return None if moment is None else (now() - moment).total_seconds()
+
+
+def _seconds(interval: timedelta | None) -> float:
+    return max(0, interval.total_seconds()) if interval else 0
+
+
+def _work_figures() -> Iterator[Metric]:
     with connection.cursor() as cursor:
         cursor.execute(QUEUES)
-        for name, rows, oldest in cursor.fetchall():
-            due.add_metric([name], rows)
-            age.add_metric([name], oldest.total_seconds() if oldest else 0)
+        queues = {name: (due, _seconds(age)) for name, due, age in cursor.fetchall()}
         cursor.execute(JOBS)
         running, given_up = cursor.fetchone()
-    messages = list(count_messages())
-    at = now()
-    due_since = min((one["due_since"] for one in messages if one["due"]), default=at)
-    due.add_metric(["messages"], sum(one["due"] for one in messages))
-    age.add_metric(["messages"], max((at - due_since).total_seconds(), 0))
-    yield from (due, age)
-    yield from _message_families(messages)
+    messages = {row["channel"]: row for row in count_messages()}
+    waits = [now() - row["due_since"] for row in messages.values() if row["due"]]
+    number = sum(row["due"] for row in messages.values())
+    queues["messages"] = number, _seconds(max(waits, default=None))
+    text = "Rows that are due and that no worker has."
+    numbers = {name: due for name, (due, _) in queues.items()}
+    yield _gauges("queue_due", text, numbers, "queue")
+    text = "How long the oldest of them is due."
+    ages = {name: age for name, (_, age) in queues.items()}
+    yield _gauges("queue_age_seconds", text, ages, "queue")
+    text = "Messages that were not taken and are tried again."
+    retrying = {name: row["retrying"] or None for name, row in messages.items()}
+    yield _gauges("messages_retrying", text, retrying, "channel")
+    text = (
+        "How long the oldest message waits for a mail server or provider that is away."
+    )
+    away = {name: _age(row["away_since"]) for name, row in messages.items()}
+    yield _gauges("messages_away_seconds", text, away, "channel")
     yield _gauge("jobs_running", "Jobs that a worker has.", running)
     yield _gauge("jobs_given_up", "Jobs that failed again and again.", given_up)
     text = "Job clusters in which work flowed within 30 seconds."
@@ -281,28 +281,6 @@ def _queue_families() -> Iterator[Metric]:
     yield _gauge("job_clusters_expected", text, settings.EXPECTED_JOB_CLUSTERS)
     text = "Checks that the engine gave up within a day."
     yield _gauge("checks_given_up", text, count_given_up(timedelta(days=1)))
-
-
-def _report_families() -> Iterator[Metric]:
-    number = _gauges(
-        "reports_unfinished",
-        "Reports that run and wait for no person and no announced answer.",
-        "environment",
-    )
-    age = _gauges(
-        "reports_unfinished_age_seconds",
-        "How long the status and score of one of them have not changed.",
-        "environment",
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(UNFINISHED, {"limit": UNFINISHED_LIMIT})
-        found = {name: (count, oldest) for name, count, oldest in cursor.fetchall()}
-    for environment in Environment.values:
-        count, oldest = found.get(environment, (0, None))
-        number.add_metric([environment], count)
-        seconds = oldest.total_seconds() if oldest else 0
-        age.add_metric([environment], max(0, seconds))
-    yield from (number, age)
 
 
 def count_messages() -> QuerySet[Notification, Any]:
@@ -322,139 +300,81 @@ def count_messages() -> QuerySet[Notification, Any]:
     )
 
 
-def _message_families(messages: list[dict[str, Any]]) -> Iterator[Metric]:
-    retrying = _gauges(
-        "messages_retrying",
-        "Messages that were not taken and are tried again.",
-        "channel",
-    )
-    away = _gauges(
-        "messages_away_seconds",
-        "How long the oldest message waits for a mail server or provider that is away.",
-        "channel",
-    )
-    for one in messages:
-        if one["retrying"]:
-            retrying.add_metric([one["channel"]], one["retrying"])
-        if one["away_since"]:
-            seconds = (now() - one["away_since"]).total_seconds()
-            away.add_metric([one["channel"]], seconds)
-    yield from (family for family in (retrying, away) if family.samples)
+def _report_figures() -> Iterator[Metric]:
+    with connection.cursor() as cursor:
+        cursor.execute(UNFINISHED, {"limit": UNFINISHED_LIMIT})
+        rows = cursor.fetchall()
+    none = dict.fromkeys(Environment.values, 0)
+    text = "Reports that run and wait for no person and no announced answer."
+    numbers = none | {name: number for name, number, _ in rows}
+    yield _gauges("reports_unfinished", text, numbers, "environment")
+    text = "How long the status and score of one of them have not changed."
+    ages = none | {name: _seconds(oldest) for name, _, oldest in rows}
+    yield _gauges("reports_unfinished_age_seconds", text, ages, "environment")
 
 
-def _payment_families() -> Iterator[Metric]:
-    unopened = _gauges(
-        "checkouts_not_opened",
-        "Checkouts that a payment provider did not open since the last hour began.",
-        "provider",
-    )
-    for provider, times in recent_failed_openings().items():
-        unopened.add_metric([provider], times)
-    if unopened.samples:
-        yield unopened
-    yield _gauge(
-        "payments_in_doubt",
-        "Checkouts with a review flag, which wait for a person.",
-        Checkout.objects.exclude(review_flags=[]).count(),
-    )
-    yield _gauge(
-        "refunds_waiting",
-        "Payments of which a refund needs a person.",
-        Checkout.objects.with_flagged_refunds().count(),
-    )
+def _payment_figures() -> Iterator[Metric]:
+    text = "Checkouts that a payment provider did not open since the last hour began."
+    yield _gauges("checkouts_not_opened", text, recent_failed_openings(), "provider")
+    doubted = Checkout.objects.exclude(review_flags=[]).count()
+    text = "Checkouts with a review flag, which wait for a person."
+    yield _gauge("payments_in_doubt", text, doubted)
+    text = "Payments of which a refund needs a person."
+    flagged = Checkout.objects.with_flagged_refunds().count()
+    yield _gauge("refunds_waiting", text, flagged)
     if audit := LedgerAudit.objects.order_by("-made_at").first():
         text = "Differences that the last audit of the ledger found."
         yield _gauge("ledger_differences", text, audit.differences)
-        age = (now() - audit.made_at).total_seconds()
-        yield _gauge("ledger_audit_age_seconds", "How old that audit is.", age)
-        if audit.all_since:
-            text = "Each row was compared within this time."
-            age = (now() - audit.all_since).total_seconds()
-            yield _gauge("ledger_all_audited_seconds", text, age)
+        text = "How old that audit is."
+        yield _gauge("ledger_audit_age_seconds", text, _age(audit.made_at))
+        text = "Each row was compared within this time."
+        yield _gauge("ledger_all_audited_seconds", text, _age(audit.all_since))
 
 
-def _source_families() -> Iterator[Metric]:
-    calls = _gauges(
-        "source_calls_last_hour",
-        "Calls of a live source in the last hour, by how they ended.",
-        "source",
-        "end",
-    )
-    latency = _gauges(
-        "source_latency_seconds",
-        "How long the answers of a live source took in the last hour.",
-        "source",
-        "quantile",
-    )
-    resting = _gauges(
-        "source_resting",
-        "1 while a live source is not called because it did not answer, else 0.",
-        "source",
-    )
-    doubts = _gauges(
-        "source_calls_in_doubt",
-        "Paid calls without a known answer that staff have not settled.",
-        "source",
-    )
-    in_doubt = dict.fromkeys(live_sources(), 0) | count_calls_in_doubt()
-    for name, number in in_doubt.items():
-        doubts.add_metric([name], number)
-    health = health_by_source()
+def _source_figures() -> Iterator[Metric]:
+    sources = live_sources()
+    doubts = dict.fromkeys(sources, 0) | count_calls_in_doubt()
+    text = "Paid calls without a known answer that staff have not settled."
+    yield _gauges("source_calls_in_doubt", text, doubts, "source")
     tripped = Source.objects.filter(resting_until__gt=now())
-    names_resting = set(tripped.values_list("name", flat=True))
-    for name in live_sources():
-        figures = health.get(name, Health())
+    resting = set(tripped.values_list("name", flat=True))
+    text = "1 while a live source is not called because it did not answer, else 0."
+    rests = {name: name in resting for name in sources}
+    yield _gauges("source_resting", text, rests, "source")
+    calls: dict[tuple[str, str], int] = {}
+    latencies: dict[tuple[str, str], float | None] = {}
+    known = health_by_source()
+    for name in sources:
+        health = known.get(name, Health())
         for end in ("answered", "refused", "unavailable"):
-            calls.add_metric([name, end], getattr(figures, end))
-        for quantile, value in (("0.5", figures.median_ms), ("0.95", figures.slow_ms)):
-            if value is not None:
-                latency.add_metric([name, quantile], value / 1000)
-        resting.add_metric([name], name in names_resting)
-    families = calls, latency, resting, doubts
-    yield from (family for family in families if family.samples)
+            calls[name, end] = getattr(health, end)
+        for quantile, ms in (("0.5", health.median_ms), ("0.95", health.slow_ms)):
+            latencies[name, quantile] = None if ms is None else ms / 1000
+    text = "Calls of a live source in the last hour, by how they ended."
+    yield _gauges("source_calls_last_hour", text, calls, "source", "end")
+    text = "How long the answers of a live source took in the last hour."
+    yield _gauges("source_latency_seconds", text, latencies, "source", "quantile")
 
 
-def _request_families() -> Iterator[Metric]:
-    waiting = _gauges(
-        "subject_requests_open",
-        "Requests of data subjects without an answer, by the right that they use.",
-        "kind",
-    )
-    overdue = _gauges(
-        "subject_requests_overdue",
-        "Requests of data subjects whose deadline has passed without an answer.",
-        "kind",
-    )
-    for kind, (number, late) in count_open_requests().items():
-        waiting.add_metric([kind], number)
-        overdue.add_metric([kind], late)
-    yield from (waiting, overdue)
+def _request_figures() -> Iterator[Metric]:
+    requests = count_open_requests()
+    text = "Requests of data subjects without an answer, by the right that they use."
+    waiting = {kind: number for kind, (number, _) in requests.items()}
+    yield _gauges("subject_requests_open", text, waiting, "kind")
+    text = "Requests of data subjects whose deadline has passed without an answer."
+    overdue = {kind: late for kind, (_, late) in requests.items()}
+    yield _gauges("subject_requests_overdue", text, overdue, "kind")
 
 
-def _database_families() -> Iterator[Metric]:
-    states = _gauges("database_connections", "Connections by their state.", "state")
-    seconds = _gauges(
-        "database_standby_lag_seconds",
-        "How long a standby takes to apply what the database writes.",
-        "standby",
-    )
-    behind = _gauges(
-        "database_standby_lag_bytes",
-        "How much a standby has not yet applied.",
-        "standby",
-    )
-    standbys = read_standbys()
+def _server_figures() -> Iterator[Metric]:
     with connection.cursor() as cursor:
         cursor.execute(CONNECTIONS)
-        for state, number in cursor.fetchall():
-            states.add_metric([state], number)
+        states = dict(cursor.fetchall())
         cursor.execute(DATABASE)
         size, used, limit, oldest, archived = cursor.fetchone()
-    for one in standbys:
-        seconds.add_metric([one.name], one.lag_seconds)
-        if one.lag_bytes is not None:
-            behind.add_metric([one.name], one.lag_bytes)
-    yield states
+    yield _gauges(
+        "database_connections", "Connections by their state.", states, "state"
+    )
     text = "Connections to all databases of the server."
     yield _gauge("database_server_connections", text, used)
     text = "The number of them that the server allows."
@@ -466,21 +386,26 @@ def _database_families() -> Iterator[Metric]:
     yield _gauge("database_archive_age_seconds", text, float(archived))
     text = "How long a commit has waited for a synchronous standby."
     yield _gauge("database_writes_waiting_seconds", text, writes_waiting_seconds())
+    standbys = read_standbys()
     number = sum(one.number for one in standbys)
     yield _gauge("database_standbys", "Standbys that follow the database.", number)
     text = "The number of them that EXPECTED_STANDBYS says."
     yield _gauge("database_standbys_expected", text, settings.EXPECTED_STANDBYS)
-    yield from (family for family in (seconds, behind) if family.samples)
+    text = "How long a standby takes to apply what the database writes."
+    seconds = {one.name: one.lag_seconds for one in standbys}
+    yield _gauges("database_standby_lag_seconds", text, seconds, "standby")
+    text = "How much a standby has not yet applied."
+    behind = {one.name: one.lag_bytes for one in standbys}
+    yield _gauges("database_standby_lag_bytes", text, behind, "standby")
 
 
-def _backup_families() -> Iterator[Metric]:
+def _backup_figures() -> Iterator[Metric]:
     if newest := Backup.objects.order_by("-made_at").first():
-        age = (now() - newest.made_at).total_seconds()
-        yield _gauge("backup_age_seconds", "How old the newest backup is.", age)
+        text = "How old the newest backup is."
+        yield _gauge("backup_age_seconds", text, _age(newest.made_at))
     if drill := RestoreDrill.objects.order_by("-made_at").first():
-        age = (now() - drill.made_at).total_seconds()
         text = "How long ago the last restore drill began."
-        yield _gauge("restore_drill_age_seconds", text, age)
+        yield _gauge("restore_drill_age_seconds", text, _age(drill.made_at))
         text = "1 if it succeeded, 0 if it failed, was killed or still runs."
         yield _gauge("restore_drill_succeeded", text, drill.succeeded)
     with connection.cursor() as cursor:

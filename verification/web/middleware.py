@@ -55,7 +55,7 @@ from verification.web.bodies import (
     page_limit,
 )
 from verification.web.health import is_late_watcher
-from verification.web.request import is_api, request_id
+from verification.web.request import API_HEADERS, API_KEY, is_api, request_id
 from workspaces import keys
 from workspaces.models import Environment
 
@@ -132,7 +132,7 @@ def _log(
     method = _method(str(request.method))
     metrics.count_request(route, method, response.status_code, seconds)
     request_records.record_request(request, response, method, seconds)
-    key = getattr(request, "api_key", None)
+    key = request.META.get(API_KEY)
     span.rename(f"{method} {route or 'none'}")
     span.set(
         {
@@ -167,6 +167,7 @@ def _method(name: str) -> str:
 
 def _user_id(request: HttpRequest) -> str | None:
     """Return the logged-in user's id if the response depended on it; make no query."""
+    # Django has no public name for a user who is loaded already.
     user = getattr(request, "_cached_user", None)
     return str(user.pk) if user and user.is_authenticated else None
 
@@ -227,6 +228,7 @@ class PolicyMiddleware(CSPMiddleware):
         parts = super().get_policy_parts(request, response, report_only)
         if request.path_info.startswith("/admin/") and not report_only:
             parts.replace = {**settings.ADMIN_POLICY, **(parts.replace or {})}
+        parts.update = getattr(response, "allowed_sources", None)
         return parts
 
 
@@ -287,7 +289,7 @@ def _problem_for_status(request: HttpRequest, status: int) -> Problem:
 
 
 def _add_api_headers(request: HttpRequest, response: HttpResponse) -> None:
-    for name, value in getattr(request, "api_headers", {}).items():
+    for name, value in request.META.get(API_HEADERS, {}).items():
         response[name] = value
     response["Cache-Control"] = "no-store"
     response.headers.setdefault(

@@ -83,8 +83,8 @@ def remember_language(response: HttpResponse, language: str) -> None:
 def allow_sources(response: HttpResponseBase, **sources: list[str]) -> None:
     """Add sources to this response's policy: `form_action=["https://pay.example"]`."""
     more = {name.replace("_", "-"): these for name, these in sources.items()}
-    before = getattr(response, "_csp_update", {})
-    response._csp_update = {**before, **more}  # type: ignore[attr-defined]
+    before = getattr(response, "allowed_sources", {})
+    response.allowed_sources = {**before, **more}  # type: ignore[attr-defined]
 
 
 def minutes_until(moment: datetime | None) -> int:

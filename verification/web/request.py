@@ -12,6 +12,10 @@ from django.http import HttpRequest
 Address = IPv4Address | IPv6Address
 
 USER_AGENT_LENGTH = 500
+# The keys in META under which the middlewares find the API key of a request, even one
+# that was refused, and the headers of its rate limit.
+API_KEY = "verification.api_key"
+API_HEADERS = "verification.api_headers"
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 

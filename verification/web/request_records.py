@@ -21,6 +21,7 @@ from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
 from verification.values import clock
 from verification.web import metrics
+from verification.web.request import API_KEY
 from workspaces.models import ApiRequest
 
 BATCH_SIZE = 200
@@ -50,7 +51,7 @@ class RecordWriter:
 
     def add(self, row: Row) -> None:
         if len(self._rows) >= MAX_WAITING:
-            metrics.count_dropped_records(1)
+            metrics.dropped_records.inc()
             return
         self._rows.append(row)
         if self._serves and self._thread is None:
@@ -74,7 +75,7 @@ class RecordWriter:
             except Exception as e:
                 # A thread that ended would leave the process without records.
                 connection.close()
-                metrics.count_dropped_records(len(rows))
+                metrics.dropped_records.inc(len(rows))
                 if not self._fails:
                     log.warning("records of requests are dropped: %s", type(e).__name__)
                 self._fails = True
@@ -114,7 +115,7 @@ def record_request(
 
     Requests without a known key belong to no workspace. The security log counts them.
     """
-    key = getattr(request, "api_key", None)
+    key = request.META.get(API_KEY)
     match = request.resolver_match
     if key is None or match is None:
         return

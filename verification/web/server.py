@@ -134,7 +134,7 @@ def _metrics_folder() -> Iterator[None]:
     """Let the processes of this server count requests in a folder of their own."""
     with TemporaryDirectory(prefix="verification-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        # The library has chosen when it was imported, which `run` does before.
+        # The library has chosen when it was imported, as django-q2 does before.
         values.ValueClass = values.get_value_class()
         yield
 
