@@ -14,7 +14,6 @@ from django.conf import settings as configured
 from django.db import connection
 from django.utils.module_loading import import_string
 from dotenv import dotenv_values
-from environs import Env
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import PAGE
@@ -366,9 +365,7 @@ def test_each_source_ends_within_the_usual_lease_of_a_check(
     for credentials in CREDENTIALS.values():
         for name, value in credentials.items():
             monkeypatch.setenv(name, value)
-    adapters = {
-        n: import_string(path) for n, (path, _) in live_providers(Env()).items()
-    }
+    adapters = {n: import_string(path) for n, (path, _) in live_providers().items()}
 
     assert adapters.keys() == CREDENTIALS.keys()
     for name, adapter in adapters.items():

@@ -3,7 +3,6 @@ import tomllib
 
 import pytest
 from django.conf import settings
-from environs import Env
 
 from tests.providers.test_every_source import CREDENTIALS
 from tests.world.clients import HOSTED
@@ -184,7 +183,7 @@ def live_sources(settings, monkeypatch):
     for variables in CREDENTIALS.values():
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-    registry.configure(live_providers(Env()), source_routes(Env()))
+    registry.configure(live_providers(), source_routes())
     yield monkeypatch
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
@@ -254,7 +253,7 @@ def test_notice_in_kiswahili_names_the_sources(live_sources, live_ask):
 def test_watch_lists_of_the_service_send_nothing(live_sources, live_ask):
     live_sources.setenv("OPENSANCTIONS_URL", "https://yente.operator.test")
     live_sources.setenv("SOURCES_AML_SCREENING_OTHERS", "opensanctions")
-    registry.configure(live_providers(Env()), source_routes(Env()))
+    registry.configure(live_providers(), source_routes())
     CheckDefinition.objects.update(active=True)
     notice = notice_for(live_ask(checksRequested=["AML_SCREENING"]).consent, "en")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from environs import Env
 from pypdf import PdfReader
 
 from tests.checks.conftest import paying_api as paying_api
@@ -36,7 +35,7 @@ def live_sources(settings, monkeypatch):
     for variables in CREDENTIALS.values():
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-    registry.configure(live_providers(Env()), source_routes(Env()))
+    registry.configure(live_providers(), source_routes())
     yield
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from environs import Env
 
 from tests.providers.inquiries import inquiry
 from verification.checks import apps
@@ -89,7 +88,7 @@ def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def every_source(env: dict[str, str]) -> Iterator[None]:
     for variables in CREDENTIALS.values():
         env.update(variables)
-    registry.configure(live_providers(Env()), source_routes(Env()))
+    registry.configure(live_providers(), source_routes())
     yield
     registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
@@ -189,10 +188,10 @@ def test_source_refuses_other_checks_without_a_call(every_source, connections, s
 def test_route_of_another_country_skips_kenyan_sources(env, settings, variable):
     env.update(CREDENTIALS["kra"])
     env[variable] = "kra"
-    registry.configure(live_providers(Env()), source_routes(Env()))
+    registry.configure(live_providers(), source_routes())
     settings.PROVIDERS, settings.SOURCE_ROUTES = (
-        live_providers(Env()),
-        source_routes(Env()),
+        live_providers(),
+        source_routes(),
     )
 
     assert not registry.has_source("KRA_PIN", "production", "UG")
@@ -207,7 +206,7 @@ def test_route_of_another_country_skips_kenyan_sources(env, settings, variable):
 def test_route_skips_a_source_that_does_not_cover_the_country(env):
     env.update(CREDENTIALS["gleif"] | CREDENTIALS["smile_id"])
     env["SOURCES_BUSINESS_VERIFICATION_UG"] = "smile_id,gleif"
-    registry.configure(live_providers(Env()), source_routes(Env()))
+    registry.configure(live_providers(), source_routes())
 
     route = route_for("BUSINESS_VERIFICATION", "production", "UG")
 
@@ -253,8 +252,8 @@ def test_every_check_has_a_source_or_a_referee(every_source):
 
 
 def test_source_without_credentials_is_not_configured(env):
-    assert live_providers(Env()) == {}
-    assert find_missing_credentials(Env()) == []
+    assert live_providers() == {}
+    assert find_missing_credentials() == []
 
 
 @pytest.mark.parametrize(
@@ -270,38 +269,38 @@ def test_half_configured_source_is_reported_and_unused(env, source, left_out):
     env.update(CREDENTIALS[source])
     del env[left_out]
 
-    assert find_missing_credentials(Env()) == [left_out]
-    assert live_providers(Env()) == {}
+    assert find_missing_credentials() == [left_out]
+    assert live_providers() == {}
 
 
 def test_key_of_opensanctions_without_its_url_is_reported(env):
     env["OPENSANCTIONS_API_KEY"] = "of no worth"
 
-    assert find_missing_credentials(Env()) == ["OPENSANCTIONS_URL"]
-    assert live_providers(Env()) == {}
+    assert find_missing_credentials() == ["OPENSANCTIONS_URL"]
+    assert live_providers() == {}
 
 
 def test_smile_id_v3_without_its_account_is_reported_and_unused(env):
     env.update(CREDENTIALS["smile_id_v3"])
 
-    assert find_missing_credentials(Env()) == [
+    assert find_missing_credentials() == [
         "SMILE_ID_PARTNER_ID",
         "SMILE_ID_API_KEY",
     ]
-    assert live_providers(Env()) == {}
+    assert live_providers() == {}
 
 
 def test_account_of_smile_id_alone_uses_v1(env):
     env.update(CREDENTIALS["smile_id"])
 
-    assert list(live_providers(Env())) == ["smile_id"]
+    assert list(live_providers()) == ["smile_id"]
 
 
 def test_private_hosts_are_opened_for_sources_one_by_one(env):
     env.update(CREDENTIALS["opensanctions"])
     env["OUTBOUND_PRIVATE_HOSTS"] = "yente.bank.internal:8000,kyc.bank.internal"
 
-    _, options = live_providers(Env())["opensanctions"]
+    _, options = live_providers()["opensanctions"]
 
     assert options["opened"] == {"yente.bank.internal:8000", "kyc.bank.internal"}
 
@@ -312,22 +311,22 @@ def test_secret_is_read_from_its_file(env, tmp_path):
     (tmp_path / "secret").write_text("from a file\n")
     env["KRA_CLIENT_SECRET_FILE"] = str(tmp_path / "secret")
 
-    _, options = live_providers(Env())["kra"]
+    _, options = live_providers()["kra"]
 
     assert options["client_secret"] == "from a file"
 
 
 def test_incomplete_second_pair_of_kra_is_reported(env):
     env.update(CREDENTIALS["kra"], KRA_ID_CLIENT_ID="another")
-    assert find_missing_credentials(Env()) == ["KRA_ID_CLIENT_SECRET"]
+    assert find_missing_credentials() == ["KRA_ID_CLIENT_SECRET"]
 
     env["KRA_ID_CLIENT_SECRET"] = "word"
-    assert find_missing_credentials(Env()) == []
-    assert live_providers(Env())["kra"][1]["by_id_client_id"] == "another"
+    assert find_missing_credentials() == []
+    assert live_providers()["kra"][1]["by_id_client_id"] == "another"
 
 
 def test_every_adapter_declares_its_properties(every_source):
-    assert live_providers(Env()).keys() == checks_by_source().keys()
+    assert live_providers().keys() == checks_by_source().keys()
     for name in checks_by_source():
         adapter = registry.provider_named(name)
         assert adapter.name == name
@@ -341,9 +340,9 @@ def test_environment_sets_the_routes(env):
     env["SOURCES_CRB_FULL"] = ""
     env["SOURCES_AML_SCREENING_OTHERS"] = "watchlists"
 
-    found = source_routes(Env())
+    found = source_routes()
 
-    assert find_route_errors(Env()) == []
+    assert find_route_errors() == []
     assert found["KRA_PIN"]["KE"] == ("smile_id", "kra")
     business = DEFAULT_ROUTES["BUSINESS_VERIFICATION"]
     assert found["BUSINESS_VERIFICATION"] == {**business, "UG": ("gleif",)}
@@ -366,7 +365,7 @@ def test_environment_sets_the_routes(env):
 )
 def test_system_checks_report_a_wrong_route(env, settings, variable, value, told):
     env[variable] = value
-    settings.SOURCE_ROUTES_WRONG = find_route_errors(Env())
+    settings.SOURCE_ROUTES_WRONG = find_route_errors()
 
     (message,) = apps.check_sources()
 
@@ -377,15 +376,15 @@ def test_system_checks_report_a_wrong_route(env, settings, variable, value, told
 def test_limits_of_a_source_come_from_the_environment(env):
     env.update(KRA_AT_ONCE="7", KRA_A_MINUTE="60")
 
-    assert source_limits(Env())["kra"] == Limit(7, 60)
-    assert source_limits(Env())["metropol"] == Limit(128, None)
+    assert source_limits()["kra"] == Limit(7, 60)
+    assert source_limits()["metropol"] == Limit(128, None)
 
 
 def test_system_checks_report_a_check_without_a_source(env, settings):
     env.update(CREDENTIALS["kra"])
     settings.PROVIDERS, settings.SOURCE_ROUTES = (
-        live_providers(Env()),
-        source_routes(Env()),
+        live_providers(),
+        source_routes(),
     )
 
     (message,) = apps.check_sources()
@@ -397,7 +396,7 @@ def test_system_checks_report_a_check_without_a_source(env, settings):
 
 def test_system_checks_report_both(env, settings):
     env.update(CREDENTIALS["kra"], KRA_URL="https://sbx.kra.go.ke")
-    settings.PROVIDERS, settings.PROVIDERS_LACK = live_providers(Env()), ["ACME_KEY"]
+    settings.PROVIDERS, settings.PROVIDERS_LACK = live_providers(), ["ACME_KEY"]
     settings.SOURCE_ROUTES = {"KRA_PIN": {"KE": ("kra",)}}
 
     told = apps.check_sources()

@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from environs import Env
 
 from tests.fakes.prembly import FakePrembly
 from tests.fakes.prembly import prembly as prembly
@@ -336,4 +335,4 @@ def test_adapter_uses_the_documented_paths(prembly: FakePrembly, monkeypatch):
     monkeypatch.setenv("PREMBLY_API_KEY", "of no worth")
 
     assert prembly.requests[-1].path == "/verification/ke/national_id"
-    assert live_providers(Env())["prembly"][1]["url"] == "https://api.prembly.com"
+    assert live_providers()["prembly"][1]["url"] == "https://api.prembly.com"

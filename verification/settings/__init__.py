@@ -452,13 +452,13 @@ SUBJECT_REQUEST_DAYS = {
     "REVIEW": env.int("REVIEW_DAYS", 14),
 }
 # What notices of declines say of credit bureaus.
-CREDIT_BUREAUS = credit_bureaus(env)
+CREDIT_BUREAUS = credit_bureaus()
 IDEMPOTENCY_HOURS = 72
 
 # The payment provider in production: "paystack", "stripe" or "". Checkouts of another
 # provider are still polled while its key is configured.
 PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
-PAYMENT_PROVIDERS = payment_providers(env, PAYMENT_LINK_DAYS)
+PAYMENT_PROVIDERS = payment_providers(PAYMENT_LINK_DAYS)
 # A refund above this amount, in the currency of the payment, needs two people.
 REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10)
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
@@ -481,11 +481,11 @@ WEBHOOK_CA_FILE = certificates_file("WEBHOOK_CA_FILE", env.str("WEBHOOK_CA_FILE"
 WEBHOOK_TIMEOUT_SECONDS = 15.0
 
 # Live sources by name, and the routes; the sandbox uses neither.
-PROVIDERS = live_providers(env)
-PROVIDERS_LACK = find_missing_credentials(env)
-SOURCE_ROUTES = source_routes(env)
-SOURCE_ROUTES_WRONG = find_route_errors(env)
-SOURCE_LIMITS = source_limits(env)
+PROVIDERS = live_providers()
+PROVIDERS_LACK = find_missing_credentials()
+SOURCE_ROUTES = source_routes()
+SOURCE_ROUTES_WRONG = find_route_errors()
+SOURCE_LIMITS = source_limits()
 # The environment that checks companies which want to go live. In development the
 # sandbox answers, because no register can be called.
 AT_HOME = DEBUG and not any(

@@ -11,8 +11,8 @@ Routes that are not set have their built-in value.
 
 Live sources are those with credentials:
 
-    PROVIDERS = live_providers(env)      # {source: (dotted path, options)}
-    find_missing_credentials(env)        # for `manage.py check`
+    PROVIDERS = live_providers()      # {source: (dotted path, options)}
+    find_missing_credentials()        # for `manage.py check`
 
 Only production calls them, which `verification.providers.registry` ensures.
 """
@@ -33,6 +33,7 @@ from environs import Env
 
 from verification.settings.secrets import optional_secret
 
+env = Env()
 # The dotted path of an adapter, and its options.
 Adapter = tuple[str, dict[str, Any]]
 # Check -> country, or EVERYWHERE -> sources.
@@ -82,16 +83,16 @@ KNOWN_LIMITS = {
 }
 
 
-def source_routes(env: Env) -> Routes:
+def source_routes() -> Routes:
     found = {check: dict(by_country) for check, by_country in DEFAULT_ROUTES.items()}
-    for variable, names in _route_variables(env).items():
+    for variable, names in _route_variables().items():
         if place := _parse_variable(variable):
             check, country = place
             found[check][country] = names
     return found
 
 
-def source_limits(env: Env) -> dict[str, Limit]:
+def source_limits() -> dict[str, Limit]:
     """Return the limits of each source, as `SMILE_ID_AT_ONCE` and its like set them."""
     limits = {}
     for name in checks_by_source():
@@ -104,10 +105,10 @@ def source_limits(env: Env) -> dict[str, Limit]:
     return limits
 
 
-def find_route_errors(env: Env) -> list[str]:
+def find_route_errors() -> list[str]:
     """Return a sentence for each error in the variables."""
     wrong = []
-    for variable, names in _route_variables(env).items():
+    for variable, names in _route_variables().items():
         place = _parse_variable(variable)
         if place is None:
             checks = ", ".join(sorted(DEFAULT_ROUTES))
@@ -122,7 +123,7 @@ def find_route_errors(env: Env) -> list[str]:
                 wrong.append(f"{variable}: {name} does not answer {place[0]}.")
         if len(set(names)) < len(names):
             wrong.append(f"{variable} names a source twice.")
-    for source, limit in source_limits(env).items():
+    for source, limit in source_limits().items():
         name = source.upper()
         if limit.at_once < 1:
             wrong.append(f"{name}_AT_ONCE must be at least 1.")
@@ -143,7 +144,7 @@ def checks_by_source() -> Mapping[str, set[str]]:
     return found
 
 
-def _route_variables(env: Env) -> dict[str, tuple[str, ...]]:
+def _route_variables() -> dict[str, tuple[str, ...]]:
     """Return variable -> the names in it."""
     given = {}
     for variable in sorted(v for v in os.environ if v.startswith(PREFIX)):
@@ -175,48 +176,41 @@ TEST_HOSTS = (
 )
 
 
+class _Credential(NamedTuple):
+    variable: str
+    # The adapter's, or "".
+    option: str
+    value: str
+
+
 class _Source(NamedTuple):
     path: str
-    # Variable -> option of the adapter, or "", and value. All of them are needed.
-    credentials: dict[str, tuple[str, str]]
+    # All of them are needed.
+    credentials: list[_Credential]
     options: dict[str, Any]
 
-    @property
-    def is_configured(self) -> bool:
-        return all(value for _, value in self.credentials.values())
 
-
-def live_providers(env: Env) -> dict[str, Adapter]:
+def live_providers() -> dict[str, Adapter]:
     """Return the configured sources.
 
     OUTBOUND_PRIVATE_HOSTS names sources in the operator's own network. SOURCE_DEV_HOSTS
     and the URLs are for development against another server, too.
     """
     return {
-        name: (
-            source.path,
-            {
-                **{
-                    option: value
-                    for option, value in source.credentials.values()
-                    if option
-                },
-                **source.options,
-            },
-        )
-        for name, source in _sources(env).items()
-        if source.is_configured
+        name: (path, {c.option: c.value for c in credentials if c.option} | options)
+        for name, (path, credentials, options) in _sources().items()
+        if all(credential.value for credential in credentials)
     }
 
 
-def find_missing_credentials(env: Env) -> list[str]:
+def find_missing_credentials() -> list[str]:
     """Return variables that are not set although others of the same source are."""
     return [
-        variable
-        for source in _sources(env).values()
-        if any(value for _, value in source.credentials.values())
-        for variable, (_, value) in source.credentials.items()
-        if not value
+        credential.variable
+        for source in _sources().values()
+        if any(credential.value for credential in source.credentials)
+        for credential in source.credentials
+        if not credential.value
     ]
 
 
@@ -229,102 +223,84 @@ def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
     ]
 
 
-def _sources(env: Env) -> dict[str, _Source]:
+def _text(variable: str, option: str) -> _Credential:
+    return _Credential(variable, option, env.str(variable, ""))
+
+
+def _secret(variable: str, option: str) -> _Credential:
+    return _Credential(variable, option, optional_secret(variable))
+
+
+def _sources() -> dict[str, _Source]:
     """Return all sources, configured or not."""
     private: list[str] = env.list("OUTBOUND_PRIVATE_HOSTS", [])
-    opened = frozenset([*private, *env.list("SOURCE_DEV_HOSTS", [])])
-    return {
-        **_registers(env, opened),
-        **_smile_id(env, opened),
-        **_screening(env, opened),
-    }
+    hosts = {"opened": frozenset([*private, *env.list("SOURCE_DEV_HOSTS", [])])}
+    return _registers(hosts) | _smile_id(hosts) | _screening(hosts)
 
 
-def _registers(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
-    by_id = {
-        "KRA_ID_CLIENT_ID": ("by_id_client_id", env.str("KRA_ID_CLIENT_ID", "")),
-        "KRA_ID_CLIENT_SECRET": (
-            "by_id_client_secret",
-            optional_secret("KRA_ID_CLIENT_SECRET"),
-        ),
-    }
-    gleif = "yes" if env.bool("GLEIF_ENABLED", False) else ""
+def _registers(hosts: dict[str, Any]) -> dict[str, _Source]:
+    kra = [
+        _text("KRA_CLIENT_ID", "client_id"),
+        _secret("KRA_CLIENT_SECRET", "client_secret"),
+    ]
+    # The second pair is optional; only "PIN by ID" uses it.
+    by_id = [
+        _text("KRA_ID_CLIENT_ID", "by_id_client_id"),
+        _secret("KRA_ID_CLIENT_SECRET", "by_id_client_secret"),
+    ]
+    if any(credential.value for credential in by_id):
+        kra += by_id
+    # It needs no contract, so the operator decides whether it is called.
+    gleif = _Credential(
+        "GLEIF_ENABLED", "", "yes" if env.bool("GLEIF_ENABLED", False) else ""
+    )
     return {
         "kra": _Source(
             "verification.providers.kra.Kra",
-            {
-                "KRA_CLIENT_ID": ("client_id", env.str("KRA_CLIENT_ID", "")),
-                "KRA_CLIENT_SECRET": (
-                    "client_secret",
-                    optional_secret("KRA_CLIENT_SECRET"),
-                ),
-                # The second pair is optional; only "PIN by ID" uses it.
-                **(by_id if any(value for _, value in by_id.values()) else {}),
-            },
-            {"url": env.str("KRA_URL", "https://api.kra.go.ke"), "opened": opened},
+            kra,
+            {"url": env.str("KRA_URL", "https://api.kra.go.ke"), **hosts},
         ),
         "metropol": _Source(
             "verification.providers.metropol.Metropol",
-            {
-                "METROPOL_PUBLIC_KEY": (
-                    "public_key",
-                    env.str("METROPOL_PUBLIC_KEY", ""),
-                ),
-                "METROPOL_PRIVATE_KEY": (
-                    "private_key",
-                    optional_secret("METROPOL_PRIVATE_KEY"),
-                ),
+            [
+                _text("METROPOL_PUBLIC_KEY", "public_key"),
+                _secret("METROPOL_PRIVATE_KEY", "private_key"),
                 # Metropol gives each subscriber a port.
-                "METROPOL_URL": ("url", env.str("METROPOL_URL", "")),
-            },
-            {"opened": opened},
+                _text("METROPOL_URL", "url"),
+            ],
+            hosts,
         ),
         "prembly": _Source(
             "verification.providers.prembly.Prembly",
-            {
-                "PREMBLY_APP_ID": ("app_id", env.str("PREMBLY_APP_ID", "")),
-                "PREMBLY_API_KEY": ("api_key", optional_secret("PREMBLY_API_KEY")),
-            },
-            {
-                "url": env.str("PREMBLY_URL", "https://api.prembly.com"),
-                "opened": opened,
-            },
+            [
+                _text("PREMBLY_APP_ID", "app_id"),
+                _secret("PREMBLY_API_KEY", "api_key"),
+            ],
+            {"url": env.str("PREMBLY_URL", "https://api.prembly.com"), **hosts},
         ),
         "companies_house": _Source(
             "verification.providers.companies_house.CompaniesHouse",
-            {
-                "COMPANIES_HOUSE_API_KEY": (
-                    "api_key",
-                    optional_secret("COMPANIES_HOUSE_API_KEY"),
-                )
-            },
-            {"url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE), "opened": opened},
+            [_secret("COMPANIES_HOUSE_API_KEY", "api_key")],
+            {"url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE), **hosts},
         ),
         "gleif": _Source(
             "verification.providers.gleif.Gleif",
-            # It needs no contract, so the operator decides whether it is called.
-            {"GLEIF_ENABLED": ("", gleif)},
-            {
-                "url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"),
-                "opened": opened,
-            },
+            [gleif],
+            {"url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"), **hosts},
         ),
     }
 
 
-def _smile_id(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
+def _smile_id(hosts: dict[str, Any]) -> dict[str, _Source]:
     base_url = env.str("BASE_URL", f"http://localhost:{env.int('PORT', 8000)}")
     callbacks = f"{base_url.rstrip('/')}/callbacks/"
     uses_callbacks = env.bool("SMILE_ID_CALLBACKS", False)
-    policy = env.str("SMILE_ID_V3_POLICY_URL", "")
-    account = {
-        "SMILE_ID_PARTNER_ID": ("partner_id", env.str("SMILE_ID_PARTNER_ID", "")),
-        "SMILE_ID_API_KEY": ("api_key", optional_secret("SMILE_ID_API_KEY")),
-    }
-    server = {
-        "url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"),
-        "opened": opened,
-    }
+    policy = _text("SMILE_ID_V3_POLICY_URL", "policy_url")
+    account = [
+        _text("SMILE_ID_PARTNER_ID", "partner_id"),
+        _secret("SMILE_ID_API_KEY", "api_key"),
+    ]
+    server = {"url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"), **hosts}
     return {
         "smile_id": _Source(
             "verification.providers.smile_id.SmileId",
@@ -338,10 +314,7 @@ def _smile_id(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
         "smile_id_v3": _Source(
             "verification.providers.smile_id_v3.SmileIdV3",
             # The account is the same; the URL enables this source.
-            {
-                "SMILE_ID_V3_POLICY_URL": ("policy_url", policy),
-                **(account if policy else {}),
-            },
+            [policy, *(account if policy.value else [])],
             {
                 **server,
                 "callback_url": f"{callbacks}smile-id-v3",
@@ -351,30 +324,24 @@ def _smile_id(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
     }
 
 
-def _screening(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
+def _screening(hosts: dict[str, Any]) -> dict[str, _Source]:
     # OpenSanctions' hosted service needs a key; the operator's own yente needs none.
-    key = optional_secret("OPENSANCTIONS_API_KEY")
+    key = _secret("OPENSANCTIONS_API_KEY", "api_key")
     lists: list[str] = env.list("AML_LISTS", [])
     shared = {
         "threshold": env.float("AML_THRESHOLD", 0.7),
         "days": env.int("AML_LIST_DAYS", 7),
     }
+    dataset = env.str("OPENSANCTIONS_DATASET", "default")
     return {
         "opensanctions": _Source(
             "verification.providers.opensanctions.OpenSanctions",
-            {
-                "OPENSANCTIONS_URL": ("url", env.str("OPENSANCTIONS_URL", "")),
-                **({"OPENSANCTIONS_API_KEY": ("api_key", key)} if key else {}),
-            },
-            {
-                **shared,
-                "dataset": env.str("OPENSANCTIONS_DATASET", "default"),
-                "opened": opened,
-            },
+            [_text("OPENSANCTIONS_URL", "url"), *([key] if key.value else [])],
+            {**shared, "dataset": dataset, **hosts},
         ),
         "watchlists": _Source(
             "verification.watchlists.source.WatchLists",
-            {"AML_LISTS": ("", env.str("AML_LISTS", ""))},
+            [_text("AML_LISTS", "")],
             {**shared, "lists": [name.strip().upper() for name in lists]},
         ),
     }
@@ -385,7 +352,7 @@ def _screening(env: Env, opened: frozenset[str]) -> dict[str, _Source]:
 PAYMENT_GRACE_DAYS = 3
 
 
-def payment_providers(env: Env, link_days: int) -> dict[str, Adapter]:
+def payment_providers(link_days: int) -> dict[str, Adapter]:
     """Return the providers whose secrets are set.
 
     PAYSTACK_URL, STRIPE_URL, their CHECKOUT_URLs and PAYMENT_DEV_HOSTS are for
@@ -428,7 +395,7 @@ def payment_providers(env: Env, link_days: int) -> dict[str, Adapter]:
     return table
 
 
-def credit_bureaus(env: Env) -> Path:
+def credit_bureaus() -> Path:
     """Return the file that tells of credit bureaus. Raises ImproperlyConfigured."""
     path: Path = env.path("CREDIT_BUREAUS", BUREAUS)
     try:
