@@ -256,6 +256,7 @@ class CheckDefinitionViewSet(OperationViewSet):
 
     http_method_names = ["get", "head"]
     lookup_url_kwarg = "checkName"
+    lookup_value_converter = "str"
     lookup_description = "The name of the check, such as KRA_PIN."
 
     @operation(

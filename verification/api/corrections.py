@@ -57,7 +57,6 @@ class CorrectionViewSet(OperationViewSet):
 
     http_method_names = ["get", "head"]
     lookup_url_kwarg = "correctionId"
-    lookup_value_converter = "uuid"
     lookup_description = "The id of the correction."
 
     @operation(

@@ -63,7 +63,6 @@ class ErasureViewSet(OperationViewSet):
 
     http_method_names = ["get", "head"]
     lookup_url_kwarg = "erasureId"
-    lookup_value_converter = "uuid"
     lookup_description = "The id of the erasure."
 
     @operation(

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import close_old_connections, connection
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from monitoring.models import Alert, alerts_of
+from monitoring.models import alerts_of
 from verification.api.monitoring import AlertBody
 from verification.api.report_shapes import CheckResultBody, DecisionBody
 from verification.api.reports import build_body
@@ -35,14 +35,15 @@ from workspaces.models import Client, Member
 
 PAGE_SIZE = 200
 STAFF_NAME = "staff"
-# What a masked report and result show of these members
-PERSONAL_OF_REPORT = ("purpose", "returnUrl", "consentState.reason")
+# Members that a masked export hides
 PERSONAL_OF_RESULT = (
     "summary",
     "details",
     "flags.message",
     "evidence.providerReference",
 )
+PERSONAL_OF_DECISION = ("note", "notOnBureau")
+M = TypeVar("M", bound=Model)
 Item = dict[str, Any]
 
 
@@ -84,19 +85,35 @@ class AuditEventBody(Shape):
         return cls.from_row(event, actor=STAFF_NAME, reason="", address=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """What can be exported."""
 
     name: str
     columns: tuple[str, ...]
     """The members in a CSV file. A dot leads into an object, or into each of a list."""
-    read: Callable[[Client, datetime, datetime], Iterator[list[Any]]]
-    """Yield the rows of the period, in pages."""
+    rows: Callable[[Client], QuerySet[Any]]
     render: Callable[[Client, list[Any]], list[Shape]]
-    mask: Callable[[Item], Item]
-    disclosed: Callable[[list[Any], list[Shape]], Iterable[UUID]]
+    personal: tuple[str, ...] = ()
+    """The members that a masked export hides; a dot leads on as in the columns."""
+    mask_more: Callable[[Item], None] = lambda item: None
+    disclosed: Callable[[list[Any], list[Shape]], Iterable[UUID]] = lambda *page: ()
     """Return the reports of which a page tells findings."""
+    is_by_id: bool = False
+    """Whether the index of the rows has ids, which hold the time of their creation."""
+
+    def read(
+        self, client: Client, start: datetime, end: datetime
+    ) -> Iterator[list[Any]]:
+        """Yield the rows of the period, in pages."""
+        pages = _pages_by_id if self.is_by_id else _pages
+        return pages(self.rows(client), start, end)
+
+    def mask(self, item: Item) -> Item:
+        """Mask the personal members, in place."""
+        self.mask_more(item)
+        _mask_members(item, self.personal)
+        return item
 
 
 def _pages(rows: QuerySet[Any], start: datetime, end: datetime) -> Iterator[list[Any]]:
@@ -139,30 +156,24 @@ def _reports_of(client: Client) -> QuerySet[Report]:
     )
 
 
-def _read_reports(
-    client: Client, start: datetime, end: datetime
-) -> Iterator[list[Any]]:
-    return _pages(_reports_of(client).select_related("consent", "payment"), start, end)
+def _decisions_of(client: Client) -> QuerySet[Decision]:
+    return Decision.objects.select_related("notice").filter(
+        workspace=client.workspace, environment=client.environment
+    )
 
 
-def _results_of(reports: Sequence[Report]) -> dict[UUID, list[CheckResult]]:
-    found: dict[UUID, list[CheckResult]] = defaultdict(list)
-    rows = CheckResult.objects.filter(report__in=[report.pk for report in reports])
-    for result in rows.order_by("position"):
-        found[result.report_id].append(result)
+def _by_report(rows: QuerySet[M], reports: Sequence[Report]) -> dict[UUID, list[M]]:
+    found: dict[UUID, list[M]] = defaultdict(list)
+    for row in rows.filter(report__in=[report.pk for report in reports]):
+        found[row.report_id].append(row)  # type: ignore[attr-defined]
     return found
 
 
 def _render_reports(client: Client, reports: list[Any]) -> list[Shape]:
-    results = _results_of(reports)
-    decisions: dict[UUID, list[Decision]] = defaultdict(list)
-    made = Decision.objects.select_related("notice")
-    for decision in made.filter(report__in=[r.pk for r in reports]):
-        decisions[decision.report_id].append(decision)
-    corrections: dict[UUID, list[Correction]] = defaultdict(list)
-    rows = Correction.objects.filter(report__in=[report.pk for report in reports])
-    for correction in rows.select_related("request").order_by("id"):
-        corrections[correction.report_id].append(correction)
+    results = _by_report(CheckResult.objects.order_by("position"), reports)
+    decisions = _by_report(Decision.objects.select_related("notice"), reports)
+    made = Correction.objects.select_related("request").order_by("id")
+    corrections = _by_report(made, reports)
     return [
         build_body(
             client,
@@ -175,15 +186,8 @@ def _render_reports(client: Client, reports: list[Any]) -> list[Shape]:
     ]
 
 
-def _read_results(
-    client: Client, start: datetime, end: datetime
-) -> Iterator[list[Any]]:
-    """Yield the reports of the period, whose results have no index by time."""
-    return _pages(_reports_of(client), start, end)
-
-
 def _render_results(client: Client, reports: list[Any]) -> list[Shape]:
-    results = _results_of(reports)
+    results = _by_report(CheckResult.objects.order_by("position"), reports)
     return [
         ExportedResult.of(result, report, reference=report.reference)
         for report in reports
@@ -191,29 +195,9 @@ def _render_results(client: Client, reports: list[Any]) -> list[Shape]:
     ]
 
 
-def _read_decisions(
-    client: Client, start: datetime, end: datetime
-) -> Iterator[list[Any]]:
-    decisions = Decision.objects.select_related("notice").filter(
-        workspace=client.workspace, environment=client.environment
-    )
-    return _pages_by_id(decisions, start, end)
-
-
 def _render_decisions(client: Client, decisions: list[Any]) -> list[Shape]:
     names = names_of(decisions)
     return [DecisionBody.of(decision, names) for decision in decisions]
-
-
-def _read_alerts(client: Client, start: datetime, end: datetime) -> Iterator[list[Any]]:
-    return _pages(alerts_of(client), start, end)
-
-
-def _read_audit_trail(
-    client: Client, start: datetime, end: datetime
-) -> Iterator[list[Any]]:
-    events = AuditEvent.objects.filter(workspace_id=client.workspace.pk)
-    return _pages(events, start, end)
 
 
 def _render_audit_trail(client: Client, events: list[Any]) -> list[Shape]:
@@ -231,27 +215,18 @@ def _render_audit_trail(client: Client, events: list[Any]) -> list[Shape]:
     return [AuditEventBody.of(event, known) for event in events]
 
 
-def _rated(reports: list[Any], rendered: list[Shape]) -> Iterable[UUID]:
-    return [report.pk for report in reports if report.risk_score is not None]
-
-
 def _with_findings(reports: list[Any], rendered: list[Shape]) -> Iterable[UUID]:
     results = cast(list[ExportedResult], rendered)
     return {one.report_id for one in results if one.details is not None}
 
 
-def _reports_of_alerts(alerts: list[Any], rendered: list[Shape]) -> Iterable[UUID]:
-    return {alert.report_id for alert in cast(list[Alert], alerts)}
-
-
-def _mask_members(item: Item, paths: Iterable[str]) -> Item:
+def _mask_members(item: Item, paths: Iterable[str]) -> None:
     """Mask the members at these paths, in place."""
     for path in paths:
         *way, name = path.split(".")
         for holder in members_at(item, way):
             if isinstance(holder, dict) and name in holder:
                 holder[name] = mask(holder[name], name)
-    return item
 
 
 def members_at(value: Any, way: Sequence[str]) -> list[Any]:
@@ -267,43 +242,22 @@ def members_at(value: Any, way: Sequence[str]) -> list[Any]:
     return found
 
 
-def _mask_report(item: Item) -> Item:
+def _mask_report(item: Item) -> None:
     if item["subject"]:
         kind = item["subject"]["subjectType"]
         item["subject"] = {**mask(item["subject"]), "subjectType": kind}
     # Links let in whoever has them.
     item["consentState"]["consentUrl"] = item["paymentState"]["paymentUrl"] = None
-    for result in item["checkResults"]:
-        _mask_members(result, PERSONAL_OF_RESULT)
-    for correction in item["corrections"]:
-        _mask_members(correction, ["reason"])
-    for name in ("decision", "proposedDecision"):
-        if item[name]:
-            _mask_decision(item[name])
-    return _mask_members(item, PERSONAL_OF_REPORT)
 
 
-def _mask_result(item: Item) -> Item:
-    return _mask_members(item, PERSONAL_OF_RESULT)
-
-
-def _mask_decision(item: Item) -> Item:
-    return _mask_members(item, ["note", "notOnBureau"])
-
-
-def _mask_alert(item: Item) -> Item:
-    return _mask_members(item, ["message", "changes.old", "changes.new"])
-
-
-def _mask_audit_event(item: Item) -> Item:
+def _mask_actor(item: Item) -> None:
     if item["actorKind"] == ActorKind.MEMBER:
         item["actor"] = mask_email(item["actor"]) or DOTS
-    return _mask_members(item, ["reason", "address"])
 
 
 REPORTS = Kind(
-    "reports",
-    (
+    name="reports",
+    columns=(
         "id",
         "reference",
         "status",
@@ -340,14 +294,25 @@ REPORTS = Kind(
         "restrictedAt",
         "erasedAt",
     ),
-    _read_reports,
-    _render_reports,
-    _mask_report,
-    _rated,
+    rows=lambda client: _reports_of(client).select_related("consent", "payment"),
+    render=_render_reports,
+    personal=(
+        "purpose",
+        "returnUrl",
+        "consentState.reason",
+        *(f"checkResults.{member}" for member in PERSONAL_OF_RESULT),
+        "corrections.reason",
+        *(f"decision.{member}" for member in PERSONAL_OF_DECISION),
+        *(f"proposedDecision.{member}" for member in PERSONAL_OF_DECISION),
+    ),
+    mask_more=_mask_report,
+    disclosed=lambda reports, rendered: [
+        report.pk for report in reports if report.risk_score is not None
+    ],
 )
 RESULTS = Kind(
-    "results",
-    (
+    name="results",
+    columns=(
         "reportId",
         "reference",
         "id",
@@ -368,14 +333,15 @@ RESULTS = Kind(
         "completedAt",
         "durationMs",
     ),
-    _read_results,
-    _render_results,
-    _mask_result,
-    _with_findings,
+    # Results have no index by time.
+    rows=_reports_of,
+    render=_render_results,
+    personal=PERSONAL_OF_RESULT,
+    disclosed=_with_findings,
 )
 DECISIONS = Kind(
-    "decisions",
-    (
+    name="decisions",
+    columns=(
         "reportId",
         "id",
         "status",
@@ -396,14 +362,14 @@ DECISIONS = Kind(
         "notice.servedAt",
         "notice.reviewAskedAt",
     ),
-    _read_decisions,
-    _render_decisions,
-    _mask_decision,
-    lambda rows, rendered: [],
+    rows=_decisions_of,
+    is_by_id=True,
+    render=_render_decisions,
+    personal=PERSONAL_OF_DECISION,
 )
 ALERTS = Kind(
-    "alerts",
-    (
+    name="alerts",
+    columns=(
         "id",
         "monitoringId",
         "reportId",
@@ -416,14 +382,14 @@ ALERTS = Kind(
         "changes",
         "createdAt",
     ),
-    _read_alerts,
-    lambda client, rows: [AlertBody.of(row) for row in rows],
-    _mask_alert,
-    _reports_of_alerts,
+    rows=alerts_of,
+    render=lambda client, rows: [AlertBody.of(row) for row in rows],
+    personal=("message", "changes.old", "changes.new"),
+    disclosed=lambda alerts, rendered: {alert.report_id for alert in alerts},
 )
 AUDIT_TRAIL = Kind(
-    "audit-trail",
-    (
+    name="audit-trail",
+    columns=(
         "id",
         "createdAt",
         "action",
@@ -436,9 +402,9 @@ AUDIT_TRAIL = Kind(
         "requestId",
         "address",
     ),
-    _read_audit_trail,
-    _render_audit_trail,
-    _mask_audit_event,
-    lambda rows, rendered: [],
+    rows=lambda client: AuditEvent.objects.filter(workspace_id=client.workspace.pk),
+    render=_render_audit_trail,
+    personal=("reason", "address"),
+    mask_more=_mask_actor,
 )
 KINDS = {kind.name: kind for kind in (REPORTS, RESULTS, DECISIONS, ALERTS, AUDIT_TRAIL)}

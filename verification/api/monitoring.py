@@ -168,7 +168,6 @@ class MonitoringViewSet(OperationViewSet):
 
     http_method_names = ["get", "head", "post", "delete"]
     lookup_url_kwarg = "monitoringId"
-    lookup_value_converter = "uuid"
     lookup_description = "The id of the rule."
 
     @operation(
@@ -193,14 +192,13 @@ class MonitoringViewSet(OperationViewSet):
         """
         return self.run_once(self._create_rule, _first_report)
 
-    def _create_rule(self) -> dict[str, Any]:
+    def _create_rule(self) -> RuleBody:
         packages = named_packages(self.client.workspace.pk, [self.body])
         read, order = read_rule(
             self.body, self.client.environment, catalogue(), packages
         )
         rule = create_rule(self.client, read, order)
-        body = RuleBody.of(rule, [], check_states([rule])[rule.pk])
-        return body.model_dump(mode="json", by_alias=True)
+        return RuleBody.of(rule, [], check_states([rule])[rule.pk])
 
     @operation(
         "listRules",
@@ -286,7 +284,6 @@ class AlertViewSet(OperationViewSet):
 
     http_method_names = ["get", "head", "patch", "put"]
     lookup_url_kwarg = "alertId"
-    lookup_value_converter = "uuid"
     lookup_description = "The id of the alert."
 
     @operation(

@@ -127,7 +127,7 @@ class OperationViewSet(GenericViewSet):
     answers with, or a response.
     """
 
-    lookup_value_converter = "str"
+    lookup_value_converter = "uuid"
     lookup_description: ClassVar[str] = ""
     """What the document says of the parameter in the path."""
     client: Client
@@ -175,20 +175,24 @@ class OperationViewSet(GenericViewSet):
 
     def run_once(
         self,
-        create: Callable[[], dict[str, Any]],
+        create: Callable[[], Shape],
         report_of: Callable[[dict[str, Any]], UUID] | None = None,
     ) -> Response:
         """Run `create`, or repeat the answer to a request with the same key.
 
         `report_of` returns the report of the person whom the answer names.
         """
+
+        def body() -> dict[str, Any]:
+            return create().model_dump(mode="json", by_alias=True)
+
         declared = self.operation
         header = self.request.headers.get("Idempotency-Key")
         key = None
         if header is not None:
             name = declared.idempotent_as.format_map(self.kwargs)
             key = IdempotencyKey.read(header, self.client, name, self.body)
-        answer = run_once(key, create, report_of)
+        answer = run_once(key, body, report_of)
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=declared.status, headers=headers)
 

@@ -92,7 +92,6 @@ class ReportViewSet(OperationViewSet):
 
     http_method_names = ["get", "head", "post", "delete"]
     lookup_url_kwarg = "reportId"
-    lookup_value_converter = "uuid"
     lookup_description = "The id of the report."
 
     @operation(
@@ -119,13 +118,10 @@ class ReportViewSet(OperationViewSet):
         """
         return self.run_once(self._create_reports)
 
-    def _create_reports(self) -> dict[str, Any]:
-        orders = _read_orders(self)
-        made = create_reports(self.client, orders)
-        answer = CreatedReports(
-            count=len(made), reports=[CreatedReport.of(one) for one in made]
-        )
-        return answer.model_dump(mode="json", by_alias=True)
+    def _create_reports(self) -> CreatedReports:
+        made = create_reports(self.client, _read_orders(self))
+        reports = [CreatedReport.of(one) for one in made]
+        return CreatedReports(count=len(made), reports=reports)
 
     @operation(
         "listReports",
@@ -375,10 +371,10 @@ class ReportViewSet(OperationViewSet):
             lambda: self._decide(request, reportId), lambda answer: reportId
         )
 
-    def _decide(self, request: Request, report_id: UUID) -> dict[str, Any]:
+    def _decide(self, request: Request, report_id: UUID) -> DecisionBody:
         new = read_shape(DecisionRequest, self.body).as_new_decision()
         made = decide(self.client, report_id, new, Maker.of_key(key_of(request)))
-        return DecisionBody.of(made, {}).model_dump(mode="json", by_alias=True)
+        return DecisionBody.of(made, {})
 
     @action(detail=True, methods=["get"])
     @operation(

@@ -291,7 +291,6 @@ class DeliveryViewSet(OperationViewSet):
 
     http_method_names = ["get", "head", "post"]
     lookup_url_kwarg = "deliveryId"
-    lookup_value_converter = "uuid"
     lookup_description = "The id of the delivery: its event's id, and its `webhook-id`."
 
     @operation(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import Any, Literal
+from typing import Any, Literal, LiteralString
 
 import psycopg
 from django.apps import apps
@@ -123,43 +123,46 @@ def identify_database(url: str) -> tuple[int, int]:
 
     A standby has the numbers of its primary server.
     """
-    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
-        row = client.execute(
-            "SELECT system_identifier, d.oid::bigint FROM pg_control_system(),"
-            " pg_database d WHERE datname = current_database()"
-        ).fetchone()
-    assert row  # noqa: S101
-    return row
+    system, database = _ask(
+        url,
+        "SELECT system_identifier, d.oid::bigint FROM pg_control_system(),"
+        " pg_database d WHERE datname = current_database()",
+    )
+    return system, database
 
 
 def is_superuser(url: str) -> bool:
     """Return whether the role of this URL may do everything on the server."""
-    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
-        row = client.execute(
-            "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
-        ).fetchone()
-    return bool(row and row[0])
+    query = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+    return bool(_ask(url, query)[0])
 
 
 def logs_values(url: str) -> bool:
     """Return whether the server's log repeats what a statement with an error holds."""
-    with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
-        row = client.execute(
-            "SELECT current_setting('log_error_verbosity') <> 'terse' OR"
-            " current_setting('log_min_error_statement')"
-            " NOT IN ('log', 'fatal', 'panic')"
-        ).fetchone()
-    return bool(row and row[0])
+    (logs,) = _ask(
+        url,
+        "SELECT current_setting('log_error_verbosity') <> 'terse' OR"
+        " current_setting('log_min_error_statement')"
+        " NOT IN ('log', 'fatal', 'panic')",
+    )
+    return bool(logs)
 
 
 def connection_limit(url: str) -> int:
     """Return how many connections the server allows to roles that are no superusers."""
+    (limit,) = _ask(
+        url,
+        "SELECT current_setting('max_connections')::int"
+        " - current_setting('superuser_reserved_connections')::int",
+    )
+    return int(limit)
+
+
+def _ask(url: str, query: LiteralString) -> tuple[Any, ...]:
+    """Return the row that the query finds in every database."""
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as client:
-        row = client.execute(
-            "SELECT current_setting('max_connections')::int"
-            " - current_setting('superuser_reserved_connections')::int"
-        ).fetchone()
-    return int(row[0]) if row else 0
+        (row,) = client.execute(query).fetchall()
+    return row
 
 
 def _server_process(client: psycopg.Connection[Any]) -> int:
