@@ -31,6 +31,8 @@ class ThingRequest(RequestShape):
 
 
 class Things(OperationViewSet):
+    lookup_value_converter = "str"
+
     @operation("listThings", "List things", scope=Scope.REPORTS_READ, query=ThingQuery)
     def list(self, request: Request) -> dict[str, Any]:
         return {"content": []}

@@ -48,7 +48,10 @@ class ApiKeyBearer(BaseAuthentication):
             _count_failure(request)
             raise Problem("invalid-api-key", headers=INVALID_TOKEN)
         try:
-            _check_access(request, key)
+            if _is_wrong_host(request, key):
+                raise Problem("wrong-environment", headers=INVALID_TOKEN)
+            if key.workspace.is_suspended:
+                raise Problem("workspace-suspended")
         except Problem:
             count_request(request, request.parser_context["view"], key)
             raise
@@ -67,13 +70,6 @@ def _missing_token_detail(header: str) -> str:
     else:
         found = "The Authorization header has another form."
     return f"{found} Send “Authorization: Bearer” followed by a space and your API key."
-
-
-def _check_access(request: HttpRequest, key: ApiKey) -> None:
-    if _is_wrong_host(request, key):
-        raise Problem("wrong-environment", headers=INVALID_TOKEN)
-    if key.workspace.is_suspended:
-        raise Problem("workspace-suspended")
 
 
 def _is_wrong_host(request: HttpRequest, key: ApiKey) -> bool:
@@ -123,17 +119,14 @@ class HasScope(BasePermission):
         if declared.scope is None or declared.scope in key.scopes:
             return True
         count_request(request, view, key)
-        raise _insufficient_scope(declared.scope)
-
-
-def _insufficient_scope(scope: str) -> Problem:
-    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
-    return Problem(
-        "insufficient-scope",
-        f"This operation needs the scope {scope}, which the API key does not have.",
-        headers={"WWW-Authenticate": challenge},
-        requiredScope=scope,
-    )
+        scope = declared.scope
+        challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+        raise Problem(
+            "insufficient-scope",
+            f"This operation needs the scope {scope}, which the API key does not have.",
+            headers={"WWW-Authenticate": challenge},
+            requiredScope=scope,
+        )
 
 
 # A request that orders more checks than this counts as several requests.
@@ -188,8 +181,12 @@ def _count_in_bucket(
     if bucket == "exports":
         limit = min(limit, EXPORTS_PER_MINUTE)
     rate = rate_limits.count(f"{bucket}:{key.id}", limit, by)
-    # ProblemMiddleware adds these headers to the answer, whatever it is.
-    request.META[API_HEADERS] = _headers(bucket, rate)
+    # ProblemMiddleware adds these headers to the answer, whatever it is
+    # (draft-ietf-httpapi-ratelimit-headers).
+    request.META[API_HEADERS] = {
+        "RateLimit-Policy": f'"{bucket}";q={limit};w={rate_limits.WINDOW_SECONDS}',
+        "RateLimit": f'"{bucket}";r={rate.remaining};t={rate.resets_in}',
+    }
     return rate
 
 
@@ -199,11 +196,3 @@ def rate_limit_problem(rate: rate_limits.Rate) -> Problem:
         f"More than {rate.limit} requests were made in a minute.",
         headers={"Retry-After": str(rate.resets_in)},
     )
-
-
-def _headers(bucket: str, rate: rate_limits.Rate) -> dict[str, str]:
-    """Headers of draft-ietf-httpapi-ratelimit-headers."""
-    return {
-        "RateLimit-Policy": f'"{bucket}";q={rate.limit};w={rate_limits.WINDOW_SECONDS}',
-        "RateLimit": f'"{bucket}";r={rate.remaining};t={rate.resets_in}',
-    }

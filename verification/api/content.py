@@ -100,11 +100,12 @@ def parse_json_object(raw: bytes) -> dict[str, Any]:
     text = _decode(raw)
     reader = _Reader()
     try:
-        value = reader.read(text)
+        value = reader.decode(text)
         if reader.found_fault or (
             SUSPECT_ESCAPE.search(text) and not _is_valid_unicode(value)
         ):
-            _refuse_first_fault(value)
+            for fault, steps in _find_faults(value, ()):
+                raise _malformed(f"At {pointer(*steps)}: {fault.reason}.")
     except json.JSONDecodeError as error:
         raise _malformed(
             f"The body is no JSON from line {error.lineno}, column {error.colno} on: "
@@ -131,19 +132,16 @@ def _decode(raw: bytes) -> str:
     return text
 
 
-class _Reader:
+class _Reader(json.JSONDecoder):
     def __init__(self) -> None:
         self.found_fault = False
         self._numbers = 0
-        self._decoder = json.JSONDecoder(
+        super().__init__(
             object_pairs_hook=self._object,
             parse_int=self._integer,
             parse_float=self._float,
             parse_constant=lambda name: self._fault(f"{name} is not JSON"),
         )
-
-    def read(self, text: str) -> Any:
-        return self._decoder.decode(text)
 
     def _fault(self, reason: str) -> _Fault:
         self.found_fault = True
@@ -187,11 +185,6 @@ def _is_valid_unicode(value: Any) -> bool:
         return b"\\u0000" not in orjson.dumps(value)
     except TypeError:
         return False
-
-
-def _refuse_first_fault(value: Any) -> None:
-    for fault, steps in _find_faults(value, ()):
-        raise _malformed(f"At {pointer(*steps)}: {fault.reason}.")
 
 
 Steps = tuple[str | int, ...]
@@ -250,11 +243,6 @@ def _parameter_errors(
         yield MemberError("duplicate", "This is repeated.", parameter=name)
     elif INVALID_CHARACTERS.search(values[0]):
         yield MemberError("invalid-format", "The value has a NUL.", parameter=name)
-
-
-def body_of(request: Request) -> dict[str, Any]:
-    """Return the body. The parser has checked that it is an object."""
-    return dict(request.data)
 
 
 def _digits(value: Any) -> Any:

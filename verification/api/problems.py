@@ -175,7 +175,11 @@ class Problem(Exception):
         They hold nothing of the request.
         """
         given = [self.members[name] for name in CODE_MEMBERS if name in self.members]
-        codes = [code for one in given for code in (one if _is_list(one) else [one])]
+        codes = [
+            code
+            for one in given
+            for code in (one if isinstance(one, list | tuple) else [one])
+        ]
         return list(dict.fromkeys([*(error.code for error in self.errors), *codes]))
 
     def response(self, request: HttpRequest) -> HttpResponse:
@@ -189,10 +193,6 @@ class Problem(Exception):
         )
         response.problem = self  # type: ignore[attr-defined]
         return response
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
 
 
 def validation_failed(errors: Sequence[MemberError]) -> Problem:

@@ -12,15 +12,17 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from drf_spectacular.types import OpenApiTypes
-from rest_framework.negotiation import BaseContentNegotiation
-from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from verification.api.authentication import rate_limit_problem
-from verification.api.content import check_content_length, read_limited
+from verification.api.content import (
+    JsonOnlyNegotiation,
+    check_content_length,
+    read_limited,
+)
 from verification.api.operations import operation
 from verification.api.problems import Problem
 from verification.api.schema import OperationSchema
@@ -49,13 +51,8 @@ Source = TypeVar("Source", SmileId, SmileIdV3)
 logger = logging.getLogger(__name__)
 
 
-class _IgnoreAcceptHeader(BaseContentNegotiation):
+class _IgnoreAcceptHeader(JsonOnlyNegotiation):
     """Any Accept header will do: providers read only the status."""
-
-    def select_parser(  # type: ignore[override]
-        self, request: Request, parsers: Sequence[BaseParser]
-    ) -> None:
-        return None
 
     def select_renderer(  # type: ignore[override]
         self,
@@ -128,11 +125,7 @@ def _receive_event(request: HttpRequest) -> None:
 def _refuse_unsigned_event(request: HttpRequest) -> NoReturn:
     """Refuse an unsigned event and store nothing; only unsigned events are limited."""
     logger.warning("an event without a payment provider's signature was refused")
-    rate = rate_limits.count_for_address(
-        str(client_address(request)),
-        "unsigned-payment-events",
-        settings.FAILED_AUTHENTICATIONS_PER_MINUTE,
-    )
+    rate = _count_unsigned(request, "unsigned-payment-events")
     if rate.exceeded:
         raise rate_limit_problem(rate)
     if has_signature_header(request.headers):
@@ -193,13 +186,13 @@ def _receive_callback(
     try:
         take(source, body)
     except BadSignature:
-        return _refuse_unsigned_callback(request)
+        logger.warning("a callback without its source's signature was refused")
+        rate = _count_unsigned(request, "unsigned-callbacks")
+        status = 429 if rate.exceeded else 401
+        return JsonResponse({"error": "invalid signature"}, status=status)
     return JsonResponse({})
 
 
-def _refuse_unsigned_callback(request: HttpRequest) -> HttpResponse:
-    logger.warning("a callback without its source's signature was refused")
-    address, most = client_address(request), settings.FAILED_AUTHENTICATIONS_PER_MINUTE
-    rate = rate_limits.count_for_address(str(address), "unsigned-callbacks", most)
-    status = 429 if rate.exceeded else 401
-    return JsonResponse({"error": "invalid signature"}, status=status)
+def _count_unsigned(request: HttpRequest, kind: str) -> rate_limits.Rate:
+    most = settings.FAILED_AUTHENTICATIONS_PER_MINUTE
+    return rate_limits.count_for_address(str(client_address(request)), kind, most)

@@ -183,9 +183,21 @@ class CheckResultBody(Shape):
             summary=found.get("summary"),
             flags=[FlagBody(**flag) for flag in found.get("flags", ())],
             details=found.get("details"),
-            evidence=_evidence(found, result, report.environment),
+            evidence=Evidence(
+                **found["evidence"],
+                environment=report.environment,
+                reused_from_result_id=result.reused_from_id,
+            )
+            if found
+            else None,
             outdated_details=result.outdated_details(report.subject),
-            failure=_check_failure(result),
+            failure=CheckFailure(
+                code=result.failure_code,
+                message=result.failure_message,
+                retryable=result.failure_retryable,
+            )
+            if result.failure_code
+            else None,
             **more,
         )
 
@@ -430,7 +442,9 @@ class ReportBody(Shape):
             check_results=[CheckResultBody.of(r, report) for r in results],
             consent_state=ConsentState.of_report(report),
             payment_state=PaymentState.of(payment, report, total),
-            failure=_failure(report),
+            failure=Failure(code=report.failure_code, message=report.failure_message)
+            if report.failure_code
+            else None,
             corrections=[CorrectionBody.of(one) for one in corrections],
             erasure_id=erasure_id,
             decision=DecisionBody.of(present, names) if present else None,
@@ -570,6 +584,25 @@ class QuotedReport(Shape):
     status: ReportStatus
     """The first status of the report."""
 
+    @classmethod
+    def of(cls, quoted: OrderQuote) -> Self:
+        package = quoted.order.package
+        return cls(
+            package=package.name if package else None,
+            price=_money(total(quoted.lines)),
+            checks=[
+                QuotedCheck(
+                    check_name=line.definition.name,
+                    price=_money(line.price),
+                    reused=line.reused_from_id is not None,
+                    reused_from_result_id=line.reused_from_id,
+                )
+                for line in quoted.lines
+            ],
+            gates=quoted.gates,
+            status=quoted.status,
+        )
+
 
 class Quote(Shape):
     """The price and the effect of the same request to create reports."""
@@ -585,60 +618,11 @@ class Quote(Shape):
         by_workspace = [q for q in quoted if q.order.payment_mode == PaymentMode.SELF]
         return cls(
             count=len(quoted),
-            total=_money(sum((total(q.lines) for q in quoted), Decimal(0))),
-            payable_by_workspace=_money(
-                sum((total(q.lines) for q in by_workspace), Decimal(0))
-            ),
-            reports=[_quoted_report(one) for one in quoted],
+            total=_money(sum(total(q.lines) for q in quoted)),
+            payable_by_workspace=_money(sum(total(q.lines) for q in by_workspace)),
+            reports=[QuotedReport.of(one) for one in quoted],
         )
 
 
-def _evidence(
-    found: dict[str, Any], result: CheckResult, environment: str
-) -> Evidence | None:
-    if not found:
-        return None
-    return Evidence(
-        **found["evidence"],
-        environment=environment,
-        reused_from_result_id=result.reused_from_id,
-    )
-
-
-def _check_failure(result: CheckResult) -> CheckFailure | None:
-    if not result.failure_code:
-        return None
-    return CheckFailure(
-        code=result.failure_code,
-        message=result.failure_message,
-        retryable=result.failure_retryable,
-    )
-
-
-def _failure(report: Report) -> Failure | None:
-    if not report.failure_code:
-        return None
-    return Failure(code=report.failure_code, message=report.failure_message)
-
-
-def _quoted_report(quoted: OrderQuote) -> QuotedReport:
-    package = quoted.order.package
-    return QuotedReport(
-        package=package.name if package else None,
-        price=_money(total(quoted.lines)),
-        checks=[
-            QuotedCheck(
-                check_name=line.definition.name,
-                price=_money(line.price),
-                reused=line.reused_from_id is not None,
-                reused_from_result_id=line.reused_from_id,
-            )
-            for line in quoted.lines
-        ],
-        gates=quoted.gates,
-        status=quoted.status,
-    )
-
-
-def _money(amount: Decimal) -> Money:
-    return Money(amount=amount, currency=CURRENCY)
+def _money(amount: Decimal | int) -> Money:
+    return Money(amount=Decimal(amount), currency=CURRENCY)

@@ -237,7 +237,7 @@ class ReportViewSet(OperationViewSet):
     )
     def consent_state(self, request: Request, reportId: UUID) -> ConsentState:
         """Get the state of the subject's consent."""
-        return _consent_state(self.client, reportId)
+        return ConsentState.of_report(_get_report(self.client, reportId))
 
     @action(detail=True, methods=["post"], url_path="consent/resend")
     @operation(
@@ -255,7 +255,7 @@ class ReportViewSet(OperationViewSet):
         after the consent of a draft has expired.
         """
         consent_links.resend(self.client, reportId)
-        return _consent_state(self.client, reportId)
+        return ConsentState.of_report(_get_report(self.client, reportId))
 
     @action(detail=True, methods=["post"], url_path="subject/link")
     @operation(
@@ -491,11 +491,6 @@ def build_body(
     erasure = erasure_of(report) if report.erased_at else None
     erasure_id = erasure.pk if erasure else None
     return ReportBody.of(report, results, price, corrections, erasure_id, decisions)
-
-
-def _consent_state(client: Client, report_id: UUID) -> ConsentState:
-    report = _get_report(client, report_id)
-    return ConsentState.of_report(report)
 
 
 def _summaries(reports: list[Report]) -> list[ReportSummary]:
