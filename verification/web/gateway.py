@@ -199,7 +199,10 @@ class Gateway:
             answer = await self._refuse(environ, refusal.args[0])
         finally:
             body.release()
-            self._collect_garbage(body.size)
+            self.garbage += body.size
+            if self.garbage >= GARBAGE_BYTES:
+                self.garbage = 0
+                gc.collect()
         if answer.pieces is not None:
             await self._stream(answer, receive, send)
         else:
@@ -208,32 +211,16 @@ class Gateway:
             if body.has_rest:
                 await body.discard_rest()
 
-    def _collect_garbage(self, size: int) -> None:
-        self.garbage += size
-        if self.garbage >= GARBAGE_BYTES:
-            self.garbage = 0
-            gc.collect()
-
-    async def find_limit(self, environ: Environ) -> BodyLimit:
-        """Return the limit of the body, or raise _RequestRefused."""
-        limit = self.limit_body(environ)
-        return limit if isinstance(limit, BodyLimit) else await self.threads.run(limit)
-
     async def _serve(self, environ: Environ) -> Response:
+        """Answer, or raise _RequestRefused; a monitor is answered within seconds."""
         path = environ["PATH_INFO"]
-        if path in WATCHER_PATHS:
-            return await self._serve_watcher(environ, path)
-        threads = self.reserve_thread if path == LIVENESS_PATH else self.threads
-        return await threads.run(lambda: self._answer(environ))
-
-    async def _serve_watcher(self, environ: Environ, path: str) -> Response:
-        """Answer within the seconds of this path, or raise _RequestRefused.
-
-        The thread waits on for the database. Later requests wait for it in their turn,
-        so that a database that hangs gets no more queries.
-        """
+        if path not in WATCHER_PATHS:
+            threads = self.reserve_thread if path == LIVENESS_PATH else self.threads
+            return await threads.run(lambda: self._answer(environ))
         work = self.watcher_threads[path].run(lambda: self._answer(environ))
         try:
+            # The thread waits on for the database. Later requests wait for it in their
+            # turn, so that a database that hangs gets no more queries.
             return await asyncio.wait_for(asyncio.shield(work), WATCHER_PATHS[path])
         except TimeoutError:
             raise _RequestRefused("overloaded") from None
@@ -380,7 +367,10 @@ class _Body:
         if not (length.isdigit() if coding is None else length == ""):
             raise _RequestRefused("malformed-body")
         self.has_rest = True
-        self.limit = await self.gateway.find_limit(environ)
+        limit = self.gateway.limit_body(environ)
+        if not isinstance(limit, BodyLimit):
+            limit = await self.gateway.threads.run(limit)
+        self.limit = limit
         # Django refuses a body by its length, so one that is too large is not read.
         if coding is None and int(length) > self.limit.size:
             environ[UNREAD] = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection
 from django.db.models import Count, Q
@@ -25,6 +23,8 @@ UNKNOWN_WITHOUT_DATABASE = "not known without the database"
 # milliseconds.
 WRITES_WAIT_SECONDS = 5
 READINESS_PARTS = ("database", "migrations", "jobs")
+# Applied migrations stay while this process lives: new ones come with new code.
+_is_migrated = False
 # Writes a temporary file of half a megabyte on the disk of the database, which fails if
 # that is full. Reading goes on then, and so do updates that find room in their page.
 WRITE_FILE = """
@@ -129,29 +129,13 @@ def _writes() -> str:
 
 
 def _migrations() -> str:
-    try:
-        _require_applied_migrations()
-    except _MigrationsMissing as unapplied:
-        return f"{unapplied.args[0]} not applied"
+    global _is_migrated
+    if not _is_migrated and (unapplied := startup.count_unapplied_migrations()):
+        return f"{unapplied} not applied"
+    _is_migrated = True
     # A query in any case, to notice a lost database.
     needed = startup.find_needed_version()
     return f"version {needed} needed" if needed else "ok"
-
-
-class _MigrationsMissing(Exception):
-    pass
-
-
-@cache
-def _require_applied_migrations() -> None:
-    """Raise an error until all migrations are applied.
-
-    They stay applied while this process lives: new ones come with new code.
-
-    An exception is not cached.
-    """
-    if unapplied := startup.count_unapplied_migrations():
-        raise _MigrationsMissing(unapplied)
 
 
 def _jobs(age: float | None) -> str:

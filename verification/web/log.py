@@ -42,11 +42,9 @@ _PATTERN = re.compile(
 
 
 def redact(text: str) -> str:
-    return _PATTERN.sub(_mask, text)
-
-
-def _mask(match: re.Match[str]) -> str:
-    return match[0] if match.lastgroup == "keep" else f"[{match.lastgroup}]"
+    return _PATTERN.sub(
+        lambda found: found[0] if found["keep"] else f"[{found.lastgroup}]", text
+    )
 
 
 class RequestIdFilter(logging.Filter):

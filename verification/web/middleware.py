@@ -133,6 +133,9 @@ def _log(
     metrics.count_request(route, method, response.status_code, seconds)
     request_records.record_request(request, response, method, seconds)
     key = request.META.get(API_KEY)
+    workspace_id = str(key.workspace_id) if key else None
+    # Django has no public name for a user who is loaded already.
+    user = getattr(request, "_cached_user", None)
     span.rename(f"{method} {route or 'none'}")
     span.set(
         {
@@ -140,7 +143,7 @@ def _log(
             "http.route": route,
             "http.response.status_code": response.status_code,
             "verification.request_id": request.id,  # type: ignore[attr-defined]
-            "verification.workspace_id": str(key.workspace_id) if key else None,
+            "verification.workspace_id": workspace_id,
         }
     )
     if response.status_code >= 500:
@@ -153,9 +156,10 @@ def _log(
             "route": route,
             "status": response.status_code,
             "ms": round(seconds * 1000, 1),
-            "workspace_id": str(key.workspace_id) if key else None,
+            "workspace_id": workspace_id,
             "key_id": str(key.id) if key else None,
-            "user_id": _user_id(request),
+            # The logged-in user, if the response depended on it.
+            "user_id": str(user.pk) if user and user.is_authenticated else None,
         },
     )
 
@@ -163,13 +167,6 @@ def _log(
 def _method(name: str) -> str:
     """Return the method as `/metrics` names it: a client may invent any number."""
     return name if name in METHODS else "OTHER"
-
-
-def _user_id(request: HttpRequest) -> str | None:
-    """Return the logged-in user's id if the response depended on it; make no query."""
-    # Django has no public name for a user who is loaded already.
-    user = getattr(request, "_cached_user", None)
-    return str(user.pk) if user and user.is_authenticated else None
 
 
 def _level(request: HttpRequest, response: HttpResponse) -> int:
@@ -242,7 +239,11 @@ class ProblemMiddleware(_Middleware):
         is_error = response.status_code >= 400
         if is_error and response["Content-Type"] != problems.MEDIA_TYPE:
             response = _convert_to_problem(request, response)
-        _add_api_headers(request, response)
+        for name, value in request.META.get(API_HEADERS, {}).items():
+            response[name] = value
+        response["Cache-Control"] = "no-store"
+        policy = "default-src 'none'; frame-ancestors 'none'"
+        response.headers.setdefault("Content-Security-Policy", policy)
         return response
 
     def process_exception(
@@ -286,15 +287,6 @@ def _problem_for_status(request: HttpRequest, status: int) -> Problem:
     fallback = "internal-error" if status >= 500 else "validation-failed"
     codes = (kind.code for kind in PROBLEM_KINDS.values() if kind.status == status)
     return Problem("validation-failed" if status == 400 else next(codes, fallback))
-
-
-def _add_api_headers(request: HttpRequest, response: HttpResponse) -> None:
-    for name, value in request.META.get(API_HEADERS, {}).items():
-        response[name] = value
-    response["Cache-Control"] = "no-store"
-    response.headers.setdefault(
-        "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"
-    )
 
 
 class CompressionMiddleware(GZipMiddleware):

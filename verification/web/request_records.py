@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from typing import Any
 from uuid import UUID
 
 from django.db import close_old_connections, connection
@@ -69,7 +68,8 @@ class RecordWriter:
         wait.
         """
         while self._rows:
-            rows = [self._rows.popleft() for _ in range(self._next_size())]
+            size = min(len(self._rows), BATCH_SIZE)
+            rows = [self._rows.popleft() for _ in range(size)]
             try:
                 insert(Rows(ApiRequest, rows))
             except Exception as e:
@@ -83,9 +83,6 @@ class RecordWriter:
             if self._fails:
                 log.warning("records of requests are written again")
             self._fails = False
-
-    def _next_size(self) -> int:
-        return min(len(self._rows), BATCH_SIZE)
 
     def _start(self) -> None:
         with self._starting:
@@ -130,12 +127,8 @@ def record_request(
             "report_id": report_id if isinstance(report_id, UUID) else None,
             "status": response.status_code,
             "problem": problem.kind.code if problem else "",
-            "reasons": _reasons(problem),
+            "reasons": problem.reasons[:MAX_REASONS] if problem else [],
             "duration_ms": round(seconds * 1000),
             "request_id": request.id,  # type: ignore[attr-defined]
         }
     )
-
-
-def _reasons(problem: Any) -> list[str]:
-    return list(problem.reasons)[:MAX_REASONS] if problem else []

@@ -12,8 +12,6 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from ipaddress import ip_address
 from tempfile import TemporaryDirectory
@@ -79,7 +77,11 @@ def main(gate: int | None = None) -> None:
         refuse_public_development()
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
-    with _metrics_folder():
+    # The processes of this server count requests in a folder of their own.
+    with TemporaryDirectory(prefix="verification-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        # The library has chosen when it was imported, as django-q2 does before.
+        values.ValueClass = values.get_value_class()
         _serve(gate)
 
 
@@ -127,16 +129,6 @@ def _bind_error(host: str, port: int) -> OSError | None:
     except OSError as e:
         return e
     return None
-
-
-@contextmanager
-def _metrics_folder() -> Iterator[None]:
-    """Let the processes of this server count requests in a folder of their own."""
-    with TemporaryDirectory(prefix="verification-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        # The library has chosen when it was imported, as django-q2 does before.
-        values.ValueClass = values.get_value_class()
-        yield
 
 
 def _serve(gate: int | None) -> None:
