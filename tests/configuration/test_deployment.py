@@ -22,8 +22,9 @@ from tests.web.test_metrics import standby as standby
 from verification.backoffice.models import LookupKey, ensure_probe, fingerprints
 from verification.backups.checks import (
     DEVELOPMENT,
+    check_addresses,
     check_backups,
-    check_databases,
+    check_database,
     check_deployment,
     check_redundancy,
     check_role,
@@ -252,19 +253,19 @@ def own_database(settings: Any, monkeypatch: pytest.MonkeyPatch, db: None) -> An
 
 
 def test_missing_backup_is_named_until_there_is_one(db: None):
-    (found,) = check_backups(["default"])
+    (found,) = list(check_backups())
     assert found.id == "deploy.W011"
 
     Backup.objects.create(rows=1, seconds=1)
 
-    assert check_backups(["default"]) == []
+    assert list(check_backups()) == []
 
 
 def test_more_than_is_expected_is_named(db: None, settings: Any, standby: Any):
     for name in ("here", "there"):
         Heartbeat.objects.create(cluster=name)
 
-    found = check_redundancy(["default"])
+    found = list(check_redundancy())
 
     assert {one.id for one in found} == {"deploy.W017"}
     assert [one.msg for one in found] == [
@@ -272,7 +273,7 @@ def test_more_than_is_expected_is_named(db: None, settings: Any, standby: Any):
         "2 job clusters work, and EXPECTED_JOB_CLUSTERS is 1.",
     ]
     settings.EXPECTED_STANDBYS, settings.EXPECTED_JOB_CLUSTERS = 1, 2
-    assert check_redundancy(["default"]) == []
+    assert list(check_redundancy()) == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -302,12 +303,12 @@ def test_keys_that_the_database_refuses_are_named(name: str, value: str, told: s
 
 
 def test_superuser_is_named(own_database: Any):
-    (found,) = check_role(["default"])
+    (found,) = list(check_role())
 
     assert found.id == "deploy.W018"
     assert "DATABASE_URL is a superuser" in found.msg
     own_database.DATABASE_URL = "postgresql://127.0.0.1:1/away"
-    assert check_role(["default"]) == []
+    assert list(check_role()) == []
 
 
 @pytest.mark.parametrize(
@@ -318,27 +319,27 @@ def test_log_of_the_database_with_personal_data_is_named(
 ):
     own_database.DATABASE_URL += f"?options={quote(f'-c {setting}')}"
 
-    assert [one.id for one in check_role(["default"])] == ["deploy.W018", "deploy.W021"]
+    assert [one.id for one in list(check_role())] == ["deploy.W018", "deploy.W021"]
 
 
 def test_more_connections_than_the_server_allows_are_named(own_database: Any):
     own_database.WEB_WORKERS, own_database.JOB_WORKERS = 10, 4
-    assert check_databases(["default"]) == []
+    assert list(check_addresses()) == []
 
     own_database.WEB_WORKERS = 11
 
-    (found,) = check_databases(["default"])
+    (found,) = list(check_addresses())
     assert found.id == "deploy.W022"
     assert "may open 300 connections to PostgreSQL, which allows 297." in found.msg
 
 
 def test_direct_address_of_another_database_is_named(own_database: Any):
     own_database.DATABASE_DIRECT_URL += "?application_name=jobs"
-    assert check_databases(["default"]) == []
+    assert list(check_addresses()) == []
 
     own_database.DATABASE_DIRECT_URL = database_url("postgres", "postgres")
 
-    (found,) = check_databases(["default"])
+    (found,) = list(check_addresses())
     assert found.id == "deploy.E018"
     assert "DATABASE_DIRECT_URL leads to another database" in found.msg
 
@@ -347,7 +348,7 @@ def test_direct_address_of_another_database_is_named(own_database: Any):
 def test_database_that_is_away_is_named_in_the_list(own_database: Any, name: str):
     setattr(own_database, name, "postgresql://127.0.0.1:1/away")
 
-    (found,) = check_databases(["default"])
+    (found,) = list(check_addresses())
 
     assert found.id == "deploy.E017"
     assert f"The database that {name} names cannot be used" in found.msg
@@ -356,7 +357,7 @@ def test_database_that_is_away_is_named_in_the_list(own_database: Any, name: str
 def test_databases_are_left_alone_unless_they_are_asked_for(own_database: Any):
     own_database.DATABASE_URL = "postgresql://127.0.0.1:1/away"
 
-    assert check_databases() == []
+    assert check_database() == []
 
 
 def test_each_source_ends_within_the_usual_lease_of_a_check(

@@ -163,7 +163,7 @@ def test_readyz_says_that_the_role_is_refused(without_rights: str, client: Clien
 
 
 def test_check_says_that_the_role_has_no_rights(without_rights: str):
-    (found,) = check_keys(["default"])
+    (found,) = list(check_keys())
 
     assert found.id == "deploy.E022"
     assert f"verification grant_rights {without_rights}" in found.msg

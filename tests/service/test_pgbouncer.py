@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.service import ROLE, STOP_SECONDS, Service, free_port
-from verification.backups.checks import check_databases
+from verification.backups.checks import check_addresses
 from verification.db import embedded
 from verification.db.startup import find_pooler
 
@@ -82,9 +82,9 @@ def test_web_and_jobs_work_behind_session_pooling(
     with monkeypatch.context() as environment:
         environment.setenv("DATABASE_URL", url)
         settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = url
-        assert [found.id for found in check_databases(["default"])] == ["deploy.W012"]
+        assert [found.id for found in list(check_addresses())] == ["deploy.W012"]
         settings.DATABASE_DIRECT_URL = service.environment["DATABASE_URL"]
-        assert check_databases(["default"]) == []
+        assert list(check_addresses()) == []
 
     with service.changed(DATABASE_URL=url):
         client = Client(service, "sandbox")
@@ -103,7 +103,7 @@ def test_transaction_pooling_is_refused(service, pooled, settings, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", url)
     assert find_pooler(url) == "transaction"
     settings.DATABASE_URL = settings.DATABASE_DIRECT_URL = url
-    assert [found.id for found in check_databases(["default"])] == ["deploy.E004"]
+    assert [found.id for found in list(check_addresses())] == ["deploy.E004"]
 
     for command in (["-m", "verification.web.server"], ["manage.py", "jobs"]):
         done = subprocess.run(

@@ -10,8 +10,4 @@ class BackupsConfig(AppConfig):
         from verification.backups import checks
 
         register(checks.check_deployment, deploy=True)
-        register(checks.check_databases, Tags.database, deploy=True)
-        register(checks.check_keys, Tags.database, deploy=True)
-        register(checks.check_role, Tags.database, deploy=True)
-        register(checks.check_backups, Tags.database, deploy=True)
-        register(checks.check_redundancy, Tags.database, deploy=True)
+        register(checks.check_database, Tags.database, deploy=True)

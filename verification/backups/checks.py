@@ -229,34 +229,44 @@ def _warnings() -> Iterator[Warning]:
         yield _warning("W014", text, "Make it like SECRET_KEY.")
 
 
-def check_databases(
+def check_database(
     databases: Sequence[str] | None = None, **options: Any
 ) -> list[CheckMessage]:
-    """Examine what both addresses of the database lead to, if it may be read.
-
-    That is so with `check --deploy --database default`.
-    """
-    # The list names the lack of DATABASE_URL anyway.
-    if not databases or embedded.is_used():
+    """Examine the database, if it may be read: `check --deploy --database default`."""
+    if not databases:
         return []
-    identities = {}
+    return [
+        *check_addresses(),
+        *check_keys(),
+        *check_role(),
+        *check_backups(),
+        *check_redundancy(),
+    ]
+
+
+def check_addresses() -> Iterator[CheckMessage]:
+    """Examine what both addresses of the database lead to."""
+    # The list names the lack of DATABASE_URL anyway.
+    if embedded.is_used():
+        return
+    identities = set()
     for name in ("DATABASE_URL", "DATABASE_DIRECT_URL"):
-        url = getattr(settings, name)
-        if name == "DATABASE_URL" or url != settings.DATABASE_URL:
-            try:
-                identities[name] = startup.identify_database(url)
-            except psycopg.OperationalError as e:
-                text = startup.explain_error(OperationalError(str(e)), name)
-                return [_error("E017", text, "No database was examined.")]
-    found = list(_find_pooler())
-    if len(set(identities.values())) > 1:
+        try:
+            identities.add(startup.identify_database(getattr(settings, name)))
+        except psycopg.OperationalError as e:
+            text = startup.explain_error(OperationalError(str(e)), name)
+            yield _error("E017", text, "No database was examined.")
+            return
+    pooler = startup.find_pooler(settings.DATABASE_URL)
+    if pooler == "transaction":
+        text = "DATABASE_URL leads to a pooler in transaction mode."
+        yield _error("E004", text, "Set pool_mode = session for this service.")
+    elif pooler and settings.DATABASE_DIRECT_URL == settings.DATABASE_URL:
+        text = "DATABASE_URL leads to a pooler, which jobs and backups do not need."
+        yield _warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")
+    if len(identities) > 1:
         text = "DATABASE_DIRECT_URL leads to another database than DATABASE_URL."
-        found.append(_error("E018", text, "Name the same server and database."))
-    found += _few_connections()
-    return found
-
-
-def _few_connections() -> Iterator[CheckMessage]:
+        yield _error("E018", text, "Name the same server and database.")
     web = WEB_SERVERS * settings.WEB_WORKERS * WEB_CONNECTIONS
     most = web + settings.JOB_WORKERS + OTHER_CONNECTIONS
     limit = startup.connection_limit(settings.DATABASE_DIRECT_URL)
@@ -268,51 +278,35 @@ def _few_connections() -> Iterator[CheckMessage]:
         yield _warning("W022", text, "Raise max_connections, or lower WEB_WORKERS.")
 
 
-def _find_pooler() -> Iterator[CheckMessage]:
-    pooler = startup.find_pooler(settings.DATABASE_URL)
-    if pooler == "transaction":
-        text = "DATABASE_URL leads to a pooler in transaction mode."
-        yield _error("E004", text, "Set pool_mode = session for this service.")
-    elif pooler and settings.DATABASE_DIRECT_URL == settings.DATABASE_URL:
-        text = "DATABASE_URL leads to a pooler, which jobs and backups do not need."
-        yield _warning("W012", text, "Set DATABASE_DIRECT_URL to the server.")
-
-
-def check_keys(
-    databases: Sequence[str] | None = None, **options: Any
-) -> list[CheckMessage]:
+def check_keys() -> Iterator[CheckMessage]:
     """Connect as the service does, which needs rights and the keys of the database."""
     # A missing key was made up, and the list names it anyway.
-    if not databases or {"FIELD_KEYS", "LOOKUP_KEY"} & set(missing_secrets()):
-        return []
+    if {"FIELD_KEYS", "LOOKUP_KEY"} & set(missing_secrets()):
+        return
     try:
         connection.ensure_connection()
     except startup.RightsMissing as e:
-        return [_error("E022", str(e), "No process gets a connection without them.")]
+        yield _error("E022", str(e), "No process gets a connection without them.")
     except startup.DatabaseRefused as e:
-        return [_error("E019", str(e), "No process gets a connection with this key.")]
+        yield _error("E019", str(e), "No process gets a connection with this key.")
     except OperationalError:
-        # `check_databases` says so.
+        # `check_addresses` says so.
         pass
-    return []
 
 
-def check_role(
-    databases: Sequence[str] | None = None, **options: Any
-) -> list[CheckMessage]:
-    """Warn about a superuser, and a log with personal data, if the database is read."""
-    if not databases or embedded.is_used():
-        return []
+def check_role() -> Iterator[CheckMessage]:
+    """Warn about a superuser, and about a log with personal data."""
+    if embedded.is_used():
+        return
     try:
         is_superuser = startup.is_superuser(settings.DATABASE_URL)
         logs_values = startup.logs_values(settings.DATABASE_URL)
     except psycopg.OperationalError:
-        # `check_databases` says so.
-        return []
-    found: list[CheckMessage] = []
+        # `check_addresses` says so.
+        return
     if is_superuser:
         text = "The role of DATABASE_URL is a superuser: it may change every record."
-        found.append(_warning("W018", text, "Name a role that is none."))
+        yield _warning("W018", text, "Name a role that is none.")
     if logs_values:
         text = (
             "PostgreSQL's log repeats values of rows, such as names, when a statement "
@@ -322,38 +316,28 @@ def check_role(
             "As a superuser: ALTER ROLE ... SET log_error_verbosity = terse; ALTER "
             "ROLE ... SET log_min_error_statement = panic."
         )
-        found.append(_warning("W021", text, way_out))
-    return found
+        yield _warning("W021", text, way_out)
 
 
-def check_backups(
-    databases: Sequence[str] | None = None, **options: Any
-) -> list[CheckMessage]:
-    """Warn if no backup was made within two days, if the database may be read."""
-    if not databases:
-        return []
+def check_backups() -> Iterator[CheckMessage]:
+    """Warn if no backup was made within two days."""
     from verification.backups.archive import newest_backup_age
 
     try:
         age = newest_backup_age()
     except OperationalError:
-        # `check_databases` or `check_keys` says so.
-        return []
+        # `check_addresses` or `check_keys` says so.
+        return
     except ProgrammingError:
         # No migration has been applied yet.
         age = None
-    if age is not None and age.days < 2:
-        return []
-    text = "No backup was made within two days."
-    return [_warning("W011", text, "Run `verification backup` every night.")]
+    if age is None or age.days >= 2:
+        text = "No backup was made within two days."
+        yield _warning("W011", text, "Run `verification backup` every night.")
 
 
-def check_redundancy(
-    databases: Sequence[str] | None = None, **options: Any
-) -> list[CheckMessage]:
+def check_redundancy() -> Iterator[CheckMessage]:
     """Warn if more is there than expected, because no alert tells when it is lost."""
-    if not databases:
-        return []
     from verification.jobs.queue import count_working_clusters
 
     try:
@@ -361,15 +345,14 @@ def check_redundancy(
         clusters = count_working_clusters()
     except (OperationalError, ProgrammingError):
         # The database is away or refuses the keys, or has no tables yet.
-        return []
-    return [
-        _warning("W017", f"{there} {what}, and {name} is {expected}.", f"Set {name}.")
-        for name, there, what in (
-            ("EXPECTED_STANDBYS", standbys, "standbys follow the database"),
-            ("EXPECTED_JOB_CLUSTERS", clusters, "job clusters work"),
-        )
-        if there > (expected := getattr(settings, name))
-    ]
+        return
+    for name, there, what in (
+        ("EXPECTED_STANDBYS", standbys, "standbys follow the database"),
+        ("EXPECTED_JOB_CLUSTERS", clusters, "job clusters work"),
+    ):
+        if there > (expected := getattr(settings, name)):
+            text = f"{there} {what}, and {name} is {expected}."
+            yield _warning("W017", text, f"Set {name}.")
 
 
 def _sources() -> list[tuple[str, Adapter]]:
