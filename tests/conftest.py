@@ -15,6 +15,7 @@ from tests.world.clients import live_source as live_source
 from tests.world.clients import workspace as workspace
 from tests.world.database import database_server as database_server
 from tests.world.database import django_db_setup as django_db_setup
+from tests.world.database import module_transaction as module_transaction
 from tests.world.service import SERVED
 from tests.world.service import service as service
 from tests.world.staff import admin_client as admin_client

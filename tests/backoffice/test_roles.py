@@ -1,7 +1,7 @@
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group, Permission, User
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from tests.world.clients import HOSTED, person
 from tests.world.staff import (
@@ -109,11 +109,15 @@ ADDED = {
 }
 
 
-def member(role: str) -> Client:
+def create_user(role: str) -> User:
     user = User.objects.create_user(role.lower(), is_staff=True)
     user.groups.add(Group.objects.get(name=role))
+    return user
+
+
+def member(role: str) -> Client:
     client = Client()
-    log_in(client, user)
+    log_in(client, create_user(role))
     return client
 
 
@@ -121,8 +125,21 @@ def models() -> list:
     return sorted(admin.site._registry, key=lambda model: model._meta.label)
 
 
-@pytest.mark.parametrize("role", [*SEES, "Superuser"])
-def test_each_role_opens_its_lists_and_pages_and_no_others(rows, role):
+def test_each_role_may_view_and_add_what_the_tables_say():
+    for role in [*SEES, "Superuser"]:
+        request = RequestFactory().get("/admin/")
+        request.user = create_user(role)
+        for model in models():
+            label, listed = model._meta.label_lower, admin.site.get_model_admin(model)
+            seen = role == "Superuser" or label in SEES[role]
+            assert listed.has_view_permission(request) == seen, (role, label)
+            adds = label in ADDED.get(role, ())
+            assert listed.has_add_permission(request) == adds, (role, label)
+            assert not listed.has_delete_permission(request), (role, label)
+
+
+@pytest.mark.parametrize("role", ["Finance", "Superuser"])
+def test_role_opens_its_lists_and_pages_and_no_others(rows, role):
     client = member(role)
 
     assert client.get("/admin/").status_code == 200

@@ -48,30 +48,30 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "Wanjiku Njeri Kamau",
-        "njeri",
-        "IKU NJ",
-        "12345678",
-        "1234-5678",
-        " wanjiku@people.test ",
-        "+254712345678",
-        "0712 345 678",
-        "254 712 345678",
-        "LN-2041/7",
-        "LN-20",
-    ],
-)
-def test_report_is_found_by_its_identifiers(api, superuser, typed):
+IDENTIFIERS = [
+    "Wanjiku Njeri Kamau",
+    "njeri",
+    "IKU NJ",
+    "12345678",
+    "1234-5678",
+    " wanjiku@people.test ",
+    "+254712345678",
+    "0712 345 678",
+    "254 712 345678",
+    "LN-2041/7",
+    "LN-20",
+]
+
+
+def test_report_is_found_by_its_identifiers(api, superuser):
     made = api.create({**person(**WHOLE), "reference": "LN-2041/7"})["id"]
     api.create(
         {**person(fullName="Otieno Odhiambo", idNumber="99"), "reference": "LX-1"}
     )
 
-    assert f"reports.report:{made}" in found(superuser, typed)
-    assert len([f for f in found(superuser, typed) if "reports.report" in f]) == 1
+    for typed in IDENTIFIERS:
+        reports = [row for row in found(superuser, typed) if "reports.report" in row]
+        assert reports == [f"reports.report:{made}"], typed
 
 
 def test_reports_of_every_workspace_and_environment_are_found(
@@ -200,8 +200,7 @@ def found_by_get(client: Client) -> int:
     return page.count("/change/")
 
 
-@pytest.mark.parametrize("typed", ["grace@peo", "RACE@", "wanjiru"])
-def test_search_field_of_a_list_finds_people(workspace, superuser, typed):
+def test_search_field_of_a_list_finds_people(workspace, superuser):
     def people(user: str, first_name: str) -> set[str]:
         one = create_member(workspace, "OWNER", user)
         User.objects.filter(pk=one.user_id).update(
@@ -212,15 +211,16 @@ def test_search_field_of_a_list_finds_people(workspace, superuser, typed):
     grace = people("grace", "Grace Wanjiru")
     people("otieno", "Otieno")
 
-    assert found(superuser, typed) == grace
+    for typed in ("grace@peo", "RACE@", "wanjiru"):
+        assert found(superuser, typed) == grace, typed
     for model in (Member, Colleague, Workspace, Account, Report, Rule, ApiKey):
+        page = read_page(superuser, list_url(model)).replace("\n", " ")
         form = re.search(
-            r'<form[^>]*>(?:(?!</form>).)*aria-label="Search everything by name',
-            read_page(superuser, list_url(model)).replace("\n", " "),
+            r'<form[^>]*>(?:(?!</form>).)*aria-label="Search everything by name', page
         )
         assert form
         assert 'method="post" action="/admin/search"' in form[0]
-        assert 'id="searchbar"' not in read_page(superuser, list_url(model))
+        assert 'id="searchbar"' not in page
 
 
 def test_empty_list_says_so_in_plain_words(superuser):
@@ -247,10 +247,8 @@ def test_every_page_has_the_search_field(superuser, api):
         assert f'action="{SEARCH}"' in read_page(superuser, url)
 
 
-@pytest.mark.parametrize(
-    "typed", ["", " ", "%", "_", "\0", "ab", "'; --", "王", "x" * 999]
-)
-def test_odd_terms_find_nothing(api, superuser, typed):
+def test_odd_terms_find_nothing(api, superuser):
     api.create(person())
 
-    assert found(superuser, typed) == set()
+    for typed in ["", " ", "%", "_", "\0", "ab", "'; --", "王", "x" * 999]:
+        assert found(superuser, typed) == set(), typed

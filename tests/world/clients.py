@@ -217,13 +217,18 @@ def create_checks() -> None:
 _rows: dict[str, bytes] = {}
 
 
-@pytest.fixture
-def workspace(db: None) -> Workspace:
-    """Acacia Lenders, whose sandbox may write to READERS."""
+def create_lender() -> Workspace:
+    """Create Acacia Lenders, whose sandbox may write to READERS."""
     create_checks()
     made = create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
     confirm_sandbox_addresses(made, *READERS)
     return made
+
+
+@pytest.fixture
+def workspace(db: None) -> Workspace:
+    """Acacia Lenders."""
+    return create_lender()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 
 from tests.world.flush import install_flush
 from verification.db import embedded
@@ -60,6 +60,17 @@ def django_db_setup(
     yield
     connection.close()
     drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def module_transaction(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Keep the rows of the module's fixtures until its last test.
+
+    Each test rolls back to them, so none of these tests may be transactional.
+    """
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 def create_database(name: str) -> None:
