@@ -27,8 +27,6 @@ from enum import StrEnum, auto
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore, Event, Timer
 
-from verification.files.scanner import ScannerUnavailable, is_infected
-
 MAX_BYTES = 10 * 1024 * 1024
 MAX_LOGO_BYTES = 1024 * 1024
 # After the type of a logo, as the inspector's argument
@@ -159,6 +157,9 @@ DOCUMENTS = Inspector("verification.files.inspector")
 
 def refuse_infected(content: bytes) -> None:
     """Raise Unacceptable if the scanner finds malware, and Busy if it is down."""
+    # Each inspector imports this module, and would load Django's settings with it.
+    from verification.files.scanner import ScannerUnavailable, is_infected
+
     try:
         if is_infected(content):
             raise Unacceptable(Fault.INFECTED)
