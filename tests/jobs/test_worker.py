@@ -1,6 +1,7 @@
 import threading
 import time
 from datetime import timedelta
+from tempfile import TemporaryFile
 
 import pytest
 from django.db import OperationalError, connection, transaction
@@ -38,7 +39,8 @@ def start_worker(monkeypatch):
     threads = []
 
     def run():
-        Worker().run()
+        with TemporaryFile() as turn:
+            Worker(turn).run()
         connection.close()
 
     def start():
@@ -68,8 +70,16 @@ def claimed_elsewhere(cluster: str) -> int:
 
     schedule_job(NOTHING, 1)
     (job_id,) = run_at_once(1, claim_and_die)
+    until(lambda: not is_locked(job_id))
     Job.objects.update(claimed_by=cluster)
     return job_id
+
+
+def is_locked(job_id: int) -> bool:
+    locks = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
+    with connection.cursor() as cursor:
+        cursor.execute(locks, [job_id])
+        return bool(cursor.fetchall())
 
 
 def claimed():

@@ -17,7 +17,8 @@ from functools import cache
 from importlib import import_module
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
-from typing import Any, cast
+from tempfile import TemporaryFile
+from typing import IO, Any, cast
 
 from django.conf import settings
 
@@ -44,7 +45,8 @@ class Cluster:
         # A cluster that is forked again has the same name, and takes back the jobs of a
         # killed one at once.
         self._name = make_cluster_name(label)
-        self._places = [Place() for _ in range(settings.JOB_WORKERS)]
+        turn = TemporaryFile()  # noqa: SIM115 (open as long as the process)
+        self._places = [Place(turn) for _ in range(settings.JOB_WORKERS)]
         self._stopping = self._hurrying = False
 
     def run(self) -> None:
@@ -95,7 +97,8 @@ class Cluster:
 class Place:
     """The place of a worker, and its process unless the place is empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: IO[bytes]) -> None:
+        self._turn = turn
         self.process: ForkProcess | None = None
         self._start_at = self._started_at = 0.0
 
@@ -103,7 +106,7 @@ class Place:
         """Fork a worker if the place is empty and its pause is over."""
         if self.process is None and time.monotonic() >= self._start_at:
             self._started_at = time.monotonic()
-            self.process = processes.fork("job worker", Worker().run)
+            self.process = processes.fork("job worker", Worker(self._turn).run)
 
     def request_stop(self) -> None:
         if self.process:

@@ -4,12 +4,16 @@ A claim holds an advisory lock with the job's id, so PostgreSQL knows whether th
 that has claimed a job is still there. Workers look for claims without a lock, and make
 those jobs due again. An alarm of the kernel ends a worker that hangs, in a job or not.
 
+The workers of a cluster take turns: one claims, or waits for a notification, so that a
+new job wakes one worker and not all.
+
 Claims, ends of jobs and schedules wait for no standby: what a failover loses of them
 is done again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import signal
@@ -18,7 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from django.conf import settings
 from django.db import Error, OperationalError, connection
@@ -125,10 +129,10 @@ class ClaimedJob(NamedTuple):
 
 
 class Worker:
-    def __init__(self) -> None:
+    def __init__(self, turn: IO[bytes]) -> None:
+        """Take turns with the workers that have the same file."""
+        self._turn = turn
         self._job: ClaimedJob | None = None
-        # The session that hears of new jobs
-        self._listening: Any = None
         self._housekeeping_at = self._scheduler_at = 0.0
 
     def run(self) -> None:
@@ -161,20 +165,24 @@ class Worker:
 
     def _go_round(self) -> None:
         self._do_housekeeping()
-        if connection.connection is not self._listening:
-            _execute(f"LISTEN {CHANNEL}")
-            self._listening = connection.connection
-        self._job = claim()
-        if self._job is None:
-            queue.beat()
-            _wait_for_notification()
-        else:
-            # A server that notifies a session which does not read would end it.
-            _execute(f"UNLISTEN {CHANNEL}")
-            self._listening = None
+        with self._my_turn():
+            self._job = None if queue.stopping else claim() or _wait_and_claim()
+        if self._job:
             run_job(self._job)
             self._job = None
             queue.beat()
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        # The wait is as long as the others have no job. Only the turn can hang.
+        signal.alarm(0)
+        # The kernel unlocks the file when its worker ends.
+        fcntl.lockf(self._turn, fcntl.LOCK_EX)
+        signal.alarm(settings.Q_CLUSTER["timeout"])
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._turn, fcntl.LOCK_UN)
 
     def _do_housekeeping(self) -> None:
         moment = time.monotonic()
@@ -255,9 +263,18 @@ def do_housekeeping() -> None:
             logger.error("gave up job %s: %s", id, function)
 
 
-def _wait_for_notification() -> None:
-    with connection.wrap_database_errors:
-        list(connection.connection.notifies(timeout=IDLE_SECONDS, stop_after=1))
+def _wait_and_claim() -> ClaimedJob | None:
+    """Claim a job after a notification or IDLE_SECONDS, unless one is due already."""
+    _execute(f"LISTEN {CHANNEL}")
+    job = claim()
+    if job is None:
+        queue.beat()
+        with connection.wrap_database_errors:
+            list(connection.connection.notifies(timeout=IDLE_SECONDS, stop_after=1))
+        job = claim()
+    # A server that notifies a session which does not read would end it.
+    _execute(f"UNLISTEN {CHANNEL}")
+    return job
 
 
 @contextmanager
