@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import ClassVar
 
 from django.conf import settings
 from django.db import transaction
@@ -20,11 +19,11 @@ from verification.providers.base import Refused
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,
+    CheckoutProvider,
     CheckoutRequest,
     CheckoutSnapshot,
     CheckoutState,
     DisputeSnapshot,
-    PaymentMethod,
     PromptFailure,
     ProviderEvent,
     ProviderPayment,
@@ -37,15 +36,13 @@ from verification.providers.payment_provider import (
 from verification.values.clock import now
 
 
-class SandboxProvider:
-    name: ClassVar[str] = "sandbox"
-    # The page has buttons in place of methods, and takes any amount.
-    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = ()
-    # The page is one of ours.
-    checkout_origin = ""
+class SandboxProvider(CheckoutProvider):
+    """Its page is one of ours, has buttons in place of methods, and takes any amount.
 
-    def __init__(self) -> None:
-        self.minimums: dict[str, Decimal] = {}
+    It has no dashboard, so that all its refunds are ours, and nothing is disputed.
+    """
+
+    name = "sandbox"
 
     def begin(self, request: CheckoutRequest) -> CheckoutPage:
         self._store(request)
@@ -124,7 +121,6 @@ class SandboxProvider:
     def refunds_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderRefund]:
-        # The sandbox has no dashboard, so all its refunds are ours.
         return iter(())
 
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
@@ -135,8 +131,8 @@ class SandboxProvider:
     ) -> Iterator[DisputeSnapshot]:
         return iter(())
 
-    def expire(self, reference: str, session: str) -> None:
-        """Do nothing, as the sandbox takes only play money."""
+    def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
+        return iter(())
 
 
 def end_sandbox_checkout(

@@ -72,14 +72,15 @@ class Gleif(Provider):
             raise refused_error(SOURCE, "cannot be asked this")
         if is_lei(number):
             return self._by_lei(number, subject)
-        country = str(subject.get("country") or "")
-        records, reply = self._search("entity.registeredAs", number, subject, country)
+        # The register compares numbers letter by letter, so it gets ours unchanged.
+        stated = str(subject["registrationNumber"]).strip()
+        records, reply = self._search("entity.registeredAs", stated, subject)
         same = [record for record in records if _has_number(record, number)]
         if len(same) == 1:
             return self._found(subject, same[0], reply)
         if same:
             return self._undecided(subject, SEVERAL, reply)
-        return self._by_name(number, country, subject, reply)
+        return self._by_name(number, subject, reply)
 
     def _by_lei(self, lei: str, subject: Subject) -> Finding:
         reply = self._api.fetch("GET", f"/lei-records/{lei}")
@@ -92,13 +93,11 @@ class Gleif(Provider):
             raise unavailable_error(SOURCE, "answered about something else")
         return self._found(subject, record, reply)
 
-    def _by_name(
-        self, number: str, country: str, subject: Subject, reply: Reply
-    ) -> Finding:
+    def _by_name(self, number: str, subject: Subject, reply: Reply) -> Finding:
         name = findings.stated_name(subject)
         if not name:
             return self._undecided(subject, NO_LEI, reply)
-        records, reply = self._search("entity.legalName", name, subject, country)
+        records, reply = self._search("entity.legalName", name, subject)
         same = [r for r in records if companies_alike(name, _name(r)) == "MATCH"]
         if len(same) > 1:
             # Companies in several places share the name; the number decides.
@@ -111,17 +110,11 @@ class Gleif(Provider):
         return self._found(subject, same[0], reply, by_name=by_name)
 
     def _search(
-        self, key: str, value: str, subject: Subject, country: str
+        self, key: str, value: str, subject: Subject
     ) -> tuple[list[Record], Reply]:
-        if key == "entity.registeredAs":
-            # The register compares numbers letter by letter, so it gets ours unchanged.
-            value = str(subject["registrationNumber"]).strip()
-        params = {
-            f"filter[{key}]": value,
-            "filter[entity.legalAddress.country]": country,
-            "page[size]": str(MOST + 1),
-        }
-        params = {name: each for name, each in params.items() if each}
+        params = {f"filter[{key}]": value, "page[size]": str(MOST + 1)}
+        if country := subject.get("country"):
+            params["filter[entity.legalAddress.country]"] = str(country)
         reply = self._api.fetch("GET", "/lei-records", params=params)
         answer = self._api.read_object(reply)
         if not isinstance(answer.get("data"), list):

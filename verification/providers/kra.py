@@ -103,8 +103,9 @@ class Kra(Provider):
 
     def _by_pin(self, pin: str) -> _Answer:
         answer = self._look_up(BY_PIN, {"KRAPIN": pin})
-        returned = answer.data.get("KRAPIN")
-        if returned and not _may_match(str(returned), pin):
+        returned = str(answer.data.get("KRAPIN") or "").strip().upper()
+        mask = ".*".join(re.escape(part) for part in re.split(r"\*+", returned))
+        if returned and not re.fullmatch(mask, pin):
             raise unavailable_error(SOURCE, "answered about another PIN")
         return answer
 
@@ -183,11 +184,6 @@ def _code(body: Any) -> str:
     keys = ("ResponseCode", "responseCode", "ErrorCode", "errorCode")
     answer = Record.of(body)
     return next((str(answer[key]) for key in keys if answer.get(key)), "")
-
-
-def _may_match(masked: str, pin: str) -> bool:
-    parts = [re.escape(part) for part in re.split(r"\*+", masked.strip().upper())]
-    return re.fullmatch(".*".join(parts), pin) is not None
 
 
 def _finding(subject: Subject, answers: list[_Answer]) -> Finding:

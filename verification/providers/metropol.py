@@ -58,7 +58,6 @@ PERSON, COMPANY = "001", "005"
 LOAN = {"loan_amount": 10000}
 REASON = {"report_reason": 3}
 
-Details = Mapping[str, Any]
 Outcome = Literal["FOUND", "NOT_FOUND", "NO_ANSWER", "CLOCK", "SAME", "REFUSED"]
 CODES: dict[str, tuple[Outcome, str]] = {
     "": ("FOUND", ""),
@@ -337,7 +336,9 @@ def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
         flags["BOUNCED_CHEQUES"] = "Cheques bounced in the last 12 months."
     if details.get("fraudAlert"):
         flags["FRAUD_ALERT"] = "A lender has filed a fraud alert."
-    known = status is not None and points is not None and all(map(_is_known, listed))
+    figures = ("status", "daysInArrears", "overdue")
+    is_whole = all(None not in map(account.get, figures) for account in listed)
+    known = status is not None and points is not None and is_whole
     if full:
         needed = ("fraudAlert", "bouncedChequesLast12Months")
         known = known and all(details[key] is not None for key in needed)
@@ -462,10 +463,6 @@ def _account(account: Answer) -> dict[str, Any]:
     }
 
 
-def _is_known(account: Details) -> bool:
-    return None not in (account["status"], account["daysInArrears"], account["overdue"])
-
-
 def _account_figures(
     accounts: list[dict[str, Any]], *, is_found: bool
 ) -> dict[str, Any]:
@@ -516,13 +513,11 @@ def _number(amount: Decimal | None) -> int | float | None:
     return int(whole) if whole == whole.to_integral_value() else float(whole)
 
 
-def _total(accounts: Iterable[Details], key: str) -> int | float | None:
+def _total(accounts: Iterable[Mapping[str, Any]], key: str) -> int | float | None:
     amounts = [account[key] for account in accounts]
-    return (
-        None
-        if None in amounts
-        else _number(sum((Decimal(str(a)) for a in amounts), Decimal(0)))
-    )
+    if None in amounts:
+        return None
+    return _number(sum((Decimal(str(amount)) for amount in amounts), Decimal(0)))
 
 
 SCORE = ReportProduct(3, "/score/consumer", score)

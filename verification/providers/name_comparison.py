@@ -407,12 +407,12 @@ def _firm_words(name: str) -> list[str]:
     for _ in range(2):
         text = PHRASES.sub(lambda found: PHRASE[found[0]], text)
     words = text.split()
-    kept = [_singular(word) for word in words if word not in LEGAL_FORMS | FILLERS]
-    return kept or words
-
-
-def _singular(trade: str) -> str:
-    return trade[:-1] if trade[-1] == "s" and trade[:-1] in TRADES else trade
+    return [
+        # One trade or many
+        word[:-1] if word[-1] == "s" and word[:-1] in TRADES else word
+        for word in words
+        if word not in LEGAL_FORMS | FILLERS
+    ] or words
 
 
 def _without_home(words: list[str]) -> str:
@@ -519,14 +519,14 @@ def _is_acronym(words: list[str], name: str) -> bool:
 
 
 def _masked_companies(stated: str, given: str) -> Comparison:
-    visible = [word for word in company_words(given) if not _hides_legal_form(word)]
+    # A mask may hide a legal form.
+    visible = [
+        word
+        for word in company_words(given)
+        if "*" not in word
+        or all(_masked_fit(form, word) != _Fit.SAME for form in LEGAL_FORMS)
+    ]
     return _people(company_words(stated), visible)
-
-
-def _hides_legal_form(word: str) -> bool:
-    return "*" in word and any(
-        _masked_fit(form, word) == _Fit.SAME for form in LEGAL_FORMS
-    )
 
 
 # --- Employers and jobs, as referees type them ---

@@ -94,7 +94,11 @@ class OpenSanctions(Provider):
         results, count = _results(self._api.read_object(reply))
         return screening_finding(
             subject,
-            [_hit(each) for each in results if self._is_hit(each)],
+            [
+                _hit(each)
+                for each in results
+                if each.get("match") is True or _score(each) >= self._threshold
+            ],
             self.name,
             editions=[edition],
             algorithm=ALGORITHM,
@@ -102,10 +106,6 @@ class OpenSanctions(Provider):
             count=count,
             response_digest=reply.digest,
         )
-
-    def _is_hit(self, result: Record) -> bool:
-        """Count a result as a hit if its `match` or its score says so."""
-        return result.get("match") is True or _score(result) >= self._threshold
 
     def _edition(self) -> ListEdition:
         """Return the edition of the index. Raises Unavailable if it is old or unknown.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from verification.providers.base import BadSignature as BadSignature
 from verification.providers.base import ProviderError, Refused, Unavailable
@@ -206,25 +206,31 @@ class ProviderRefund:
     words: frozenset[str]
 
 
-class CheckoutProvider(Protocol):
+class CheckoutProvider(ABC):
+    """The adapter of a payment provider."""
+
     name: ClassVar[str]
-    payment_methods: ClassVar[tuple[PaymentMethod, ...]]
+    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = ()
+    # The smallest amounts by currency; a currency without one has no minimum.
+    MINIMUMS: ClassVar[Mapping[str, Decimal]] = {}
 
-    @property
-    def minimums(self) -> Mapping[str, Decimal]:
-        """The smallest amount by currency; a currency without one has no minimum."""
-        ...
+    def __init__(
+        self, checkout_origin: str = "", minimum: Decimal | None = None
+    ) -> None:
+        """Set scheme and host of the provider's pages, to which our forms may lead.
 
-    @property
-    def checkout_origin(self) -> str:
-        """Scheme and host of the provider's pages, to which our forms may lead."""
-        ...
+        `minimum` is the smallest amount of shillings, if it is configured.
+        """
+        self.checkout_origin = checkout_origin
+        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
-    def begin(self, request: CheckoutRequest) -> CheckoutPage: ...
+    @abstractmethod
+    def begin(self, request: CheckoutRequest) -> CheckoutPage:
+        """Open the checkout. Raises Refused if our reference was used before."""
 
     def can_prompt(self, amount: Decimal, currency: str) -> bool:
         """Return whether `send_prompt` supports this amount."""
-        ...
+        return False
 
     def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
         """Send a prompt to this phone (E.164): OPEN until the payer answers.
@@ -232,75 +238,54 @@ class CheckoutProvider(Protocol):
         `look` returns its later state. A repeat with the same reference must not send a
         second prompt.
         """
-        ...
+        raise Refused("PROMPT_NOT_SUPPORTED", "The provider sends no prompts.")
 
+    @abstractmethod
     def look(self, reference: str, session: str) -> CheckoutSnapshot:
         """Poll the checkout. `session` is "" if the answer of `begin` was lost."""
-        ...
 
+    @abstractmethod
     def refund(self, asked: RefundRequest) -> RefundSnapshot: ...
 
+    @abstractmethod
     def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         """Return the refund's state, or None if the provider knows no such refund.
 
         If `refund` is "", the adapter searches for our reference.
         """
-        ...
 
+    @abstractmethod
     def read_event(self, body: bytes, headers: Mapping[str, str]) -> ProviderEvent:
         """Return the event. Raises BadSignature. Ignores the case of headers."""
-        ...
 
+    @abstractmethod
     def payments_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderPayment]:
         """Yield every payment in the provider's books from `start` to before `end`."""
-        ...
 
+    @abstractmethod
     def refunds_between(
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderRefund]:
         """Yield every refund made from `start` to before `end`."""
-        ...
-
-    def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
-        """Yield every refund of one payment."""
-        ...
-
-    def disputes_between(
-        self, start: datetime, end: datetime
-    ) -> Iterator[DisputeSnapshot]:
-        """Yield every dispute opened from `start` to before `end`."""
-        ...
-
-    def expire(self, reference: str, session: str) -> None:
-        """Close the checkout to payments, if the provider supports that."""
-        ...
-
-
-class RemoteProvider(ABC):
-    """The part that all adapters of payment providers have in common."""
-
-    # The provider's smallest amounts; shillings may be configured.
-    MINIMUMS: ClassVar[Mapping[str, Decimal]]
-
-    def __init__(self, checkout_origin: str, minimum: Decimal | None) -> None:
-        self.checkout_origin = checkout_origin
-        self.minimums = {**self.MINIMUMS, **({"KES": minimum} if minimum else {})}
 
     @abstractmethod
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         """Yield every refund of one payment."""
+
+    @abstractmethod
+    def disputes_between(
+        self, start: datetime, end: datetime
+    ) -> Iterator[DisputeSnapshot]:
+        """Yield every dispute opened from `start` to before `end`."""
 
     @abstractmethod
     def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
         """Yield every dispute about one payment."""
 
-    def can_prompt(self, amount: Decimal, currency: str) -> bool:
-        return False
-
-    def send_prompt(self, request: CheckoutRequest, phone: str) -> CheckoutSnapshot:
-        raise Refused("PROMPT_NOT_SUPPORTED", "The provider sends no prompts.")
+    def expire(self, reference: str, session: str) -> None:  # noqa: B027
+        """Close the checkout to payments, if the provider supports that."""
 
     def _page(self, url: Any, session: str) -> CheckoutPage:
         """Raise Refused if our forms may not lead to the page's origin."""

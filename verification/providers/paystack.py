@@ -12,7 +12,8 @@ Facts behind its answers:
   raises Refused CHECKOUT_ALREADY_BEGUN, and the caller uses another reference.
 - Refunds have no idempotency key. We write our reference into the merchant's note and
   look for it first, so one refund must not be requested twice at the same time.
-- A page never expires: Paystack does not get `expires_at`, and a payer may pay later.
+- A page never expires, and cannot be closed: Paystack does not get `expires_at`, and
+  later payments are refunded.
 - An M-Pesa prompt (`POST /charge`) lives 180 seconds. Only its success makes an event.
   `look` finds why it failed, in words of Safaricom's that Paystack does not list.
 """
@@ -40,6 +41,7 @@ from verification.providers.http_api import (
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,
+    CheckoutProvider,
     CheckoutRequest,
     CheckoutSnapshot,
     CheckoutState,
@@ -53,7 +55,6 @@ from verification.providers.payment_provider import (
     RefundRequest,
     RefundSnapshot,
     RefundState,
-    RemoteProvider,
     already_begun_error,
     from_cents,
     header,
@@ -88,7 +89,7 @@ PROMPT_FAILURES = (
 )
 
 
-class Paystack(RemoteProvider):
+class Paystack(CheckoutProvider):
     """The adapter of Paystack.
 
     `fallback_email` is a domain of the operator, as "pay.example.org". Paystack
@@ -100,11 +101,8 @@ class Paystack(RemoteProvider):
     that took at most `paid_within`.
     """
 
-    name: ClassVar[str] = "paystack"
-    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (
-        PaymentMethod.MPESA,
-        PaymentMethod.CARD,
-    )
+    name = "paystack"
+    payment_methods = (PaymentMethod.MPESA, PaymentMethod.CARD)
     # https://paystack.com/docs/api/#supported-currency
     MINIMUMS: ClassVar = {"KES": Decimal(3), "USD": Decimal(2)}
     # https://paystack.com/docs/api/transaction/#verify
@@ -218,7 +216,13 @@ class Paystack(RemoteProvider):
 
     def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
         if not refund:
-            return self._refund_noted(asked)
+            # Paystack may ignore the transaction, so the notes tell.
+            refunds = {"transaction": asked.transaction}
+            for found in self._pages("/refund", refunds, MAX_PAGES):
+                # Compare whole words, because Paystack adds text to notes.
+                if asked.reference in str(found.get("merchant_note") or "").split():
+                    return self._refund_snapshot(found)
+            return None
         try:
             found = self._call("GET", f"/refund/{quote(refund, safe='')}")
         except RequestRejected as e:
@@ -272,9 +276,6 @@ class Paystack(RemoteProvider):
             if start <= _created_at(found) < end:
                 yield from self._provider_refunds(found)
 
-    def expire(self, reference: str, session: str) -> None:
-        """Do nothing, as Paystack cannot close a page: late payments are refunded."""
-
     def refunds_of(self, transaction: str) -> Iterator[ProviderRefund]:
         for found in self._pages("/refund", {"transaction": transaction}, MAX_PAGES):
             if _transaction_of(found) == transaction:
@@ -314,33 +315,17 @@ class Paystack(RemoteProvider):
             raise Refused(
                 "REFERENCE_NOT_SUPPORTED", "Paystack takes no such reference."
             )
+        if not (request.email or self._fallback_email):
+            raise Refused(
+                "EMAIL_REQUIRED", "Paystack needs the payer's e-mail address."
+            )
+        fallback = f"{request.reference.lower()}@{self._fallback_email}"
         return {
             "reference": request.reference,
             "amount": to_cents(request.amount, request.currency),
             "currency": request.currency,
-            "email": self._email(request),
+            "email": request.email or fallback,
         }
-
-    def _email(self, request: CheckoutRequest) -> str:
-        if request.email:
-            return request.email
-        if not self._fallback_email:
-            raise Refused(
-                "EMAIL_REQUIRED", "Paystack needs the payer's e-mail address."
-            )
-        return f"{request.reference.lower()}@{self._fallback_email}"
-
-    def _refund_noted(self, asked: RefundRequest) -> RefundSnapshot | None:
-        """Return the refund with our reference in its note.
-
-        Paystack may ignore the transaction of the request.
-        """
-        pages = self._pages("/refund", {"transaction": asked.transaction}, MAX_PAGES)
-        for found in pages:
-            # Compare whole words, because Paystack adds text to notes.
-            if asked.reference in str(found.get("merchant_note") or "").split():
-                return self._refund_snapshot(found)
-        return None
 
     def _refund_snapshot(self, found: Record) -> RefundSnapshot:
         word = str(found.get("status") or "")
@@ -360,8 +345,9 @@ class Paystack(RemoteProvider):
             found = answer.records("data")
             if not isinstance(answer.get("data"), list):
                 raise unavailable_error("Paystack", "answered without a list")
-            count = _page_count(answer)
-            # Without a page count, a page that repeats is the last.
+            given = answer.record("meta").get("pageCount")
+            count = given if isinstance(given, int) else None
+            # Without a page count, an empty or repeated page is the end.
             if not found or (count is None and found == previous):
                 return
             yield from found
@@ -465,12 +451,6 @@ def _reference(kind: str, data: Record) -> str:
 def _transaction_of(refund: Record) -> str:
     payment = refund.get("transaction")
     return str(payment.get("id") if isinstance(payment, dict) else payment)
-
-
-def _page_count(answer: Record) -> int | None:
-    """Return the number of pages, or None: then the list ends with an empty page."""
-    count = answer.record("meta").get("pageCount")
-    return count if isinstance(count, int) else None
 
 
 def _created_at(found: Record) -> datetime:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from verification.providers.base import (
     Finding,
     Inquiry,
-    NotTold,
     Provider,
     Refused,
     covers_subject,
@@ -96,9 +95,11 @@ def configure(
         module, _, name = path.rpartition(".")
         _live[source] = getattr(import_module(module), name)(**options)
     for check, by_country in routes.items():
-        _routes[check] = {
-            country: _route(names) for country, names in by_country.items()
-        }
+        _routes[check] = {}
+        for country, names in by_country.items():
+            found = tuple(_live[name] for name in names if name in _live)
+            lacking = tuple(name for name in names if name not in _live)
+            _routes[check][country] = Route(found, lacking, is_live=bool(found))
 
 
 def route_for(check: str, environment: str, country: str) -> Route:
@@ -156,23 +157,15 @@ def provider_named(source: str) -> Provider | None:
     return _live.get(source)
 
 
-def _route(names: Sequence[str]) -> Route:
-    found = tuple(_live[name] for name in names if name in _live)
-    return Route(found, tuple(name for name in names if name not in _live), bool(found))
-
-
-@dataclass(frozen=True, slots=True)
-class _NoSource:
+@dataclass(frozen=True)
+class _NoSource(Provider):
     """The only provider of a route without usable sources: it raises the reason."""
 
     code: str
     message: str
-    name: ClassVar[str] = "none"
-    waits_on_network: ClassVar[bool] = False
-    repeats_are_free: ClassVar[bool] = True
-    countries: ClassVar[frozenset[str]] = frozenset()
-    not_told: ClassVar[NotTold] = {}
-    longest_seconds: ClassVar[float] = 0
+    name = "none"
+    waits_on_network = False
+    repeats_are_free = True
 
     def text(self, check: str) -> str:
         return self.message.format(check=check)
@@ -188,22 +181,19 @@ class _WithheldSource(_NoSource):
         raise Refused(self.code, f"{self.text(inquiry.check)} {ORDER_AGAIN}")
 
 
+def _withheld_route(message: str) -> Route:
+    return Route((_WithheldSource("SOURCE_NOT_CONSENTED", message),))
+
+
 _sandbox_route = Route((_sandbox,))
-_unconfigured_source = _NoSource(
-    "PROVIDER_NOT_CONFIGURED", "This installation has no live source for {check}."
-)
-_changed_sources = _WithheldSource(
-    "SOURCE_NOT_CONSENTED",
+_missing = "This installation has no live source for {check}."
+_unconfigured_route = Route((_NoSource("PROVIDER_NOT_CONFIGURED", _missing),))
+_changed_sources_route = _withheld_route(
     "The sources of {check} have changed since the subject agreed, and the notice that "
-    "they read names none of the present ones.",
+    "they read names none of the present ones."
 )
-_unnamed_sources = _WithheldSource(
-    "SOURCE_NOT_CONSENTED",
-    "The subject agreed to {check} by an earlier notice, which named no source of it.",
-)
-_unconfigured_route, _changed_sources_route, _unnamed_sources_route = (
-    Route((source,))
-    for source in (_unconfigured_source, _changed_sources, _unnamed_sources)
+_unnamed_sources_route = _withheld_route(
+    "The subject agreed to {check} by an earlier notice, which named no source of it."
 )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import orjson
 
@@ -24,7 +24,7 @@ from verification.providers.base import (
     Finding,
     Flag,
     Inquiry,
-    NotTold,
+    Provider,
     Refused,
     Unavailable,
 )
@@ -82,13 +82,11 @@ def list_reserved_numbers() -> list[dict[str, str]]:
     ]
 
 
-class Sandbox:
-    name: ClassVar[str] = "sandbox"
-    waits_on_network: ClassVar[bool] = False
-    repeats_are_free: ClassVar[bool] = True
-    countries: ClassVar[frozenset[str]] = frozenset()
-    not_told: ClassVar[NotTold] = DATA["not_told"]
-    longest_seconds: ClassVar[float] = 0
+class Sandbox(Provider):
+    name = "sandbox"
+    waits_on_network = False
+    repeats_are_free = True
+    not_told = DATA["not_told"]
 
     def ask(self, inquiry: Inquiry) -> Finding:
         check = CHECKS.get(inquiry.check)

@@ -19,7 +19,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from verification.providers import findings
@@ -109,14 +109,6 @@ class Answer(Record):
         return super().day(*(k for k in keys if not unsure.match(self.text(k) or "")))
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    path: str
-    user_id: str
-    job_id: str
-    query: Mapping[str, str]
-
-
 class SmileId(Provider):
     name = "smile_id"
     repeats_are_free = True
@@ -171,10 +163,16 @@ class SmileId(Provider):
         end = time.monotonic() + TOGETHER
         for nth in range(1, inquiry.attempt + 1):
             job_id = inquiry.reference if nth == 1 else f"{inquiry.reference}-{nth}"
-            job = _Job(path, str(inquiry.result_id), job_id, query)
-            answer, reply, is_new = self._begin(job, inquiry)
-            self._check(answer, job)
+            answer, reply, is_new = self._begin(path, query, job_id, inquiry)
             outcome = _outcome(answer)
+            # The signature covers neither job nor number.
+            echoed = answer.record("PartnerParams").get("job_id")
+            number = answer.text("IDNumber")
+            if echoed != job_id or number not in {None, query["id_number"]}:
+                raise unavailable_error(SOURCE, "answered about something else")
+            verified = answer.record("Actions").get(VERIFIED[path]) == "Verified"
+            if outcome == "FOUND" and not verified:
+                raise unavailable_error(SOURCE, "found a record and did not verify it")
             if outcome in {"FOUND", "NOT_FOUND"}:
                 return answer, reply
             _, why = RESULTS.get(str(answer.get("ResultCode")), ("LATER", ""))
@@ -184,20 +182,22 @@ class SmileId(Provider):
                 break
         raise unavailable_error(SOURCE, why or "gave an answer that is not understood")
 
-    def _begin(self, job: _Job, inquiry: Inquiry) -> tuple[Answer, Reply, bool]:
+    def _begin(
+        self, path: str, query: Mapping[str, str], job_id: str, inquiry: Inquiry
+    ) -> tuple[Answer, Reply, bool]:
         """Begin the job. Returns its answer, the reply, and whether the job is new."""
-        params = {"job_id": job.job_id, "user_id": job.user_id}
-        body = {
-            **job.query,
-            "partner_params": {**params, "job_type": KINDS[job.path]},
+        params = {"job_id": job_id, "user_id": str(inquiry.result_id)}
+        body: dict[str, Any] = {
+            **query,
+            "partner_params": {**params, "job_type": KINDS[path]},
             "source_sdk": "rest_api",
             "source_sdk_version": "1.0.0",
         }
-        path = job.path
         if self._callback_url:
             path, body["callback_url"] = ASYNC[path], self._callback_url
         reply = self._post(path, body)
-        if self._callback_url and reply.status == 200 and _is_taken(reply):
+        is_taken = reply.status == 200 and reply.parsed() == {"success": True}
+        if self._callback_url and is_taken:
             raise _pending_error(inquiry, CALLBACK_WAIT)
         try:
             answer = self._signed(reply)
@@ -229,8 +229,7 @@ class SmileId(Provider):
         return answer, reply
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Reply:
-        stamp = now().isoformat(timespec="milliseconds")
-        stamp = stamp.replace("+00:00", "Z")
+        stamp = timestamp(now())
         signed = {
             "partner_id": self._partner_id,
             "timestamp": stamp,
@@ -248,22 +247,15 @@ class SmileId(Provider):
             raise unavailable_error(SOURCE, "answered with a wrong signature")
         return answer
 
-    def _check(self, answer: Answer, job: _Job) -> None:
-        """Raise Unavailable if the answer is about another job or number.
 
-        The signature covers neither.
-        """
-        echoed = answer.record("PartnerParams").get("job_id")
-        number = answer.text("IDNumber")
-        if echoed != job.job_id or number not in {None, job.query["id_number"]}:
-            raise unavailable_error(SOURCE, "answered about something else")
-        verified = answer.record("Actions").get(VERIFIED[job.path]) == "Verified"
-        if _outcome(answer) == "FOUND" and not verified:
-            raise unavailable_error(SOURCE, "found a record and did not verify it")
+def timestamp(at: datetime) -> str:
+    """Return the time as `2026-11-20T06:10:02.123Z`."""
+    text = at.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
 
 
-def signature(api_key: str, partner_id: str, timestamp: str) -> str:
-    signed = f"{timestamp}{partner_id}sid_request".encode()
+def signature(api_key: str, partner_id: str, stamp: str) -> str:
+    signed = f"{stamp}{partner_id}sid_request".encode()
     return b64encode(hmac.digest(api_key.encode(), signed, "sha256")).decode()
 
 
@@ -321,10 +313,6 @@ def _failure(e: RequestRejected) -> Exception:
 def _check_final(answer: Record, inquiry: Inquiry) -> None:
     if str(answer.get("IsFinalResult", "true")).lower() != "true":
         raise _pending_error(inquiry)
-
-
-def _is_taken(reply: Reply) -> bool:
-    return reply.parsed() == {"success": True}
 
 
 def _pending_error(inquiry: Inquiry, pause: float = PAUSE) -> Exception:

@@ -30,7 +30,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from verification.providers.base import (
@@ -60,7 +60,7 @@ from verification.providers.http_api import (
     unavailable_error,
     upper_number,
 )
-from verification.providers.smile_id import Answer, signature
+from verification.providers.smile_id import Answer, signature, timestamp
 from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ class SmileIdV3(Provider):
             },
             "consent": {
                 "granted": True,
-                "granted_at": _utc(given.at),
+                "granted_at": timestamp(given.at),
                 "notice_language": self._language(given),
                 "notice_privacy_policy_url": self._policy_url,
             },
@@ -244,7 +244,11 @@ class SmileIdV3(Provider):
             why = "did not call back in time"
             return unavailable_error(SOURCE, why, cause=Cause.TIMEOUT)
         if status in {"clear", "block", "attention"}:
-            self._call_back_again(begun.job)
+            # The job has ended: ask for another callback.
+            try:
+                self._fetch("POST", f"/v3/replay/{begun.job}")
+            except ProviderError as e:
+                logger.warning("%s: no request for a new callback: %s", SOURCE, e.code)
         return _answer_pending(begun.job)
 
     def _status(self, job: str) -> str:
@@ -257,12 +261,6 @@ class SmileIdV3(Provider):
         if not isinstance(answer, dict) or answer.get("job_id") != job:
             return ""
         return str(answer.get("status"))
-
-    def _call_back_again(self, job: str) -> None:
-        try:
-            self._fetch("POST", f"/v3/replay/{job}")
-        except ProviderError as e:
-            logger.warning("%s: no request for a new callback: %s", SOURCE, e.code)
 
     def _read(self, inquiry: Inquiry, body: str, job: str) -> Finding:
         """Make the finding from the body of a callback with a valid proof."""
@@ -344,11 +342,6 @@ def _evidence(given: ConsentEvidence) -> list[dict[str, str]]:
         "consent_notice_sha256": given.sha256,
     }
     return [{"name": name, "value": value} for name, value in values.items() if value]
-
-
-def _utc(at: datetime) -> str:
-    text = at.astimezone(UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
 
 
 def _answer_pending(job: str = "") -> AnswerPending:

@@ -37,6 +37,7 @@ from verification.providers.http_api import (
 from verification.providers.payment_provider import (
     BadSignature,
     CheckoutPage,
+    CheckoutProvider,
     CheckoutRequest,
     CheckoutSnapshot,
     CheckoutState,
@@ -49,7 +50,6 @@ from verification.providers.payment_provider import (
     RefundRequest,
     RefundSnapshot,
     RefundState,
-    RemoteProvider,
     already_begun_error,
     from_cents,
     header,
@@ -85,9 +85,9 @@ DISPUTE_STATES = {
 }
 
 
-class StripeCheckout(RemoteProvider):
-    name: ClassVar[str] = "stripe"
-    payment_methods: ClassVar[tuple[PaymentMethod, ...]] = (PaymentMethod.CARD,)
+class StripeCheckout(CheckoutProvider):
+    name = "stripe"
+    payment_methods = (PaymentMethod.CARD,)
     # https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts
     # Shillings must be worth at least 50 US cents; 150 shillings make a dollar here.
     MINIMUMS: ClassVar = {
@@ -167,11 +167,17 @@ class StripeCheckout(RemoteProvider):
             # then, another key is safe.
             if number and (before := self.poll_refund(asked, "")):
                 return before
-            try:
-                with _translate_errors():
-                    return self._refund_snapshot(self._made_refund(params, key))
-            except _StoredError as e:
-                answer = e.answer
+            with _translate_errors():
+                try:
+                    made = self._api.refunds.create(params, {"idempotency_key": key})
+                    return self._refund_snapshot(made.to_dict())
+                except stripe.IdempotencyError:
+                    raise
+                except stripe.StripeError as e:
+                    # Stripe stores an error for its key, and repeats it for a day.
+                    if "Idempotent-Replayed" not in (e.headers or {}):
+                        raise
+                    answer = _error(e)
         raise answer or unavailable_error("Stripe", "answered with stored errors alone")
 
     def poll_refund(self, asked: RefundRequest, refund: str) -> RefundSnapshot | None:
@@ -229,7 +235,13 @@ class StripeCheckout(RemoteProvider):
         for found in _pages(self._api.refunds, **params):
             snapshot = self._refund_snapshot(found)
             if snapshot.state != RefundState.FAILED:
-                yield _provider_refund(snapshot.refund, found)
+                yield ProviderRefund(
+                    refund=snapshot.refund,
+                    transaction=_id(found.get("payment_intent")),
+                    amount=from_cents(found.get("amount")),
+                    currency=_currency(found),
+                    words=frozenset({str(_metadata(found).get("refund"))}),
+                )
 
     def disputes_between(
         self, start: datetime, end: datetime
@@ -252,27 +264,16 @@ class StripeCheckout(RemoteProvider):
         for found in _pages(self._api.disputes, payment_intent=transaction):
             yield _dispute_snapshot(found)
 
-    def _made_refund(self, params: Any, key: str) -> dict[str, Any]:
-        try:
-            made = self._api.refunds.create(params, {"idempotency_key": key})
-        except stripe.IdempotencyError:
-            raise
-        except stripe.StripeError as e:
-            if "Idempotent-Replayed" in (e.headers or {}):
-                raise _StoredError(_error(e)) from None
-            raise
-        return made.to_dict()
-
     def _created(self, request: CheckoutRequest) -> dict[str, Any] | None:
         params = _session_params(request)
-        try:
-            with _translate_errors():
+        with _translate_errors():
+            try:
                 made = self._api.checkout.sessions.create(
                     params, {"idempotency_key": request.reference}
                 )
-        except _KeyReused:
-            # The earlier request was for the same checkout with another `expires_at`.
-            return self._session_of(request.reference)
+            except stripe.IdempotencyError:
+                # The earlier request was for this checkout with another `expires_at`.
+                return self._session_of(request.reference)
         response = made.last_response
         if response and "Idempotent-Replayed" in response.headers:
             # Stripe repeats its first answer; the session may have ended since.
@@ -306,16 +307,6 @@ class StripeCheckout(RemoteProvider):
         state = self.REFUND_STATES.get(word, RefundState.PENDING)
         message = str(found.get("failure_reason") or word)
         return RefundSnapshot(state, found["id"], message[:200])
-
-
-def _provider_refund(refund: str, found: dict[str, Any]) -> ProviderRefund:
-    return ProviderRefund(
-        refund=refund,
-        transaction=_id(found.get("payment_intent")),
-        amount=from_cents(found.get("amount")),
-        currency=_currency(found),
-        words=frozenset({str(_metadata(found).get("refund"))}),
-    )
 
 
 def _dispute_snapshot(found: dict[str, Any]) -> DisputeSnapshot:
@@ -389,27 +380,14 @@ def _pages(service: Any, **params: Any) -> Iterator[dict[str, Any]]:
             yield each.to_dict()
 
 
-class _StoredError(Exception):
-    """An error that Stripe stored for this idempotency key and repeats for a day."""
-
-    def __init__(self, answer: ProviderError) -> None:
-        self.answer = answer
-
-
-class _KeyReused(Refused):
-    """An earlier request used the idempotency key for something else."""
-
-    def __init__(self) -> None:
-        super().__init__(REFUSED, "Stripe was asked for another thing by this name.")
-
-
 @contextmanager
 def _translate_errors(*, missing_is_none: bool = False) -> Iterator[None]:
     """Turn the client's errors into ours, which hold no bodies."""
     try:
         yield
     except stripe.IdempotencyError:
-        raise _KeyReused from None
+        why = "Stripe was asked for another thing by this name."
+        raise Refused(REFUSED, why) from None
     except stripe.StripeError as e:
         if missing_is_none and e.http_status == 404 and e.json_body:
             return
