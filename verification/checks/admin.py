@@ -301,13 +301,9 @@ class CheckResultAdmin(ReadOnlyAdmin):
         "failure_retryable",
         "created_at",
     ]
-    personal_fields = ("decrypted_finding", "inputs")
+    personal_fields = ("finding", "inputs")
 
     def get_queryset(self, request):
         """Include superseded results and re-runs of corrections."""
         ordering = self.get_ordering(request)
         return CheckResult.every.order_by(*ordering)
-
-    @admin.display(description="Finding")
-    def decrypted_finding(self, result):
-        return result.finding

@@ -266,26 +266,19 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         for checkout in checkouts:
             # The page names the flags, as others may have been raised since then.
             names = request.POST.getlist(f"review-flags-{checkout.pk}")
-            if cleared := self._clear_flags(request, checkout, names, reason):
+            with transaction.atomic():
+                cleared = ", ".join(resolve_review_flags(checkout.pk, names, reason))
+                if cleared:
+                    more = {"verb": "flags-cleared", "reason": reason}
+                    change = f"cleared {cleared}: {reason}"
+                    self.log_change(request, checkout, change, **more)
+            if cleared:
                 message = f"{checkout.number}: {cleared} is cleared."
                 self.message_user(request, message, messages.SUCCESS)
             else:
                 message = f"{checkout.number} did not have these flags."
                 self.message_user(request, message, messages.INFO)
         return None
-
-    @transaction.atomic
-    def _clear_flags(
-        self, request: HttpRequest, checkout: Checkout, names: list[str], reason: str
-    ) -> str:
-        """Clear these flags. Return the names of the flags that the checkout had."""
-        cleared = ", ".join(resolve_review_flags(checkout.pk, names, reason))
-        if cleared:
-            change = f"cleared {cleared}: {reason}"
-            self.log_change(
-                request, checkout, change, verb="flags-cleared", reason=reason
-            )
-        return cleared
 
     @admin.action(description="Give money back", permissions=["refund"])
     def refund(
@@ -461,7 +454,7 @@ class PaymentEventAdmin(ReadOnlyAdmin):
         "body_hash",
         "received_at",
     ]
-    personal_fields = ("decrypted_body",)
+    personal_fields = ("body",)
 
     def get_queryset(self, request):
         return super().get_queryset(request).defer("body")
@@ -475,10 +468,6 @@ class PaymentEventAdmin(ReadOnlyAdmin):
     @admin.display(description="SHA-256 of the body")
     def body_hash(self, event):
         return bytes(event.body_sha256).hex()
-
-    @admin.display(description="Body")
-    def decrypted_body(self, event):
-        return event.body
 
 
 @admin.register(OperatorAlert)

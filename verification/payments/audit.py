@@ -100,10 +100,6 @@ class Audit:
     results: int
     paid_checkouts: int
 
-    @property
-    def shown(self) -> str:
-        return shown_number(self.differences)
-
 
 def shown_number(differences: Sequence[Difference]) -> str:
     """Return the number of differences, with “or more” if not all are shown."""

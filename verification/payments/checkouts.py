@@ -232,11 +232,10 @@ def closed_reason(
         return payment.status
     if report.status == ReportStatus.PENDING_CONSENT:
         return "WAITS_FOR_CONSENT"
-    if (
-        report.status not in PAYABLE_STATUSES
-        or report.subject is None
-        or _is_consent_refused(report)
-    ):
+    # A refusal of consent ends the report.
+    consent = getattr(report, "consent", None)
+    is_refused = consent is not None and consent.status in REFUSED_CONSENTS
+    if report.status not in PAYABLE_STATUSES or report.subject is None or is_refused:
         return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:
         return PaymentStatus.EXPIRED
@@ -249,12 +248,6 @@ def closed_reason(
         payment_id=payment.pk, review_flags__contains=[ReviewFlag.OTHER_CURRENCY]
     )
     return "EXAMINED" if flagged.exists() else None
-
-
-def _is_consent_refused(report: Report) -> bool:
-    """Return whether the subject has refused consent, which ends the report."""
-    consent = getattr(report, "consent", None)
-    return consent is not None and consent.status in REFUSED_CONSENTS
 
 
 def _checkout_for(

@@ -52,8 +52,18 @@ def _record(checkout: Checkout, snapshot: DisputeSnapshot) -> None:
     dispute.save()
     if more := dispute.held_amount - held_before:
         _hold(dispute, more)
-    if dispute.status != before:
-        _update_review_flags(dispute)
+    if dispute.status == before:
+        return
+    if is_open:
+        raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
+        return
+    if not checkout.disputes.filter(status=DisputeStatus.OPEN).exists():
+        clear_review_flag(checkout.pk, ReviewFlag.DISPUTED)
+    if dispute.status == DisputeStatus.LOST:
+        raise_review_flag(checkout.pk, ReviewFlag.DISPUTE_LOST)
+    elif not checkout.is_counted:
+        # The won dispute frees money that pays for nothing, so that staff must decide.
+        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
 
 
 def required_hold(
@@ -101,20 +111,6 @@ def _hold(dispute: Dispute, more: Decimal) -> None:
                 checkout_id=checkout.pk,
             )
         )
-
-
-def _update_review_flags(dispute: Dispute) -> None:
-    checkout = dispute.checkout
-    if dispute.status == DisputeStatus.OPEN:
-        raise_review_flag(checkout.pk, ReviewFlag.DISPUTED)
-        return
-    if not checkout.disputes.filter(status=DisputeStatus.OPEN).exists():
-        clear_review_flag(checkout.pk, ReviewFlag.DISPUTED)
-    if dispute.status == DisputeStatus.LOST:
-        raise_review_flag(checkout.pk, ReviewFlag.DISPUTE_LOST)
-    elif not checkout.is_counted:
-        # The won dispute frees money that pays for nothing, so that staff must decide.
-        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
 
 
 def lock_checkout(checkout_id: UUID) -> Checkout:

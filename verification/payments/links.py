@@ -94,7 +94,12 @@ class PaymentLinks(ClientLinks[Payment]):
     def close(self, report: Report, row: Payment, at: datetime) -> None:
         """Give parts back and fail the report, unless a checkout may still pay it."""
         is_asked = row.is_outstanding and report.status in PAYABLE_STATUSES
-        if not is_asked or _is_being_paid(row):
+        being_paid = Checkout.objects.filter(
+            payment_id=row.pk,
+            status=CheckoutStatus.OPEN,
+            created_at__gt=now() - CHECKOUT_LIFETIME - CHECKOUT_GRACE,
+        )
+        if not is_asked or being_paid.exists():
             return
         row.status = PaymentStatus.EXPIRED
         row.save(update_fields=["status"])
@@ -120,14 +125,6 @@ class PaymentLinks(ClientLinks[Payment]):
         is_draft = report.status == ReportStatus.DRAFT
         is_blocked = is_draft and blocked_check_reason(report)
         return SOURCES_CHANGED if is_blocked else str(closed)
-
-
-def _is_being_paid(payment: Payment) -> bool:
-    return Checkout.objects.filter(
-        payment_id=payment.pk,
-        status=CheckoutStatus.OPEN,
-        created_at__gt=now() - CHECKOUT_LIFETIME - CHECKOUT_GRACE,
-    ).exists()
 
 
 payment_links = PaymentLinks()

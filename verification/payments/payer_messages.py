@@ -9,10 +9,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, NotRequired, TypedDict, cast
 
-from django.db.models import QuerySet
-
 from verification import links
-from verification.checks.models import CheckResult, ResultStatus, ordered_results
+from verification.checks.models import ResultStatus, ordered_results
 from verification.consents.subject_messages import messages_to
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel
@@ -107,13 +105,16 @@ def refund_notice(report: Report, refund: Refund) -> list[OutgoingMessage]:
     if not (is_asked or payer):
         # An extra payment has no receipt, and an edit has replaced its payer.
         return []
-    undone = report.results.exclude(status=ResultStatus.COMPLETED).filter(price__gt=0)
-    is_undone = refund.cause == RefundCause.NOT_DONE
+    undone: list[str] = []
+    if refund.cause == RefundCause.NOT_DONE:
+        results = report.results.exclude(status=ResultStatus.COMPLETED)
+        paid = results.filter(price__gt=0).order_by("position")
+        # English names, which the templates of messages translate.
+        undone = list(paid.values_list("definition__display_name", flat=True))
     context = {
         **report.workspace.requester.message_context,
         "number": checkout.number,
-        # The checks that a refund for undone checks is about.
-        "undone": _check_names(undone) if is_undone else [],
+        "undone": undone,
         "ways": list(payment_methods_of(checkout.provider)),
         "link": _payment_link(report) if is_asked else "",
         **_money(refund.amount, checkout.paid_currency),
@@ -200,12 +201,6 @@ def _payment_link(report: Report) -> str:
 
 def _money(amount: Any, currency: str) -> dict[str, str]:
     return {"amount": f"{amount:,.2f}", "currency": currency}
-
-
-def _check_names(results: QuerySet[CheckResult]) -> list[str]:
-    """Return English names, which the templates of messages translate."""
-    names = results.order_by("position").values_list("definition__display_name")
-    return [name for (name,) in names]
 
 
 def _recorded_payer(checkout: Checkout) -> dict[str, str]:

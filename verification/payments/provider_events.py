@@ -50,7 +50,14 @@ def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> b
     The body is not stored if the report is erased, or if no checkout is named: it may
     be about a person whose erasure would not find it.
     """
-    checkout = _find_checkout(provider, event)
+    try:
+        checkouts = Checkout.objects.filter(provider=provider, pk=UUID(event.reference))
+    except ValueError:
+        # The event names only the provider's id of the money.
+        name = event.transaction
+        is_id = name.isascii() and name.isprintable()
+        checkouts = Checkout.objects.of_transaction(provider, name if is_id else "")
+    checkout = checkouts.first()
     # Locked, so that an erasure comes before the event or erases its body.
     about = checkout.report_id if checkout else None
     report = locked_reports().filter(pk=about).first() if about else None
@@ -79,18 +86,6 @@ def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> b
         try_refunds_now(checkout.pk)
     poll_now(checkout.pk)
     return True
-
-
-def _find_checkout(provider: str, event: ProviderEvent) -> Checkout | None:
-    """Find the checkout by our reference, or by the provider's id of the money."""
-    try:
-        checkouts = Checkout.objects.filter(provider=provider, pk=UUID(event.reference))
-    except ValueError:
-        name = event.transaction
-        if not (name.isascii() and name.isprintable()):
-            return None
-        checkouts = Checkout.objects.of_transaction(provider, name)
-    return checkouts.first()
 
 
 @job

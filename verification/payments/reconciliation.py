@@ -117,7 +117,11 @@ def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
         for difference in reconcile(provider, *day_bounds(day, day)):
             logger.error("books differ: %s", difference)
             is_complete = is_complete and not difference.is_unanswered
-            _alert_operators(difference)
+            # A review flag alerts the operators itself.
+            is_flagged = difference.checkout_id and not difference.mends_itself
+            if not (is_flagged or difference.is_unanswered):
+                kind = OperatorAlertKind.BOOKS
+                record_alert(kind, difference, message=str(difference))
     except ProviderError as e:
         why = e.code
     except Exception as e:
@@ -131,13 +135,6 @@ def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
     return False
 
 
-def _alert_operators(difference: Difference) -> None:
-    """Alert the operators, unless a review flag does so or the provider is silent."""
-    is_flagged = difference.checkout_id and not difference.mends_itself
-    if not (is_flagged or difference.is_unanswered):
-        record_alert(OperatorAlertKind.BOOKS, difference, message=str(difference))
-
-
 def reconcile(
     provider: CheckoutProvider, start: datetime, end: datetime, *, mend: bool = True
 ) -> Iterator[Difference]:
@@ -146,18 +143,15 @@ def reconcile(
     Raises ProviderError if the provider's books cannot be read.
     """
     for difference in _differences(provider, start, end):
-        if mend and difference.checkout_id and not difference.is_unanswered:
-            _repair(difference.checkout_id, difference)
+        checkout_id = difference.checkout_id
+        if mend and checkout_id and not difference.is_unanswered:
+            if difference.mends_itself:
+                poll_now(checkout_id)
+            elif difference.refunded:
+                flag_refunds_elsewhere(checkout_id, *difference.refunded)
+            else:
+                raise_review_flag(checkout_id, ReviewFlag.BOOKS_DIFFER)
         yield difference
-
-
-def _repair(checkout_id: UUID, difference: Difference) -> None:
-    if difference.mends_itself:
-        poll_now(checkout_id)
-    elif difference.refunded:
-        flag_refunds_elsewhere(checkout_id, *difference.refunded)
-    else:
-        raise_review_flag(checkout_id, ReviewFlag.BOOKS_DIFFER)
 
 
 def _differences(
@@ -165,7 +159,10 @@ def _differences(
 ) -> Iterator[Difference]:
     listed: set[UUID] = set()
     for chunk in _chunks(provider.payments_between(start, end)):
-        ours = _checkouts_by_reference(provider, chunk)
+        # The books may list payments that are not ours.
+        ids = {paid.reference for paid in chunk if _is_id(paid.reference)}
+        rows = Checkout.objects.filter(pk__in=ids, provider=provider.name)
+        ours = {checkout.reference: checkout for checkout in rows}
         for paid in chunk:
             checkout = ours.get(paid.reference)
             yield from _compare_payment(provider, paid, checkout, listed)
@@ -189,15 +186,6 @@ def _chunks(books: Iterable[ProviderPayment]) -> Iterator[list[ProviderPayment]]
     yield chunk
 
 
-def _checkouts_by_reference(
-    provider: CheckoutProvider, payments: list[ProviderPayment]
-) -> dict[str, Checkout]:
-    """Return {reference: checkout}. The books may list payments that are not ours."""
-    ids = {paid.reference for paid in payments if _is_id(paid.reference)}
-    found = Checkout.objects.filter(pk__in=ids, provider=provider.name)
-    return {checkout.reference: checkout for checkout in found}
-
-
 def _is_id(reference: str) -> bool:
     try:
         return str(UUID(reference)) == reference
@@ -219,20 +207,20 @@ def _compare_payment(
         return
     here = (checkout.paid_amount, checkout.paid_currency)
     there = (paid.amount, paid.currency)
-    mends_itself = False
-    if checkout.pk in listed:
+    is_again = checkout.pk in listed
+    is_unpaid_here = checkout.status != CheckoutStatus.PAID
+    fault = ""
+    if is_again:
         fault = "was paid there more than once"
-    elif checkout.status != CheckoutStatus.PAID:
+    elif is_unpaid_here:
         fault = f"is paid there and {checkout.status} here"
-        mends_itself = True
     elif here != there:
         fault = "{} {} was paid there, {} {} here".format(*there, *here)
     elif checkout.transaction != paid.transaction:
         fault = f"is transaction {paid.transaction} there"
-    else:
-        fault = ""
     listed.add(checkout.pk)
     if fault:
+        mends_itself = is_unpaid_here and not is_again
         yield Difference(provider.name, checkout.pk, fault, mends_itself=mends_itself)
 
 
@@ -310,7 +298,7 @@ def _compare_provider_refund(
         provider.name,
         checkout.pk,
         f"{fault} by refund {found.refund}, not by us",
-        # Without the provider's total, `_repair` raises BOOKS_DIFFER.
+        # Without the provider's total, `reconcile` raises BOOKS_DIFFER.
         refunded=None if refunded is None else (refunded, asked_at),
     )
 

@@ -205,26 +205,20 @@ def _create_refund(
         requested_by_user=by.user,
         needs_second=large,
     )
-    _take_from_balance(refund)
+    try:
+        _adjust_balance(refund, -amount)
+    except InsufficientBalance as e:
+        raise NotRefundable("The workspace has spent that money.") from e
+    account = checkout.account
+    if account and account.billing == Account.Billing.PREPAID:
+        # A workspace spends its credit on reports. No refund pays credit out.
+        account.refresh_from_db(fields=["balance"])
+        if checkout.is_counted and account.balance < 0:
+            raise NotRefundable("The workspace has spent that money.")
     refund.save(force_insert=True)
     if not large:
         _approve(refund)
     return refund
-
-
-def _take_from_balance(refund: Refund) -> None:
-    """Take a top-up's refund from the balance. Raises NotRefundable if it is spent."""
-    account = refund.checkout.account
-    try:
-        _adjust_balance(refund, -refund.amount)
-    except InsufficientBalance as e:
-        raise NotRefundable("The workspace has spent that money.") from e
-    if account is None or account.billing != Account.Billing.PREPAID:
-        return
-    # A workspace spends its credit on reports. No refund pays credit out.
-    account.refresh_from_db(fields=["balance"])
-    if refund.checkout.is_counted and account.balance < 0:
-        raise NotRefundable("The workspace has spent that money.")
 
 
 def _approve(refund: Refund) -> None:

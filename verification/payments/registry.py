@@ -135,24 +135,14 @@ def _live(name: str) -> CheckoutProvider:
 
 def check_configuration(**options: Any) -> list[CheckMessage]:
     """Return the messages of `manage.py check`, which every start runs."""
-    return [*_check_selected_provider(), *_check_providers()]
-
-
-def _check_selected_provider() -> list[CheckMessage]:
-    name = settings.PAYMENT_PROVIDER
-    if not name or name in settings.PAYMENT_PROVIDERS:
-        return []
-    key = f"{name.upper()}_SECRET_KEY"
-    message = (
-        f"PAYMENT_PROVIDER is {name!r}, and {key} is not set."
-        if name in {"paystack", "stripe"}
-        else f"PAYMENT_PROVIDER is {name!r}, which is neither paystack nor stripe."
-    )
-    return [Error(message, hint=HINT, id="payments.E001")]
-
-
-def _check_providers() -> list[CheckMessage]:
     found: list[CheckMessage] = []
+    selected = settings.PAYMENT_PROVIDER
+    if selected and selected not in settings.PAYMENT_PROVIDERS:
+        why = "which is neither paystack nor stripe"
+        if selected in LABELS:
+            why = f"and {selected.upper()}_SECRET_KEY is not set"
+        message = f"PAYMENT_PROVIDER is {selected!r}, {why}."
+        found.append(Error(message, hint=HINT, id="payments.E001"))
     for name, (_, options) in settings.PAYMENT_PROVIDERS.items():
         found += _check_production_options(name, options)
         if name == "stripe" and not options["webhook_secrets"]:
@@ -161,7 +151,7 @@ def _check_providers() -> list[CheckMessage]:
         if name == "paystack" and not options["fallback_email"]:
             message = "Without PAYSTACK_FALLBACK_EMAIL nobody without e-mail can pay."
             found.append(Warning(message, hint=HINT, id="payments.W003"))
-    if settings.PAYMENT_PROVIDER and not settings.OPERATOR_ALERTS:
+    if selected and not settings.OPERATOR_ALERTS:
         message = (
             "Without OPERATOR_ALERTS nobody is alerted when payments need a person."
         )

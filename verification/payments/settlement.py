@@ -71,7 +71,6 @@ from verification.settings.providers import PAYMENT_GRACE_DAYS
 from verification.values.clock import now
 from webhooks.events import record_events
 from workspaces.ledger import Kind, Movement, record_movements
-from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
 # Times after the opening of a checkout. Polls go on every hour for as long as providers
@@ -87,8 +86,6 @@ PROMPT_POLL_TIMES = [
 HOURLY_INTERVAL = timedelta(hours=1)
 HOURLY_FOR = timedelta(hours=72)
 LATE_INTERVAL = timedelta(hours=6)
-# Disputes with these statuses hold money.
-HOLDING_STATUSES = [DisputeStatus.OPEN, DisputeStatus.LOST]
 # Calls to a provider end within this time, as a rule. Two polls at once do no harm.
 LEASE = timedelta(minutes=1)
 BATCH_SIZE = 16
@@ -174,11 +171,6 @@ def _is_claimed(checkout: Checkout) -> bool:
     """Return whether a poll is under way, and no other poll is to follow it at once."""
     polled_at = checkout.polled_at
     return polled_at is not None and checkout.next_poll_at == polled_at + LEASE
-
-
-def polling_period() -> timedelta:
-    """Return how long after its opening the service polls a checkout by itself."""
-    return timedelta(days=settings.PAYMENT_LINK_DAYS + PAYMENT_GRACE_DAYS)
 
 
 @job
@@ -272,8 +264,9 @@ def _query_provider(
 
 def _is_disputed(checkout: Checkout) -> bool:
     """Return whether an event or an earlier poll has reported a dispute."""
-    known = Q(review_flags__contains=[ReviewFlag.DISPUTED]) | Q(
-        disputes__status__in=HOLDING_STATUSES
+    holding = [DisputeStatus.OPEN, DisputeStatus.LOST]
+    known = Q(disputes__status__in=holding) | Q(
+        review_flags__contains=[ReviewFlag.DISPUTED]
     )
     paid = Checkout.objects.filter(pk=checkout.pk, status=CheckoutStatus.PAID)
     return paid.filter(known).exists()
@@ -295,7 +288,7 @@ def _schedule_next_poll(checkout: Checkout, *, unanswered: int) -> None:
                 # A payer cannot answer a prompt that has ended.
                 | Q(kind=CheckoutKind.PROMPT)
             )
-        if age > polling_period():
+        if age > timedelta(days=settings.PAYMENT_LINK_DAYS + PAYMENT_GRACE_DAYS):
             # A payment is unlikely by then, and the provider's event would poll again.
             claimed.filter(status=CheckoutStatus.OPEN).update(
                 status=CheckoutStatus.EXPIRED
@@ -417,7 +410,17 @@ def _accept_money(
         checkout.count(amount)
         checkout.receipt = build_top_up_receipt(checkout.account, checkout)
         checkout.save()
-        _top_up(checkout.account, checkout)
+        record_movements(
+            Movement(
+                checkout.account.pk,
+                Kind.TOP_UP,
+                amount,
+                checkout.started_by,
+                note=f"{checkout.provider} {checkout.number}",
+                checkout_id=checkout.pk,
+            )
+        )
+        notify(*top_up_receipt(checkout))
 
 
 def _surplus_cause(
@@ -489,20 +492,6 @@ def _mark_paid(
     notify(*payment_receipt(report, checkout))
 
 
-def _top_up(account: Account, checkout: Checkout) -> None:
-    record_movements(
-        Movement(
-            account.pk,
-            Kind.TOP_UP,
-            checkout.counted_amount,
-            checkout.started_by,
-            note=f"{checkout.provider} {checkout.number}",
-            checkout_id=checkout.pk,
-        )
-    )
-    notify(*top_up_receipt(checkout))
-
-
 def _record_unpaid(
     checkout: Checkout, report: Report | None, snapshot: CheckoutSnapshot
 ) -> None:
@@ -519,17 +508,13 @@ def _record_unpaid(
         checkout.failure = snapshot.failure or ""
     checkout.save(update_fields=["status", "message", "failure"])
     payment = getattr(report, "payment", None)
+    others = Checkout.objects.filter(payment_id=checkout.payment_id)
     if (
         payment
         and payment.pk == checkout.payment_id
         and payment.status == PaymentStatus.PENDING
         and snapshot.state in {CheckoutState.FAILED, CheckoutState.REVERSED}
-        and not _has_later_checkout(checkout)
+        and not others.filter(pk__gt=checkout.pk).exists()
     ):
         payment.status = PaymentStatus.FAILED
         payment.save(update_fields=["status"])
-
-
-def _has_later_checkout(checkout: Checkout) -> bool:
-    others = Checkout.objects.filter(payment_id=checkout.payment_id)
-    return others.filter(pk__gt=checkout.pk).exists()

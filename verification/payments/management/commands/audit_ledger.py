@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from verification.payments.audit import audit_everything
+from verification.payments.audit import audit_everything, shown_number
 
 
 class Command(BaseCommand):
@@ -17,7 +17,8 @@ class Command(BaseCommand):
         for kind, pk, fault in found.differences:
             self.stdout.write(f"{kind} {pk} {fault}")
         if found.differences:
-            raise CommandError(f"The ledger has {found.shown} differences.")
+            number = shown_number(found.differences)
+            raise CommandError(f"The ledger has {number} differences.")
         self.stdout.write(
             f"The ledger adds up: {found.accounts} accounts, {found.entries} entries, "
             f"{found.results} check results and {found.paid_checkouts} paid checkouts."
