@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -145,11 +145,8 @@ def compare_lost_runs() -> None:
         created_at__lte=now() - LOST_AFTER,
         report__completed_at__lte=now() - LOST_AFTER,
     )
-    sweep(lost, _compare_run)
-
-
-def _compare_run(run_id: UUID) -> None:
-    _compare([Run.objects.values_list("report_id", flat=True).get(pk=run_id)])
+    report_ids = Run.objects.values_list("report_id", flat=True)
+    sweep(lost, lambda run_id: _compare([report_ids.get(pk=run_id)]))
 
 
 @transaction.atomic
@@ -171,6 +168,7 @@ def _compare(report_ids: Sequence[UUID]) -> None:
     moved, alerts = set(), []
     for run in runs:
         rule, run_changes, unanswered = rules[run.rule_id], [], []
+        alarming = FAILURES_BEFORE_ALERT.get(Cadence(rule.cadence), 1)
         for result in results[run.report_id]:
             changes = _move_baseline(run, result, baselines)
             if changes is None:
@@ -178,13 +176,33 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             moved.add((run.rule_id, result.name))
             run_changes += changes
             baseline = baselines[run.rule_id, result.name]
-            if result.status == ResultStatus.FAILED and _is_alarming(rule, baseline):
+            is_failed = result.status == ResultStatus.FAILED
+            if is_failed and baseline.unanswered == alarming:
                 unanswered.append(baseline)
+        about = {
+            "workspace_id": rule.workspace_id,
+            "environment": rule.environment,
+            "rule_id": rule.pk,
+            "report": run.report,
+            "created_at": at,
+        }
         if run_changes:
-            alerts.append(_change_alert(rule, run, run_changes, at))
+            alerts.append(_change_alert(run_changes, **about))
         if unanswered:
-            alerts.append(_no_answer_alert(rule, run, unanswered, at))
-    _write_baselines([baselines[key] for key in moved])
+            alerts.append(_no_answer_alert(unanswered, **about))
+    Baseline.objects.bulk_create(
+        [baselines[key] for key in moved],
+        update_conflicts=True,
+        unique_fields=["rule", "check_name"],
+        update_fields=[
+            "result_id",
+            "run_number",
+            "completed_at",
+            "said",
+            "unanswered",
+            "failed_number",
+        ],
+    )
     Alert.objects.bulk_create(alerts)
     record_events([alert_event(a, rules[a.rule_id]) for a in alerts], at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
@@ -230,11 +248,6 @@ def _move_baseline(
     return find_changes(result.name, old, new) if old else []
 
 
-def _is_alarming(rule: Rule, baseline: Baseline) -> bool:
-    """Return whether the check has just reached the failures that raise an alert."""
-    return baseline.unanswered == FAILURES_BEFORE_ALERT.get(Cadence(rule.cadence), 1)
-
-
 def snapshot_of(result: CheckResult) -> Snapshot:
     finding = result.finding or {}
     flags: dict[str, str] = {}
@@ -248,22 +261,6 @@ def snapshot_of(result: CheckResult) -> Snapshot:
         "flags": flags,
         "details": finding["details"],
     }
-
-
-def _write_baselines(baselines: list[Baseline]) -> None:
-    Baseline.objects.bulk_create(
-        baselines,
-        update_conflicts=True,
-        unique_fields=["rule", "check_name"],
-        update_fields=[
-            "result_id",
-            "run_number",
-            "completed_at",
-            "said",
-            "unanswered",
-            "failed_number",
-        ],
-    )
 
 
 def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
@@ -323,31 +320,21 @@ def _unordered(value: Any) -> Any:
     return value
 
 
-def _change_alert(rule: Rule, run: Run, changes: list[Change], at: datetime) -> Alert:
+def _change_alert(changes: list[Change], **about: Any) -> Alert:
     return Alert(
-        workspace_id=rule.workspace_id,
-        environment=rule.environment,
-        rule_id=rule.pk,
-        report=run.report,
         title=title_of(changes),
         message=message_of(changes),
         severity=max((c.severity for c in changes), key=ALERT_RANKS.index),
         changes=[change.as_json() for change in changes],
-        created_at=at,
+        **about,
     )
 
 
-def _no_answer_alert(
-    rule: Rule, run: Run, unanswered: list[Baseline], at: datetime
-) -> Alert:
+def _no_answer_alert(unanswered: list[Baseline], **about: Any) -> Alert:
     names = [baseline.check_name for baseline in unanswered]
     runs = unanswered[0].unanswered
     times = f"{runs} runs in a row" if runs > 1 else "a run"
     return Alert(
-        workspace_id=rule.workspace_id,
-        environment=rule.environment,
-        rule_id=rule.pk,
-        report=run.report,
         kind=AlertKind.NO_ANSWER,
         title=f"{names[0] if len(names) == 1 else f'{len(names)} checks'}: no answer",
         message=" ".join(
@@ -357,7 +344,7 @@ def _no_answer_alert(
         ),
         severity=Severity.WARNING,
         changes=[],
-        created_at=at,
+        **about,
     )
 
 
@@ -386,22 +373,15 @@ def _describe_check(changes: Sequence[Change]) -> str:
         if change.field == "riskLevel":
             clauses.append(f"risk level went from {change.old} to {change.new}")
         elif change.field == "flags":
-            clauses += _describe_flags(*map(_codes, (change.old, change.new)))
+            old, new = ({flag["code"] for flag in f} for f in (change.old, change.new))
+            appeared = [f"new flag {code}" for code in sorted(new - old)]
+            gone = [f"flag {code} gone" for code in sorted(old - new)]
+            clauses += [*appeared, *gone] or ["a flag is graver or less grave"]
         else:
             fields.append(change.field.removeprefix(DETAILS))
     if fields:
         clauses.append(f"other values of {', '.join(fields)}")
     return "; ".join(clauses)
-
-
-def _codes(flags: Sequence[dict[str, str]]) -> set[str]:
-    return {flag["code"] for flag in flags}
-
-
-def _describe_flags(old: set[str], new: set[str]) -> list[str]:
-    appeared = [f"new flag {code}" for code in sorted(new - old)]
-    gone = [f"flag {code} gone" for code in sorted(old - new)]
-    return [*appeared, *gone] or ["a flag is graver or less grave"]
 
 
 def describe_changes(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

@@ -66,7 +66,8 @@ def describe_marks(marks: Sequence[Mark]) -> str:
 
 def _draw_mark(mark: Mark, first: datetime, last: datetime) -> SafeString:
     above, colour, points = SHAPES[mark.severity]
-    x = MARGIN + (WIDTH - 2 * MARGIN) * ((mark.at - first) / _span(first, last))
+    span = max(last - first, timedelta(microseconds=1))
+    x = MARGIN + (WIDTH - 2 * MARGIN) * ((mark.at - first) / span)
     return format_html(
         '<polygon points="{}" fill="{}" transform="translate({} {})">'
         "<title>{}</title></polygon>",
@@ -76,10 +77,6 @@ def _draw_mark(mark: Mark, first: datetime, last: datetime) -> SafeString:
         LINE - above,
         f"Run {mark.number}, {_day(mark.at)}, {WORDS[mark.severity]}",
     )
-
-
-def _span(first: datetime, last: datetime) -> timedelta:
-    return max(last - first, timedelta(microseconds=1))
 
 
 def _draw_dates(first: datetime, last: datetime) -> SafeString:

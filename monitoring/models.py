@@ -46,12 +46,14 @@ class Cadence(models.TextChoices):
     ANNUALLY = "ANNUALLY"
 
 
-DAYS = {Cadence.DAILY: 1, Cadence.WEEKLY: 7}
-MONTHS = {
-    Cadence.MONTHLY: 1,
-    Cadence.QUARTERLY: 3,
-    Cadence.SEMI_ANNUALLY: 6,
-    Cadence.ANNUALLY: 12,
+# The days and the months of a period.
+PERIODS = {
+    Cadence.DAILY: (1, 0),
+    Cadence.WEEKLY: (7, 0),
+    Cadence.MONTHLY: (0, 1),
+    Cadence.QUARTERLY: (0, 3),
+    Cadence.SEMI_ANNUALLY: (0, 6),
+    Cadence.ANNUALLY: (0, 12),
 }
 
 
@@ -61,26 +63,13 @@ def next_run_time(start: datetime, cadence: str, after: datetime) -> datetime:
     Each time is counted from the start: a rule that was made on the 31st runs on the
     last day of a shorter month, and on the 31st of the next.
     """
-    cadence, start = Cadence(cadence), start.astimezone(UTC)
-    passed = max(0, _periods(start, cadence, after) - 1)
-    while (time := _time(start, cadence, passed + 1)) <= after:
-        passed += 1
+    days, months = PERIODS[Cadence(cadence)]
+    start, period = start.astimezone(UTC), relativedelta(days=days, months=months)
+    # No period is longer, so the count begins at a time that is not too late.
+    number = max(1, (after - start) // timedelta(days=days + 31 * months))
+    while (time := start + period * number) <= after:
+        number += 1
     return time
-
-
-def _periods(start: datetime, cadence: Cadence, after: datetime) -> int:
-    """Return the number of whole periods between two moments, with an error of one."""
-    if cadence in DAYS:
-        return (after - start) // timedelta(days=DAYS[cadence])
-    after = after.astimezone(UTC)
-    months = (after.year - start.year) * 12 + after.month - start.month
-    return months // MONTHS[cadence]
-
-
-def _time(start: datetime, cadence: Cadence, periods: int) -> datetime:
-    if cadence in DAYS:
-        return start + timedelta(days=DAYS[cadence] * periods)
-    return start + relativedelta(months=MONTHS[cadence] * periods)
 
 
 class RuleStatus(models.TextChoices):

@@ -278,8 +278,10 @@ def _read(
     for name in ("contact_line", "contact_line_sw"):
         line = getattr(new, name)
         values[name] = one_line(line)
-        if fault := _line_fault(line):
-            faults[name] = fault
+        if len(line) > MAX_CONTACT_LINE:
+            faults[name] = BrandFault.TOO_LONG
+        elif fault := find_text_fault(line):
+            faults[name] = BrandFault(fault)
     hosts = []
     for typed in new.return_hosts:
         try:
@@ -300,13 +302,6 @@ def _read(
             )
             details["return_url"] = str(e)
     return values, faults, details
-
-
-def _line_fault(line: str) -> BrandFault | None:
-    if len(line) > MAX_CONTACT_LINE:
-        return BrandFault.TOO_LONG
-    fault = find_text_fault(line)
-    return BrandFault(fault) if fault else None
 
 
 def _logo_values(logo: bytes | None) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def issue(
     approved = workspace.go_live == Workspace.GoLive.APPROVED
     if environment == Environment.PRODUCTION and not (approved or force):
         raise NotApproved(f"{workspace} is not approved to go live.")
-    text = _generate_text(environment)
+    random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
+    body = PREFIXES[environment] + random
+    text = body + _checksum(body)
     key = ApiKey.objects.create(
         workspace=workspace,
         name=name,
@@ -223,12 +225,6 @@ def _load_key(row: tuple[Any, ...]) -> ApiKey:
     key.workspace = account.workspace = workspace
     key.account = account
     return key
-
-
-def _generate_text(environment: Environment) -> str:
-    random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
-    body = PREFIXES[environment] + random
-    return body + _checksum(body)
 
 
 def _checksum(body: str) -> str:

@@ -166,7 +166,12 @@ def assign_owner(workspace: Workspace, email: str) -> bool:
 
     Staff call this for a workspace that they create. Returns False for an invitation.
     """
-    user = _find_user(email)
+    # Anybody can sign up with an address that they do not own.
+    user = User.objects.filter(
+        is_active=True,
+        emailaddress__email__iexact=email.strip(),
+        emailaddress__verified=True,
+    ).first()
     if user:
         Member.objects.create(workspace=workspace, user=user, role=Role.OWNER)
     else:
@@ -278,18 +283,6 @@ def leave(member: Member) -> None:
 
 def email_hash(email: str) -> bytes:
     return keyed_hash("member e-mail", email.strip().casefold())
-
-
-def _find_user(email: str) -> User | None:
-    """Return the active user who has confirmed this address.
-
-    Anybody can sign up with an address that they do not own.
-    """
-    return User.objects.filter(
-        is_active=True,
-        emailaddress__email__iexact=email.strip(),
-        emailaddress__verified=True,
-    ).first()
 
 
 def _require_authority_over(actor: Member, workspace_id: UUID, role: Role) -> None:

@@ -86,8 +86,10 @@ def _count(subject: str, window: int, by: int) -> int:
         # Imported here, as it needs 5 MB in every process.
         from redis.exceptions import RedisError
 
+        key = f"rate:{subject}:{window}"
         try:
-            return _count_in_redis(subject, window, by)
+            cache.add(key, 0, timeout=2 * WINDOW_SECONDS)
+            return cache.incr(key, by)
         except RedisError:
             logger.warning(
                 "Redis is unavailable; PostgreSQL counts rates", exc_info=True
@@ -108,12 +110,6 @@ def _count_in_database(subject: str, window: int, by: int) -> int:
             [subject, datetime.fromtimestamp(window, UTC), by],
         )
         return cursor.fetchone()[0]
-
-
-def _count_in_redis(subject: str, window: int, by: int) -> int:
-    key = f"rate:{subject}:{window}"
-    cache.add(key, 0, timeout=2 * WINDOW_SECONDS)
-    return cache.incr(key, by)
 
 
 def network_of(address: str) -> str:
