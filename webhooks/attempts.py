@@ -242,19 +242,6 @@ def record_attempts(ended: Sequence[EndedAttempt]) -> None:
 @transaction.atomic
 def _record(ended: Sequence[EndedAttempt]) -> None:
     at = now()
-    updated = _update_deliveries(ended, at)
-    recorded = [one for one in ended if (one[0].event.pk, one[0].fence) in updated]
-    insert(Rows(Attempt, [_attempt_row(*one) for one in recorded]))
-    # Last, because the configuration's row stays locked until the commit.
-    health.record_answers(
-        [(claimed.configuration, answer) for claimed, _, answer in recorded], at
-    )
-
-
-def _update_deliveries(
-    ended: Sequence[EndedAttempt], at: datetime
-) -> set[tuple[UUID, int]]:
-    """Update the deliveries. Returns event id and fence of those still claimed."""
     rows = [
         (claimed.event.pk, claimed.fence, *_outcome(claimed, answer, at))
         for claimed, _, answer in ended
@@ -263,7 +250,14 @@ def _update_deliveries(
     rows.sort(key=lambda row: row[0])
     with connection.cursor() as cursor:
         cursor.execute(RECORD, [at, *map(list, zip(*rows, strict=True))])
-        return set(cursor.fetchall())
+        updated = set(cursor.fetchall())
+    # The others are claimed by another sender.
+    recorded = [one for one in ended if (one[0].event.pk, one[0].fence) in updated]
+    insert(Rows(Attempt, [_attempt_row(*one) for one in recorded]))
+    # Last, because the configuration's row stays locked until the commit.
+    health.record_answers(
+        [(claimed.configuration, answer) for claimed, _, answer in recorded], at
+    )
 
 
 def _outcome(

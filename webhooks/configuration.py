@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -55,7 +55,14 @@ def configure(
     configuration = found or Configuration(
         workspace_id=workspace_id, environment=environment, created_at=at
     )
-    _replace_secret(configuration, found.secret if found else None, secret, at)
+    before = found.secret if found else None
+    if before is None and secret is None:
+        raise SecretRequired
+    if secret is not None and secret != before:
+        if before is not None:
+            configuration.previous_secret = before
+            configuration.previous_secret_ends_at = at + SECRET_OVERLAP
+        configuration.secret = secret
     configuration.url, configuration.enabled = url, enabled
     configuration.enabled_events, configuration.updated_at = list(events), at
     for name, value in HEALTHY_STATE.items():
@@ -72,10 +79,7 @@ def remove(workspace_id: UUID, environment: str) -> None:
 
     Deliveries and their attempts stay readable. Raises NotConfigured.
     """
-    _lock_configuration(workspace_id, environment, alone=True)
-    configuration = _find_configuration(workspace_id, environment)
-    if configuration is None:
-        raise NotConfigured
+    configuration = get_configuration(workspace_id, environment, alone=True)
     # Senders lock deliveries first and their configuration last: the same order here.
     _fail_waiting_deliveries(configuration)
     Configuration.objects.select_for_update().get(pk=configuration.pk)
@@ -84,12 +88,14 @@ def remove(workspace_id: UUID, environment: str) -> None:
     configuration.delete()
 
 
-def get_configuration(workspace_id: UUID, environment: str) -> Configuration:
+def get_configuration(
+    workspace_id: UUID, environment: str, *, alone: bool = False
+) -> Configuration:
     """Return the configuration and keep it until the transaction ends.
 
     Raises NotConfigured.
     """
-    _lock_configuration(workspace_id, environment, alone=False)
+    _lock_configuration(workspace_id, environment, alone=alone)
     configuration = _find_configuration(workspace_id, environment)
     if configuration is None:
         raise NotConfigured
@@ -119,19 +125,6 @@ def _find_configuration(
     if locked:
         configurations = configurations.select_for_update(no_key=True)
     return configurations.first()
-
-
-def _replace_secret(
-    configuration: Configuration, before: str | None, secret: str | None, at: datetime
-) -> None:
-    if before is None and secret is None:
-        raise SecretRequired
-    if secret is None or secret == before:
-        return
-    if before is not None:
-        configuration.previous_secret = before
-        configuration.previous_secret_ends_at = at + SECRET_OVERLAP
-    configuration.secret = secret
 
 
 def _fail_waiting_deliveries(configuration: Configuration) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -46,26 +46,17 @@ def record_answers(ended: Iterable[tuple[Configuration, Answer]], at: datetime) 
             by_configuration[configuration].append(answer)
     # Sorted, so that two recordings never deadlock.
     for configuration in sorted(by_configuration, key=lambda c: c.pk):
-        _record_answers_of(configuration, by_configuration[configuration], at)
-
-
-def _record_answers_of(
-    configuration: Configuration, answers: Sequence[Answer], at: datetime
-) -> None:
-    failed = len(list(takewhile(lambda a: not a.is_acknowledgement, reversed(answers))))
-    if failed < len(answers):
-        _reset_failures(configuration)
-    if failed:
-        _count_failures(configuration, failed, at)
-    if any(answer.status_code == GONE for answer in answers):
-        _disable(configuration, Configuration.DisabledReason.GONE, at)
-
-
-def _reset_failures(configuration: Configuration) -> None:
-    # Filtered in the database: the row may have changed since the claim.
-    _unless_replaced(configuration).filter(failures_in_row__gt=0).update(
-        **breaker.CLOSED, failing_since=None
-    )
+        answers = by_configuration[configuration]
+        last = takewhile(lambda a: not a.is_acknowledgement, reversed(answers))
+        failed = len(list(last))
+        if failed < len(answers):
+            # Filtered in the database: the row may have changed since the claim.
+            failing = _unless_replaced(configuration).filter(failures_in_row__gt=0)
+            failing.update(**breaker.CLOSED, failing_since=None)
+        if failed:
+            _count_failures(configuration, failed, at)
+        if any(answer.status_code == GONE for answer in answers):
+            _disable(configuration, Configuration.DisabledReason.GONE, at)
 
 
 def _count_failures(configuration: Configuration, failures: int, at: datetime) -> None:

@@ -131,14 +131,7 @@ def send_test(workspace_id: UUID, environment: str) -> Delivery:
 def _record_test(workspace_id: UUID, environment: str) -> Delivery:
     # Checked again: the configuration may have been removed since.
     _get_enabled_configuration(workspace_id, environment)
-    rows = event_rows([test_event(workspace_id, environment)], now())
-    insert(rows)
-    notify_on_commit()
-    return Delivery.objects.get(pk=rows.records[0]["id"])
-
-
-def test_event(workspace_id: UUID, environment: str) -> NewEvent:
-    return NewEvent(
+    event = NewEvent(
         Event.Name.WEBHOOK_TEST,
         str(uuid4()),
         workspace_id,
@@ -146,6 +139,10 @@ def test_event(workspace_id: UUID, environment: str) -> NewEvent:
         None,
         TestData(workspace_id=workspace_id, test=True, message=TEST_MESSAGE),
     )
+    rows = event_rows([event], now())
+    insert(rows)
+    notify_on_commit()
+    return Delivery.objects.get(pk=rows.records[0]["id"])
 
 
 def _get_enabled_configuration(workspace_id: UUID, environment: str) -> Configuration:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
 import hmac
 import logging
 import re
@@ -113,9 +112,6 @@ class WebhookRequest:
     headers: dict[str, str]
     lane: Hashable = None
     sign: Callable[[datetime], dict[str, str]] | None = None
-
-    def headers_at(self, moment: datetime) -> dict[str, str]:
-        return self.headers | self.sign(moment) if self.sign else self.headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +404,10 @@ class _Connector(aiohttp.TCPConnector):
         if transport := connection.transport:
             progress.transport, progress.reused = transport, transport in self.sockets
             if not progress.reused:
-                self.sockets[transport] = _socket_of(transport)
+                self.sockets[transport] = None
+                # Python 3.11 knows no socket of a TLS connection that was aborted.
+                with suppress(AttributeError):
+                    self.sockets[transport] = transport.get_extra_info("socket")
             progress.socket = self.sockets[transport]
         return connection
 
@@ -437,13 +436,6 @@ def _has_open(connector: aiohttp.BaseConnector | None) -> bool:
     return any(one is not None and one.fileno() != -1 for one in sockets)
 
 
-def _socket_of(transport: asyncio.BaseTransport) -> TransportSocket | None:
-    # Python 3.11 knows no socket of a TLS connection that was aborted.
-    with suppress(AttributeError):
-        return transport.get_extra_info("socket")
-    return None
-
-
 async def _exchange(
     session: aiohttp.ClientSession,
     url: yarl.URL,
@@ -451,11 +443,14 @@ async def _exchange(
     progress: RequestProgress,
 ) -> None:
     """Send the request and write its answer into `progress`."""
+    headers = request.headers
+    if request.sign:
+        headers = headers | request.sign(progress.started_at)
     try:
         async with session.post(
             url,
             data=request.body,
-            headers=request.headers_at(progress.started_at),
+            headers=headers,
             allow_redirects=False,
         ) as response:
             progress.status_code = response.status
@@ -523,8 +518,5 @@ def sign(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> str:
     `id` is the id of the event, `timestamp` the time of the attempt in Unix seconds.
     """
     content = b"%s.%d.%s" % (id.encode(), timestamp, body)
-    return " ".join(f"v1,{_encode_signature(signing_key(s), content)}" for s in secrets)
-
-
-def _encode_signature(key: bytes, content: bytes) -> str:
-    return base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()
+    digests = (hmac.digest(signing_key(s), content, "sha256") for s in secrets)
+    return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)

@@ -94,11 +94,6 @@ def assign_turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
     """Return turns for this many checks that are ordered together."""
     if count <= MAX_SMALL_REQUEST:
         return [at] * count
-    first = _reserve_turns(account_id, count, at)
-    return [first + number * TURN_INTERVAL for number in range(count)]
-
-
-def _reserve_turns(account_id: UUID, count: int, at: datetime) -> datetime:
     takes = (count * TURN_INTERVAL).total_seconds()
     with connection.cursor() as cursor:
         cursor.execute(
@@ -111,7 +106,8 @@ def _reserve_turns(account_id: UUID, count: int, at: datetime) -> datetime:
             """,
             {"account": account_id, "at": at, "takes": takes},
         )
-        return cursor.fetchone()[0]
+        (first,) = cursor.fetchone()
+    return [first + number * TURN_INTERVAL for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,21 +220,10 @@ def schedule_next_run() -> None:
     Every run ends with this. The checks that are left wait for their source or for the
     lease of a worker that may have died. A run that dies before this call runs again.
     """
-    ensure_job_by(JobName.RUN_DUE_CHECKS, _next_due_at())
-
-
-def _next_due_at() -> datetime | None:
-    # The order of the index: a check that is not due yet has its turn when it is due.
-    waiting = CheckResult.every.filter(next_attempt_at__isnull=False, waits_for="")
-    times = waiting.order_by("turn_at", "id").values_list("next_attempt_at", flat=True)
-    return _next_queued_at() or times.first()
-
-
-def _next_queued_at() -> datetime | None:
-    """Return when the next check that waits for a source's room is due.
-
-    If a worker is calling that source, it picks these checks up before.
-    """
-    queued = CheckResult.every.filter(next_attempt_at__isnull=False)
-    times = queued.exclude(waits_for="").values_list("next_attempt_at", flat=True)
-    return times.order_by("waits_for", "turn_at", "id").first()
+    waiting = CheckResult.every.filter(next_attempt_at__isnull=False)
+    times = waiting.values_list("next_attempt_at", flat=True)
+    # The orders of the two indexes: a check that is not due yet has its turn when it is
+    # due. A worker that is calling a source picks up the checks that wait for it.
+    queued = times.exclude(waits_for="").order_by("waits_for", "turn_at", "id")
+    others = times.filter(waits_for="").order_by("turn_at", "id")
+    ensure_job_by(JobName.RUN_DUE_CHECKS, queued.first() or others.first())

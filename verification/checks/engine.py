@@ -139,17 +139,12 @@ def _run_checks() -> bool:
         try:
             return _run_until_idle(pool, definitions)
         except Exception:
-            _record_open_calls(pool)
+            # The answers of calls under way may have been paid for.
+            if connection.is_usable() or reconnect(RECONNECT_SECONDS):
+                definitions = _definitions()
+                while pool.under_way:
+                    record_outcomes(pool.collect(), definitions)
             raise
-
-
-def _record_open_calls(pool: CallPool) -> None:
-    """Record the answers of calls under way, as they may have been paid for."""
-    if not connection.is_usable() and not reconnect(RECONNECT_SECONDS):
-        return
-    definitions = _definitions()
-    while pool.under_way:
-        record_outcomes(pool.collect(), definitions)
 
 
 def _run_until_idle(pool: CallPool, definitions: Definitions) -> bool:
@@ -476,19 +471,6 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
     return replace(claimed, given=given), replace(route, providers=providers)
 
 
-def _inquiry(claimed: Claim) -> Inquiry:
-    return Inquiry(
-        check=claimed.name,
-        subject=claimed.subject or {},
-        reference=claimed.reference,
-        result_id=claimed.result_id,
-        attempt=claimed.tries + 1,
-        asked_at=claimed.asked_at or claimed.started_at,
-        begun=claimed.begun,
-        given=claimed.given,
-    )
-
-
 def call_provider(
     provider: Provider, claimed: Claim, policy: Mapping[str, Any]
 ) -> tuple[Claim, Outcome]:
@@ -534,9 +516,19 @@ def _call_provider(
     ):
         # Without a live source the check runs in the job's thread, which may use rows.
         return run_reference_check(claimed)
+    inquiry = Inquiry(
+        check=claimed.name,
+        subject=claimed.subject or {},
+        reference=claimed.reference,
+        result_id=claimed.result_id,
+        attempt=claimed.tries + 1,
+        asked_at=claimed.asked_at or claimed.started_at,
+        begun=claimed.begun,
+        given=claimed.given,
+    )
     try:
         not_told = provider.not_told.get(claimed.name, ())
-        return completed_with(provider.ask(_inquiry(claimed)), not_told)
+        return completed_with(provider.ask(inquiry), not_told)
     except AnswerPending as e:
         # The service pauses before it calls a source again, even if the source names an
         # earlier time.

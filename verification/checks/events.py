@@ -112,9 +112,12 @@ class ReportEventData(Shape):
         cls, report: Report, stack: CheckStack, consent_status: str, **members: Any
     ) -> Self:
         """Make the data; a risk that is not given is the report's."""
+        is_running = report.status == ReportStatus.RUNNING or (
+            report.status == ReportStatus.PARTIAL and not report.is_ended
+        )
         brief = EventReport.from_row(
             report,
-            status=_public_status(report),
+            status="PROCESSING" if is_running else report.status,
             self_verification=report.workspace.kind == Workspace.Kind.INDIVIDUAL,
             consent_status=consent_status,
             check_stack=[
@@ -244,12 +247,15 @@ class PaymentState(Shape):
                 status=PaymentStatus.NOT_REQUIRED,
                 amount=Money(amount=total, currency=CURRENCY),
             )
+        in_time = payment.expires_at is not None and payment.expires_at > now()
+        is_asked = payment.is_outstanding and report.status in PAYABLE_STATUSES
+        is_payable = in_time and is_asked
         return cls(
             status=PaymentStatus(payment.status),
             amount=Money(amount=payment.amount, currency=payment.currency),
             paid_at=payment.paid_at,
             payment_url=links.payment_url(payment.pk, payment.generation)
-            if _is_payable(payment, report)
+            if is_payable
             else None,
             # The time to pay begins when the payer gets the link.
             expires_at=None
@@ -354,11 +360,6 @@ def payment_event(report: Report, stack: CheckStack, payment: Payment) -> NewEve
     return new_event(Event.Name.PAYMENT_PAID, str(payment.pk), report, data)
 
 
-def _is_payable(payment: Payment, report: Report) -> bool:
-    in_time = payment.expires_at is not None and payment.expires_at > now()
-    return payment.is_outstanding and in_time and report.status in PAYABLE_STATUSES
-
-
 def consent_status_of(report: Report) -> str:
     """Return the consent status of a stored report."""
     consent = getattr(report, "consent", None)
@@ -380,11 +381,3 @@ def new_event(name: Event.Name, cause: str, report: Report, data: Shape) -> NewE
     return NewEvent(
         name, cause, report.workspace_id, report.environment, report.pk, data
     )
-
-
-def _public_status(report: Report) -> str:
-    """PROCESSING stands for RUNNING and for a PARTIAL that has not ended."""
-    is_running = report.status == ReportStatus.RUNNING or (
-        report.status == ReportStatus.PARTIAL and not report.is_ended
-    )
-    return "PROCESSING" if is_running else report.status

@@ -177,6 +177,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     at = now()
     reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Retry)})
     erased = {pk for pk, report in reports.items() if report.erased_at}
+    # Without what a source said of an erased subject. The check ends and stays billed.
     ended = [
         (c, _without_finding(o)) if c.report.pk in erased else (c, o) for c, o in ended
     ]
@@ -197,26 +198,14 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     movements = _reversals(final, prices, reports)
     told = [(c, o) for c, o in final if c.report.pk not in erased]
     events = _check_events(told, progress, definitions, at)
-    book(
-        movements,
-        at,
-        event_rows([*events, *report_events], at),
-        jobs,
-    )
+    book(movements, at, event_rows([*events, *report_events], at), jobs)
     notify_on_commit()
 
 
 def _without_finding(outcome: Outcome) -> Outcome:
-    """Return the outcome without what a source said of a subject that was erased.
-
-    The check has run, so that it ends and stays billed.
-    """
-    match outcome:
-        case Completed():
-            return Completed(None, None)
-        case Failed():
-            return replace(outcome, message="")
-    return outcome
+    if isinstance(outcome, Completed):
+        return Completed(None, None)
+    return replace(outcome, message="") if isinstance(outcome, Failed) else outcome
 
 
 def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
@@ -321,7 +310,11 @@ def _reversals(
         and prices[claimed.key]
         and reports[claimed.report.pk].payment_mode == PaymentMode.SELF
     ]
-    accounts = _accounts_of({report for _, report in refunded})
+    workspaces = {report.workspace_id for _, report in refunded}
+    accounts = {
+        (account.workspace_id, account.environment): account.pk
+        for account in Account.objects.filter(workspace__in=workspaces)
+    }
     return [
         Movement(
             accounts[report.workspace_id, report.environment],
@@ -334,15 +327,6 @@ def _reversals(
         )
         for claimed, report in refunded
     ]
-
-
-def _accounts_of(reports: Iterable[Report]) -> dict[tuple[UUID, str], UUID]:
-    """Return the accounts that paid for these reports by (workspace, environment)."""
-    workspaces = {report.workspace_id for report in reports}
-    rows = Account.objects.filter(workspace__in=workspaces).values_list(
-        "workspace_id", "environment", "pk"
-    )
-    return {(workspace, environment): pk for workspace, environment, pk in rows}
 
 
 def _check_events(

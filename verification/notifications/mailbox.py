@@ -5,6 +5,7 @@ Erasing a person deletes the files of the e-mails about them, as no server has t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -33,8 +34,10 @@ class EmailBackend(BaseEmailBackend):
 def delete_emails(notification_ids: Collection[UUID]) -> None:
     """Delete the e-mails of these notifications from the mailbox."""
     ids = {notification_id.hex for notification_id in notification_ids}
-    for path in _files():
-        if ids and ids & _ids_in(path):
+    for path in _files() if ids else ():
+        # `Message-ID: <id.round@host>`, as `delivery.message_id` writes it
+        text = path.read_text(errors="replace")
+        if ids & set(re.findall(r"^Message-ID: <(\w+)\.", text, re.MULTILINE)):
             path.unlink(missing_ok=True)
 
 
@@ -48,13 +51,3 @@ def _files() -> list[Path]:
     """Return the files of the mailbox; none if e-mails go to a server."""
     folder: Any = settings.EMAIL_FILE_PATH
     return list(Path(folder).glob("*.log")) if folder else []
-
-
-def _ids_in(path: Path) -> set[str]:
-    """Return the ids in `Message-ID: <id.round@host>`, as `delivery.message_id`."""
-    lines = path.read_text(errors="replace").splitlines()
-    return {
-        line.partition("<")[2].partition(".")[0]
-        for line in lines
-        if line.startswith("Message-ID: <")
-    }

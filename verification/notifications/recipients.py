@@ -51,7 +51,11 @@ DOTLESS = {"gmail.com": "gmail.com", "googlemail.com": "gmail.com"}
 def address_hash(channel: str, address: str) -> bytes:
     """Return a keyed hash, the same for all spellings that reach one mailbox."""
     if channel == Channel.EMAIL:
-        address = _mailbox(address)
+        name, _, domain = address.strip().casefold().rpartition("@")
+        name = name.partition("+")[0] or name
+        if domain in DOTLESS:
+            name, domain = name.replace(".", ""), DOTLESS[domain]
+        address = f"{name}@{domain}"
     return keyed_hash("message recipient", channel, address)
 
 
@@ -124,14 +128,6 @@ def _active(workspace_id: UUID | None) -> QuerySet[Block]:
     return Block.objects.filter(workspace=workspace_id, lifted_at=None)
 
 
-def _mailbox(address: str) -> str:
-    name, _, domain = address.strip().casefold().rpartition("@")
-    name = name.partition("+")[0] or name
-    if domain in DOTLESS:
-        name, domain = name.replace(".", ""), DOTLESS[domain]
-    return f"{name}@{domain}"
-
-
 REMINDER_KINDS = frozenset(kind for kind in Kind if kind.endswith("_REMINDER"))
 # Messages about acts of the recipient. A person reaches their limit only by abuse.
 RECEIPT_KINDS = frozenset(
@@ -173,9 +169,6 @@ class _Limit:
     subject: str
     most: int
     error: NotificationError
-
-    def count(self) -> bool:
-        return count_today(self.subject, self.most)
 
     def is_reached(self) -> bool:
         with connection.cursor() as cursor:
@@ -255,7 +248,7 @@ def _exceeded_limit(notification: Notification) -> NotificationError | None:
         return None
     with transaction.atomic():
         for limit in _limits(notification):
-            if not limit.count():
+            if not count_today(limit.subject, limit.most):
                 # The message is not sent, so the other limits must not count it.
                 transaction.set_rollback(True)
                 return limit.error

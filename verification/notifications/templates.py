@@ -68,15 +68,15 @@ def gsm_length(text: str) -> int:
 
 def to_gsm(text: str) -> str:
     """Remove accents that GSM lacks, and replace other characters by `?`."""
-    return "".join(map(_to_gsm, text.translate(ASCII_PUNCTUATION)))
-
-
-def _to_gsm(character: str) -> str:
-    if character in GSM_BASIC or character in GSM_EXTENDED:
-        return character
-    plain = unicodedata.normalize("NFKD", character)
-    basic = "".join(c for c in plain if c in GSM_BASIC)
-    return basic or ("" if unicodedata.combining(character) else "?")
+    written = []
+    for character in text.translate(ASCII_PUNCTUATION):
+        known = character
+        if character not in GSM_BASIC and character not in GSM_EXTENDED:
+            plain = unicodedata.normalize("NFKD", character)
+            unknown = "" if unicodedata.combining(character) else "?"
+            known = "".join(c for c in plain if c in GSM_BASIC) or unknown
+        written.append(known)
+    return "".join(written)
 
 
 # A name is not shortened to less than this in an SMS.
@@ -108,7 +108,8 @@ def write_email(
     text = f"\n\n{SEPARATOR}\n\n".join(rest.strip() for _, _, rest in written)
     if len(written) > 1:
         text = f"{KISWAHILI_BELOW}\n\n{text}"
-    attachments = _attachments(notification) if attach else []
+    make = ATTACHMENTS.get(notification.kind) if attach else None
+    attachments = make(notification.context or {}) if make else []
     return EmailText(subject, text + "\n", attachments)
 
 
@@ -185,10 +186,3 @@ def _client_lines(notification: Notification) -> dict[str, str]:
         return {}
     lines = mail_lines(owner, is_sandbox=notification.sandbox)
     return {"lineOf": one_line(client), **lines} if lines else {}
-
-
-def _attachments(notification: Notification) -> list[Attachment]:
-    make = ATTACHMENTS.get(notification.kind)
-    if not make or notification.channel != Channel.EMAIL:
-        return []
-    return make(notification.context or {})

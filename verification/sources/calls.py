@@ -241,7 +241,13 @@ class _CallBatch:
                 return decision
             # The source that has the inquiry comes first.
             order.sort(key=lambda provider: provider is not same)
-        affordable = [p for p in order if not _is_exhausted(p, earlier)]
+        # Of paid repeats, the settings allow only so many.
+        lost = Counter(call.source for call in earlier if call.may_be_charged)
+        affordable = [
+            p
+            for p in order
+            if p.repeats_are_free or lost[p.name] <= _limit_of(p.name).paid_again
+        ]
         if not affordable:
             return CallsExhausted()
         failed = {
@@ -448,14 +454,6 @@ def _decrypt_answer(call: Call) -> str:
     except (InvalidTag, UnknownKey) as e:
         logger.error("answer of call %s: %s", call.pk, type(e).__name__)
         return ""
-
-
-def _is_exhausted(provider: Provider, earlier: Iterable[Call]) -> bool:
-    """Return whether more calls may have been paid than the settings allow."""
-    if provider.repeats_are_free:
-        return False
-    lost = sum(c.source == provider.name and c.may_be_charged for c in earlier)
-    return lost > _limit_of(provider.name).paid_again
 
 
 def _rest_reason(source: Source, at: datetime) -> str:

@@ -132,8 +132,13 @@ class Tally:
                 "probed_at": None,
                 "answered_at": at,
             }
-            if _has_outage_ended(source, at):
-                lines.append(_describe_outage(source, at))
+            last, is_resting = source.failed_at, source.resting_until is not None
+            if last and (is_resting or last < at - OUTAGE_PAUSE):
+                seconds = (at - (source.failing_since or at)).total_seconds()
+                causes = ", ".join(source.causes)
+                lines.append(
+                    f"source {name} answers again after {seconds:.0f} s: {causes}"
+                )
                 changes |= NOT_FAILING
                 source.causes = []
             rows.update(**changes)
@@ -146,19 +151,6 @@ class Tally:
                 cursor.execute(COUNT_FAILURES, values | {"failures": tally.failures})
             self._failing.add(name)
         return lines
-
-
-def _has_outage_ended(source: Source, at: datetime) -> bool:
-    """Return whether the source failed until now, and an answer at `at` ends that."""
-    if source.failed_at is None:
-        return False
-    return source.resting_until is not None or source.failed_at < at - OUTAGE_PAUSE
-
-
-def _describe_outage(source: Source, at: datetime) -> str:
-    seconds = (at - (source.failing_since or at)).total_seconds()
-    causes = ", ".join(source.causes)
-    return f"source {source.name} answers again after {seconds:.0f} s: {causes}"
 
 
 @dataclass(slots=True)
