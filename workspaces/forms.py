@@ -158,6 +158,7 @@ class MovementForm(FactsForm):
     """
 
     kind: ClassVar[LedgerEntry.Kind]
+    verb: ClassVar[str]
     data: Any
     amount = forms.DecimalField(
         max_digits=14,
@@ -191,20 +192,14 @@ class MovementForm(FactsForm):
         """Return True for the second step. The first step shows the form again."""
         if not super().is_valid():
             return False
-        if not self.cleaned_data["confirmed"]:
-            self._show_consequences()
-        return bool(self.cleaned_data["confirmed"])
-
-    def _show_consequences(self) -> None:
+        if self.cleaned_data["confirmed"]:
+            return True
         # The data of a request is read-only.
         self.data = {**self.data.dict(), "confirmed": "on"}
         for name in ("amount", "note"):
             self.fields[name].widget = forms.HiddenInput()
         self.submit_text = f"{self.verb} {self.money(self.amount_moved)}"
-
-    @property
-    def verb(self) -> str:
-        return "Top up" if self.kind == LedgerEntry.Kind.TOP_UP else "Adjust by"
+        return False
 
     @property
     def amount_moved(self) -> Decimal:
@@ -239,6 +234,7 @@ class MovementForm(FactsForm):
 
 class TopUpForm(MovementForm):
     kind = LedgerEntry.Kind.TOP_UP
+    verb = "Top up"
 
     def clean_amount(self) -> Decimal:
         if self.amount_moved <= 0:
@@ -248,6 +244,7 @@ class TopUpForm(MovementForm):
 
 class AdjustmentForm(MovementForm):
     kind = LedgerEntry.Kind.ADJUSTMENT
+    verb = "Adjust by"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

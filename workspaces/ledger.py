@@ -190,36 +190,18 @@ def take_back(movement: Movement) -> None:
 
 
 def top_up(
-    workspace: Workspace,
-    environment: str,
-    amount: Decimal,
-    *,
-    actor: str,
-    note: str,
-    checkout_id: UUID | None = None,
+    workspace: Workspace, environment: str, amount: Decimal, *, actor: str, note: str
 ) -> None:
-    """Write a top-up. Raises IntegrityError if the checkout has topped up already."""
     account = account_of(workspace, environment)
-    record_movements(
-        Movement(
-            account.id,
-            Kind.TOP_UP,
-            amount,
-            actor,
-            note=note,
-            checkout_id=checkout_id,
-        )
-    )
+    record_movements(Movement(account.id, Kind.TOP_UP, amount, actor, note=note))
 
 
 def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
     """Create the accounts of a workspace: play money and real money."""
-    Account.objects.create(
-        workspace=workspace,
-        environment=Environment.SANDBOX,
-        billing=Account.Billing.PLAY,
-    )
-    Account.objects.create(
+    accounts = Account.objects
+    play = Account.Billing.PLAY
+    accounts.create(workspace=workspace, environment=Environment.SANDBOX, billing=play)
+    accounts.create(
         workspace=workspace, environment=Environment.PRODUCTION, billing=billing
     )
 

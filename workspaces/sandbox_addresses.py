@@ -117,15 +117,11 @@ def remove(actor: Member, row: UUID) -> None:
     require_permission(actor, Permission.MANAGE_MAILBOX)
     found = SandboxAddress.objects.filter(pk=row, workspace=actor.workspace_id)
     if found.delete()[0]:
-        cancel(_cause(row))
+        cancel(cause_of(SandboxAddress(row)))
 
 
 def cause_of(address: SandboxAddress) -> str:
-    return _cause(address.pk)
-
-
-def _cause(row: UUID) -> str:
-    return f"sandbox-address:{row}"
+    return f"sandbox-address:{address.pk}"
 
 
 def _code_hash(row: UUID, code: str) -> bytes:

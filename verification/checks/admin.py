@@ -235,10 +235,6 @@ def filter_waiting(results):
     return results.filter(waits, report__updated_at__lt=now() - timedelta(hours=1))
 
 
-def filter_given_up(results):
-    return results.filter(status=ResultStatus.FAILED, failure_code=GAVE_UP)
-
-
 def filter_status(status, results):
     if status == ResultStatus.RUNNING:
         # Every running check has a due time; the index of due rows finds them.
@@ -251,7 +247,10 @@ StuckFilter = choice_filter(
     "trouble",
     {
         "waiting": ("waiting for over an hour", filter_waiting),
-        "gave-up": ("the engine gave it up", filter_given_up),
+        "gave-up": (
+            "the engine gave it up",
+            lambda rows: rows.filter(status=ResultStatus.FAILED, failure_code=GAVE_UP),
+        ),
     },
 )
 StatusFilter = choice_filter(

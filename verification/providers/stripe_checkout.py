@@ -142,10 +142,13 @@ class StripeCheckout(CheckoutProvider):
             return self._paid_snapshot(
                 CheckoutState.PAID, amount, _currency(found), _id(intent)
             )
-        message = _decline(intent)
-        if message is not None and found.get("status") != "expired":
-            return CheckoutSnapshot(CheckoutState.FAILED, message=message[:200])
         word = str(found.get("status") or "")
+        declined = (
+            intent.get("last_payment_error") if isinstance(intent, dict) else None
+        )
+        if declined and word != "expired":
+            message = str(declined.get("message") or "")[:200]
+            return CheckoutSnapshot(CheckoutState.FAILED, message=message)
         return CheckoutSnapshot(self.STATES.get(word, CheckoutState.OPEN), message=word)
 
     def refund(self, asked: RefundRequest) -> RefundSnapshot:
@@ -419,13 +422,6 @@ def _reference(about: Record) -> str:
 
 def _metadata(found: dict[str, Any]) -> Record:
     return Record.of(found.get("metadata"))
-
-
-def _decline(intent: Any) -> str | None:
-    """Return why the last attempt to pay failed, or None."""
-    if not isinstance(intent, dict) or not intent.get("last_payment_error"):
-        return None
-    return str(intent["last_payment_error"].get("message") or "")
 
 
 def _currency(found: dict[str, Any]) -> str:

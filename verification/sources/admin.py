@@ -96,16 +96,13 @@ def calls_in_doubt(calls):
     return calls.filter(end=CallOutcome.IN_DOUBT, settled_at=None)
 
 
-def settled_calls(calls):
-    return calls.filter(end=CallOutcome.IN_DOUBT, settled_at__isnull=False)
-
-
 InDoubtFilter = choice_filter(
     "what needs a person",
     "doubt",
     {
         "open": ("in doubt", calls_in_doubt),
-        "settled": ("was in doubt", settled_calls),
+        # The constraint `only_doubts_are_settled` rules others out.
+        "settled": ("was in doubt", lambda rows: rows.exclude(settled_at=None)),
     },
 )
 
