@@ -9,7 +9,7 @@ from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity, check_states
 from monitoring.pauses import NotResumable, pause_for_staff, resume_for_staff
 from monitoring.rules import find_run_obstacle, price_of
-from monitoring.runs import RunRefused, accounts_of, run_now
+from monitoring.runs import RunRefused, run_now
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     SEARCHED_LIST_TEMPLATE,
@@ -20,7 +20,7 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import json_block, link, link_by_id, table
 from verification.checks.packages import packages_of
 from verification.reports.request import catalogue
-from workspaces.ledger import InsufficientBalance
+from workspaces.ledger import InsufficientBalance, accounts_of
 
 MAX_ROWS = 50
 CONFIRM = "admin/confirm_rules.html"

@@ -15,16 +15,15 @@ from verification.checks.packages import package_of
 from verification.db.ids import uuid7
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
-from verification.notifications.models import Channel, Kind
-from verification.notifications.outbox import OutgoingMessage, notify
+from verification.notifications.models import Kind
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Catalogue, ConsentInput, catalogue
 from verification.reports.status import SUBJECT_ACTOR, locked_reports
 from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance, account_of
-from workspaces.member_messages import to_members
-from workspaces.models import Client, Environment, MemberMessage, Workspace
+from workspaces.member_messages import notify_members
+from workspaces.models import Client, MemberMessage, Workspace
 
 # Reasons that a resume checks again, because they may still hold.
 RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
@@ -263,14 +262,13 @@ def _notify_members(workspace_id: UUID, environment: str, reason: PauseReason) -
     if not rules:
         return
     Rule.objects.filter(pk__in=rules).update(notified_at=now())
-    workspace = Workspace.objects.get(pk=workspace_id)
-    message = OutgoingMessage(
+    notify_members(
+        Workspace.objects.get(pk=workspace_id),
+        environment,
+        MemberMessage.RULES_PAUSED,
         Kind.MONITORING_PAUSED,
-        Channel.EMAIL,
-        cause=f"monitoring-paused:{uuid7()}",
-        recipient="",
-        context={
-            "workspace": workspace.name,
+        f"monitoring-paused:{uuid7()}",
+        {
             "environment": environment,
             "reason": reason.value,
             "count": len(rules),
@@ -278,7 +276,4 @@ def _notify_members(workspace_id: UUID, environment: str, reason: PauseReason) -
             "rules": [str(pk) for pk in rules[:MAX_NAMED_RULES]],
             "more": max(0, len(rules) - MAX_NAMED_RULES),
         },
-        workspace_id=workspace_id,
-        sandbox=environment == Environment.SANDBOX,
     )
-    notify(*to_members(workspace, MemberMessage.RULES_PAUSED, message))

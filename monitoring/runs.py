@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -51,8 +51,8 @@ from verification.reports.create import NewReport, create_batches
 from verification.reports.request import Catalogue, Order, catalogue
 from verification.reports.status import lock_person
 from verification.values.clock import now
-from workspaces.ledger import InsufficientBalance
-from workspaces.models import Account, Client, Workspace
+from workspaces.ledger import Accounts, InsufficientBalance, accounts_of
+from workspaces.models import Client, Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -94,9 +94,6 @@ class DueRun:
     rule: Rule
     due_at: datetime
     next_at: datetime
-
-
-Accounts = Mapping[tuple[UUID, str], Account]
 
 
 class RunRefused(Exception):
@@ -214,13 +211,6 @@ def launch_runs(
     ]
     created = create_batches(orders, run_rows)
     return [new.report.pk for new in chain.from_iterable(created)]
-
-
-def accounts_of(rules: Iterable[Rule]) -> Accounts:
-    """Return the paying accounts by (workspace, environment)."""
-    workspaces = {rule.workspace_id for rule in rules}
-    found = Account.objects.filter(workspace__in=list(workspaces))
-    return {(account.workspace_id, account.environment): account for account in found}
 
 
 def _run_row(

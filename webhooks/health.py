@@ -13,13 +13,12 @@ from django.db.models import QuerySet
 
 from verification.db import breaker
 from verification.jobs.queue import job, schedule_job
-from verification.notifications.models import Channel, Kind
-from verification.notifications.outbox import OutgoingMessage, notify
+from verification.notifications.models import Kind
 from verification.values.local_time import utc_text
 from webhooks.models import Attempt, Configuration
 from webhooks.sender import Answer
-from workspaces.member_messages import to_members
-from workspaces.models import Environment, MemberMessage
+from workspaces.member_messages import notify_members
+from workspaces.models import MemberMessage
 
 GONE = 410
 # The service notifies members at this failure in a row.
@@ -125,13 +124,13 @@ def _find_configuration(configuration_id: str) -> Configuration | None:
 def _notify_members(configuration: Configuration, kind: Kind, since: datetime) -> None:
     failing_since = configuration.failing_since
     kind_label = kind.lower().replace("_", "-")
-    message = OutgoingMessage(
+    notify_members(
+        configuration.workspace,
+        configuration.environment,
+        MemberMessage.WEBHOOK,
         kind,
-        Channel.EMAIL,
-        cause=f"{kind_label}:{configuration.pk}:{utc_text(since)}",
-        recipient="",
-        context={
-            "workspace": configuration.workspace.name,
+        f"{kind_label}:{configuration.pk}:{utc_text(since)}",
+        {
             "environment": configuration.environment,
             "url": configuration.url,
             "failures": configuration.failures_in_row,
@@ -139,7 +138,4 @@ def _notify_members(configuration: Configuration, kind: Kind, since: datetime) -
             "reason": configuration.disabled_reason,
             "docs": f"{settings.BASE_URL}/docs",
         },
-        workspace_id=configuration.workspace_id,
-        sandbox=configuration.environment == Environment.SANDBOX,
     )
-    notify(*to_members(configuration.workspace, MemberMessage.WEBHOOK, message))

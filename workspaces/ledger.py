@@ -11,11 +11,12 @@ have paid in advance is used up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -27,11 +28,10 @@ from verification.db.bulk_insert import Rows, Statement, insert
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
 from verification.links import top_up_url
-from verification.notifications.models import Notification
-from verification.notifications.outbox import OutgoingMessage, notify
+from verification.notifications.models import Kind as MessageKind
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from workspaces.member_messages import to_members
+from workspaces.member_messages import notify_members
 from workspaces.models import (
     Account,
     Environment,
@@ -41,6 +41,8 @@ from workspaces.models import (
 )
 
 Kind = LedgerEntry.Kind
+# By workspace and environment.
+Accounts = Mapping[tuple[UUID, str], Account]
 MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
 # The rules that a charge beyond an account's limit breaks. A trigger names them.
 OVERDRAFT_CONSTRAINTS = {
@@ -89,6 +91,12 @@ class Movement:
 
 def account_of(workspace: Workspace, environment: str) -> Account:
     return Account.objects.get(workspace=workspace, environment=environment)
+
+
+def accounts_of(rows: Iterable[Any]) -> Accounts:
+    """Return the accounts of the workspaces of these reports or rules."""
+    found = Account.objects.filter(workspace__in={row.workspace_id for row in rows})
+    return {(account.workspace_id, account.environment): account for account in found}
 
 
 def book(movements: Sequence[Movement], at: datetime, *before: Rows) -> None:
@@ -245,30 +253,20 @@ def _notify_members(account_id: UUID) -> None:
     if not unnotified.update(low_balance_notified_at=moment):
         return
     account = Account.objects.select_related("workspace").get(pk=account_id)
-    message = OutgoingMessage(
-        Notification.Kind.LOW_BALANCE,
-        Notification.Channel.EMAIL,
-        cause=f"low-balance:{account.pk}:{utc_text(moment)}",
-        recipient="",
-        context=_low_balance_context(account),
-        workspace_id=account.workspace_id,
+    notify_members(
+        account.workspace,
+        account.environment,
+        MemberMessage.LOW_BALANCE,
+        MessageKind.LOW_BALANCE,
+        f"low-balance:{account.pk}:{utc_text(moment)}",
+        {
+            "workspaceId": str(account.workspace_id),
+            "currency": account.currency,
+            "balance": f"{account.balance:,.2f}",
+            "credit": f"{account.limit:,.2f}" if account.limit else "",
+            "available": f"{account.spendable or 0:,.2f}",
+            "threshold": f"{account.low_balance_at or 0:,.2f}",
+            # Without a payment provider there is no page to pay on.
+            "topUpUrl": top_up_url(account.pk) if settings.PAYMENT_PROVIDER else "",
+        },
     )
-    notify(*to_members(account.workspace, MemberMessage.LOW_BALANCE, message))
-
-
-def _low_balance_context(account: Account) -> dict[str, str]:
-    return {
-        "workspace": account.workspace.name,
-        "workspaceId": str(account.workspace_id),
-        "currency": account.currency,
-        "balance": _money(account.balance),
-        "credit": _money(account.limit) if account.limit else "",
-        "available": _money(account.spendable or Decimal(0)),
-        "threshold": _money(account.low_balance_at or Decimal(0)),
-        # Without a payment provider there is no page to pay on.
-        "topUpUrl": top_up_url(account.pk) if settings.PAYMENT_PROVIDER else "",
-    }
-
-
-def _money(amount: Decimal) -> str:
-    return f"{amount:,.2f}"

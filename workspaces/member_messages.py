@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -23,8 +24,8 @@ from django.db.models import F, QuerySet
 from django.urls import reverse
 
 from verification import links
-from verification.notifications.models import Channel, RefusedAddress
-from verification.notifications.outbox import OutgoingMessage
+from verification.notifications.models import Channel, Kind, RefusedAddress
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.notifications.recipients import address_hash
 from verification.values.clock import now
 from workspaces.members import Permission, has_permission, lock_workspace
@@ -228,25 +229,39 @@ def _address_hash(member: Member) -> bytes:
     return address_hash(Channel.EMAIL, member.user.email)
 
 
-def to_members(
-    workspace: Workspace, kind: MemberMessage, message: OutgoingMessage
-) -> list[OutgoingMessage]:
-    """Return the message for each member who wants this kind at once.
+def notify_members(
+    workspace: Workspace,
+    environment: str,
+    wish: MemberMessage,
+    kind: Kind,
+    cause: str,
+    context: dict[str, Any],
+) -> None:
+    """Send an e-mail of this kind to each member who wants it at once.
 
     A workspace that nobody has joined yet gets it at the address of its future owner.
     """
+
+    def write(recipient: str, cause: str, **links: str) -> OutgoingMessage:
+        return OutgoingMessage(
+            kind,
+            Channel.EMAIL,
+            cause,
+            recipient,
+            {"workspace": workspace.name, **context, **links},
+            workspace_id=workspace.pk,
+            sandbox=environment == Environment.SANDBOX,
+        )
+
     choices = choices_of([workspace.pk]).get(workspace.pk)
     if choices is None:
-        return [replace(message, recipient=workspace.contact_email)]
-    environment = Environment.SANDBOX if message.sandbox else Environment.PRODUCTION
-    members = choices.wanted(MessageTime.NOW).get((environment, kind), [])
-    what = off_name(environment, kind)
-    return [
-        replace(
-            message,
-            cause=f"{message.cause}:{member.pk}",
-            recipient=member.user.email,
-            context={**message.context, **links_of(member, what, environment)},
+        notify(write(workspace.contact_email, cause))
+        return
+    members = choices.wanted(MessageTime.NOW).get((environment, wish), [])
+    what = off_name(environment, wish)
+    notify(
+        *(
+            write(m.user.email, f"{cause}:{m.pk}", **links_of(m, what, environment))
+            for m in reachable(members)
         )
-        for member in reachable(members)
-    ]
+    )

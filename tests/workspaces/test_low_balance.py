@@ -153,7 +153,7 @@ def test_owner_is_notified_after_a_failed_run(low_api: Api, monkeypatch):
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr("workspaces.ledger.notify", broken)
+        patched.setattr("workspaces.ledger.notify_members", broken)
         with pytest.raises(RuntimeError):
             notify_low_balances()
 

@@ -35,8 +35,7 @@ from verification.sources.models import CallOutcome
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from webhooks.events import NewEvent, event_rows
-from workspaces.ledger import Kind, Movement, book
-from workspaces.models import Account
+from workspaces.ledger import Kind, Movement, accounts_of, book
 
 logger = logging.getLogger(__name__)
 
@@ -310,14 +309,10 @@ def _reversals(
         and prices[claimed.key]
         and reports[claimed.report.pk].payment_mode == PaymentMode.SELF
     ]
-    workspaces = {report.workspace_id for _, report in refunded}
-    accounts = {
-        (account.workspace_id, account.environment): account.pk
-        for account in Account.objects.filter(workspace__in=workspaces)
-    }
+    accounts = accounts_of(report for _, report in refunded)
     return [
         Movement(
-            accounts[report.workspace_id, report.environment],
+            accounts[report.workspace_id, report.environment].pk,
             Kind.REVERSAL,
             prices[claimed.key],
             ENGINE,
