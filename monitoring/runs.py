@@ -45,7 +45,7 @@ from monitoring.rules import (
 from verification.checks.packages import packages_of
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
-from verification.jobs.claims import execute_in_batches, together_or_alone
+from verification.jobs.claims import together_or_alone, update_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
 from verification.reports.request import Catalogue, Order, catalogue
@@ -72,13 +72,6 @@ UPDATE monitoring_rule SET last_error = %(error)s,
         interval '1 minute' * power(2, least(launch_failures, 9)), interval '6 hours'
     )
 WHERE id = %(id)s AND status = 'ACTIVE' AND launch_at <= %(at)s
-"""
-RELEASE_RULES = """
-UPDATE monitoring_rule SET put_off_until = NULL WHERE id IN (
-    SELECT id FROM monitoring_rule
-    WHERE workspace_id = %(workspace)s AND put_off_until IS NOT NULL
-    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
-)
 """
 ADVANCE_RULES = """
 UPDATE monitoring_rule r SET next_run_at = u.next_run_at, runs_made = r.runs_made + 1,
@@ -247,7 +240,10 @@ def launch_due_runs() -> None:
 @job
 def release_rules(workspace_id: str) -> None:
     """Make the rules that were put off while the workspace was suspended due."""
-    execute_in_batches(RELEASE_RULES, workspace=UUID(workspace_id))
+    waiting = Rule.objects.filter(
+        workspace=UUID(workspace_id), put_off_until__isnull=False
+    )
+    update_in_batches(waiting.order_by("id"), skip_locked=False, put_off_until=None)
     schedule_job(launch_due_runs)
 
 

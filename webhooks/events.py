@@ -8,16 +8,18 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import orjson
-from django.db import connection
+from django.db.models.functions import Now
 
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
-from verification.jobs.claims import execute_in_batches
+from verification.jobs.claims import update_in_batches
 from verification.jobs.queue import job, notify_on_commit
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from verification.values.shapes import Shape
-from webhooks.models import Event
+from webhooks.models import Attempt, Configuration, Delivery, DeliveryStatus, Event
+
+RETENTION = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +74,19 @@ def record_events(events: Iterable[NewEvent], at: datetime) -> None:
     notify_on_commit()
 
 
-RETENTION = timedelta(days=30)
-# A delivery to a disabled configuration fails after a month.
-GIVE_UP = """
-UPDATE webhooks_delivery
-SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
-WHERE event_id IN (
-    SELECT event_id FROM webhooks_delivery
-    WHERE next_attempt_at IS NOT NULL AND created_at < %(before)s
-    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-ERASE_SECRETS = """
-UPDATE webhooks_configuration
-SET previous_secret = NULL, previous_secret_ends_at = NULL
-WHERE previous_secret_ends_at < statement_timestamp()
-"""
-ERASE_PAYLOADS = """
-UPDATE webhooks_event SET payload = NULL WHERE id IN (
-    SELECT id FROM webhooks_event WHERE payload IS NOT NULL AND created_at < %(before)s
-    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-ERASE_ANSWERS = """
-UPDATE webhooks_attempt SET answer = NULL WHERE id IN (
-    SELECT id FROM webhooks_attempt WHERE answer IS NOT NULL AND started_at < %(before)s
-    ORDER BY started_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-
-
 @job
 def purge_events() -> None:
     """Erase the content of events and answers that are older than `RETENTION`."""
     before = now() - RETENTION
-    with connection.cursor() as cursor:
-        cursor.execute(ERASE_SECRETS)
-    for statement in (GIVE_UP, ERASE_PAYLOADS, ERASE_ANSWERS):
-        execute_in_batches(statement, before=before)
+    replaced = Configuration.objects.filter(previous_secret_ends_at__lt=Now())
+    replaced.update(previous_secret=None, previous_secret_ends_at=None)
+    # A delivery to a disabled configuration fails after a month.
+    waiting = Delivery.objects.filter(
+        next_attempt_at__isnull=False, created_at__lt=before
+    )
+    failed = DeliveryStatus.FAILED
+    update_in_batches(waiting, status=failed, next_attempt_at=None, leased_until=None)
+    events = Event.objects.filter(payload__isnull=False, created_at__lt=before)
+    update_in_batches(events.order_by("created_at"), payload=None)
+    attempts = Attempt.objects.filter(answer__isnull=False, started_at__lt=before)
+    update_in_batches(attempts.order_by("started_at"), answer=None)

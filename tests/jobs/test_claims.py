@@ -6,14 +6,8 @@ from django.utils.timezone import now
 
 from tests.world.logs import log_lines as log_lines
 from verification.jobs import claims, queue
-from verification.jobs.claims import execute_in_batches, sweep
+from verification.jobs.claims import delete_in_batches, sweep, update_in_batches
 from verification.jobs.models import Job
-
-FINISH = """
-UPDATE jobs_job SET gave_up_at = %(at)s WHERE id IN (
-    SELECT id FROM jobs_job WHERE gave_up_at IS NULL LIMIT %(limit)s
-)
-"""
 
 
 def jobs(count: int) -> list[int]:
@@ -111,18 +105,28 @@ def test_sweep_goes_on_after_a_lost_connection():
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5])
-def test_batches_go_on_until_no_row_is_left(db, count):
-    jobs(count)
+def test_updates_go_on_until_no_row_is_left(db, count):
+    ids = jobs(count)
 
-    execute_in_batches(FINISH, at=now())
+    update_in_batches(waiting(), gave_up_at=now())
 
     assert waiting_ids() == []
+    assert Job.objects.filter(pk__in=ids).count() == count
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5])
+def test_deletions_go_on_until_no_row_is_left(db, count):
+    jobs(count)
+
+    delete_in_batches(waiting())
+
+    assert not Job.objects.exists()
 
 
 def test_no_batch_begins_when_the_worker_stops(db, stopping):
     ids = jobs(1)
     stopping()
 
-    execute_in_batches(FINISH, at=now())
+    update_in_batches(waiting(), gave_up_at=now())
 
     assert waiting_ids() == ids

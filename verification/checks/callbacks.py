@@ -13,7 +13,7 @@ from django.db import transaction
 
 from verification.checks.due_checks import wake_up
 from verification.checks.models import CheckResult, ResultStatus
-from verification.jobs.claims import execute_in_batches
+from verification.jobs.claims import update_in_batches
 from verification.jobs.queue import job
 from verification.providers.base import Callback
 from verification.reports.status import locked_reports
@@ -24,12 +24,6 @@ logger = logging.getLogger(__name__)
 
 # Checks read their answers within seconds, unless they were stopped.
 ANSWER_RETENTION = timedelta(days=1)
-ERASE_ANSWERS = """
-UPDATE sources_call SET answer = NULL WHERE id IN (
-    SELECT id FROM sources_call WHERE answer IS NOT NULL AND called_back_at < %(before)s
-    LIMIT %(limit)s
-)
-"""
 
 
 @transaction.atomic
@@ -86,7 +80,9 @@ def store_answer(source: str, callback: Callback) -> bool:
 @job
 def erase_unread_answers() -> None:
     """Erase answers that no check will read, as it ended or waits for another call."""
-    execute_in_batches(ERASE_ANSWERS, before=now() - ANSWER_RETENTION)
+    before = now() - ANSWER_RETENTION
+    unread = Call.objects.filter(answer__isnull=False, called_back_at__lt=before)
+    update_in_batches(unread, answer=None)
 
 
 def _make_due(call: Call, at: datetime) -> None:

@@ -5,11 +5,11 @@ end of a lease and counts the row's fence. If the worker dies, the row is due ag
 the lease ends. A worker that writes later names the fence of its claim, so that a late
 write changes nothing. Workers skip rows that another worker is claiming.
 
-`sweep` and `execute_in_batches` are for jobs that run by the clock. They end when the
-cluster is about to stop; the next run goes on with the rest.
+`sweep`, `update_in_batches` and `delete_in_batches` are for jobs that run by the clock.
+They end when the cluster is about to stop; the next run goes on with the rest.
 
     sweep(Consent.objects.filter(status="PENDING", expires_at__lte=now()), expire)
-    execute_in_batches("DELETE FROM t WHERE id IN (... LIMIT %(limit)s)", before=at)
+    update_in_batches(Event.objects.filter(created_at__lt=at), payload=None)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Model, QuerySet
 
 from verification.jobs.queue import JobOrName, beat, ensure_job_by
@@ -164,14 +164,29 @@ def _ids(due: QuerySet[Any]) -> Iterator[Any]:
         ids = list(rows.filter(pk__gt=ids[-1])[:PAGE_SIZE])
 
 
-def execute_in_batches(statement: str, **values: Any) -> None:
-    """Execute a statement until it changes fewer rows than its %(limit)s.
+def update_in_batches(
+    due: QuerySet[Any], *, skip_locked: bool = True, **changes: Any
+) -> None:
+    """Update these rows, so many at a time that each step locks them for a short time.
 
-    Each step locks its rows for a short time. The statement must not match rows that it
-    has changed.
+    The queryset must not match rows that have changed.
     """
-    with connection.cursor() as cursor:
-        while beat():
-            cursor.execute(statement, {**values, "limit": BATCH_SIZE})
-            if cursor.rowcount < BATCH_SIZE:
-                return
+    due = due.select_for_update(skip_locked=skip_locked, no_key=True)
+    _change_in_batches(due, lambda rows: rows.update(**changes))
+
+
+def delete_in_batches(due: QuerySet[Any]) -> None:
+    """Delete these rows, of which no others depend, as `update_in_batches` does."""
+    due = due.select_for_update(skip_locked=True)
+    _change_in_batches(due, lambda rows: rows.delete()[0])
+
+
+def _change_in_batches(
+    due: QuerySet[Any], change: Callable[[QuerySet[Any]], int]
+) -> None:
+    while beat():
+        batch = due.model._default_manager.filter(pk__in=due.values("pk")[:BATCH_SIZE])
+        with transaction.atomic():
+            count = change(batch)
+        if count < BATCH_SIZE:
+            return

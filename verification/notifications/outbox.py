@@ -21,16 +21,19 @@ from django.utils.translation import get_language
 
 from verification.db.bulk_insert import Rows
 from verification.db.ids import uuid7
-from verification.jobs.claims import execute_in_batches
+from verification.jobs.claims import delete_in_batches, update_in_batches
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, job_row, schedule_job
 from verification.notifications.mailbox import delete_emails_before
 from verification.notifications.models import (
     Channel,
+    DailyCount,
     Kind,
     Language,
     Notification,
     NotificationStatus,
+    RefusedAddress,
+    SandboxAddress,
 )
 from verification.notifications.recipients import (
     count_or_withhold,
@@ -38,6 +41,8 @@ from verification.notifications.recipients import (
 )
 from verification.notifications.sms import sms_is_configured
 from verification.values.clock import now
+
+RETENTION = timedelta(days=30)
 
 
 class NotResendable(Exception):
@@ -199,55 +204,25 @@ def send_again(notification: Notification) -> None:
     schedule_job(JobName.SEND_NOTIFICATIONS)
 
 
-RETENTION = timedelta(days=30)
-# A message that waits for a month has failed, unless staff have just sent it again.
-GIVE_UP = """
-UPDATE notifications_notification
-SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL
-WHERE id IN (
-    SELECT id FROM notifications_notification
-    WHERE next_attempt_at < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-ERASE_CONTENT = """
-UPDATE notifications_notification SET recipient = NULL, context = NULL WHERE id IN (
-    SELECT id FROM notifications_notification
-    WHERE recipient IS NOT NULL AND created_at < %(before)s AND next_attempt_at IS NULL
-    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-
-# Addresses whose code nobody has typed.
-DELETE_UNCONFIRMED = """
-DELETE FROM notifications_sandboxaddress WHERE id IN (
-    SELECT id FROM notifications_sandboxaddress
-    WHERE confirmed_at IS NULL AND created_at < %(before)s
-    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-DELETE_REFUSALS = """
-DELETE FROM notifications_refusedaddress WHERE id IN (
-    SELECT id FROM notifications_refusedaddress
-    WHERE refused_at < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-DELETE_COUNTS = """
-DELETE FROM notifications_dailycount WHERE (subject, day) IN (
-    SELECT subject, day FROM notifications_dailycount
-    WHERE day < %(before)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-
-
 @job
 def purge_recipients() -> None:
     """Erase recipients and content of notifications after `RETENTION`.
 
     The hashes of addresses that refused a message go after the same time.
     """
-    for statement in (GIVE_UP, ERASE_CONTENT, DELETE_REFUSALS):
-        execute_in_batches(statement, before=now() - RETENTION)
-    delete_emails_before(now() - RETENTION)
+    before, rows = now() - RETENTION, Notification.objects
+    failed = NotificationStatus.FAILED
+    # A message that waits for a month has failed, unless staff have just sent it again.
+    waiting = rows.filter(next_attempt_at__lt=before)
+    update_in_batches(waiting, status=failed, next_attempt_at=None, leased_until=None)
+    ended = rows.filter(
+        recipient__isnull=False, created_at__lt=before, next_attempt_at=None
+    )
+    update_in_batches(ended.order_by("created_at"), recipient=None, context=None)
+    delete_in_batches(RefusedAddress.objects.filter(refused_at__lt=before))
+    delete_emails_before(before)
     yesterday = now() - timedelta(days=1)
-    execute_in_batches(DELETE_UNCONFIRMED, before=yesterday)
-    execute_in_batches(DELETE_COUNTS, before=yesterday.date())
+    # Addresses whose code nobody has typed.
+    unconfirmed = SandboxAddress.objects.filter(confirmed_at=None)
+    delete_in_batches(unconfirmed.filter(created_at__lt=yesterday))
+    delete_in_batches(DailyCount.objects.filter(day__lt=yesterday.date()))

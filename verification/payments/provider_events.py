@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from verification.jobs.claims import execute_in_batches
+from verification.jobs.claims import update_in_batches
 from verification.jobs.queue import job
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, PaymentEvent, ReviewFlag
@@ -27,20 +27,6 @@ from verification.values.clock import now
 logger = logging.getLogger(__name__)
 
 RETENTION = timedelta(days=90)
-PURGE_BODIES = """
-UPDATE payments_paymentevent SET body = NULL WHERE id IN (
-    SELECT id FROM payments_paymentevent
-    WHERE body IS NOT NULL AND received_at < %(before)s
-    ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
-PURGE_PHONES = """
-UPDATE payments_checkout SET phone = NULL WHERE id IN (
-    SELECT id FROM payments_checkout
-    WHERE phone IS NOT NULL AND created_at < %(before)s
-    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-"""
 
 
 @transaction.atomic
@@ -91,5 +77,8 @@ def record_provider_event(provider: str, event: ProviderEvent, body: bytes) -> b
 @job
 def purge_payment_events() -> None:
     """Erase bodies of provider events and phones of prompts after `RETENTION`."""
-    execute_in_batches(PURGE_BODIES, before=now() - RETENTION)
-    execute_in_batches(PURGE_PHONES, before=now() - RETENTION)
+    before = now() - RETENTION
+    events = PaymentEvent.objects.filter(body__isnull=False, received_at__lt=before)
+    update_in_batches(events.order_by("received_at"), body=None)
+    prompts = Checkout.objects.filter(phone__isnull=False, created_at__lt=before)
+    update_in_batches(prompts.order_by("created_at"), phone=None)

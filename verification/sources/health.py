@@ -25,7 +25,7 @@ from django.core.cache import cache
 from django.db import connection, transaction
 
 from verification.db import breaker
-from verification.jobs.claims import execute_in_batches
+from verification.jobs.claims import delete_in_batches
 from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
 from verification.settings.providers import HOME_COUNTRY
@@ -69,11 +69,6 @@ UPDATE sources_source SET probed_at = NULL, failed_at = %(at)s,
 WHERE name = %(name)s
 """  # noqa: S608
 NOT_FAILING: dict[str, Any] = {"failing_since": None, "failed_at": None, "causes": []}
-PURGE = """
-DELETE FROM sources_sourceminute WHERE id IN (
-    SELECT id FROM sources_sourceminute WHERE minute < %(before)s LIMIT %(limit)s
-)
-"""
 
 
 class Tally:
@@ -166,7 +161,7 @@ class _SourceTally:
 @job
 def purge_old_minutes() -> None:
     """Delete the counts of minutes that are older than `RETENTION`."""
-    execute_in_batches(PURGE, before=now() - RETENTION)
+    delete_in_batches(SourceMinute.objects.filter(minute__lt=now() - RETENTION))
 
 
 @dataclass(frozen=True, slots=True)
